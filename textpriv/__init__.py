@@ -1,0 +1,64 @@
+"""Private text: every released word is drawn by a mechanism with a proved metric-differential-privacy guarantee.
+
+The names a user meets first. Everything is loaded when it is first used, so that importing the package stays fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from textpriv import metrics, randomness
+    from textpriv.errors import TextprivError
+    from textpriv.index import Index
+    from textpriv.mechanisms import TEM, Madlib
+    from textpriv.policy import TokenPolicy
+    from textpriv.privatizer import Privatizer
+    from textpriv.statement import PrivacyStatement, UnsoundWarning
+    from textpriv.vocabulary import Vocabulary
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "TEM",
+    "Index",
+    "Madlib",
+    "PrivacyStatement",
+    "Privatizer",
+    "TextprivError",
+    "TokenPolicy",
+    "UnsoundWarning",
+    "Vocabulary",
+    "__version__",
+    "metrics",
+    "randomness",
+]
+
+_HOME = {
+    "TEM": "textpriv.mechanisms",
+    "Index": "textpriv.index",
+    "Madlib": "textpriv.mechanisms",
+    "PrivacyStatement": "textpriv.statement",
+    "Privatizer": "textpriv.privatizer",
+    "TextprivError": "textpriv.errors",
+    "TokenPolicy": "textpriv.policy",
+    "UnsoundWarning": "textpriv.statement",
+    "Vocabulary": "textpriv.vocabulary",
+}
+_MODULES = ("metrics", "randomness")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    elif name in _MODULES:
+        value = import_module(f"textpriv.{name}")
+    else:
+        raise AttributeError(f"module 'textpriv' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

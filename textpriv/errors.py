@@ -1,0 +1,45 @@
+"""The errors a user can meet, one class a kind.
+
+Every message says what was expected, what was found and what to do, and never quotes a private text. The command line
+turns these, and only these, into a short message and exit code 1. Programming mistakes stay ordinary exceptions.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CorpusError",
+    "IndexFolderError",
+    "MechanismError",
+    "MetricError",
+    "PolicyError",
+    "TextprivError",
+    "VocabularyError",
+]
+
+
+class TextprivError(ValueError):
+    """Base class: something the user gave cannot be used as it is."""
+
+
+class VocabularyError(TextprivError):
+    """Words, vectors or a prior that cannot form a vocabulary."""
+
+
+class MetricError(TextprivError):
+    """A distance that is not a metric, or does not fit the vectors."""
+
+
+class IndexFolderError(TextprivError):
+    """An index folder that is missing, truncated, altered, too new, or built otherwise than asked."""
+
+
+class MechanismError(TextprivError):
+    """A parameter for which the mechanism has no guarantee or no meaning."""
+
+
+class PolicyError(TextprivError):
+    """A token policy with an unknown class or action."""
+
+
+class CorpusError(TextprivError):
+    """A corpus file or record that cannot be read or written."""

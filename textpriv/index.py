@@ -1,0 +1,590 @@
+"""The public tables a mechanism draws from, built once: vocabulary, metric and nearest lists, in memory or as a folder.
+
+An index folder holds plain arrays that are mapped, not read, so that many processes share one copy. Every file is listed
+with its size and checksum in ``index.json``; a folder is written beside its place and moved there whole. This module
+knows files and arrays; it draws nothing and computes no law.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textpriv.errors import IndexFolderError, MetricError, TextprivError, VocabularyError
+from textpriv.metrics import ANGULAR, EUCLIDEAN, INTERPRETED, Metric, check_metric, distances_from, get_metric
+from textpriv.neighbourhoods import (
+    Neighbourhoods,
+    approximate_lists,
+    exact_lists,
+    hnsw_index,
+    measure_recall,
+)
+from textpriv.vocabulary import Vocabulary, equal_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["FORMAT", "Index"]
+
+FORMAT = 1  # of the folder; raised when an older reader would misread a newer folder
+
+_META = "index.json"
+_LEAF = 1 << 23  # bytes hashed at a time, so that a large file is hashed on all processors
+
+
+class Index:
+    """Vocabulary, metric and nearest lists: everything public that a mechanism needs.
+
+    Build one with :meth:`build` or open a saved one with :meth:`load`.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+    metric : Metric
+    coordinates : ndarray, shape (V, n)
+        The vectors in the coordinates of the metric.
+    neighbours : Neighbourhoods
+        The lists: (V, k) ids and distances, the word itself first.
+    representatives : ndarray of int32, shape (V,)
+        For each word the word whose law it uses as an input: words at distance zero, or closer than the rounding of
+        distances can tell, must have one law (mechanisms.md TEM-11).
+    backend : str
+        ``"exact"``, or ``"hnsw"`` for approximate lists, which support no proof.
+    recall : float
+        1.0 for exact lists; for approximate ones the share of true neighbours found on a sample.
+    tau : float
+        Bound on the error of any distance a mechanism uses.
+    reference_distance : float
+        Median distance to the 10th nearest other word (to the farthest word listed if lists are shorter).
+    diameter_bound : float
+        No two words are farther apart: twice the least of some largest distances from one word.
+    path : Path or None
+        The folder, if the index lives in one.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        metric: Metric,
+        coordinates: NDArray[Any],
+        neighbours: Neighbourhoods,
+        representatives: NDArray[np.int32],
+        *,
+        backend: str,
+        recall: float,
+        tau: float,
+        reference_distance: float,
+        diameter_bound: float,
+        fingerprint: str,
+        path: Path | None = None,
+        graph: Any = None,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.metric = metric
+        self.coordinates = coordinates
+        self.neighbours = neighbours
+        self.representatives = representatives
+        self.backend = backend
+        self.recall = recall
+        self.tau = tau
+        self.reference_distance = reference_distance
+        self.diameter_bound = diameter_bound
+        self.fingerprint = fingerprint
+        self.path = path
+        self._graph = graph
+
+    @property
+    def k(self) -> int:
+        """Length of each list, the word itself included."""
+        return int(self.neighbours.ids.shape[1])
+
+    @property
+    def exact(self) -> bool:
+        """Whether the lists are exact."""
+        return self.backend == "exact"
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A worker opens the folder again and shares its pages; only an index without one travels by value.
+        if self.path is not None:
+            metric = self.metric if self.metric.kind == INTERPRETED else None
+            return _reopen, (self.path, metric, self.fingerprint)
+        state = {
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in ("graph", "_graph", "path")
+        }
+        return _revive, (state,)
+
+    def __repr__(self) -> str:
+        lists = "exact" if self.exact else f"approximate, recall {self.recall:.4f}"
+        return (
+            f"Index({len(self)} words x {self.vocabulary.vectors.shape[1]}, {self.metric.name}, "
+            f"k={self.k} {lists})"
+        )
+
+    @classmethod
+    def build(
+        cls,
+        vocabulary: Vocabulary,
+        metric: str | Metric = "euclidean",
+        k: int = 256,
+        *,
+        backend: str = "exact",
+        hnsw: bool = True,
+        progress: bool | Callable[[str, int, int], None] = False,
+    ) -> Index:
+        """Build the tables of a vocabulary.
+
+        Parameters
+        ----------
+        vocabulary : Vocabulary
+        metric : str or Metric
+            One of :data:`textpriv.metrics.METRICS` or an object. What is not a metric is refused.
+        k : int
+            Length of a nearest list, the word itself included. Longer lists make sampling faster, never different. A
+            vocabulary with fewer words has complete lists.
+        backend : {"exact", "hnsw"}
+            ``"hnsw"`` takes the lists from an approximate search where exact ones are out of reach. It measures its
+            recall, and every mechanism that needs exact lists then states ``proved=False``.
+        hnsw : bool
+            Also build the approximate index that Madlib searches (Euclidean metrics only). Left out, it is built when
+            first needed.
+        progress : bool or callable
+            True draws progress bars on standard error; a callable receives (stage, done, all).
+
+        Raises
+        ------
+        MetricError, TextprivError
+        """
+        chosen = get_metric(metric)
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+            raise TextprivError(
+                f"k is the length of a nearest list and must be a whole number from 1 up; got {k!r}."
+            )
+        if backend not in ("exact", "hnsw"):
+            raise TextprivError(
+                f"unknown backend {backend!r}; use 'exact', or 'hnsw' for approximate lists."
+            )
+        if chosen.kind == INTERPRETED:
+            check_metric(chosen, vocabulary.vectors)
+        coordinates = chosen.coordinates(vocabulary.vectors)
+        length = min(int(k), len(vocabulary))
+        with _reporter(progress) as report:
+            graph = None
+            if backend == "hnsw" or (hnsw and chosen.kind == EUCLIDEAN):
+                if chosen.kind not in (EUCLIDEAN, ANGULAR):
+                    raise TextprivError(
+                        f"backend='hnsw' searches Euclidean space; the metric {chosen.name!r} needs backend='exact'."
+                    )
+                graph = hnsw_index(coordinates, progress=report("approximate index"))
+            recall = 1.0
+            if backend == "exact":
+                lists = exact_lists(coordinates, chosen, length, report("exact lists"))
+            else:
+                lists = approximate_lists(
+                    coordinates, chosen, length, graph, report("approximate lists")
+                )
+                recall = measure_recall(lists, coordinates, chosen)
+        tau = _rounding(coordinates, chosen, lists)
+        tenth = min(10, length - 1)
+        return cls(
+            vocabulary,
+            chosen,
+            coordinates,
+            lists,
+            _representatives(coordinates, lists, tau),
+            backend=backend,
+            recall=recall,
+            tau=tau,
+            reference_distance=float(np.median(lists.distances[:, tenth])),
+            diameter_bound=_diameter_bound(coordinates, chosen),
+            fingerprint=vocabulary.fingerprint(),
+            graph=graph,
+        )
+
+    @cached_property
+    def graph(self) -> Any:
+        """The hnswlib index over the coordinates; loaded or built at the first use.
+
+        Raises
+        ------
+        MetricError
+            If the metric is not Euclidean.
+        """
+        if self.metric.kind != EUCLIDEAN:
+            raise MetricError(
+                f"the approximate index searches Euclidean space, and the metric is {self.metric.name!r}. "
+                "Use search='exact'."
+            )
+        if self._graph is not None:
+            return self._graph
+        if self.path is not None and (self.path / "hnsw.bin").exists():
+            import hnswlib
+
+            meta = _read_meta(self.path)
+            _verify(self.path, meta, ["hnsw.bin"])
+            graph = hnswlib.Index(space="l2", dim=int(self.coordinates.shape[1]))
+            graph.load_index(str(self.path / "hnsw.bin"), max_elements=len(self))
+            graph.set_ef(100)
+            return graph
+        return hnsw_index(self.coordinates)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the index as a folder, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            A folder that does not exist yet.
+        overwrite : bool
+            Replace an index folder that stands there; anything else is never replaced.
+
+        Raises
+        ------
+        IndexFolderError
+            If something stands at the path, or the vocabulary's metric cannot be recorded.
+        """
+        target = Path(path)
+        if target.exists() and not (overwrite and (target / _META).is_file()):
+            remedy = (
+                "pass overwrite=True (--force) to replace it, or choose another name"
+                if (target / _META).is_file()
+                else "it is not an index folder; choose another name"
+            )
+            raise IndexFolderError(f"{target} exists already: {remedy}.")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        try:
+            self._write(staging)
+            os.chmod(staging, 0o777 & ~_umask())
+            if target.exists():
+                old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+                os.replace(target, old / "index")
+                os.replace(staging, target)
+                shutil.rmtree(old)
+            else:
+                os.replace(staging, target)
+        except BaseException:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
+
+    def _write(self, folder: Path) -> None:
+        arrays = {
+            "vectors.npy": self.vocabulary.vectors,
+            "neighbours.npy": self.neighbours.ids,
+            "distances.npy": self.neighbours.distances,
+            "representatives.npy": self.representatives,
+        }
+        if self.coordinates is not self.vocabulary.vectors:
+            arrays["coordinates.npy"] = self.coordinates
+        if self.vocabulary.prior is not None:
+            arrays["prior.npy"] = self.vocabulary.prior
+        for name, array in arrays.items():
+            with open(folder / name, "wb") as file:
+                np.save(file, array, allow_pickle=False)
+                _flush(file)
+        with open(folder / "words.json", "w", encoding="utf-8") as text:
+            json.dump(self.vocabulary.words, text, ensure_ascii=False)
+            _flush(text)
+        names = [*arrays, "words.json"]
+        graph = self._graph if self._graph is not None else self.__dict__.get("graph")
+        if graph is not None:
+            graph.save_index(str(folder / "hnsw.bin"))
+            names.append("hnsw.bin")
+        meta: dict[str, Any] = {
+            "format": FORMAT,
+            "words": len(self),
+            "dimension": int(self.vocabulary.vectors.shape[1]),
+            "metric": self.metric.settings(),
+            "k": self.k,
+            "backend": self.backend,
+            "recall": self.recall,
+            "tau": self.tau,
+            "reference_distance": self.reference_distance,
+            "diameter_bound": self.diameter_bound,
+            "fingerprint": self.fingerprint,
+            "files": {
+                name: {"bytes": (folder / name).stat().st_size, "sha256": _checksum(folder / name)}
+                for name in names
+            },
+        }
+        meta["checksum"] = _meta_checksum(meta)
+        with open(folder / _META, "w", encoding="utf-8") as text:
+            json.dump(meta, text, indent=1)
+            _flush(text)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        metric: str | Metric | None = None,
+        verify: bool = True,
+    ) -> Index:
+        """Open an index folder; the arrays are mapped from disk and shared between processes.
+
+        Parameters
+        ----------
+        path : path
+        metric : str or Metric, optional
+            The metric the caller counts on; another one in the folder is an error. Needed, as the object, for an index
+            built with a CallableMetric.
+        verify : bool
+            Compare the checksum of every file (except the approximate index, compared when first used). Sizes and
+            shapes are always compared.
+
+        Raises
+        ------
+        IndexFolderError
+            Naming the file that is missing, truncated, altered or of a newer format.
+        """
+        folder = Path(path)
+        meta = _read_meta(folder)
+        recorded = meta["metric"]
+        if metric is not None:
+            wanted = get_metric(metric)
+            if wanted.settings() != recorded:
+                raise IndexFolderError(
+                    f"{folder} was built with the metric {recorded['name']!r}, not {wanted.name!r}. Epsilon means "
+                    "something else under another metric: build an index with the metric you want."
+                )
+            chosen = wanted
+        else:
+            chosen = get_metric(recorded)
+        wanted_files = [name for name in meta["files"] if name != "hnsw.bin"]
+        _verify(folder, meta, wanted_files, content=verify)
+        size, dimension, k = int(meta["words"]), int(meta["dimension"]), int(meta["k"])
+        try:
+            words = json.loads((folder / "words.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise IndexFolderError(
+                f"{folder / 'words.json'} is damaged; build the index again."
+            ) from error
+        if not isinstance(words, list) or len(words) != size:
+            raise IndexFolderError(
+                f"{folder / 'words.json'} does not hold {size} words; build the index again."
+            )
+        vectors = _map(folder, "vectors.npy", (size, dimension))
+        prior = _map(folder, "prior.npy", (size,)) if "prior.npy" in meta["files"] else None
+        ids = _map(folder, "neighbours.npy", (size, k))
+        distances = _map(folder, "distances.npy", (size, k))
+        coordinates = (
+            _map(folder, "coordinates.npy", (size, None))
+            if "coordinates.npy" in meta["files"]
+            else vectors
+        )
+        try:
+            vocabulary = Vocabulary.trusted(words, vectors, prior)
+        except VocabularyError as error:
+            raise IndexFolderError(f"{folder}: {error}") from error
+        return cls(
+            vocabulary,
+            chosen,
+            coordinates,
+            Neighbourhoods(ids, distances),
+            np.asarray(_map(folder, "representatives.npy", (size,))),
+            backend=str(meta["backend"]),
+            recall=float(meta["recall"]),
+            tau=float(meta["tau"]),
+            reference_distance=float(meta["reference_distance"]),
+            diameter_bound=float(meta["diameter_bound"]),
+            fingerprint=str(meta["fingerprint"]),
+            path=folder.resolve(),
+        )
+
+
+def _reopen(path: Path, metric: Metric | None, fingerprint: str) -> Index:
+    index = Index.load(path, metric=metric, verify=False)
+    if index.fingerprint != fingerprint:
+        raise IndexFolderError(f"{path} was replaced by another index while it was in use.")
+    return index
+
+
+def _revive(state: dict[str, Any]) -> Index:
+    return Index(**state)
+
+
+def _rounding(coordinates: NDArray[Any], metric: Metric, lists: Neighbourhoods) -> float:
+    """Bound on the error of a distance: rounding of the stored ones, and of float64 arithmetic (TEM-11)."""
+    unit = float(np.finfo(coordinates.dtype).eps) / 2
+    arithmetic = (coordinates.shape[1] + 4) * 2.0**-53
+    reach = float(lists.distances.max(initial=0.0))
+    # A far pair is never stored, so only the arithmetic rounds it.
+    span = 2 * float(np.abs(coordinates).max(initial=0.0)) * np.sqrt(coordinates.shape[1])
+    tau = unit * reach + arithmetic * (span if metric.kind in (EUCLIDEAN, ANGULAR) else 2 * span)
+    # Unit vectors are unit only up to rounding, and the angle is taken as if they were.
+    return tau + (8 * unit if metric.kind == ANGULAR else 0.0)
+
+
+def _diameter_bound(coordinates: NDArray[Any], metric: Metric) -> float:
+    """Twice the distance from some word to the word farthest from it (triangle inequality), the least over a sample."""
+    size = len(coordinates)
+    centre = coordinates.mean(axis=0, dtype=np.float64)
+    offsets = np.linalg.norm(coordinates - centre, axis=1)
+    least = np.inf
+    for row in np.argsort(offsets, kind="stable")[: min(8, size)]:
+        if metric.kind == INTERPRETED:
+            distances = metric.pairwise(coordinates[row : row + 1], coordinates)[0]
+        else:
+            distances = np.empty(size)
+            distances_from(metric.kind, coordinates, int(row), distances)
+        least = min(least, 2 * float(distances.max()))
+    return least
+
+
+def _representatives(
+    coordinates: NDArray[Any], lists: Neighbourhoods, tau: float
+) -> NDArray[np.int32]:
+    """Give words that cannot be told apart one input row: equal coordinates, and pairs closer than the rounding."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    size = len(coordinates)
+    equal = equal_rows(coordinates)
+    row, place = np.nonzero(lists.distances[:, 1:] <= 2 * tau)
+    near = lists.ids[row, place + 1]
+    own = np.arange(size)
+    left, right = np.concatenate([own, row]), np.concatenate([equal, near])
+    graph = coo_matrix((np.ones(len(left), dtype=bool), (left, right)), shape=(size, size))
+    count, label = connected_components(graph, directed=False)
+    first = np.full(count, size, dtype=np.int32)
+    np.minimum.at(first, label, own.astype(np.int32))
+    return first[label]
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _flush(file: Any) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _checksum(path: Path) -> str:
+    """SHA-256 over the SHA-256 of each stretch of 8 MiB: one number a file, computed on all processors."""
+    size = path.stat().st_size
+
+    def leaf(start: int) -> bytes:
+        with open(path, "rb") as file:
+            file.seek(start)
+            return hashlib.sha256(file.read(_LEAF)).digest()
+
+    with ThreadPoolExecutor() as pool:
+        return hashlib.sha256(b"".join(pool.map(leaf, range(0, size, _LEAF)))).hexdigest()
+
+
+def _meta_checksum(meta: dict[str, Any]) -> str:
+    content = {key: value for key, value in meta.items() if key != "checksum"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _read_meta(folder: Path) -> dict[str, Any]:
+    try:
+        meta = json.loads((folder / _META).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        there = (
+            "is not an index folder (it has no index.json)" if folder.exists() else "does not exist"
+        )
+        raise IndexFolderError(
+            f"{folder} {there}. Make one with: textpriv index SOURCE {folder}"
+        ) from None
+    except NotADirectoryError:
+        raise IndexFolderError(
+            f"{folder} is a file, not an index folder. Make one with: textpriv index SOURCE OUT"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise IndexFolderError(
+            f"{folder / _META} is damaged or unreadable; build the index again."
+        ) from error
+    version = meta.get("format") if isinstance(meta, dict) else None
+    if not isinstance(version, int):
+        raise IndexFolderError(f"{folder / _META} is damaged; build the index again.")
+    if version > FORMAT:
+        raise IndexFolderError(
+            f"{folder / _META} has format {version}, and this version reads up to {FORMAT}. Upgrade textpriv, or "
+            "build the index again."
+        )
+    if meta.get("checksum") != _meta_checksum(meta):
+        raise IndexFolderError(
+            f"{folder / _META} was altered after it was written; build the index again."
+        )
+    return meta
+
+
+def _verify(folder: Path, meta: dict[str, Any], names: list[str], *, content: bool = True) -> None:
+    for name in names:
+        recorded, file = meta["files"][name], folder / name
+        if not file.is_file():
+            raise IndexFolderError(f"{file} is missing; build the index again.")
+        actual = file.stat().st_size
+        if actual != recorded["bytes"]:
+            raise IndexFolderError(
+                f"{file} has {actual} bytes where {recorded['bytes']} were written: it is truncated or altered. "
+                "Build the index again."
+            )
+    if content:
+        for name in names:
+            if _checksum(folder / name) != meta["files"][name]["sha256"]:
+                raise IndexFolderError(
+                    f"{folder / name} was altered after it was written (its checksum differs). Build the index again."
+                )
+
+
+def _map(folder: Path, name: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
+    try:
+        array = np.load(folder / name, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise IndexFolderError(f"{folder / name} is damaged; build the index again.") from error
+    if len(array.shape) != len(shape) or any(
+        want is not None and have != want for have, want in zip(array.shape, shape, strict=True)
+    ):
+        raise IndexFolderError(
+            f"{folder / name} has shape {array.shape} where {shape} was expected; build the index again."
+        )
+    # The bare array avoids the memmap subclass, whose every slice costs microseconds.
+    return np.asarray(array)
+
+
+@contextmanager
+def _reporter(
+    progress: bool | Callable[[str, int, int], None],
+) -> Iterator[Callable[[str], Callable[[int, int], None] | None]]:
+    """Turn the ``progress`` argument into one reporting function a stage."""
+    if progress is False or progress is None:
+        yield lambda stage: None
+        return
+    if callable(progress):
+
+        def bind(stage: str) -> Callable[[int, int], None]:
+            return lambda done, everything: progress(stage, done, everything)
+
+        yield bind
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+
+        def bar(stage: str) -> Callable[[int, int], None]:
+            task = bars.add_task(stage)
+            return lambda done, everything: bars.update(task, completed=done, total=everything)
+
+        yield bar

@@ -1,0 +1,320 @@
+"""Madlib: noise in the embedding space, then the nearest word.
+
+Source: Feyisetan et al. 2020, the baseline of TEM (Carvalho, Vasiloudis, Feyisetan). A word's vector is moved by noise of
+density proportional to ``exp(-epsilon |z|)`` and the nearest vocabulary word is released. Everything after the noise is
+post-processing, so the search may be approximate, as long as it does not look at the word. The law has no closed form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from textpriv.errors import MechanismError
+from textpriv.index import Index
+from textpriv.mechanisms.measure import BaseMeasure, draw
+from textpriv.mechanisms.mechanism import Mechanism
+from textpriv.metrics import EUCLIDEAN, row_distance
+from textpriv.neighbourhoods import hnsw_index
+from textpriv.randomness import RandomWords
+from textpriv.statement import PrivacyStatement
+
+__all__ = ["Madlib", "configure"]
+
+_QUERIES = 512  # noisy vectors searched at a time
+
+
+class Madlib(Mechanism):
+    """Multivariate Laplace noise and nearest-word search.
+
+    Parameters
+    ----------
+    index : Index
+        With a metric that is Euclidean in some coordinates: euclidean, unit_euclidean or mahalanobis.
+    epsilon : float
+        Constant of the guarantee; the mean length of the noise is n / epsilon for n dimensions, so useful values are
+        far larger than those of TEM.
+    search : {"hnsw", "exact"}
+        How the nearest word is found. The guarantee is the same; "exact" takes time proportional to the vocabulary.
+    projection : int, optional
+        Project the public vectors on so many of their principal directions first. A projection never lengthens a
+        distance, so the guarantee stays, and the noise shrinks to projection / epsilon (mechanisms.md 3.5).
+    prior : see :class:`TEM`
+        The law of unknown words, which have no vector to move.
+
+    Raises
+    ------
+    MechanismError
+        For another metric or parameters without meaning.
+    """
+
+    name = "Madlib"
+    needs_exact_lists = False
+
+    def __init__(
+        self,
+        index: Index,
+        epsilon: float,
+        search: str = "hnsw",
+        projection: int | None = None,
+        prior: str | PathLike[str] | Mapping[str, float] | NDArray[Any] = "zipf",
+    ) -> None:
+        super().__init__(index, epsilon)
+        if index.metric.kind != EUCLIDEAN:
+            raise MechanismError(
+                f"Madlib's noise is calibrated to Euclidean distance; this index has the metric {index.metric.name!r}. "
+                "Use TEM, or an index with metric='euclidean' or 'unit_euclidean'."
+            )
+        if search not in ("hnsw", "exact"):
+            raise MechanismError(f"unknown search {search!r}; use 'hnsw' or 'exact'.")
+        dimension = index.coordinates.shape[1]
+        if projection is not None and (
+            isinstance(projection, bool)
+            or not isinstance(projection, int | np.integer)
+            or not 1 <= projection <= dimension
+        ):
+            raise MechanismError(
+                f"projection is a number of directions from 1 to {dimension}; got {projection!r}."
+            )
+        self.search = search
+        self.projection = None if projection is None else int(projection)
+        self.prior = prior
+        self.measure = BaseMeasure(index.vocabulary.prior_weights(prior))
+
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments that rebuild this mechanism on the same index."""
+        return {
+            "epsilon": self.epsilon,
+            "search": self.search,
+            "projection": self.projection,
+            "prior": self.prior,
+        }
+
+    @cached_property
+    def points(self) -> NDArray[Any]:
+        """The points that are moved and searched, shape (V, n or projection)."""
+        coordinates = self.index.coordinates
+        if self.projection is None:
+            return coordinates
+        centred = coordinates - coordinates.mean(axis=0, dtype=np.float64)
+        _, directions = np.linalg.eigh(centred.T @ centred)
+        leading = directions[:, ::-1][:, : self.projection]
+        projected = coordinates.astype(np.float64) @ leading
+        return np.ascontiguousarray(projected.astype(coordinates.dtype))
+
+    @cached_property
+    def _graph(self) -> Any:
+        return self.index.graph if self.projection is None else hnsw_index(self.points)
+
+    @cached_property
+    def _screen(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float64], float]:
+        """Centred float32 points, half their squares, the centre, and the longest length: for exact search."""
+        centre = self.points.mean(axis=0, dtype=np.float64)
+        centred = self.points - centre
+        squares = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
+        return (
+            centred.astype(np.float32),
+            (squares / 2).astype(np.float32),
+            centre,
+            float(np.sqrt(squares.max())),
+        )
+
+    def sample_documents(
+        self,
+        ids: NDArray[np.int32],
+        offsets: NDArray[np.int64],
+        streams: Sequence[RandomWords],
+    ) -> NDArray[np.int32]:
+        """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
+        points = self.points
+        dimension = points.shape[1]
+        # Every token takes the same number of random words: pairs for the direction, one a dimension for the radius.
+        need = 2 * ((dimension + 1) // 2) + dimension
+        out = np.empty(len(ids), dtype=np.int32)
+        queries = np.empty((_QUERIES, dimension))
+        tokens = np.empty(_QUERIES, dtype=np.int64)
+        held = 0
+        for document, stream in enumerate(streams):
+            stop = int(offsets[document + 1])
+            token = int(offsets[document])
+            while token < stop:
+                take = min(stop - token, _QUERIES - held)
+                random = np.empty((take, need), dtype=np.uint64)
+                stream.fill(random.reshape(-1))
+                held = _move(
+                    points,
+                    self.epsilon,
+                    ids,
+                    token,
+                    random,
+                    *self.measure.tables(),
+                    queries,
+                    tokens,
+                    held,
+                    out,
+                )
+                token += take
+                if held == _QUERIES:
+                    out[tokens[:held]] = self.nearest(queries[:held])
+                    held = 0
+        if held:
+            out[tokens[:held]] = self.nearest(queries[:held])
+        return out
+
+    def nearest(self, queries: NDArray[np.float64]) -> NDArray[np.int32]:
+        """Id of the nearest word to each query, shape (q,), by the chosen search."""
+        if self.search == "hnsw":
+            found, _ = self._graph.knn_query(queries.astype(np.float32), k=1)
+            return found[:, 0].astype(np.int32)
+        columns, halves, centre, longest = self._screen
+        centred = queries - centre
+        lengths = np.linalg.norm(centred, axis=1)
+        products = np.dot(centred.astype(np.float32), columns.T)
+        # The same bound as for the exact lists: a batch of another shape may round otherwise, and the answer must not
+        # depend on it.
+        unit = 2.0**-24
+        slack = 2.02 * unit * ((queries.shape[1] + 7) * lengths * longest + 2 * longest**2)
+        return _nearest(products, halves, slack, self.points, queries)
+
+    @property
+    def worst_word_loss(self) -> float:
+        """Largest loss between any two words, in nats."""
+        return self.epsilon * self.index.diameter_bound
+
+    @property
+    def statement(self) -> PrivacyStatement:
+        """The guarantee of one drawn word."""
+        index = self.index
+        projected = "" if self.projection is None else f", projection {self.projection}"
+        return PrivacyStatement(
+            mechanism=f"Madlib (epsilon {self.epsilon:g}, search {self.search}{projected})",
+            adjacency="any two words of the vocabulary in one place of the text",
+            epsilon=self.epsilon,
+            delta=0.0,
+            unit=f"per unit of {index.metric.name} distance",
+            proved=True,
+            proof="density exp(-epsilon |z|), then post-processing: mechanisms.md 3.5",
+            assumptions=(
+                "words, vectors, metric and prior are public and were fixed before any private text was seen",
+                "the operating system's randomness is unpredictable and the run key stays secret",
+                "whoever sees the output cannot observe timing or memory",
+                "noise in 64-bit floating point behaves as real-valued noise (only a word leaves, never the noisy vector)",
+            ),
+            figures={
+                "worst_word_loss": self.worst_word_loss,
+                "local_dp_epsilon": self.worst_word_loss,
+                "reference_distance": index.reference_distance,
+                "reference_loss": self.epsilon * index.reference_distance,
+                "mean_noise": self.points.shape[1] / self.epsilon,
+            },
+        )
+
+
+def configure(
+    epsilon: float, search: str = "hnsw", projection: int | None = None, prior: str = "zipf"
+) -> Callable[[Index], Madlib]:
+    """Registered as ``textpriv.Madlib.v1``: settings of a Madlib that is made when its index is known."""
+
+    def make(index: Index) -> Madlib:
+        return Madlib(index, epsilon=epsilon, search=search, projection=projection, prior=prior)
+
+    return make
+
+
+@njit(cache=True, nogil=True)
+def _unit(word: np.uint64) -> float:
+    """Uniform on (0, 1]."""
+    return (np.float64(word >> np.uint64(11)) + 1.0) * 2.0**-53
+
+
+@njit(cache=True, nogil=True)
+def _noise(random: NDArray[np.uint64], epsilon: float, out: NDArray[np.float64]) -> None:
+    """Write one draw of density proportional to exp(-epsilon |z|): a uniform direction times a Gamma(n) radius."""
+    dimension = out.shape[0]
+    pairs = (dimension + 1) // 2
+    length = 0.0
+    for pair in range(pairs):
+        radius = math.sqrt(-2.0 * math.log(_unit(random[2 * pair])))
+        angle = 2.0 * math.pi * _unit(random[2 * pair + 1])
+        first, second = radius * math.cos(angle), radius * math.sin(angle)
+        out[2 * pair] = first
+        length += first * first
+        if 2 * pair + 1 < dimension:
+            out[2 * pair + 1] = second
+            length += second * second
+    # A Gamma variable of whole shape is a sum of exponentials; logarithms of products save most of the logarithms.
+    total, product = 0.0, 1.0
+    for place in range(2 * pairs, random.shape[0]):
+        product *= _unit(random[place])
+        if product < 1e-280:
+            total -= math.log(product)
+            product = 1.0
+    total -= math.log(product)
+    if length == 0.0:
+        # Of probability zero, and 2^-53 to the power of n in floating point.
+        out[0], length = 1.0, 1.0
+    scale = total / epsilon / math.sqrt(length)
+    for j in range(dimension):
+        out[j] *= scale
+
+
+@njit(cache=True, nogil=True)
+def _move(
+    points: NDArray[Any],
+    epsilon: float,
+    ids: NDArray[np.int32],
+    first: int,
+    random: NDArray[np.uint64],
+    measure: NDArray[np.uint64],
+    guide: NDArray[np.int32],
+    shift: np.uint64,
+    queries: NDArray[np.float64],
+    tokens: NDArray[np.int64],
+    held: int,
+    out: NDArray[np.int32],
+) -> int:
+    """Write the noisy vectors of some tokens as queries, and draw the unknown ones at once."""
+    for row in range(random.shape[0]):
+        token = first + row
+        if ids[token] < 0:
+            out[token] = draw(random[row, 0], measure, guide, shift)
+            continue
+        _noise(random[row], epsilon, queries[held])
+        for j in range(points.shape[1]):
+            queries[held, j] += points[ids[token], j]
+        tokens[held] = token
+        held += 1
+    return held
+
+
+@njit(cache=True, nogil=True)
+def _nearest(
+    products: NDArray[np.float32],
+    halves: NDArray[np.float32],
+    slack: NDArray[np.float64],
+    points: NDArray[Any],
+    queries: NDArray[np.float64],
+) -> NDArray[np.int32]:
+    """The nearest point of each query: screened by products, decided by float64 distances, ties to the lower id."""
+    found = np.empty(products.shape[0], np.int32)
+    for row in range(products.shape[0]):
+        line = products[row]
+        least = np.inf
+        for j in range(line.shape[0]):
+            least = min(least, halves[j] - line[j])
+        limit = least + slack[row]
+        best, nearest = np.inf, -1
+        for j in range(line.shape[0]):
+            if halves[j] - line[j] <= limit:
+                distance = row_distance(EUCLIDEAN, queries[row], points[j])
+                if distance < best:
+                    best, nearest = distance, j
+        found[row] = nearest
+    return found

@@ -1,0 +1,99 @@
+"""A public measure on the vocabulary in integers, and constant-time draws from it.
+
+A probability is a whole number of parts in 2^62, so that a measure sums to one exactly, sums over lists of words are
+exact, and a draw compares integers. The law that is computed and the law that is drawn are the same numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+__all__ = ["PARTS", "PARTS_BITS", "BaseMeasure", "bernoulli", "draw", "integer_parts"]
+
+PARTS_BITS = 62
+PARTS = 1 << PARTS_BITS
+# No word may be rarer than this: smaller parts would round by more than 1e-7 of themselves.
+_FLOOR = 2.0**-40
+
+
+def integer_parts(weights: NDArray[np.float64], total: int = PARTS) -> NDArray[np.uint64]:
+    """Round weights to at least one part each and exactly ``total`` parts in all; the largest takes the remainder."""
+    share = weights / weights.sum()
+    parts = np.maximum(np.rint(share * float(total)), 1.0).astype(np.uint64)
+    remainder = total - int(parts.sum(dtype=np.uint64))
+    largest = int(parts.argmax())
+    parts[largest] = np.uint64(int(parts[largest]) + remainder)
+    return parts
+
+
+@njit(cache=True, nogil=True, inline="always")
+def draw(
+    word: np.uint64, cumulative: NDArray[np.uint64], guide: NDArray[np.int32], shift: np.uint64
+) -> int:
+    """Draw an id from a measure with one uniform 64-bit word (inverse CDF with a guide table)."""
+    part = word >> np.uint64(2)
+    found = guide[part >> shift]
+    while cumulative[found] <= part:
+        found += 1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def bernoulli(probability: float, first: np.uint64, second: np.uint64) -> bool:
+    """Accept with a probability, to a relative error below 1e-12 for any probability above e^-30.
+
+    The second word refines small probabilities, of which one word would keep too few digits.
+    """
+    if probability >= 1.0:
+        return True
+    if probability >= 2.0**-20:
+        # 2^-64 / 2^-20 relative error at most, next to that of the float64 probability itself.
+        return first < np.uint64(probability * 2.0**64)
+    if first >> np.uint64(44) != np.uint64(0):
+        return False
+    return second < np.uint64(probability * 2.0**84)
+
+
+class BaseMeasure:
+    """A probability measure on word ids.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (V,)
+        Positive. A weight below 2^-40 of the total is raised to it.
+
+    Attributes
+    ----------
+    parts : ndarray of uint64, shape (V,)
+        Sum to exactly 2^62.
+    weights : ndarray of float64, shape (V,)
+        ``parts / 2^62``.
+    """
+
+    def __init__(self, weights: NDArray[np.float64]) -> None:
+        share = np.asarray(weights, dtype=np.float64) / np.sum(weights, dtype=np.float64)
+        self.parts = integer_parts(np.maximum(share, _FLOOR))
+        self.weights = self.parts.astype(np.float64) / PARTS
+        self.cumulative = np.cumsum(self.parts, dtype=np.uint64)
+        bits = max(1, min(22, int(len(share)).bit_length() + 1))
+        self.shift = np.uint64(PARTS_BITS - bits)
+        cells = np.arange(1 << bits, dtype=np.uint64) << self.shift
+        self.guide = np.searchsorted(self.cumulative, cells, side="right").astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def quantiles(self, count: int) -> NDArray[np.int32]:
+        """Ids at ``count`` evenly spaced quantiles: a fixed sample that stands for the measure."""
+        points = (np.arange(count, dtype=np.uint64) * np.uint64(2) + np.uint64(1)) * np.uint64(
+            PARTS // (2 * count)
+        )
+        return np.searchsorted(self.cumulative, points, side="right").astype(np.int32)
+
+    def tables(self) -> tuple[Any, ...]:
+        """The arrays that a compiled sampler needs: cumulative, guide, shift."""
+        return self.cumulative, self.guide, self.shift

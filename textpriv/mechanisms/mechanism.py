@@ -1,0 +1,173 @@
+"""What every mechanism is: public parameters, an output law, a sampler over ids, and a statement.
+
+A mechanism sees ids, distances and random words, never a string, a file or a pipeline. Here stands only what all of them
+share; each law is a file of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from textpriv.errors import MechanismError
+from textpriv.index import Index
+from textpriv.randomness import RandomWords, as_stream
+from textpriv.statement import PrivacyStatement
+
+__all__ = ["UNKNOWN", "Mechanism", "positive"]
+
+UNKNOWN = -1  # the id of every word outside the vocabulary: one shared input whose law is the prior
+
+
+def positive(name: str, value: Any, *, infinite: bool = False) -> float:
+    """Return a parameter as a positive float, or say what is wrong with it."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise MechanismError(
+            f"{name} must be a number above 0; got {type(value).__name__} {value!r}."
+        )
+    number = float(value)
+    if math.isnan(number) or number <= 0 or (math.isinf(number) and not infinite):
+        hint = (
+            "To release text as it is, do not privatize it."
+            if name == "epsilon"
+            else "Leave it out for the default."
+        )
+        raise MechanismError(f"{name} must be a finite number above 0; got {number}. {hint}")
+    return number
+
+
+class Mechanism(ABC):
+    """A randomised map from word ids to word ids over a public index.
+
+    Parameters
+    ----------
+    index : Index
+    epsilon : float
+        In units of one over the index's distance; above 0 and finite.
+
+    Attributes
+    ----------
+    needs_exact_lists : bool
+        Whether the guarantee rests on the nearest lists; then an approximate index voids it.
+    """
+
+    name: str
+    needs_exact_lists: bool
+
+    def __init__(self, index: Index, epsilon: float) -> None:
+        if not isinstance(index, Index):
+            raise MechanismError(
+                f"a mechanism needs a textpriv.Index; got {type(index).__name__}. Build one with Index.build(vocab)."
+            )
+        self.index = index
+        self.epsilon = positive("epsilon", epsilon)
+
+    @property
+    @abstractmethod
+    def statement(self) -> PrivacyStatement:
+        """The guarantee of one drawn word."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments that rebuild this mechanism on the same index."""
+
+    @abstractmethod
+    def sample_documents(
+        self,
+        ids: NDArray[np.int32],
+        offsets: NDArray[np.int64],
+        streams: Sequence[RandomWords],
+    ) -> NDArray[np.int32]:
+        """Draw one output for every token of several documents.
+
+        Parameters
+        ----------
+        ids : ndarray of int32, shape (T,)
+            Word ids, or ``UNKNOWN``, of all documents one after the other.
+        offsets : ndarray of int64, shape (D + 1,)
+            Document j holds ``ids[offsets[j]:offsets[j + 1]]``.
+        streams : sequence of D random streams
+            Document j reads only its own, in the order of its tokens, so that its draws depend on nothing else.
+
+        Returns
+        -------
+        ndarray of int32, shape (T,)
+        """
+
+    def sample(self, ids: ArrayLike, rng: RandomWords | np.random.Generator) -> NDArray[np.int32]:
+        """Draw an independent output for every word.
+
+        Parameters
+        ----------
+        ids : array_like of int, shape (T,)
+            Word ids; -1 stands for any unknown word.
+        rng : textpriv.randomness.Stream or numpy.random.Generator
+            A generator is predictable: for experiments only.
+
+        Returns
+        -------
+        ndarray of int32, shape (T,)
+        """
+        given = np.asarray(ids)
+        if given.size == 0:
+            return np.empty(0, dtype=np.int32)
+        if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
+            raise MechanismError(
+                f"ids must be whole numbers in one dimension; got {given.dtype} of shape {given.shape}. "
+                "Use index.vocabulary.ids(words)."
+            )
+        if given.min() < UNKNOWN or given.max() >= len(self.index):
+            raise MechanismError(
+                f"ids must lie in -1..{len(self.index) - 1}; got {given.min()}..{given.max()}."
+            )
+        offsets = np.array([0, len(given)], dtype=np.int64)
+        return self.sample_documents(
+            np.ascontiguousarray(given, dtype=np.int32), offsets, [as_stream(rng)]
+        )
+
+    def log_prob(self, word: str | int) -> NDArray[np.float64]:
+        """Natural logarithm of the output law of a word, shape (V,).
+
+        Raises
+        ------
+        MechanismError
+            If the mechanism has no closed law.
+        """
+        raise MechanismError(
+            f"{self.name} has no closed output law, so there is no log_prob; sample from it instead."
+        )
+
+    def resolve(self, word: str | int) -> int:
+        """Return the id of a word given as text or id.
+
+        Raises
+        ------
+        VocabularyError, MechanismError
+        """
+        if isinstance(word, str):
+            return self.index.vocabulary.id(word)
+        number = int(word)
+        if not UNKNOWN <= number < len(self.index):
+            raise MechanismError(f"a word id must lie in -1..{len(self.index) - 1}; got {number}.")
+        return number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.index, self.settings())
+
+    def __repr__(self) -> str:
+        settings = ", ".join(
+            f"{key}={value!r}"
+            if not isinstance(value, np.ndarray)
+            else f"{key}=<array of {len(value)}>"
+            for key, value in self.settings().items()
+        )
+        return f"{self.name}({settings})"
+
+
+def _rebuild(kind: type[Mechanism], index: Index, settings: dict[str, Any]) -> Mechanism:
+    return kind(index, **settings)

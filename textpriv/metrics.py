@@ -1,0 +1,391 @@
+"""True metrics on word vectors, and the reasons for which a distance is refused.
+
+The guarantee of every mechanism here is stated in units of a metric, and its proof uses the triangle inequality. This
+module says which distances qualify, turns vectors into the coordinates in which a distance is computed, and holds the
+compiled distance between two rows. It builds no lists and knows no words.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from textpriv.errors import MetricError
+
+__all__ = [
+    "METRICS",
+    "Angular",
+    "CallableMetric",
+    "Chebyshev",
+    "Euclidean",
+    "Mahalanobis",
+    "Manhattan",
+    "Metric",
+    "UnitEuclidean",
+    "check_metric",
+    "distances_from",
+    "get_metric",
+    "row_distance",
+]
+
+# Codes of the compiled distances. A metric that is Euclidean after a change of coordinates shares the first.
+EUCLIDEAN, MANHATTAN, CHEBYSHEV, ANGULAR, INTERPRETED = 0, 1, 2, 3, -1
+
+# Reordering a float64 sum of a few hundred terms changes it by less than 1e-13 of its size; it lets the loop use the
+# whole vector unit. Nothing here assumes away NaN or infinity.
+_FAST = {"reassoc", "contract", "nsz"}
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def row_distance(kind: int, x: NDArray[Any], y: NDArray[Any]) -> float:
+    """Distance between two coordinate rows, in float64 by direct differences (shape (n,) each)."""
+    total = 0.0
+    if kind == MANHATTAN:
+        for j in range(x.shape[0]):
+            total += abs(np.float64(x[j]) - np.float64(y[j]))
+        return total
+    if kind == CHEBYSHEV:
+        for j in range(x.shape[0]):
+            total = max(total, abs(np.float64(x[j]) - np.float64(y[j])))
+        return total
+    for j in range(x.shape[0]):
+        difference = np.float64(x[j]) - np.float64(y[j])
+        total += difference * difference
+    if kind == ANGULAR:
+        # The chord form keeps its digits where arccos of an inner product loses half of them.
+        return 2.0 * np.arcsin(min(1.0, 0.5 * np.sqrt(total)))
+    return np.sqrt(total)
+
+
+@njit(cache=True, nogil=True)
+def distances_from(
+    kind: int, coordinates: NDArray[Any], row: int, out: NDArray[np.float64]
+) -> None:
+    """Write the distances from one row to every row into ``out`` (shape (V,))."""
+    for j in range(coordinates.shape[0]):
+        out[j] = row_distance(kind, coordinates[row], coordinates[j])
+    out[row] = 0.0
+
+
+class Metric(ABC):
+    """A true metric on vectors: symmetric, zero on the diagonal, with the triangle inequality.
+
+    Attributes
+    ----------
+    name : str
+        The name by which :func:`get_metric` finds it and an index records it.
+    kind : int
+        Code of the compiled distance on :meth:`coordinates`; negative if the distance is an interpreted callable.
+    """
+
+    name: str
+    kind: int
+
+    @abstractmethod
+    def coordinates(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """Coordinates, shape (V, n'), on which the compiled distance equals this metric.
+
+        Raises
+        ------
+        MetricError
+            If the vectors do not suit the metric.
+        """
+
+    def pairwise(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
+        """Distances between all rows of ``a`` (m, n) and ``b`` (p, n) as an (m, p) float64 array."""
+        left = self.coordinates(np.atleast_2d(np.asarray(a, dtype=np.float64)))
+        right = self.coordinates(np.atleast_2d(np.asarray(b, dtype=np.float64)))
+        return _pairwise(self.kind, left, right)
+
+    def settings(self) -> dict[str, Any]:
+        """What an index must record to rebuild this metric: JSON types only."""
+        return {"name": self.name}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Metric) and self.settings() == other.settings()
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+@njit(cache=True, nogil=True)
+def _pairwise(kind: int, a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
+    out = np.empty((a.shape[0], b.shape[0]))
+    for i in range(a.shape[0]):
+        for j in range(b.shape[0]):
+            out[i, j] = row_distance(kind, a[i], b[j])
+    return out
+
+
+class _Plain(Metric):
+    """A metric computed on the vectors as they are."""
+
+    def coordinates(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """Return the vectors themselves, without a copy."""
+        return vectors
+
+
+class Euclidean(_Plain):
+    """The length of the difference."""
+
+    name, kind = "euclidean", EUCLIDEAN
+
+
+class Manhattan(_Plain):
+    """The sum of absolute differences."""
+
+    name, kind = "manhattan", MANHATTAN
+
+
+class Chebyshev(_Plain):
+    """The largest absolute difference."""
+
+    name, kind = "chebyshev", CHEBYSHEV
+
+
+class UnitEuclidean(Metric):
+    """Euclidean distance between vectors scaled to length one: a metric that orders words as cosine does."""
+
+    name, kind = "unit_euclidean", EUCLIDEAN
+
+    def coordinates(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """Return the vectors over their lengths; zero vectors are refused."""
+        lengths = np.linalg.norm(vectors.astype(np.float64, copy=False), axis=1)
+        zero = np.flatnonzero(lengths == 0)
+        if zero.size:
+            raise MetricError(
+                f"the metric {self.name!r} compares directions, and {zero.size} vectors are zero and have none; the "
+                f"first is row {zero[0] + 1}. Remove those words, or use metric='euclidean'."
+            )
+        return np.ascontiguousarray((vectors / lengths[:, None]).astype(vectors.dtype, copy=False))
+
+
+class Angular(UnitEuclidean):
+    """The angle between two vectors, in radians (0 to pi): arccos of the cosine similarity, which is a metric."""
+
+    name, kind = "angular", ANGULAR
+
+
+class Mahalanobis(Metric):
+    """``sqrt((x - y)' M (x - y))`` for a given symmetric positive semi-definite matrix.
+
+    Parameters
+    ----------
+    matrix : array_like, shape (n, n)
+        Public: it must not have been learned from the text to be privatized. A singular matrix gives distance 0 to
+        some different words, which the mechanisms then treat as one.
+    """
+
+    name, kind = "mahalanobis", EUCLIDEAN
+
+    def __init__(self, matrix: ArrayLike) -> None:
+        given = np.asarray(matrix, dtype=np.float64)
+        if given.ndim != 2 or given.shape[0] != given.shape[1] or not np.isfinite(given).all():
+            raise MetricError(
+                f"a Mahalanobis matrix must be square and finite; got shape {given.shape}. Give an (n, n) array."
+            )
+        scale = max(float(np.abs(given).max()), np.finfo(float).tiny)
+        if np.abs(given - given.T).max() > 1e-10 * scale:
+            raise MetricError("a Mahalanobis matrix must be symmetric; give (M + M.T) / 2.")
+        self.matrix = (given + given.T) / 2
+        values, basis = np.linalg.eigh(self.matrix)
+        if values.min() < -1e-10 * scale:
+            raise MetricError(
+                f"a Mahalanobis matrix must be positive semi-definite; its least eigenvalue is {values.min():.3g}. "
+                "With a negative eigenvalue the square root is not a distance."
+            )
+        self._factor = basis * np.sqrt(np.clip(values, 0, None))
+
+    def coordinates(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """Return ``vectors @ L`` with ``M = L L'``, in which the metric is Euclidean."""
+        if vectors.shape[1] != self._factor.shape[0]:
+            raise MetricError(
+                f"the Mahalanobis matrix is {self._factor.shape[0]} x {self._factor.shape[0]} but the vectors have "
+                f"{vectors.shape[1]} dimensions. Give a matrix of the vectors' dimension."
+            )
+        product = vectors.astype(np.float64, copy=False) @ self._factor
+        return np.ascontiguousarray(product.astype(vectors.dtype, copy=False))
+
+    def settings(self) -> dict[str, Any]:
+        """Return the name and the matrix as nested lists."""
+        return {"name": self.name, "matrix": self.matrix.tolist()}
+
+
+class CallableMetric(Metric):
+    """A metric of the user's own.
+
+    Parameters
+    ----------
+    function : callable
+        Takes two float64 arrays (m, n) and (p, n) and returns their (m, p) distances.
+    name : str
+        Recorded with the index; loading the index again needs the same object.
+
+    Notes
+    -----
+    :func:`check_metric` runs on a sample whenever an index is built with it. A sample can refute a metric but not
+    prove one: a statement made with such a metric lists the metric property among its assumptions.
+    """
+
+    kind = INTERPRETED
+
+    def __init__(
+        self, function: Callable[[NDArray[np.float64], NDArray[np.float64]], ArrayLike], name: str
+    ) -> None:
+        if not callable(function):
+            raise MetricError(
+                f"a callable metric needs a function of two arrays; got {type(function)}."
+            )
+        self.function = function
+        self.name = f"callable:{name}"
+
+    def coordinates(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """Return the vectors themselves."""
+        return vectors
+
+    def pairwise(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
+        """Distances by the user's function, checked for shape and finiteness."""
+        left = np.atleast_2d(np.asarray(a, dtype=np.float64))
+        right = np.atleast_2d(np.asarray(b, dtype=np.float64))
+        out = np.asarray(self.function(left, right), dtype=np.float64)
+        if out.shape != (len(left), len(right)):
+            raise MetricError(
+                f"the metric {self.name!r} returned shape {out.shape} for {len(left)} by {len(right)} rows; it must "
+                "return one distance for every pair."
+            )
+        if not np.isfinite(out).all():
+            raise MetricError(f"the metric {self.name!r} returned a distance that is not finite.")
+        return out
+
+    def __repr__(self) -> str:
+        return f"CallableMetric({self.name!r})"
+
+
+METRICS: dict[str, type[Metric]] = {
+    metric.name: metric
+    for metric in (Euclidean, Angular, Manhattan, Chebyshev, UnitEuclidean, Mahalanobis)
+}
+
+_NOT_METRICS = {
+    "cosine": (
+        "1 - cosine breaks the triangle inequality (unit vectors at 0, 45 and 90 degrees: 1 > 0.29 + 0.29), so the "
+        "guarantee would be void. Use metric='angular' (the angle) or 'unit_euclidean'; both order words as cosine does"
+    ),
+    "sqeuclidean": (
+        "squared distances break the triangle inequality (0, 1, 2 on a line: 4 > 1 + 1). Use metric='euclidean'"
+    ),
+    "dot": (
+        "an inner product is not a distance: it is neither zero on the diagonal nor bounded below. "
+        "Use metric='euclidean' or 'angular'"
+    ),
+}
+_ALIASES = {
+    "l2": "euclidean",
+    "l1": "manhattan",
+    "cityblock": "manhattan",
+    "linf": "chebyshev",
+    "normalized_euclidean": "unit_euclidean",
+    "cosine_distance": "cosine",
+    "cosine_similarity": "cosine",
+    "squared_euclidean": "sqeuclidean",
+    "l2_squared": "sqeuclidean",
+    "euclidean_squared": "sqeuclidean",
+    "ip": "dot",
+    "inner_product": "dot",
+    "dot_product": "dot",
+}
+
+
+def get_metric(metric: str | Metric | dict[str, Any]) -> Metric:
+    """Return the metric of a name, of recorded settings, or the object itself.
+
+    Raises
+    ------
+    MetricError
+        For an unknown name, and for a distance that is not a metric, with the reason.
+    """
+    if isinstance(metric, Metric):
+        return metric
+    if isinstance(metric, dict):
+        options = {key: value for key, value in metric.items() if key != "name"}
+        name = str(metric.get("name"))
+    else:
+        name, options = str(metric).lower().replace("-", "_"), {}
+    name = _ALIASES.get(name, name)
+    if name in _NOT_METRICS:
+        raise MetricError(f"{metric!r} is not a metric: {_NOT_METRICS[name]}.")
+    if name == "mahalanobis" and not options:
+        raise MetricError(
+            "the Mahalanobis metric needs its matrix: textpriv.metrics.Mahalanobis(matrix)."
+        )
+    if name.startswith("callable:"):
+        raise MetricError(
+            f"the index was built with the user's metric {name!r}; pass the same CallableMetric object as metric=."
+        )
+    if name not in METRICS:
+        raise MetricError(
+            f"unknown metric {name!r}; known: {', '.join(METRICS)}, or a CallableMetric."
+        )
+    return METRICS[name](**options)
+
+
+def check_metric(metric: Metric, vectors: NDArray[Any], *, sample: int = 96, seed: int = 0) -> None:
+    """Test the metric axioms on all triples of a sample of rows.
+
+    Parameters
+    ----------
+    metric : Metric
+        The distance to test.
+    vectors : ndarray, shape (V, n)
+        Rows to sample from.
+    sample : int
+        How many rows to take; all triples among them are tested.
+    seed : int
+        Of the public sample.
+
+    Raises
+    ------
+    MetricError
+        Naming the axiom that fails, the rows and by how much.
+    """
+    rng = np.random.default_rng(seed)
+    rows = np.sort(rng.choice(len(vectors), size=min(sample, len(vectors)), replace=False))
+    d = metric.pairwise(vectors[rows], vectors[rows])
+    tolerance = 1e-6 * max(float(np.abs(d).max()), 1e-300)
+
+    def refuse(axiom: str, where: tuple[int, ...], excess: float) -> None:
+        named = ", ".join(str(int(rows[i])) for i in where)
+        raise MetricError(
+            f"{metric.name!r} is not a metric: {axiom} fails at rows {named} by {excess:.3g}. No guarantee can be "
+            "stated for it; use a true metric."
+        )
+
+    if d.min() < 0:
+        refuse(
+            "non-negativity",
+            tuple(int(i) for i in np.unravel_index(d.argmin(), d.shape)),
+            -float(d.min()),
+        )
+    if np.abs(np.diag(d)).max() > tolerance:
+        worst = int(np.abs(np.diag(d)).argmax())
+        refuse("d(x, x) = 0", (worst,), float(abs(d[worst, worst])))
+    asymmetry = np.abs(d - d.T)
+    if asymmetry.max() > tolerance:
+        refuse(
+            "symmetry",
+            tuple(int(i) for i in np.unravel_index(asymmetry.argmax(), d.shape)),
+            float(asymmetry.max()),
+        )
+    for middle in range(len(d)):
+        excess = d - (d[:, middle, None] + d[None, middle, :])
+        if excess.max() > tolerance:
+            i, j = np.unravel_index(excess.argmax(), d.shape)
+            refuse("the triangle inequality", (int(i), middle, int(j)), float(excess.max()))

@@ -1,0 +1,142 @@
+"""Keyed, cryptographic, per-document random streams.
+
+Every private draw reads 64-bit words of a ChaCha20 key stream. One document has one stream, found from a run key and the
+document's identity, so that a draw depends neither on the batch it was made in nor on what was drawn before. Statistical
+generators appear here only as the explicit choice of an experimenter. Laws and samplers live in ``textpriv.mechanisms``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Protocol
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from numpy.typing import NDArray
+
+from textpriv.errors import TextprivError
+
+__all__ = ["DocumentKey", "KeyedStreams", "RandomWords", "Stream", "as_stream"]
+
+DocumentKey = str | int | bytes
+
+_ZEROS = memoryview(bytes(1 << 16))
+
+
+class RandomWords(Protocol):
+    """Anything that hands out uniform 64-bit words in sequence."""
+
+    def fill(self, out: NDArray[np.uint64]) -> None:
+        """Overwrite ``out`` with the next words of the stream."""
+
+
+class Stream:
+    """The ChaCha20 key stream of one 32-byte key, as uniform 64-bit words (RFC 8439, nonce and counter zero).
+
+    Parameters
+    ----------
+    key : bytes, optional
+        32 secret bytes, used for one document only. Fresh bytes from the operating system if left out.
+    """
+
+    __slots__ = ("_encryptor",)
+
+    def __init__(self, key: bytes | None = None) -> None:
+        secret = os.urandom(32) if key is None else key
+        if len(secret) != 32:
+            raise TextprivError(
+                f"a stream key must have 32 bytes; got {len(secret)}. Use os.urandom(32)."
+            )
+        self._encryptor = Cipher(algorithms.ChaCha20(secret, bytes(16)), mode=None).encryptor()
+
+    def fill(self, out: NDArray[np.uint64]) -> None:
+        """Overwrite a contiguous uint64 array with the next words of the stream."""
+        view = memoryview(out).cast("B")
+        for start in range(0, len(view), len(_ZEROS)):
+            part = view[start : start + len(_ZEROS)]
+            self._encryptor.update_into(_ZEROS[: len(part)], part)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return the next ``count`` words, shape (count,)."""
+        out = np.empty(count, dtype=np.uint64)
+        self.fill(out)
+        return out
+
+    def __repr__(self) -> str:
+        return "Stream(<secret>)"
+
+
+class _GeneratorStream:
+    """A NumPy generator behind the same face: for experiments, not for release."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+
+    def fill(self, out: NDArray[np.uint64]) -> None:
+        out[:] = self._generator.integers(0, 2**64, size=out.shape, dtype=np.uint64)
+
+
+def as_stream(rng: RandomWords | np.random.Generator) -> RandomWords:
+    """Accept a stream or a NumPy generator (the latter is predictable: for experiments only)."""
+    if isinstance(rng, np.random.Generator):
+        return _GeneratorStream(rng)
+    if not hasattr(rng, "fill"):
+        raise TextprivError(
+            f"expected a textpriv.randomness.Stream or a numpy Generator; got {type(rng).__name__}."
+        )
+    return rng
+
+
+class KeyedStreams:
+    """Streams of documents under one run key.
+
+    Parameters
+    ----------
+    run_key : bytes, optional
+        32 secret bytes. Whoever holds them and a document's identity can repeat the document's draws and so undo the
+        protection: keep them as secret as the text, and only for as long as a run may have to be resumed.
+    seed : int, optional
+        For experiments: derives the run key from a number that can be guessed.
+
+    Notes
+    -----
+    A document's key is BLAKE2b keyed with the run key over the document's identity (its type and its bytes), so two
+    identities never share a stream.
+    """
+
+    def __init__(self, run_key: bytes | None = None, *, seed: int | None = None) -> None:
+        if seed is not None and run_key is not None:
+            raise TextprivError("give a run key or a seed, not both.")
+        if seed is not None:
+            if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+                raise TextprivError(
+                    f"a seed must be a whole number; got {type(seed).__name__}. Leave it out to release text."
+                )
+            run_key = hashlib.blake2b(
+                str(int(seed)).encode(), digest_size=32, person=b"textpriv-seed"
+            ).digest()
+        elif run_key is None:
+            run_key = os.urandom(32)
+        if len(run_key) != 32:
+            raise TextprivError(
+                f"a run key must have 32 bytes; got {len(run_key)}. Use os.urandom(32)."
+            )
+        self._run_key = run_key
+
+    def stream(self, identity: DocumentKey) -> Stream:
+        """Return the stream of a document; the same identity always gives the same one."""
+        if isinstance(identity, bytes):
+            tagged = b"b" + identity
+        elif isinstance(identity, str):
+            tagged = b"s" + identity.encode("utf-8", "surrogatepass")
+        elif isinstance(identity, int | np.integer) and not isinstance(identity, bool):
+            tagged = b"i" + str(int(identity)).encode()
+        else:
+            raise TextprivError(
+                f"a document key must be text, bytes or a whole number; got {type(identity).__name__}."
+            )
+        return Stream(hashlib.blake2b(tagged, digest_size=32, key=self._run_key).digest())
+
+    def __repr__(self) -> str:
+        return "KeyedStreams(<secret>)"
