@@ -23,7 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import IndexFolderError, MetricError, TextprivError, VocabularyError
-from textpriv.metrics import ANGULAR, EUCLIDEAN, INTERPRETED, Metric, check_metric, distances_from, get_metric
+from textpriv.metrics import (
+    ANGULAR,
+    EUCLIDEAN,
+    INTERPRETED,
+    Metric,
+    check_metric,
+    distances_from,
+    get_metric,
+)
 from textpriv.neighbourhoods import (
     Neighbourhoods,
     approximate_lists,

@@ -57,9 +57,14 @@ def _over_blocks(rows: int, work: Callable[[int, int], None], progress: Progress
     """Run ``work(start, stop)`` over blocks of rows, one thread a processor and one product a thread."""
     blocks = [(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS)]
     done = 0
+
+    def run(block: tuple[int, int]) -> int:
+        work(*block)
+        return block[1] - block[0]
+
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(_threads()) as pool:
-        for start, stop in pool.map(lambda block: (work(*block), block)[1], blocks):
-            done += stop - start
+        for finished in pool.map(run, blocks):
+            done += finished
             if progress:
                 progress(done, rows)
 

@@ -123,7 +123,9 @@ class TokenPolicy:
         """How the guarantee reads under this policy."""
         notes = []
         if self.case == "lower":
-            notes.append("The guarantee is about the lower-cased word; original casing is not released")
+            notes.append(
+                "The guarantee is about the lower-cased word; original casing is not released"
+            )
         if self.unknown == "sample":
             notes.append(
                 "All words outside the vocabulary share one law, a draw from the public prior, so they cannot be told "

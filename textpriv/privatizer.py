@@ -30,7 +30,9 @@ __all__ = ["PrivateTokens", "Privatizer", "RawTokens"]
 
 # Codes of a token that is not drawn; ids of words and UNKNOWN lie above. Dropped tokens never leave the reader.
 _MASKED, _KEPT = -2, -3  # a kept token of the class at place c has code _KEPT - c
-_LARGEST_STORE = 500_000  # strings the reader's own vocabulary may hold before it is replaced by a new one
+_LARGEST_STORE = (
+    500_000  # strings the reader's own vocabulary may hold before it is replaced by a new one
+)
 
 # Spacing is a function of the private tokens alone, so that none of the original survives.
 _CLOSING = frozenset(
@@ -241,7 +243,7 @@ class Privatizer:
     def read_doc(self, doc: Doc) -> RawTokens:
         """Classify the tokens of an existing Doc, which is left as it is."""
         table = self._table
-        columns = doc.to_array(table.attributes).reshape(len(doc), len(table.attributes))
+        columns: NDArray[np.uint64] = doc.to_array(list(table.attributes))  # type: ignore[assignment]
         codes, kept_at = _classify(
             columns,
             table.keys,
@@ -364,9 +366,10 @@ class Privatizer:
                 f"spaCy has no language {self.language!r}; use a code such as 'en'."
             ) from error
         # Other attributes of a new word are never read, and each costs a call into Python.
-        getters = pipeline.vocab.lex_attr_getters
         used = (LOWER, IS_PUNCT, IS_SPACE, LIKE_NUM, IS_STOP)
-        pipeline.vocab.lex_attr_getters = {name: getters[name] for name in used if name in getters}
+        vocabulary: Any = pipeline.vocab
+        getters = vocabulary.lex_attr_getters
+        vocabulary.lex_attr_getters = {name: getters[name] for name in used if name in getters}
         return pipeline.tokenizer
 
     def __getstate__(self) -> dict[str, Any]:
@@ -405,7 +408,7 @@ class _Spacing:
 class _Table:
     """The lexical attributes to read from a Doc, and an open-addressing table from spaCy's hashes to ids."""
 
-    attributes: list[int]
+    attributes: tuple[int, ...]
     keys: NDArray[np.uint64]
     values: NDArray[np.int32]
     actions: NDArray[np.int64]
@@ -438,7 +441,7 @@ class _Table:
         values = np.full(slots, -1, dtype=np.int32)
         _insert(hashes, keys, values)
         actions = np.array([ACTIONS.index(getattr(policy, name)) for name in CLASSES])
-        return cls(attributes, keys, values, actions, number, stop, written)
+        return cls(tuple(attributes), keys, values, actions, number, stop, written)
 
 
 _IS_SPACE, _IS_PUNCTUATION = 1, 2  # columns of what is read from a Doc

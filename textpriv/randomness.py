@@ -52,7 +52,7 @@ class Stream:
 
     def fill(self, out: NDArray[np.uint64]) -> None:
         """Overwrite a contiguous uint64 array with the next words of the stream."""
-        view = memoryview(out).cast("B")
+        view = out.data.cast("B")
         for start in range(0, len(view), len(_ZEROS)):
             part = view[start : start + len(_ZEROS)]
             self._encryptor.update_into(_ZEROS[: len(part)], part)

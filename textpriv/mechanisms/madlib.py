@@ -114,7 +114,9 @@ class Madlib(Mechanism):
         return self.index.graph if self.projection is None else hnsw_index(self.points)
 
     @cached_property
-    def _screen(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float64], float]:
+    def _screen(
+        self,
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float64], float]:
         """Centred float32 points, half their squares, the centre, and the longest length: for exact search."""
         centre = self.points.mean(axis=0, dtype=np.float64)
         centred = self.points - centre
@@ -148,7 +150,7 @@ class Madlib(Mechanism):
                 take = min(stop - token, _QUERIES - held)
                 random = np.empty((take, need), dtype=np.uint64)
                 stream.fill(random.reshape(-1))
-                held = _move(
+                held = _move(  # type: ignore[call-arg]
                     points,
                     self.epsilon,
                     ids,

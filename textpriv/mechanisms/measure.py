@@ -79,7 +79,7 @@ class BaseMeasure:
         self.parts = integer_parts(np.maximum(share, _FLOOR))
         self.weights = self.parts.astype(np.float64) / PARTS
         self.cumulative = np.cumsum(self.parts, dtype=np.uint64)
-        bits = max(1, min(22, int(len(share)).bit_length() + 1))
+        bits = max(1, min(22, len(share).bit_length() + 1))
         self.shift = np.uint64(PARTS_BITS - bits)
         cells = np.arange(1 << bits, dtype=np.uint64) << self.shift
         self.guide = np.searchsorted(self.cumulative, cells, side="right").astype(np.int32)

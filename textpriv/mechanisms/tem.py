@@ -188,9 +188,7 @@ class TEM(Mechanism):
         """The ``n`` most likely outputs of a word: (word, probability, distance), likeliest first."""
         number = self.resolve(word)
         law = self.log_prob(number)
-        distance = (
-            np.full(len(law), math.nan) if number == UNKNOWN else self.distances(number)
-        )
+        distance = np.full(len(law), math.nan) if number == UNKNOWN else self.distances(number)
         top = np.argsort(-law, kind="stable")[:n]
         words = self.index.vocabulary.words
         return [(words[i], float(np.exp(law[i])), float(distance[i])) for i in top]
@@ -214,7 +212,7 @@ class TEM(Mechanism):
             while len(pending):
                 random, starts = _fill(pending, done, offsets, streams, carried, generous)
                 position = starts[:-1].copy()
-                rows = _sample(
+                rows = _sample(  # type: ignore[call-arg]
                     self.index.metric.kind,
                     self.index.coordinates,
                     self.index.representatives,
