@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from textpriv import metrics, randomness
+    from textpriv.certificate import Certificate, certify
+    from textpriv.choosing import eps_from_odds, epsilon_for
     from textpriv.errors import TextprivError
     from textpriv.index import Index
     from textpriv.mechanisms import TEM, Madlib
@@ -22,6 +24,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "TEM",
+    "Certificate",
     "Index",
     "Madlib",
     "PrivacyStatement",
@@ -31,11 +34,16 @@ __all__ = [
     "UnsoundWarning",
     "Vocabulary",
     "__version__",
+    "certify",
+    "eps_from_odds",
+    "epsilon_for",
     "metrics",
     "randomness",
 ]
 
 _HOME = {
+    "Certificate": "textpriv.certificate",
+    "certify": "textpriv.certificate",
     "TEM": "textpriv.mechanisms",
     "Index": "textpriv.index",
     "Madlib": "textpriv.mechanisms",
@@ -45,6 +53,8 @@ _HOME = {
     "TokenPolicy": "textpriv.policy",
     "UnsoundWarning": "textpriv.statement",
     "Vocabulary": "textpriv.vocabulary",
+    "eps_from_odds": "textpriv.choosing",
+    "epsilon_for": "textpriv.choosing",
 }
 _MODULES = ("metrics", "randomness")
 

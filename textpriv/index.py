@@ -12,9 +12,10 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from textpriv.metrics import (
     check_metric,
     distances_from,
     get_metric,
+    row_distance,
 )
 from textpriv.neighbourhoods import (
     Neighbourhoods,
@@ -44,11 +46,12 @@ from textpriv.vocabulary import Vocabulary, equal_rows
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FORMAT", "Index"]
+__all__ = ["FORMAT", "Index", "reporter"]
 
 FORMAT = 1  # of the folder; raised when an older reader would misread a newer folder
 
 _META = "index.json"
+_RECORDS = "records"  # certificates and calibrations, one file each
 _LEAF = 1 << 23  # bytes hashed at a time, so that a large file is hashed on all processors
 
 
@@ -112,6 +115,8 @@ class Index:
         self.fingerprint = fingerprint
         self.path = path
         self._graph = graph
+        self._records: dict[str, dict[str, Any]] = {}
+        self._bindings: dict[str, Any] = {}
 
     @property
     def k(self) -> int:
@@ -126,6 +131,25 @@ class Index:
     def __len__(self) -> int:
         return len(self.vocabulary)
 
+    def distance(self, first: int, second: int) -> float:
+        """Distance between two words as inputs."""
+        rows = self.representatives[[first, second]]
+        if self.metric.kind == INTERPRETED:
+            return float(self.metric.pairwise(*self.coordinates[rows][:, None])[0, 0])
+        return float(row_distance(self.metric.kind, *self.coordinates[rows]))
+
+    def distances_of(self, words: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Distances from some words, as inputs, to every word: shape (len(words), V), float64 by differences."""
+        rows = self.representatives[words]
+        if self.metric.kind == INTERPRETED:
+            out = self.metric.pairwise(self.coordinates[rows], self.coordinates).copy()
+            out[np.arange(len(rows)), rows] = 0.0
+            return out
+        out = np.empty((len(rows), len(self)))
+        for place, row in enumerate(rows.tolist()):
+            distances_from(self.metric.kind, self.coordinates, row, out[place])
+        return out
+
     def __reduce__(self) -> tuple[Any, ...]:
         # A worker opens the folder again and shares its pages; only an index without one travels by value.
         if self.path is not None:
@@ -134,7 +158,7 @@ class Index:
         state = {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("graph", "_graph", "path")
+            if name not in ("graph", "_graph", "path", "_records", "_bindings")
         }
         return _revive, (state,)
 
@@ -192,7 +216,7 @@ class Index:
             check_metric(chosen, vocabulary.vectors)
         coordinates = chosen.coordinates(vocabulary.vectors)
         length = min(int(k), len(vocabulary))
-        with _reporter(progress) as report:
+        with reporter(progress) as report:
             graph = None
             if backend == "hnsw" or (hnsw and chosen.kind == EUCLIDEAN):
                 if chosen.kind not in (EUCLIDEAN, ANGULAR):
@@ -215,7 +239,7 @@ class Index:
             chosen,
             coordinates,
             lists,
-            _representatives(coordinates, lists, tau),
+            _representatives(coordinates, chosen, lists, tau),
             backend=backend,
             recall=recall,
             tau=tau,
@@ -224,6 +248,44 @@ class Index:
             fingerprint=vocabulary.fingerprint(),
             graph=graph,
         )
+
+    def find_record(self, binding: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return what was recorded for exactly this binding, in memory or in the folder.
+
+        A record whose binding or checksum does not match its content is ignored, with a warning.
+        """
+        name = _record_name(binding)
+        if name in self._records:
+            return self._records[name]
+        if self.path is None:
+            return None
+        file = self.path / _RECORDS / f"{name}.json"
+        try:
+            entry = json.loads(file.read_text(encoding="utf-8"))
+            content, bound = entry["content"], entry["binding"]
+            sound = entry["checksum"] == _digest([bound, content]) and bound == _plain(binding)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError):
+            sound = False
+        if not sound:
+            warnings.warn(
+                f"{file} does not match what it is bound to and is ignored; it will be computed again.",
+                stacklevel=2,
+            )
+            return None
+        self._records[name] = content
+        return dict(content)
+
+    def keep_record(self, binding: Mapping[str, Any], content: dict[str, Any]) -> None:
+        """Record something computed for a binding: in memory, and in the folder where that can be written."""
+        name = _record_name(binding)
+        self._records[name] = content
+        self._bindings[name] = _plain(binding)
+        if self.path is not None:
+            # A folder that others own may be read-only; the record then serves this process alone.
+            with suppress(OSError):
+                _write_record(self.path / _RECORDS, name, binding, content)
 
     @cached_property
     def graph(self) -> Any:
@@ -241,10 +303,10 @@ class Index:
             )
         if self._graph is not None:
             return self._graph
-        if self.path is not None and (self.path / "hnsw.bin").exists():
+        meta = None if self.path is None else _read_meta(self.path)
+        if self.path is not None and meta is not None and "hnsw.bin" in meta["files"]:
             import hnswlib
 
-            meta = _read_meta(self.path)
             _verify(self.path, meta, ["hnsw.bin"])
             graph = hnswlib.Index(space="l2", dim=int(self.coordinates.shape[1]))
             graph.load_index(str(self.path / "hnsw.bin"), max_elements=len(self))
@@ -283,8 +345,13 @@ class Index:
             if target.exists():
                 old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
                 os.replace(target, old / "index")
-                os.replace(staging, target)
-                shutil.rmtree(old)
+                try:
+                    os.replace(staging, target)
+                except BaseException:
+                    os.replace(old / "index", target)
+                    raise
+                finally:
+                    shutil.rmtree(old, ignore_errors=True)
             else:
                 os.replace(staging, target)
         except BaseException:
@@ -314,6 +381,11 @@ class Index:
         if graph is not None:
             graph.save_index(str(folder / "hnsw.bin"))
             names.append("hnsw.bin")
+        elif self.path is not None and (self.path / "hnsw.bin").is_file():
+            # Not opened yet, so copied as it is; its checksum is compared with the recorded one first.
+            _verify(self.path, _read_meta(self.path), ["hnsw.bin"])
+            shutil.copyfile(self.path / "hnsw.bin", folder / "hnsw.bin")
+            names.append("hnsw.bin")
         meta: dict[str, Any] = {
             "format": FORMAT,
             "words": len(self),
@@ -332,6 +404,11 @@ class Index:
             },
         }
         meta["checksum"] = _meta_checksum(meta)
+        # Records carry their own checksums and may be added later, so the list of files leaves them out.
+        if self.path is not None and (self.path / _RECORDS).is_dir():
+            shutil.copytree(self.path / _RECORDS, folder / _RECORDS)
+        for name, binding in self._bindings.items():
+            _write_record(folder / _RECORDS, name, binding, self._records[name])
         with open(folder / _META, "w", encoding="utf-8") as text:
             json.dump(meta, text, indent=1)
             _flush(text)
@@ -416,6 +493,39 @@ class Index:
         )
 
 
+def _plain(value: Any) -> Any:
+    """Return a value as it comes back from JSON."""
+    return json.loads(json.dumps(value))
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _record_name(binding: Mapping[str, Any]) -> str:
+    return _digest(_plain(binding))[:32]
+
+
+def _write_record(
+    folder: Path, name: str, binding: Mapping[str, Any], content: dict[str, Any]
+) -> None:
+    folder.mkdir(exist_ok=True)
+    bound = _plain(binding)
+    entry = {
+        "binding": bound,
+        "content": content,
+        "checksum": _digest([bound, _plain(content)]),
+    }
+    staging = folder / f".{name}.{os.getpid()}"
+    try:
+        with open(staging, "w", encoding="utf-8") as text:
+            json.dump(entry, text, indent=1)
+            _flush(text)
+        os.replace(staging, folder / f"{name}.json")
+    finally:
+        staging.unlink(missing_ok=True)
+
+
 def _reopen(path: Path, metric: Metric | None, fingerprint: str) -> Index:
     index = Index.load(path, metric=metric, verify=False)
     if index.fingerprint != fingerprint:
@@ -446,17 +556,21 @@ def _diameter_bound(coordinates: NDArray[Any], metric: Metric) -> float:
     offsets = np.linalg.norm(coordinates - centre, axis=1)
     least = np.inf
     for row in np.argsort(offsets, kind="stable")[: min(8, size)]:
-        if metric.kind == INTERPRETED:
-            distances = metric.pairwise(coordinates[row : row + 1], coordinates)[0]
-        else:
-            distances = np.empty(size)
-            distances_from(metric.kind, coordinates, int(row), distances)
-        least = min(least, 2 * float(distances.max()))
+        least = min(least, 2 * float(_distances(coordinates, metric, int(row)).max()))
     return least
 
 
+def _distances(coordinates: NDArray[Any], metric: Metric, row: int) -> NDArray[np.float64]:
+    """Distances from one word to all, shape (V,)."""
+    if metric.kind == INTERPRETED:
+        return metric.pairwise(coordinates[row : row + 1], coordinates)[0]
+    out = np.empty(len(coordinates))
+    distances_from(metric.kind, coordinates, row, out)
+    return out
+
+
 def _representatives(
-    coordinates: NDArray[Any], lists: Neighbourhoods, tau: float
+    coordinates: NDArray[Any], metric: Metric, lists: Neighbourhoods, tau: float
 ) -> NDArray[np.int32]:
     """Give words that cannot be told apart one input row: equal coordinates, and pairs closer than the rounding."""
     from scipy.sparse import coo_matrix
@@ -464,11 +578,20 @@ def _representatives(
 
     size = len(coordinates)
     equal = equal_rows(coordinates)
+    if lists.ids.shape[1] == 1 < size:
+        lists = exact_lists(coordinates, metric, 2)
     row, place = np.nonzero(lists.distances[:, 1:] <= 2 * tau)
     near = lists.ids[row, place + 1]
     own = np.arange(size)
-    left, right = np.concatenate([own, row]), np.concatenate([equal, near])
-    graph = coo_matrix((np.ones(len(left), dtype=bool), (left, right)), shape=(size, size))
+    left: list[NDArray[Any]] = [own, row]
+    right: list[NDArray[Any]] = [equal, near]
+    # A list that is full of such words may not name them all.
+    for word in np.unique(equal[lists.distances[:, -1] <= 2 * tau]):
+        close = np.flatnonzero(_distances(coordinates, metric, int(word)) <= 2 * tau)
+        left.append(np.full(len(close), word))
+        right.append(close)
+    ends = np.concatenate(left), np.concatenate(right)
+    graph = coo_matrix((np.ones(len(ends[0]), dtype=bool), ends), shape=(size, size))
     count, label = connected_components(graph, directed=False)
     first = np.full(count, size, dtype=np.int32)
     np.minimum.at(first, label, own.astype(np.int32))
@@ -572,7 +695,7 @@ def _map(folder: Path, name: str, shape: tuple[int | None, ...]) -> NDArray[Any]
 
 
 @contextmanager
-def _reporter(
+def reporter(
     progress: bool | Callable[[str, int, int], None],
 ) -> Iterator[Callable[[str], Callable[[int, int], None] | None]]:
     """Turn the ``progress`` argument into one reporting function a stage."""

@@ -30,6 +30,7 @@ __all__ = [
     "check_metric",
     "distances_from",
     "get_metric",
+    "pairwise_distances",
     "row_distance",
 ]
 
@@ -53,12 +54,19 @@ def row_distance(kind: int, x: NDArray[Any], y: NDArray[Any]) -> float:
         for j in range(x.shape[0]):
             total = max(total, abs(np.float64(x[j]) - np.float64(y[j])))
         return total
+    if kind == ANGULAR:
+        # Kahan's form keeps its digits at every angle: arccos of an inner product loses half of them near 0 and pi, the
+        # arcsine of half the chord near pi.
+        opposite = 0.0
+        for j in range(x.shape[0]):
+            difference = np.float64(x[j]) - np.float64(y[j])
+            together = np.float64(x[j]) + np.float64(y[j])
+            total += difference * difference
+            opposite += together * together
+        return 2.0 * np.arctan2(np.sqrt(total), np.sqrt(opposite))
     for j in range(x.shape[0]):
         difference = np.float64(x[j]) - np.float64(y[j])
         total += difference * difference
-    if kind == ANGULAR:
-        # The chord form keeps its digits where arccos of an inner product loses half of them.
-        return 2.0 * np.arcsin(min(1.0, 0.5 * np.sqrt(total)))
     return np.sqrt(total)
 
 
@@ -100,7 +108,7 @@ class Metric(ABC):
         """Distances between all rows of ``a`` (m, n) and ``b`` (p, n) as an (m, p) float64 array."""
         left = self.coordinates(np.atleast_2d(np.asarray(a, dtype=np.float64)))
         right = self.coordinates(np.atleast_2d(np.asarray(b, dtype=np.float64)))
-        return _pairwise(self.kind, left, right)
+        return pairwise_distances(self.kind, left, right)
 
     def settings(self) -> dict[str, Any]:
         """What an index must record to rebuild this metric: JSON types only."""
@@ -117,7 +125,8 @@ class Metric(ABC):
 
 
 @njit(cache=True, nogil=True)
-def _pairwise(kind: int, a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
+def pairwise_distances(kind: int, a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
+    """Distances between all coordinate rows of ``a`` (m, n) and ``b`` (p, n), shape (m, p)."""
     out = np.empty((a.shape[0], b.shape[0]))
     for i in range(a.shape[0]):
         for j in range(b.shape[0]):

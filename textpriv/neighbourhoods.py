@@ -22,7 +22,14 @@ from threadpoolctl import threadpool_limits
 from textpriv.errors import TextprivError
 from textpriv.metrics import ANGULAR, EUCLIDEAN, INTERPRETED, Metric, row_distance
 
-__all__ = ["Neighbourhoods", "approximate_lists", "exact_lists", "hnsw_index", "measure_recall"]
+__all__ = [
+    "Neighbourhoods",
+    "approximate_lists",
+    "exact_lists",
+    "hnsw_index",
+    "measure_recall",
+    "processors",
+]
 
 Progress = Callable[[int, int], None]
 
@@ -49,7 +56,8 @@ class Neighbourhoods:
     distances: NDArray[Any]
 
 
-def _threads() -> int:
+def processors() -> int:
+    """How many processors this process may use."""
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
 
 
@@ -62,7 +70,7 @@ def _over_blocks(rows: int, work: Callable[[int, int], None], progress: Progress
         work(*block)
         return block[1] - block[0]
 
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(_threads()) as pool:
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(processors()) as pool:
         for finished in pool.map(run, blocks):
             done += finished
             if progress:
@@ -270,6 +278,8 @@ def _screened_lists(
     size, dimension = coordinates.shape
     # Distances do not change when all points are moved together, and shorter vectors round less.
     centred = coordinates - coordinates.mean(axis=0, dtype=np.float64)
+    # A power of two changes no digit and keeps float32 products clear of overflow and underflow.
+    np.ldexp(centred, -int(np.frexp(np.abs(centred).max())[1]), out=centred)
     squares = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
     longest = float(np.sqrt(squares.max()))
     # A public shuffle of the columns: a frequency-sorted vocabulary would otherwise fill the lists with words that
@@ -278,9 +288,10 @@ def _screened_lists(
     columns = centred[order].astype(np.float32)
     halves = (squares[order] / 2).astype(np.float32)
     # |fl(x.y) - x.y| <= (n + 3) u |x||y| in any order of summation, plus the rounding of both factors, of |y|^2/2 and
-    # of the difference; u = 2^-24. Two scores may err in opposite directions, hence the factor 2 in the slack.
+    # of the difference; u = 2^-24. Two scores may err in opposite directions, hence the factor 2 in the slack. Angles
+    # order rows as scores do but for the rounding of the rows' unit length, which moves a score by 2u longest^2 at most.
     unit = 2.0**-24
-    error = 1.01 * unit * ((dimension + 7) * np.sqrt(squares) * longest + 2 * longest**2)
+    error = 1.01 * unit * ((dimension + 7) * np.sqrt(squares) * longest + 4 * longest**2)
     slack = np.nextafter((2 * error).astype(np.float32), np.float32(np.inf))
     room = min(size, 2 * k + 256)
 
@@ -326,7 +337,8 @@ def _interpreted_lists(
     size = len(coordinates)
     for start in range(0, size, 64):
         stop = min(start + 64, size)
-        block = metric.pairwise(coordinates[start:stop], coordinates)
+        # A copy, for the array belongs to the user's function.
+        block = metric.pairwise(coordinates[start:stop], coordinates).copy()
         own = np.arange(start, stop)
         block[
             own - start, own
@@ -389,7 +401,8 @@ def approximate_lists(
             f"backend='hnsw' searches Euclidean space; the metric {metric.name!r} needs backend='exact'."
         )
     size = len(coordinates)
-    graph.set_ef(max(2 * k, 100))
+    effort = graph.ef
+    graph.set_ef(max(2 * k, effort))
     ids = np.empty((size, k), dtype=np.int32)
     distances = np.empty((size, k), dtype=coordinates.dtype)
     order = np.arange(size, dtype=np.int32)
@@ -414,6 +427,7 @@ def approximate_lists(
         )
         if progress:
             progress(stop, size)
+    graph.set_ef(effort)
     return Neighbourhoods(ids, distances)
 
 

@@ -17,7 +17,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from textpriv.errors import TextprivError
+from textpriv.errors import LedgerError, TextprivError
+from textpriv.ledger import Charge, Document, Ledger, Terms
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism
 from textpriv.policy import ACTIONS, CLASSES, MASK, TokenPolicy
 from textpriv.randomness import DocumentKey, KeyedStreams, Stream
@@ -26,7 +27,9 @@ from textpriv.statement import PrivacyStatement
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-__all__ = ["PrivateTokens", "Privatizer", "RawTokens"]
+__all__ = ["PrivateTokens", "Privatizer", "RawTokens", "ReleaseKey"]
+
+ReleaseKey = DocumentKey | Document | Stream  # what a document's randomness follows from
 
 # Codes of a token that is not drawn; ids of words and UNKNOWN lie above. Dropped tokens never leave the reader.
 _MASKED, _KEPT = -2, -3  # a kept token of the class at place c has code _KEPT - c
@@ -35,10 +38,11 @@ _LARGEST_STORE = (
 )
 
 # Spacing is a function of the private tokens alone, so that none of the original survives.
-_CLOSING = frozenset(
+_BLANKS = frozenset((" ", "\n", "\n\n"))
+_CLOSING = _BLANKS.union(
     ". , ; : ! ? ) ] } % ... .. … ’ ” » 's 'm 're 've 'll 'd n't ’s ’m ’re ’ve ’ll ’d n’t".split()
 )
-_OPENING = frozenset("( [ { “ ‘ « $ £ € #".split())
+_OPENING = _BLANKS.union("( [ { “ ‘ « $ £ € #".split())
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,9 @@ class Privatizer:
     run_key : bytes, optional
         32 secret bytes from which, with a document's key, its randomness is derived: the same document under the same
         run key is released the same way again. Needs ``keys`` for every document.
+    ledger : Ledger, optional
+        Counts every document before it is drawn, and keeps its randomness, so that it can be released the same way again.
+        Needs ``keys`` for every document: its name, or a :class:`textpriv.ledger.Document` that names its author, too.
     language : str
         A spaCy language code, for the tokenizer.
 
@@ -120,7 +127,7 @@ class Privatizer:
     >>> vocabulary = textpriv.Vocabulary(["good", "bad", "film"], rng.normal(size=(3, 5)))
     >>> mechanism = textpriv.TEM(textpriv.Index.build(vocabulary), epsilon=30.0)
     >>> textpriv.Privatizer(mechanism, seed=1).privatize("A GOOD film!")
-    'film good film!'
+    'good good film!'
     """
 
     def __init__(
@@ -130,6 +137,7 @@ class Privatizer:
         seed: int | None = None,
         *,
         run_key: bytes | None = None,
+        ledger: Ledger | None = None,
         language: str = "en",
     ) -> None:
         if not isinstance(mechanism, Mechanism):
@@ -144,19 +152,26 @@ class Privatizer:
         self.policy = TokenPolicy() if policy is None else policy
         self.seed = seed
         self.language = language
+        self.ledger = ledger
+        if ledger is not None:
+            if seed is not None or run_key is not None:
+                raise TextprivError(
+                    "a ledger keeps the randomness of every document it counts: give no seed and no run_key with it."
+                )
+            self._terms = Terms.of(self.mechanism, self.policy)
         self._named_run = run_key is not None
         self._streams = KeyedStreams(run_key, seed=seed)
         self._tokenizer: Any = None
 
     # The public face
 
-    def privatize(self, text: str, key: DocumentKey | None = None) -> str:
+    def privatize(self, text: str, key: ReleaseKey | None = None) -> str:
         """Return one private text.
 
         Parameters
         ----------
         text : str
-        key : str, int or bytes, optional
+        key : str, int, bytes or Document, optional
             Names the document; the same key repeats the same draws. Without one the randomness is new every time.
         """
         return next(self.pipe([text], None if key is None else [key]))
@@ -164,7 +179,7 @@ class Privatizer:
     def pipe(
         self,
         texts: Iterable[str],
-        keys: Iterable[DocumentKey] | None = None,
+        keys: Iterable[ReleaseKey] | None = None,
         batch_size: int = 1000,
     ) -> Iterator[str]:
         """Yield one private text for every text, in order.
@@ -172,7 +187,7 @@ class Privatizer:
         Parameters
         ----------
         texts : iterable of str
-        keys : iterable of str, int or bytes, optional
+        keys : iterable of str, int, bytes or Document, optional
             One for each document, all different. A document's randomness follows from its key alone, so the output
             depends neither on the batch size nor on the other documents. Without keys every document gets fresh
             randomness (with a seed: that of its position).
@@ -183,6 +198,8 @@ class Privatizer:
         ------
         TextprivError
             For a text that is not a string, and for fewer keys than texts; names the position of the document.
+        LedgerError
+            For a document that the ledger refuses; nothing of its batch is drawn.
         """
         if isinstance(texts, str):
             raise TextprivError("pipe takes several texts; use privatize(text) for one.")
@@ -192,7 +209,7 @@ class Privatizer:
         position = 0
         source = iter(texts)
         while batch := list(islice(source, batch_size)):
-            names: list[DocumentKey] | None = None
+            names: list[ReleaseKey] | None = None
             if named is not None:
                 names = list(islice(named, len(batch)))
                 if len(names) < len(batch):
@@ -209,7 +226,12 @@ class Privatizer:
                         f"document {position + place} is of type {type(text).__name__}, not text."
                     )
                 raw.append(self.read(text))
-            yield from self._render(raw, names)
+            try:
+                yield from self._render(raw, names)
+            except LedgerError as error:
+                if error.place is None:
+                    raise
+                raise error.named(f"document {position + error.place}") from None
             position += len(batch)
 
     @cached_property
@@ -218,6 +240,13 @@ class Privatizer:
         statement = self.mechanism.statement.extended(
             not_protected=self.policy.not_protected(), notes=self.policy.notes()
         )
+        if self.ledger is not None:
+            return statement.extended(
+                not_protected=(
+                    "whether a document has changed since its last release under the same name",
+                ),
+                notes=(self.ledger.statement,),
+            )
         if self.seed is None:
             return statement
         return statement.extended(
@@ -255,7 +284,9 @@ class Privatizer:
         if not len(kept_at):
             return RawTokens(codes, [])
         strings = doc.vocab.strings
-        written = columns[kept_at, table.written_column].tolist()
+        # A stop word keeps the case it is looked up in.
+        column = np.where(codes[codes <= _KEPT] == _KEPT - _STOP, 0, table.written_column)
+        written = columns[kept_at, column].tolist()
         spaces = columns[kept_at, _IS_SPACE].tolist()
         return RawTokens(
             codes,
@@ -268,15 +299,20 @@ class Privatizer:
     def release(
         self,
         batch: Sequence[RawTokens],
-        keys: Sequence[DocumentKey | None] | None = None,
+        keys: Sequence[ReleaseKey | None] | None = None,
     ) -> list[PrivateTokens]:
         """Draw private tokens for a batch of documents, in one call of the sampler.
 
         Parameters
         ----------
         batch : sequence of RawTokens
-        keys : sequence of str, int, bytes or None, optional
-            One for each document; None gives a document fresh randomness.
+        keys : sequence of str, int, bytes, Document, Stream or None, optional
+            One for each document; None gives a document fresh randomness, a Stream is read as it is.
+
+        Raises
+        ------
+        LedgerError
+            For a document that the ledger refuses; nothing of the batch is drawn.
         """
         codes, words, blanks, cuts = self._draw(batch, keys)
         return [
@@ -285,7 +321,7 @@ class Privatizer:
         ]
 
     def _render(
-        self, batch: Sequence[RawTokens], keys: Sequence[DocumentKey | None] | None
+        self, batch: Sequence[RawTokens], keys: Sequence[ReleaseKey | None] | None
     ) -> Iterator[str]:
         _, words, blanks, cuts = self._draw(batch, keys)
         if len(words):
@@ -295,7 +331,7 @@ class Privatizer:
             yield "".join(words[a:b].tolist())
 
     def _draw(
-        self, batch: Sequence[RawTokens], keys: Sequence[DocumentKey | None] | None
+        self, batch: Sequence[RawTokens], keys: Sequence[ReleaseKey | None] | None
     ) -> tuple[NDArray[np.int32], NDArray[np.object_], NDArray[np.bool_], list[int]]:
         """Codes, words, whether a blank follows, and where each document begins."""
         lengths = [len(raw.codes) for raw in batch]
@@ -307,16 +343,9 @@ class Privatizer:
         codes = batch[0].codes if len(batch) == 1 else np.concatenate([r.codes for r in batch])
         drawn_at = np.flatnonzero(codes >= UNKNOWN)
         offsets = np.searchsorted(drawn_at, cuts)
-        if keys is None:
-            if self._named_run:
-                raise TextprivError(
-                    "a run key repeats the draws of every document it is used for, so each document needs a key of its "
-                    "own: pass keys=."
-                )
-            streams = [Stream() for _ in batch]
-        else:
-            streams = [Stream() if key is None else self._streams.stream(key) for key in keys]
-        drawn = self.mechanism.sample_documents(codes[drawn_at], offsets, streams)
+        ids = codes[drawn_at]
+        streams = self._chosen_streams(ids, offsets, keys)
+        drawn = self.mechanism.sample_documents(ids, offsets, streams)
         # Vocabulary words first, then the mask, then the kept strings of this batch.
         size = len(self._spacing.words)
         output = np.full(len(codes), size, dtype=np.int64)
@@ -332,13 +361,74 @@ class Privatizer:
         if len(kept_at):
             strings = [string for raw in batch for string in raw.kept]
             out[kept_at] = strings
-            left[kept_at] = [string in _CLOSING or string in _BLANKS for string in strings]
-            right[kept_at] = [string in _OPENING or string in _BLANKS for string in strings]
+            left[kept_at] = [string in _CLOSING for string in strings]
+            right[kept_at] = [string in _OPENING for string in strings]
         blanks = np.zeros(len(codes), dtype=np.bool_)
         blanks[:-1] = ~(right[:-1] | left[1:])
         ends = cuts[1:][cuts[1:] > cuts[:-1]] - 1
         blanks[ends] = False
         return codes, out, blanks, cuts.tolist()
+
+    def _chosen_streams(
+        self,
+        ids: NDArray[np.int32],
+        offsets: NDArray[np.int64],
+        keys: Sequence[ReleaseKey | None] | None,
+    ) -> list[Stream]:
+        """The random stream of each document. With a ledger, its leave is asked here, before anything is drawn."""
+        count = len(offsets) - 1
+        if self.ledger is not None:
+            return self._counted_streams(
+                self.ledger, ids, offsets, [None] * count if keys is None else keys
+            )
+        if keys is None:
+            if self._named_run:
+                raise TextprivError(
+                    "a run key repeats the draws of every document it is used for, so each document needs a key of its "
+                    "own: pass keys=."
+                )
+            return [Stream() for _ in range(count)]
+        streams = []
+        for key in keys:
+            if key is None:
+                streams.append(Stream())
+            elif isinstance(key, Document):
+                raise TextprivError(
+                    "a Document names an author for a ledger, and this privatizer has none: pass ledger=."
+                )
+            else:
+                streams.append(key if isinstance(key, Stream) else self._streams.stream(key))
+        return streams
+
+    def _counted_streams(
+        self,
+        ledger: Ledger,
+        ids: NDArray[np.int32],
+        offsets: NDArray[np.int64],
+        keys: Sequence[ReleaseKey | None],
+    ) -> list[Stream]:
+        charges, places = [], []
+        for place, key in enumerate(keys):
+            if key is None or isinstance(key, Stream):
+                raise LedgerError(
+                    "a ledger counts by the names of documents: pass one for each as key= or keys=."
+                )
+            own = ids[offsets[place] : offsets[place + 1]]
+            # A document of which no word is drawn releases nothing that is protected.
+            if len(own):
+                document = key if isinstance(key, Document) else Document(key)
+                charges.append(Charge(document, own.astype("<i4").tobytes(), len(own)))
+                places.append(place)
+        try:
+            releases = ledger.charge_all(self._terms, charges)
+        except LedgerError as error:
+            if error.place is not None:
+                error.place = places[error.place]
+            raise
+        streams = [Stream() for _ in keys]
+        for place, release in zip(places, releases, strict=True):
+            streams[place] = release.stream()
+        return streams
 
     # Tables
 
@@ -357,7 +447,6 @@ class Privatizer:
 
     def _new_tokenizer(self) -> Any:
         import spacy
-        from spacy.attrs import IS_PUNCT, IS_SPACE, IS_STOP, LIKE_NUM, LOWER
 
         try:
             pipeline = spacy.blank(self.language)
@@ -366,11 +455,17 @@ class Privatizer:
                 f"spaCy has no language {self.language!r}; use a code such as 'en'."
             ) from error
         # Other attributes of a new word are never read, and each costs a call into Python.
-        used = (LOWER, IS_PUNCT, IS_SPACE, LIKE_NUM, IS_STOP)
         vocabulary: Any = pipeline.vocab
         getters = vocabulary.lex_attr_getters
-        vocabulary.lex_attr_getters = {name: getters[name] for name in used if name in getters}
-        return pipeline.tokenizer
+        vocabulary.lex_attr_getters = {
+            name: getters[name] for name in self._table.attributes if name in getters
+        }
+        tokenizer: Any = pipeline.tokenizer
+        if hasattr(tokenizer, "max_cache_size"):
+            # The tokenizer remembers how it cut a stretch of text, by default of 10,000 different ones: a corpus has
+            # more. The store of strings bounds this memory too, since both are replaced together.
+            tokenizer.max_cache_size = _LARGEST_STORE
+        return tokenizer
 
     def __getstate__(self) -> dict[str, Any]:
         # The reader has seen raw words, and the streams hold the run key: neither travels.
@@ -379,6 +474,7 @@ class Privatizer:
             "policy": self.policy,
             "seed": self.seed,
             "language": self.language,
+            "ledger": self.ledger,
             "named_run": self._named_run,
         }
 
@@ -388,7 +484,11 @@ class Privatizer:
                 "a Privatizer with a run key does not travel between processes: the key is a secret. Make one there."
             )
         self.__init__(  # type: ignore[misc]
-            state["mechanism"], state["policy"], state["seed"], language=state["language"]
+            state["mechanism"],
+            state["policy"],
+            state["seed"],
+            ledger=state["ledger"],
+            language=state["language"],
         )
 
     def __repr__(self) -> str:
@@ -425,7 +525,7 @@ class _Table:
         attributes = [form, IS_SPACE, IS_PUNCT]
         number = stop = -1
         # A class that is drawn whatever its token needs no looking at.
-        if policy.number != "sample" or policy.unknown != "sample":
+        if (policy.number, policy.stopword, policy.unknown) != ("sample",) * 3:
             number = len(attributes)
             attributes.append(LIKE_NUM)
         if policy.stopword != "sample":
@@ -447,7 +547,6 @@ class _Table:
 _IS_SPACE, _IS_PUNCTUATION = 1, 2  # columns of what is read from a Doc
 _UNKNOWN_CLASS, _NUMBER, _PUNCTUATION, _SPACE, _STOP = range(5)  # places in CLASSES
 _SAMPLE, _MASK, _DROP = 0, 1, 2  # places in ACTIONS
-_BLANKS = frozenset((" ", "\n", "\n\n"))
 
 
 def _canonical_space(text: str) -> str:

@@ -6,9 +6,11 @@ share; each law is a file of its own.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -142,6 +144,24 @@ class Mechanism(ABC):
             f"{self.name} has no closed output law, so there is no log_prob; sample from it instead."
         )
 
+    def exponential_law(self) -> tuple[NDArray[np.float64], float, float] | None:
+        """The base measure (V,), rate and truncation if the law is ``nu(y) exp(-t min(d, gamma)) / Z``, else None."""
+        return None
+
+    def binding(self) -> dict[str, Any]:
+        """What a record about this mechanism is bound to: its law on its vocabulary, in JSON types and checksums."""
+        settings = {
+            key: _digest(value) if not isinstance(value, str | int | float | None) else value
+            for key, value in self.settings().items()
+        }
+        return {
+            "mechanism": f"{type(self).__module__}.{type(self).__qualname__}",
+            "vocabulary": self.index.fingerprint,
+            "metric": _digest(self.index.metric.settings()),
+            "backend": self.index.backend,
+            "settings": settings,
+        }
+
     def resolve(self, word: str | int) -> int:
         """Return the id of a word given as text or id.
 
@@ -167,6 +187,15 @@ class Mechanism(ABC):
             for key, value in self.settings().items()
         )
         return f"{self.name}({settings})"
+
+
+def _digest(value: Any) -> str:
+    """A checksum of a setting that is no plain number or word."""
+    if isinstance(value, Mapping):
+        value = sorted((str(key), float(count)) for key, count in value.items())
+    elif isinstance(value, np.ndarray):
+        value = [value.dtype.str, value.tolist()]
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _rebuild(kind: type[Mechanism], index: Index, settings: dict[str, Any]) -> Mechanism:

@@ -8,6 +8,7 @@ as published) and rate t = epsilon / 2. It is drawn exactly, without computing Z
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
 import warnings
@@ -22,9 +23,10 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError
 from textpriv.index import Index
+from textpriv.mechanisms.constant import largest_rate
 from textpriv.mechanisms.measure import PARTS, BaseMeasure, bernoulli, draw, integer_parts
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism, positive
-from textpriv.metrics import INTERPRETED, distances_from, row_distance
+from textpriv.metrics import INTERPRETED, row_distance
 from textpriv.randomness import RandomWords, Stream
 from textpriv.statement import PrivacyStatement, UnsoundWarning
 
@@ -82,8 +84,9 @@ class TEM(Mechanism):
         30 / t in any case, so that every probability keeps a known relative precision.
     beta : float
         Used by the default gamma of the uniform prior.
-    rate : {"half"}
-        "half": t = epsilon / 2, as published.
+    rate : {"half", "calibrated"}
+        "half": t = epsilon / 2, as published. "calibrated": the largest t in [epsilon / 2, epsilon] whose exact constant
+        over all pairs is at most epsilon (1 - 1e-6), computed once and recorded with the index; it needs exact lists.
 
     Attributes
     ----------
@@ -111,10 +114,18 @@ class TEM(Mechanism):
         rate: str = "half",
     ) -> None:
         super().__init__(index, epsilon)
-        if rate != "half":
-            raise MechanismError(f"unknown rate {rate!r}; known: 'half' (t = epsilon / 2).")
+        if rate not in ("half", "calibrated"):
+            raise MechanismError(
+                f"unknown rate {rate!r}; use 'half' (t = epsilon / 2) or 'calibrated' (the largest sound t)."
+            )
         self.rate = rate
-        self.t = self.epsilon / 2
+        if not index.exact:
+            warnings.warn(
+                f"TEM over approximate lists (recall {index.recall:.4f}) has no proved guarantee: a missed neighbour "
+                "voids it. Build the index with backend='exact'.",
+                UnsoundWarning,
+                stacklevel=2,
+            )
         self.prior = prior
         self.measure = BaseMeasure(index.vocabulary.prior_weights(prior))
         self.beta = beta
@@ -125,14 +136,8 @@ class TEM(Mechanism):
             wanted = truncation(beta, len(index), self.epsilon / 2)
         else:
             wanted = math.inf
+        self.t = self.epsilon / 2 if rate == "half" else self._calibrate(wanted)
         self.gamma = min(wanted, LARGEST_EXPONENT / self.t)
-        if not index.exact:
-            warnings.warn(
-                f"TEM over approximate lists (recall {index.recall:.4f}) has no proved guarantee: a missed neighbour "
-                "voids it. Build the index with backend='exact'.",
-                UnsoundWarning,
-                stacklevel=2,
-            )
         size, k = len(index), index.k
         # Untouched pages of these tables take no memory: a word's row is filled when the word is first met.
         self._mode = np.zeros(size, dtype=np.uint8)
@@ -159,19 +164,48 @@ class TEM(Mechanism):
         prior = self.prior if isinstance(self.prior, str) else f"<{type(self.prior).__name__}>"
         return f"TEM(epsilon={self.epsilon:g}, prior={prior!r}, gamma={self.gamma:.4g}, t={self.t:.4g})"
 
+    def binding(self) -> dict[str, Any]:
+        """What a record about this mechanism is bound to; the prior by its exact parts."""
+        bound = super().binding()
+        bound["settings"]["prior"] = hashlib.sha256(self.measure.parts.tobytes()).hexdigest()
+        return bound
+
+    def _calibrate(self, gamma: float) -> float:
+        """The largest rate that keeps the promise: recorded for exactly this law, or computed now."""
+        index = self.index
+        if not index.exact or index.metric.kind == INTERPRETED:
+            raise MechanismError(
+                "rate='calibrated' needs exact lists and a metric of this library, since it spends what is proved and "
+                "nothing else. Use rate='half'."
+            )
+        binding = {"kind": "calibration", **self.binding()}
+        record = index.find_record(binding)
+        if record is None:
+            rate, constant = largest_rate(
+                index, self.measure.weights, self.epsilon, gamma, LARGEST_EXPONENT
+            )
+            record = {"t": rate, "rho_with_rounding": constant.value, "pair": list(constant.pair)}
+            index.keep_record(binding, record)
+        return float(record["t"])
+
     # The law
 
+    def exponential_law(self) -> tuple[NDArray[np.float64], float, float]:
+        """The base measure, the rate and the truncation."""
+        return self.measure.weights, self.t, self.gamma
+
     def distances(self, word: int) -> NDArray[np.float64]:
-        """Distances from the input row of a word to every word, shape (V,)."""
-        row = int(self.index.representatives[word])
-        coordinates = self.index.coordinates
-        if self.index.metric.kind == INTERPRETED:
-            found = self.index.metric.pairwise(coordinates[row : row + 1], coordinates)[0].copy()
-            found[row] = 0.0
-            return found
-        out = np.empty(len(self.index))
-        distances_from(self.index.metric.kind, coordinates, row, out)
-        return out
+        """Distances by which a word's law is drawn, shape (V,): true ones, with exact lists."""
+        found: NDArray[np.float64] = self.index.distances_of(np.array([word]))[0]
+        if not self.index.exact:
+            # A word that an approximate list has missed is drawn as if it stood at the list's edge; the law that is
+            # stated must be the law that is drawn.
+            row = int(self.index.representatives[word])
+            unlisted = np.ones(len(found), dtype=np.bool_)
+            unlisted[self.index.neighbours.ids[row]] = False
+            edge = float(self.index.neighbours.distances[row, -1])
+            np.maximum(found, edge, out=found, where=unlisted)
+        return found
 
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
         """Natural logarithm of the output law of a word (or of ``UNKNOWN``), shape (V,)."""
@@ -207,7 +241,7 @@ class TEM(Mechanism):
         pending = np.arange(len(offsets) - 1)
         carried: dict[int, NDArray[np.uint64]] = {}
         deferred: list[tuple[int, bytes]] = []
-        generous = 4
+        generous = 12
         with self._lock:
             while len(pending):
                 random, starts = _fill(pending, done, offsets, streams, carried, generous)
@@ -245,7 +279,7 @@ class TEM(Mechanism):
                     if left[slot]
                 }
                 pending = pending[left]
-                generous *= 4
+                generous *= 2
             for token, key in deferred:
                 out[token] = self._draw_from_row(int(ids[token]), key)
         return out
@@ -282,7 +316,11 @@ class TEM(Mechanism):
     @property
     def worst_word_loss(self) -> float:
         """Largest loss between any two words, in nats (mechanisms.md TEM-12)."""
-        return self.epsilon * min(self.index.diameter_bound, self.gamma)
+        diameter = self.index.diameter_bound
+        if self.rate == "half":
+            return self.epsilon * min(diameter, self.gamma)
+        # A calibrated rate promises epsilon d, and beyond the truncation no more than twice its own exponent.
+        return min(self.epsilon * diameter, 2 * self.t * self.gamma)
 
     @property
     def statement(self) -> PrivacyStatement:
@@ -304,19 +342,25 @@ class TEM(Mechanism):
         if index.metric.kind == INTERPRETED:
             assumptions.append(f"{index.metric.name} satisfies the triangle inequality")
         return PrivacyStatement(
-            mechanism=f"TEM (epsilon {self.epsilon:g}, prior {prior}, gamma {self.gamma:.4g}, rate t {self.t:.4g})",
+            mechanism=(
+                f"TEM (epsilon {self.epsilon:g}, prior {prior}, gamma {self.gamma:.4g}, {self.rate} rate t {self.t:.4g})"
+            ),
             adjacency="any two words of the vocabulary in one place of the text",
             epsilon=self.epsilon,
             delta=0.0,
             unit=f"per unit of {index.metric.name} distance",
             proved=index.exact,
-            proof="1-Lipschitz score, exponential mechanism: TEM, Theorem 2; prior and truncation: mechanisms.md 3.1, 3.3",
+            proof=(
+                "1-Lipschitz score, exponential mechanism: TEM, Theorem 2; prior and truncation: mechanisms.md 3.1, 3.3"
+                if self.rate == "half"
+                else "the exact constant over all pairs of words, computed for this vocabulary: mechanisms.md 3.3"
+            ),
             assumptions=tuple(assumptions),
             figures={
                 "worst_word_loss": self.worst_word_loss,
                 "local_dp_epsilon": self.worst_word_loss,
                 "reference_distance": reference,
-                "reference_loss": self.epsilon * min(reference, self.gamma),
+                "reference_loss": min(self.epsilon * reference, self.worst_word_loss),
                 # 2 t tau for the exponent and as much for the normaliser; the rest bounds rounding to whole parts.
                 "numerical_slack": 4 * self.t * index.tau + 1e-8,
             },
@@ -402,7 +446,10 @@ def _prepare(
     # Rounded down, so that no word outside the list is nearer than the edge and no acceptance exceeds one.
     edge[word] = min(np.float64(distances[word, k - 1]) * (1.0 - 2.0**-23), gamma)
     tail = outside * unit * np.exp(-t * edge[word])
-    if tail > 0.0:
+    redraws = 1.0 + tail / (total + tail) / (outside * unit) if tail > 0.0 else 1.0
+    if tail > 0.0 and (total + tail) / total * redraws > _PATIENCE:
+        # That was an upper bound on the rounds; what the tail accepts decides, estimated on a fixed public sample so that
+        # the choice is the same on every run.
         accepted, tried = 0.0, 0
         for probe in probes:
             if not _listed(ids[word], probe):
@@ -410,9 +457,7 @@ def _prepare(
                 accepted += np.exp(-t * max(min(distance, gamma) - edge[word], 0.0))
                 tried += 1
         share = accepted / tried if tried > 0 else 1.0
-        rounds = (total + tail) / (total + tail * share)
-        redraws = 1.0 / (outside * unit)
-        if rounds * (1.0 + tail / (total + tail) * redraws) > _PATIENCE:
+        if (total + tail) / (total + tail * share) * redraws > _PATIENCE:
             mode[word] = _ROW
             return
     factor = float(PARTS) / (total + tail)

@@ -1,0 +1,377 @@
+"""Certificates: the exact constant of a mechanism on its own vocabulary, computed, saved and checked.
+
+A certificate answers one question: what is the largest log-ratio per unit of distance that this mechanism, with these
+settings, on these vectors, can show for any pair of words? For a law in closed form the answer is exact and covers all
+pairs; for others it is a lower bound and says so. The mathematics of a single law is in ``textpriv.mechanisms``; here
+it is put together, judged against the claim, and bound to what it was computed for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textpriv.errors import MechanismError
+from textpriv.index import reporter
+from textpriv.mechanisms.constant import Constant, inputs, log_normalisers, tight_constants
+from textpriv.mechanisms.mechanism import Mechanism
+from textpriv.metrics import INTERPRETED
+from textpriv.randomness import Stream
+
+if TYPE_CHECKING:
+    from textpriv.index import Index
+
+__all__ = ["Certificate", "certify"]
+
+# A vocabulary of so many words is compared over all triples of input, input and output.
+_EXHAUSTIVE = 1500
+_AGREEMENT = 1e-6  # nats by which a closed form may differ from the mechanism's own log_prob
+_ROUNDING = 1e-9  # relative slack for the arithmetic of the certificate itself
+
+Report = bool | Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What was found when a mechanism's claim was checked.
+
+    Attributes
+    ----------
+    mechanism : str
+    epsilon : float
+        The constant claimed.
+    rho : float
+        The constant found: exact if ``exact``, otherwise a lower bound.
+    holds : bool
+        Whether the claim stands: for an exact certificate ``rho <= epsilon``; otherwise that nothing refutes it and the
+        mechanism's proof does not rest on what could not be checked.
+    exact : bool
+        Whether ``rho`` is the tight constant over all pairs of words and all outputs.
+    worst_pair : (str, str)
+        The words whose laws differ most, per unit of their distance.
+    distance : float
+        Between them.
+    pairs : int
+        Pairs of words compared (unordered).
+    rho_with_rounding : float
+        The constant with the rounding of every distance charged (mechanisms.md TEM-11).
+    method : str
+        How ``rho`` was found.
+    confidence : float or None
+        For a bound from samples: the probability with which it is a lower bound.
+    binding : dict
+        What the certificate is bound to: checksums of vocabulary, metric and prior, and the settings.
+    seconds : float
+    notes : tuple of str
+    """
+
+    mechanism: str
+    epsilon: float
+    rho: float
+    holds: bool
+    exact: bool
+    worst_pair: tuple[str, str]
+    distance: float
+    pairs: int
+    rho_with_rounding: float
+    method: str
+    confidence: float | None
+    binding: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the certificate as JSON types."""
+        content = asdict(self)
+        content["worst_pair"] = list(self.worst_pair)
+        content["notes"] = list(self.notes)
+        return content
+
+    def to_json(self) -> str:
+        """Return the certificate as one JSON object."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Certificate:
+        """Return the certificate that :meth:`to_dict` wrote."""
+        first, second = content["worst_pair"]
+        return cls(**{**content, "worst_pair": (first, second), "notes": tuple(content["notes"])})
+
+    def paragraph(self) -> str:
+        """Return the certificate in plain words."""
+        verdict = "The claim holds" if self.holds else "THE CLAIM DOES NOT HOLD"
+        kind = "exactly" if self.exact else "at least"
+        first, second = self.worst_pair
+        return (
+            f"{verdict}: {self.mechanism} claims {self.epsilon:g} per unit of distance, and its constant is {kind} "
+            f"{self.rho:.6g} over {self.pairs:,} pairs of words ({self.method}). The worst pair is {first!r} and "
+            f"{second!r}, at distance {self.distance:.4g}."
+            + "".join(f" {note}." for note in self.notes)
+        )
+
+    def __str__(self) -> str:
+        return self.paragraph()
+
+
+def certify(mechanism: Mechanism, *, progress: Report = False, reuse: bool = False) -> Certificate:
+    """Compute the tight constant of a mechanism and judge its claim.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        With a closed exponential law (TEM): exact over all pairs, whatever the vocabulary. With a closed law of another
+        kind: exact over all triples up to 1,500 words, a lower bound over neighbouring pairs beyond. Without a closed law:
+        a lower bound from samples at 99.9 % confidence.
+    progress : bool or callable
+        As in :meth:`Index.build`.
+    reuse : bool
+        Return a certificate saved with the index, if one is bound to exactly this mechanism.
+
+    Returns
+    -------
+    Certificate
+        Also saved with the index, where the index has a folder that can be written.
+
+    Raises
+    ------
+    MechanismError
+        If the object is no mechanism.
+    """
+    if not isinstance(mechanism, Mechanism):
+        raise MechanismError(
+            f"certify needs a mechanism such as textpriv.TEM(index, epsilon=...); got {type(mechanism).__name__}."
+        )
+    index = mechanism.index
+    binding = {"kind": "certificate", **mechanism.binding()}
+    if reuse:
+        kept = index.find_record(binding)
+        if kept is not None:
+            return Certificate.from_dict(kept)
+    started = time.perf_counter()
+    law = mechanism.exponential_law()
+    trustworthy = index.exact and index.metric.kind != INTERPRETED
+    if law is not None and trustworthy and _agrees(mechanism, *law):
+        found = _closed(mechanism, *law, progress)
+    elif _has_law(mechanism):
+        found = _by_law(mechanism, progress)
+    else:
+        found = _by_samples(mechanism, progress)
+    certificate = _judge(mechanism, found, binding, time.perf_counter() - started)
+    index.keep_record(binding, certificate.to_dict())
+    return certificate
+
+
+@dataclass(frozen=True)
+class _Found:
+    constant: Constant
+    rounded: float
+    pairs: int
+    exact: bool
+    method: str
+    confidence: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+def _judge(
+    mechanism: Mechanism, found: _Found, binding: dict[str, Any], seconds: float
+) -> Certificate:
+    index = mechanism.index
+    first, second = found.constant.pair
+    words = index.vocabulary.words
+    holds = found.constant.value <= mechanism.epsilon * (1 + _ROUNDING)
+    notes = found.notes
+    if not index.exact and mechanism.needs_exact_lists:
+        holds = False
+        notes += (
+            f"The nearest lists are approximate (recall {index.recall:.4f}), and the proof needs exact ones: build the "
+            "index with backend='exact'",
+        )
+    if index.metric.kind == INTERPRETED and not found.exact:
+        notes += (
+            "The metric is the user's own; it was tested on a sample and is otherwise taken on trust",
+        )
+    return Certificate(
+        mechanism=repr(mechanism),
+        epsilon=mechanism.epsilon,
+        rho=found.constant.value,
+        holds=holds,
+        exact=found.exact,
+        worst_pair=(words[first], words[second]),
+        distance=index.distance(first, second),
+        pairs=found.pairs,
+        rho_with_rounding=found.rounded,
+        method=found.method,
+        confidence=found.confidence,
+        binding=binding,
+        seconds=seconds,
+        notes=notes,
+    )
+
+
+def _agrees(mechanism: Mechanism, weights: NDArray[np.float64], rate: float, gamma: float) -> bool:
+    """Whether the mechanism's own law is the closed form, on a fixed sample of words: a subclass may have changed it."""
+    size = len(mechanism.index)
+    for word in np.unique(np.linspace(0, size - 1, 5).astype(int)):
+        score = np.log(weights) - rate * np.minimum(
+            mechanism.index.distances_of(np.array([word]))[0], gamma
+        )
+        closed = score - np.logaddexp.reduce(score)
+        own = mechanism.log_prob(int(word))
+        if own.shape != closed.shape or not np.abs(own - closed).max() <= _AGREEMENT:
+            return False
+    return True
+
+
+def _closed(
+    mechanism: Mechanism,
+    weights: NDArray[np.float64],
+    rate: float,
+    gamma: float,
+    progress: Report,
+) -> _Found:
+    index = mechanism.index
+    with reporter(progress) as report:
+        log_z = log_normalisers(index, weights, [rate], [gamma], report("normalisers"))
+        # The same law twice: as it is, and with the rounding of distances charged.
+        (constant,) = tight_constants(
+            index, [rate], [gamma], log_z, progress=report("pairs of words")
+        )
+        rounded = constant.value
+        if constant.value > 0:
+            first, second = constant.pair
+            apart = index.distance(first, second)
+            gap = constant.value * apart
+            rounded = (gap + 3 * rate * index.tau) / max(apart - index.tau, 1e-300)
+    words = len(inputs(index))
+    return _Found(
+        constant, rounded, words * (words - 1) // 2, True, "closed form over all pairs, float64"
+    )
+
+
+def _has_law(mechanism: Mechanism) -> bool:
+    try:
+        mechanism.log_prob(0)
+    except MechanismError:
+        return False
+    return True
+
+
+def _by_law(mechanism: Mechanism, progress: Report) -> _Found:
+    """Compare laws output by output: all triples of a small vocabulary, neighbouring pairs of a large one."""
+    index = mechanism.index
+    words = inputs(index)
+    exhaustive = len(words) <= _EXHAUSTIVE
+    best = Constant(0.0, (int(words[0]), int(words[0])))
+    compared = 0
+    with reporter(progress) as report:
+        tell = report("laws")
+        if exhaustive:
+            laws = np.stack([mechanism.log_prob(int(word)) for word in words])
+            for row, word in enumerate(words):
+                apart = index.distances_of(np.array([word]))[0][words]
+                apart[row] = np.inf
+                ratio = _ratio(laws[row], laws) / np.maximum(apart, 1e-300)
+                worst = int(ratio.argmax())
+                if ratio[worst] > best.value:
+                    best = Constant(float(ratio[worst]), (int(word), int(words[worst])))
+                compared += row
+                if tell:
+                    tell(row + 1, len(words))
+        else:
+            rng = np.random.default_rng(0)
+            sample = rng.choice(words, size=min(96, len(words)), replace=False)
+            for done, word in enumerate(sample.tolist()):
+                own = mechanism.log_prob(word)
+                apart = index.distances_of(np.array([word]))[0]
+                for other in _partners(index, word, apart):
+                    if not 0 < apart[other] < np.inf:
+                        continue
+                    theirs = mechanism.log_prob(other)
+                    value = max(
+                        float(_ratio(own, theirs[None])[0]), float(_ratio(theirs, own[None])[0])
+                    )
+                    compared += 1
+                    if value / apart[other] > best.value:
+                        best = Constant(value / float(apart[other]), (word, other))
+                if tell:
+                    tell(done + 1, len(sample))
+    method = (
+        "all pairs and outputs of the law, float64"
+        if exhaustive
+        else "all outputs, over a sample of words and their neighbours"
+    )
+    return _Found(best, best.value, compared, exhaustive, method)
+
+
+def _ratio(law: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Largest log-ratio over outputs of a law against each of some others; an output only one can give is infinite."""
+    possible = law > -np.inf
+    with np.errstate(invalid="ignore"):
+        out: NDArray[np.float64] = (law[possible][None] - others[:, possible]).max(axis=1)
+    return out
+
+
+def _partners(index: Index, word: int, apart: NDArray[np.float64]) -> list[int]:
+    """Words likely to show a broken law against a word: near ones, and those an approximate list has missed."""
+    listed = index.neighbours.ids[index.representatives[word]]
+    near = listed[1:5].tolist()
+    reach = float(index.neighbours.distances[index.representatives[word], -1])
+    inside = np.flatnonzero(apart < reach)
+    missed = inside[~np.isin(inside, listed)]
+    return [*near, *missed[np.argsort(apart[missed])][:4].tolist()]
+
+
+def _by_samples(mechanism: Mechanism, progress: Report) -> _Found:
+    """Lower bound from draws: Clopper-Pearson bounds on every output seen, all comparisons sharing 0.1 % of error."""
+    from scipy.stats import beta
+
+    index = mechanism.index
+    words = inputs(index)
+    draws, error = 20_000, 1e-3
+    nearest = index.neighbours.distances[:, min(1, index.k - 1)]
+    # Close pairs give a ratio the least room; the very closest are as far from resolution as they are from each other.
+    chosen = words[np.argsort(nearest[words], kind="stable")][: min(8, len(words))]
+    pairs = [
+        (int(word), int(index.neighbours.ids[word, place]))
+        for word in chosen
+        for place in (1, 2)
+        if place < index.k and index.distance(int(word), int(index.neighbours.ids[word, place])) > 0
+    ]
+    best = Constant(0.0, (int(words[0]), int(words[0])))
+    with reporter(progress) as report:
+        tell = report("draws")
+        for done, (first, second) in enumerate(pairs):
+            counts = []
+            for word in (first, second):
+                out = mechanism.sample(np.full(draws, word, dtype=np.int32), Stream())
+                counts.append(np.bincount(out, minlength=len(index)))
+            seen = np.flatnonzero(counts[0] + counts[1])
+            share = error / (2 * max(len(seen), 1) * max(len(pairs), 1) * 2)
+            for these, those in ((counts[0], counts[1]), (counts[1], counts[0])):
+                low = beta.ppf(share, these[seen], draws - these[seen] + 1)
+                high = beta.ppf(1 - share, those[seen] + 1, draws - those[seen])
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    ratio = np.log(np.nan_to_num(low)) - np.log(np.nan_to_num(high, nan=1.0))
+                value = float(ratio.max()) / index.distance(first, second)
+                if math.isfinite(value) and value > best.value:
+                    best = Constant(value, (first, second))
+            if tell:
+                tell(done + 1, len(pairs))
+    return _Found(
+        best,
+        best.value,
+        len(pairs),
+        False,
+        f"Monte Carlo, {draws:,} draws a word",
+        confidence=1 - error,
+        notes=(
+            "A lower bound from samples: it can refute a claim and cannot establish one; the claim rests on its proof",
+        ),
+    )
