@@ -13,20 +13,18 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.audit import largest_ratios, ratio_bound, search
 from textpriv.errors import MechanismError
 from textpriv.index import reporter
 from textpriv.mechanisms.constant import Constant, inputs, log_normalisers, tight_constants
 from textpriv.mechanisms.mechanism import Mechanism
 from textpriv.metrics import INTERPRETED
-from textpriv.randomness import Stream
-
-if TYPE_CHECKING:
-    from textpriv.index import Index
+from textpriv.randomness import KeyedStreams
 
 __all__ = ["Certificate", "certify"]
 
@@ -48,7 +46,8 @@ class Certificate:
     epsilon : float
         The constant claimed.
     rho : float
-        The constant found: exact if ``exact``, otherwise a lower bound.
+        The constant found: exact if ``exact``, otherwise a lower bound. Infinite if some word can become what another
+        cannot.
     holds : bool
         Whether the claim stands: for an exact certificate ``rho <= epsilon``; otherwise that nothing refutes it and the
         mechanism's proof does not rest on what could not be checked.
@@ -88,8 +87,11 @@ class Certificate:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the certificate as JSON types."""
+        """Return the certificate as JSON types; an infinite constant becomes None."""
         content = asdict(self)
+        for name in ("rho", "rho_with_rounding"):
+            if not math.isfinite(content[name]):
+                content[name] = None
         content["worst_pair"] = list(self.worst_pair)
         content["notes"] = list(self.notes)
         return content
@@ -102,7 +104,11 @@ class Certificate:
     def from_dict(cls, content: dict[str, Any]) -> Certificate:
         """Return the certificate that :meth:`to_dict` wrote."""
         first, second = content["worst_pair"]
-        return cls(**{**content, "worst_pair": (first, second), "notes": tuple(content["notes"])})
+        infinite = {
+            name: math.inf for name in ("rho", "rho_with_rounding") if content[name] is None
+        }
+        given = {**content, **infinite, "worst_pair": (first, second)}
+        return cls(**{**given, "notes": tuple(content["notes"])})
 
     def paragraph(self) -> str:
         """Return the certificate in plain words."""
@@ -132,7 +138,8 @@ def certify(mechanism: Mechanism, *, progress: Report = False, reuse: bool = Fal
     progress : bool or callable
         As in :meth:`Index.build`.
     reuse : bool
-        Return a certificate saved with the index, if one is bound to exactly this mechanism.
+        Return a certificate saved with the index, if one is bound to exactly this mechanism. One over a metric of the
+        user's own is always computed anew, since such a metric is recorded by its name alone.
 
     Returns
     -------
@@ -150,7 +157,7 @@ def certify(mechanism: Mechanism, *, progress: Report = False, reuse: bool = Fal
         )
     index = mechanism.index
     binding = {"kind": "certificate", **mechanism.binding()}
-    if reuse:
+    if reuse and index.metric.kind != INTERPRETED:
         kept = index.find_record(binding)
         if kept is not None:
             return Certificate.from_dict(kept)
@@ -240,18 +247,21 @@ def _closed(
     with reporter(progress) as report:
         log_z = log_normalisers(index, weights, [rate], [gamma], report("normalisers"))
         # The same law twice: as it is, and with the rounding of distances charged.
-        (constant,) = tight_constants(
-            index, [rate], [gamma], log_z, progress=report("pairs of words")
+        constant, rounded = tight_constants(
+            index,
+            [rate, rate],
+            [gamma, gamma],
+            np.repeat(log_z, 2, axis=0),
+            tau=[0.0, index.tau],
+            progress=report("pairs of words"),
         )
-        rounded = constant.value
-        if constant.value > 0:
-            first, second = constant.pair
-            apart = index.distance(first, second)
-            gap = constant.value * apart
-            rounded = (gap + 3 * rate * index.tau) / max(apart - index.tau, 1e-300)
     words = len(inputs(index))
     return _Found(
-        constant, rounded, words * (words - 1) // 2, True, "closed form over all pairs, float64"
+        constant,
+        rounded.value,
+        words * (words - 1) // 2,
+        True,
+        "closed form over all pairs, float64",
     )
 
 
@@ -264,104 +274,56 @@ def _has_law(mechanism: Mechanism) -> bool:
 
 
 def _by_law(mechanism: Mechanism, progress: Report) -> _Found:
-    """Compare laws output by output: all triples of a small vocabulary, neighbouring pairs of a large one."""
+    """Compare laws output by output: all triples of a small vocabulary, the pairs an adversary would try of a large one."""
     index = mechanism.index
     words = inputs(index)
-    exhaustive = len(words) <= _EXHAUSTIVE
+    if len(words) > _EXHAUSTIVE:
+        with reporter(progress) as report:
+            best, compared = search(mechanism, progress=report("laws"))
+        method = "all outputs, over the pairs of an adversarial search"
+        return _Found(best, best.value, compared, False, method)
     best = Constant(0.0, (int(words[0]), int(words[0])))
-    compared = 0
     with reporter(progress) as report:
         tell = report("laws")
-        if exhaustive:
-            laws = np.stack([mechanism.log_prob(int(word)) for word in words])
-            for row, word in enumerate(words):
-                apart = index.distances_of(np.array([word]))[0][words]
-                apart[row] = np.inf
-                ratio = _ratio(laws[row], laws) / np.maximum(apart, 1e-300)
-                worst = int(ratio.argmax())
-                if ratio[worst] > best.value:
-                    best = Constant(float(ratio[worst]), (int(word), int(words[worst])))
-                compared += row
-                if tell:
-                    tell(row + 1, len(words))
-        else:
-            rng = np.random.default_rng(0)
-            sample = rng.choice(words, size=min(96, len(words)), replace=False)
-            for done, word in enumerate(sample.tolist()):
-                own = mechanism.log_prob(word)
-                apart = index.distances_of(np.array([word]))[0]
-                for other in _partners(index, word, apart):
-                    if not 0 < apart[other] < np.inf:
-                        continue
-                    theirs = mechanism.log_prob(other)
-                    value = max(
-                        float(_ratio(own, theirs[None])[0]), float(_ratio(theirs, own[None])[0])
-                    )
-                    compared += 1
-                    if value / apart[other] > best.value:
-                        best = Constant(value / float(apart[other]), (word, other))
-                if tell:
-                    tell(done + 1, len(sample))
-    method = (
-        "all pairs and outputs of the law, float64"
-        if exhaustive
-        else "all outputs, over a sample of words and their neighbours"
-    )
-    return _Found(best, best.value, compared, exhaustive, method)
-
-
-def _ratio(law: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Largest log-ratio over outputs of a law against each of some others; an output only one can give is infinite."""
-    possible = law > -np.inf
-    with np.errstate(invalid="ignore"):
-        out: NDArray[np.float64] = (law[possible][None] - others[:, possible]).max(axis=1)
-    return out
-
-
-def _partners(index: Index, word: int, apart: NDArray[np.float64]) -> list[int]:
-    """Words likely to show a broken law against a word: near ones, and those an approximate list has missed."""
-    listed = index.neighbours.ids[index.representatives[word]]
-    near = listed[1:5].tolist()
-    reach = float(index.neighbours.distances[index.representatives[word], -1])
-    inside = np.flatnonzero(apart < reach)
-    missed = inside[~np.isin(inside, listed)]
-    return [*near, *missed[np.argsort(apart[missed])][:4].tolist()]
+        laws = np.stack([mechanism.log_prob(int(word)) for word in words])
+        for row, word in enumerate(words):
+            apart = index.distances_of(np.array([word]))[0][words]
+            apart[row] = np.inf
+            ratio = largest_ratios(laws[row], laws) / np.maximum(apart, 1e-300)
+            worst = int(ratio.argmax())
+            if ratio[worst] > best.value:
+                best = Constant(float(ratio[worst]), (int(word), int(words[worst])))
+            if tell:
+                tell(row + 1, len(words))
+    pairs = len(words) * (len(words) - 1) // 2
+    return _Found(best, best.value, pairs, True, "all pairs and outputs of the law, float64")
 
 
 def _by_samples(mechanism: Mechanism, progress: Report) -> _Found:
-    """Lower bound from draws: Clopper-Pearson bounds on every output seen, all comparisons sharing 0.1 % of error."""
-    from scipy.stats import beta
-
+    """Lower bound from draws: every comparison at its share of 0.1 % of error, the same draws in every run."""
     index = mechanism.index
-    words = inputs(index)
-    draws, error = 20_000, 1e-3
-    nearest = index.neighbours.distances[:, min(1, index.k - 1)]
-    # Close pairs give a ratio the least room; the very closest are as far from resolution as they are from each other.
-    chosen = words[np.argsort(nearest[words], kind="stable")][: min(8, len(words))]
-    pairs = [
-        (int(word), int(index.neighbours.ids[word, place]))
-        for word in chosen
-        for place in (1, 2)
-        if place < index.k and index.distance(int(word), int(index.neighbours.ids[word, place])) > 0
-    ]
-    best = Constant(0.0, (int(words[0]), int(words[0])))
+    pairs = _telling_pairs(mechanism)
+    draws = 10_000 if index.coordinates.size <= 2_000_000 else 4_000
+    error = 1e-3
+    streams = KeyedStreams(seed=0)
+    counts: dict[int, NDArray[np.int64]] = {}
+    best = Constant(0.0, pairs[0] if pairs else (0, 0))
     with reporter(progress) as report:
         tell = report("draws")
         for done, (first, second) in enumerate(pairs):
-            counts = []
             for word in (first, second):
-                out = mechanism.sample(np.full(draws, word, dtype=np.int32), Stream())
-                counts.append(np.bincount(out, minlength=len(index)))
-            seen = np.flatnonzero(counts[0] + counts[1])
-            share = error / (2 * max(len(seen), 1) * max(len(pairs), 1) * 2)
-            for these, those in ((counts[0], counts[1]), (counts[1], counts[0])):
-                low = beta.ppf(share, these[seen], draws - these[seen] + 1)
-                high = beta.ppf(1 - share, those[seen] + 1, draws - those[seen])
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    ratio = np.log(np.nan_to_num(low)) - np.log(np.nan_to_num(high, nan=1.0))
-                value = float(ratio.max()) / index.distance(first, second)
-                if math.isfinite(value) and value > best.value:
-                    best = Constant(value, (first, second))
+                if word not in counts:
+                    ids = np.full(draws, word, dtype=np.int32)
+                    out = mechanism.sample(ids, streams.stream(word))
+                    counts[word] = np.bincount(out, minlength=len(index))
+            lean = np.subtract(*index.distances_of(np.array([first, second])))
+            apart = index.distance(first, second)
+            for pair, side in (((first, second), lean), ((second, first), -lean)):
+                ratio = ratio_bound(
+                    counts[pair[0]], counts[pair[1]], side, error / (2 * len(pairs))
+                )
+                if ratio / apart > best.value:
+                    best = Constant(ratio / apart, pair)
             if tell:
                 tell(done + 1, len(pairs))
     return _Found(
@@ -375,3 +337,25 @@ def _by_samples(mechanism: Mechanism, progress: Report) -> _Found:
             "A lower bound from samples: it can refute a claim and cannot establish one; the claim rests on its proof",
         ),
     )
+
+
+def _telling_pairs(mechanism: Mechanism) -> list[tuple[int, int]]:
+    """Pairs of words whose claimed loss is about a nat.
+
+    Closer ones differ too little to be told apart by draws; outputs that distinguish farther ones are too rare to be seen.
+    """
+    index = mechanism.index
+    words = inputs(index)
+    radius = index.neighbours.distances[words, min(1, index.k - 1)]
+    order = words[np.argsort(radius, kind="stable")]
+    chosen = order[np.unique(np.linspace(0, len(order) - 1, 6).astype(int))]
+    pairs: dict[tuple[int, int], None] = {}
+    for word in chosen.tolist():
+        apart = index.distances_of(np.array([word]))[0][words]
+        apart[words == word] = np.inf
+        for loss in (0.7, 1.5, 3.0):
+            nearest = int(np.abs(apart - loss / mechanism.epsilon).argmin())
+            if np.isfinite(apart[nearest]):
+                other = int(words[nearest])
+                pairs[min(word, other), max(word, other)] = None
+    return list(pairs)

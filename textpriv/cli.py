@@ -26,6 +26,7 @@ from textpriv.errors import IndexFolderError, TextprivError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from textpriv.certificate import Certificate
     from textpriv.corpus import CorpusReport
     from textpriv.statement import PrivacyStatement
 
@@ -53,6 +54,7 @@ class _Mechanism(str, Enum):
 
 class _Rate(str, Enum):
     HALF = "half"
+    CALIBRATED = "calibrated"
 
 
 class _Search(str, Enum):
@@ -195,7 +197,19 @@ _Beta = Annotated[
 _RateOption = Annotated[
     _Rate | None,
     typer.Option(
-        help="tem: how the exponent follows from epsilon (default half).", show_default=False
+        help="tem: how the exponent follows from epsilon: half of it (the default), or calibrated, the "
+        "most that these vectors allow, computed once for an index.",
+        show_default=False,
+    ),
+]
+_SearchOption = Annotated[
+    _Search | None,
+    typer.Option(help="madlib: how the nearest word is found (default hnsw).", show_default=False),
+]
+_Projection = Annotated[
+    int | None,
+    typer.Option(
+        help="madlib: dimensions to project the vectors to first.", min=1, show_default=False
     ),
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
@@ -352,18 +366,8 @@ def privatize(
     gamma: _Gamma = None,
     beta: _Beta = None,
     rate: _RateOption = None,
-    search: Annotated[
-        _Search | None,
-        typer.Option(
-            help="madlib: how the nearest word is found (default hnsw).", show_default=False
-        ),
-    ] = None,
-    projection: Annotated[
-        int | None,
-        typer.Option(
-            help="madlib: dimensions to project the vectors to first.", min=1, show_default=False
-        ),
-    ] = None,
+    search: _SearchOption = None,
+    projection: _Projection = None,
     text_column: Annotated[
         str, typer.Option(help="Field or column that holds the text. Others are not protected.")
     ] = "text",
@@ -396,6 +400,49 @@ def privatize(
             show_default=False,
         ),
     ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            help="File that counts what each document spends, made if missing. A document that was "
+            "released before is released the same way and costs nothing. As secret as the texts.",
+            show_default=False,
+            rich_help_panel="Account",
+        ),
+    ] = None,
+    document: Annotated[
+        str | None,
+        typer.Option(
+            help="Field or column with the name of each document.",
+            show_default=False,
+            rich_help_panel="Account",
+        ),
+    ] = None,
+    author: Annotated[
+        str | None,
+        typer.Option(
+            help="Field or column with the name of each document's author.",
+            show_default=False,
+            rich_help_panel="Account",
+        ),
+    ] = None,
+    document_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="EPSILON",
+            help="Stop before a document's releases pass this epsilon in all.",
+            show_default=False,
+            rich_help_panel="Account",
+        ),
+    ] = None,
+    author_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NATS",
+            help="Stop before an author's documents pass this worst-case loss in all.",
+            show_default=False,
+            rich_help_panel="Account",
+        ),
+    ] = None,
     as_json: _Json = False,
 ) -> None:
     """Replace every word of the texts by a private one.
@@ -412,6 +459,7 @@ def privatize(
         raise typer.BadParameter(
             "with --json the texts cannot go to standard output, too: name a file"
         )
+    _check_account(ledger, document, author, document_limit, author_limit, seed)
     options: dict[_Mechanism, dict[str, Any]] = {
         _Mechanism.TEM: {"prior": prior, "gamma": gamma, "beta": beta, "rate": rate},
         _Mechanism.MADLIB: {"search": search, "projection": projection},
@@ -429,7 +477,11 @@ def privatize(
             "case": case.value,
         },
         seed=seed,
+        ledger=None if ledger is None else str(ledger),
+        document_limit=document_limit,
+        author_limit=author_limit,
     )
+    _announce(rate)
     privatizer = settings.build()
     with _progress() as advance:
         report = privatize_corpus(
@@ -442,6 +494,8 @@ def privatize(
             batch_size=batch_size,
             workers=workers,
             settings=settings,
+            document_column=document,
+            author_column=author,
             on_progress=advance,
             on_unprotected=_warn_unprotected,
         )
@@ -485,6 +539,7 @@ def explain(
     own = {"prior": prior, "gamma": gamma, "beta": beta, "rate": rate}
     options = _given({_Mechanism.TEM: own}, _Mechanism.TEM)
     loaded = Index.load(folder)
+    _announce(rate)
     mechanism = registry.get(_REGISTERED[_Mechanism.TEM])(epsilon=epsilon, **options)(loaded)
     kept = float(np.exp(mechanism.log_prob(word)[loaded.vocabulary.id(word)]))
     outputs = mechanism.explain(word, n=n)
@@ -505,6 +560,132 @@ def explain(
     _print_outputs(word, epsilon, kept, outputs)
 
 
+@app.command()
+@_job
+def certify(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Folder made by 'textpriv index'.", show_default=False),
+    ],
+    epsilon: _Epsilon,
+    mechanism: Annotated[_Mechanism, typer.Option(help="How a word is replaced.")] = _Mechanism.TEM,
+    prior: _Prior = None,
+    gamma: _Gamma = None,
+    beta: _Beta = None,
+    rate: _RateOption = None,
+    search: _SearchOption = None,
+    projection: _Projection = None,
+    reuse: Annotated[
+        bool,
+        typer.Option(
+            "--reuse", help="Take the certificate kept with the index, if it is for these settings."
+        ),
+    ] = False,
+    as_json: _Json = False,
+) -> None:
+    """Compute what a mechanism really guarantees on these vectors, and whether its claim holds.
+
+    Ends with 0 if it holds and with 1 if not. The certificate is kept with the index.
+
+    [bold]Example:[/bold] textpriv certify glove.idx --epsilon 6
+    """
+    from textpriv.certificate import certify as compute
+    from textpriv.index import Index
+    from textpriv.mechanisms import registry
+
+    options: dict[_Mechanism, dict[str, Any]] = {
+        _Mechanism.TEM: {"prior": prior, "gamma": gamma, "beta": beta, "rate": rate},
+        _Mechanism.MADLIB: {"search": search, "projection": projection},
+    }
+    given = _given(options, mechanism)
+    loaded = Index.load(folder)
+    _announce(rate)
+    made = registry.get(_REGISTERED[mechanism])(epsilon=epsilon, **given)(loaded)
+    certificate = compute(made, progress=_messages().is_terminal, reuse=reuse)
+    if as_json:
+        _print_json(certificate.to_dict())
+    else:
+        _print_certificate(certificate)
+    if not certificate.holds:
+        raise typer.Exit(1)
+
+
+@app.command()
+@_job
+def leaks(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN",
+            help="Texts, as for 'textpriv privatize'; - is standard input.",
+            show_default=False,
+        ),
+    ],
+    index: Annotated[
+        Path,
+        typer.Option("--index", help="Folder made by 'textpriv index'.", show_default=False),
+    ],
+    epsilon: _Epsilon,
+    mechanism: Annotated[_Mechanism, typer.Option(help="How a word is replaced.")] = _Mechanism.TEM,
+    prior: _Prior = None,
+    text_column: Annotated[str, typer.Option(help="Field or column that holds the text.")] = "text",
+    format: Annotated[
+        _Format | None,
+        typer.Option(help="Format of IN, where its name does not say.", show_default=False),
+    ] = None,
+    unknown: Annotated[
+        _Action, typer.Option(help="Words outside the vocabulary.")
+    ] = _Action.SAMPLE,
+    number: Annotated[_Action, typer.Option(help="Numbers.")] = _Action.SAMPLE,
+    punctuation: Annotated[_Action, typer.Option(help="Punctuation.")] = _Action.KEEP,
+    space: Annotated[_Action, typer.Option(help="Line breaks and runs of spaces.")] = _Action.KEEP,
+    stopword: Annotated[_Action, typer.Option(help="Words such as 'the'.")] = _Action.SAMPLE,
+    case: Annotated[_Case, typer.Option(help="Lower-case words before the look-up.")] = _Case.LOWER,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare",
+            help="Also draw every word once and tell how many stay as they are. As private as IN.",
+        ),
+    ] = False,
+    as_json: _Json = False,
+) -> None:
+    """Count what a release of these texts would leave visible. The counts are as private as IN.
+
+    [bold]Example:[/bold] textpriv leaks reviews.csv --index glove.idx --epsilon 6
+    --text-column review
+    """
+    from textpriv.corpus import PrivatizerSettings, read_records
+    from textpriv.evaluation.leaks import leak_report
+
+    options: dict[_Mechanism, dict[str, Any]] = {
+        _Mechanism.TEM: {"prior": prior},
+        _Mechanism.MADLIB: {},
+    }
+    privatizer = PrivatizerSettings(
+        index=str(index),
+        mechanism=_REGISTERED[mechanism],
+        options={"epsilon": epsilon, **_given(options, mechanism)},
+        policy={
+            "unknown": unknown.value,
+            "number": number.value,
+            "punctuation": punctuation.value,
+            "space": space.value,
+            "stopword": stopword.value,
+            "case": case.value,
+        },
+    ).build()
+    batches = read_records(source, None if format is None else format.value, text_column)
+    report = leak_report(
+        (text for batch in batches for text in batch.texts), privatizer, compare=compare
+    )
+    if as_json:
+        _print_json(report.to_dict())
+    else:
+        print(report.table())
+    _say("yellow", "warning: ", "counted on the raw text: as private as the text itself")
+
+
 # ----------------------------------------------------------------------------------------------
 # Parts of the commands
 # ----------------------------------------------------------------------------------------------
@@ -523,6 +704,34 @@ def _given(options: dict[_Mechanism, dict[str, Any]], mechanism: _Mechanism) -> 
         for name, value in options[mechanism].items()
         if value is not None
     }
+
+
+def _check_account(
+    ledger: Path | None,
+    document: str | None,
+    author: str | None,
+    document_limit: float | None,
+    author_limit: float | None,
+    seed: int | None,
+) -> None:
+    """Refuse options of the ledger that mean nothing without each other."""
+    given = {
+        "--document": document,
+        "--author": author,
+        "--document-limit": document_limit,
+        "--author-limit": author_limit,
+    }
+    if ledger is None:
+        stray = [name for name, value in given.items() if value is not None]
+        if stray:
+            raise typer.BadParameter(f"{stray[0]} needs --ledger FILE")
+        return
+    if document is None:
+        raise typer.BadParameter("--ledger needs --document COLUMN: it counts documents by name")
+    if author_limit is not None and author is None:
+        raise typer.BadParameter("--author-limit needs --author COLUMN")
+    if seed is not None:
+        raise typer.BadParameter("--seed is for experiments, and --ledger for releases: use one")
 
 
 @contextlib.contextmanager
@@ -605,6 +814,52 @@ def _print_outputs(
     table.add_section()
     table.add_row(Text("all other words", style="dim"), f"{rest:.4f}", "")
     console.print(table)
+
+
+def _announce(rate: _Rate | None) -> None:
+    """Say what the next step may take long for."""
+    if rate is not None and rate is not _Rate.HALF:
+        _say(
+            "dim",
+            "",
+            "calibrating the rate (the first time about a minute for 40,000 words; kept with the index)",
+        )
+
+
+def _print_certificate(certificate: Certificate) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    verdict, style = (
+        ("THE CLAIM HOLDS", "bold green")
+        if certificate.holds
+        else ("THE CLAIM DOES NOT HOLD", "bold red")
+    )
+    bound = "" if certificate.exact else "at least "
+    first, second = certificate.worst_pair
+    sure = (
+        "" if certificate.confidence is None else f", with {certificate.confidence:.1%} confidence"
+    )
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in (
+        ("mechanism", certificate.mechanism),
+        ("claimed", f"{certificate.epsilon:g} per unit of distance"),
+        ("constant", f"{bound}{certificate.rho:.9g}{sure}"),
+        ("with rounding", f"{bound}{certificate.rho_with_rounding:.9g}"),
+        ("worst pair", f"{first} and {second}, at distance {certificate.distance:.6g}"),
+        ("compared", f"{certificate.pairs:,} pairs of words"),
+        ("method", certificate.method),
+        ("seconds", f"{certificate.seconds:.1f}"),
+    ):
+        table.add_row(name, Text(value))
+    console = Console(highlight=False)
+    console.print(Text(verdict, style=style))
+    console.print(table)
+    for note in certificate.notes:
+        console.print(Text(f"{note}."), soft_wrap=True)
 
 
 def main() -> None:

@@ -36,12 +36,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from textpriv.errors import CorpusError, TextprivError
+from textpriv.errors import CorpusError, LedgerError, TextprivError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from textpriv.privatizer import Privatizer
+    from textpriv.privatizer import Privatizer, ReleaseKey
 
 __all__ = [
     "Batch",
@@ -727,7 +727,11 @@ class PrivatizerSettings:
         For experiments only; None for secret randomness.
     run_key
         32 random bytes that every process shares, so that the output does not depend on their
-        number.
+        number. Not used with a ledger.
+    ledger
+        Path of the ledger that counts every document.
+    document_limit, author_limit
+        The ledger's limits, as in :class:`textpriv.ledger.Ledger`.
     """
 
     index: str
@@ -736,6 +740,9 @@ class PrivatizerSettings:
     policy: Mapping[str, str] = field(default_factory=dict)
     seed: int | None = None
     run_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    ledger: str | None = None
+    document_limit: float | None = None
+    author_limit: float | None = None
 
     def build(self) -> Privatizer:
         """Load the index and build the Privatizer.
@@ -751,8 +758,14 @@ class PrivatizerSettings:
         from textpriv.privatizer import Privatizer
 
         mechanism = registry.get(self.mechanism)(**self.options)(Index.load(self.index))
-        run_key = None if self.seed is not None else self.run_key
         policy = TokenPolicy.from_dict(dict(self.policy))
+        if self.ledger is not None:
+            from textpriv.ledger import Ledger
+
+            limits = {"document_limit": self.document_limit, "author_limit": self.author_limit}
+            ledger = Ledger(self.ledger, **limits)
+            return Privatizer(mechanism, policy, seed=self.seed, ledger=ledger)
+        run_key = None if self.seed is not None else self.run_key
         return Privatizer(mechanism, policy, seed=self.seed, run_key=run_key)
 
 
@@ -794,7 +807,7 @@ class CorpusReport:
 _Released = tuple[list[str], Counter[str]]
 
 
-def _release(privatizer: Privatizer, texts: list[str], keys: list[bytes | int]) -> _Released:
+def _release(privatizer: Privatizer, texts: list[str], keys: list[ReleaseKey]) -> _Released:
     """Privatize one batch: the private texts, and the tokens by class."""
     counts: Counter[str] = Counter()
     released: list[str] = []
@@ -816,6 +829,8 @@ def privatize_corpus(
     max_text_bytes: int = MAX_TEXT_BYTES,
     workers: int = 1,
     settings: PrivatizerSettings | None = None,
+    document_column: str | None = None,
+    author_column: str | None = None,
     on_progress: Callable[[int, float | None], None] | None = None,
     on_unprotected: Callable[[tuple[str, ...]], None] | None = None,
 ) -> CorpusReport:
@@ -844,6 +859,9 @@ def privatize_corpus(
     settings
         What the worker processes build their Privatizer from; required for more than one worker,
         and must describe ``privatizer``.
+    document_column, author_column
+        With a ledger: the fields that name each document and, where authors are counted, its
+        author. They pass through as they are, and must not be made from the text.
     on_progress
         Called after each batch with the documents done and the share of the file read (None if
         unknown).
@@ -861,6 +879,9 @@ def privatize_corpus(
     CorpusError
         For bad records, formats that differ, source and target being one file, or a worker that
         dies.
+    LedgerError
+        At the first document that the ledger refuses; names its record. Documents before it stay
+        counted and, as the same text, cost nothing the next time.
     OSError
         If a file cannot be opened or written.
     """
@@ -871,8 +892,18 @@ def privatize_corpus(
         raise CorpusError(
             "More than one worker needs settings=PrivatizerSettings(...) to build from."
         )
+    if (getattr(privatizer, "ledger", None) is None) != (document_column is None):
+        raise CorpusError(
+            "A ledger and a document_column go together: the ledger counts documents by the names "
+            "in that column."
+        )
     source, target = os.fspath(source), os.fspath(target)
     format, compression = _common_format(source, target, format)
+    if format == "text" and document_column is not None:
+        raise CorpusError(
+            "A ledger counts documents by a column of their names, and a text file has none: use "
+            "jsonl or csv."
+        )
     _refuse_same_file(source, target)
     reader = read_records(
         source,
@@ -882,7 +913,7 @@ def privatize_corpus(
         batch_size=batch_size,
         max_text_bytes=max_text_bytes,
     )
-    run = _Run(reader, privatizer, on_unprotected)
+    run = _Run(reader, privatizer, on_unprotected, document_column, author_column)
     with (
         _atomic_output(target, compression) as out,
         # Closed by name: on failure a worker pool must not live on in the traceback.
@@ -919,10 +950,14 @@ class _Run:
         reader: CorpusReader,
         privatizer: Privatizer,
         on_unprotected: Callable[[tuple[str, ...]], None] | None,
+        document_column: str | None,
+        author_column: str | None,
     ) -> None:
         self._reader = reader
         self._privatizer = privatizer
         self._on_unprotected = on_unprotected
+        self._document_column = document_column
+        self._author_column = author_column
         # A privatizer may serve many files. Record numbers repeat from file to file, and a random
         # stream must not: two documents under one stream would betray where they differ. Only a
         # seed asks for exactly that.
@@ -937,10 +972,16 @@ class _Run:
         """Yield each batch with what was released for it, in the order of the file."""
         if workers == 1 or settings is None:
             for batch in self._batches():
-                yield batch, _release(self._privatizer, batch.texts, self._keys(batch))
+                with _naming_record(batch):
+                    released = _release(self._privatizer, batch.texts, self._keys(batch))
+                yield batch, released
             return
         # The compiled code is kept on disk. Made once here, it need not be made in every worker.
-        _release(self._privatizer, ["text"], [secrets.token_bytes(16)])
+        # What is made here is not counted, for it is no document.
+        uncounted = self._privatizer
+        if self._document_column is not None:
+            uncounted = type(uncounted)(uncounted.mechanism, uncounted.policy)
+        _release(uncounted, ["text"], [secrets.token_bytes(16)])
         with _WorkerPool(settings, workers) as pool:
             yield from pool.ordered(
                 (batch, batch.texts, self._keys(batch)) for batch in self._batches()
@@ -967,10 +1008,53 @@ class _Run:
                     self._on_unprotected(others)
                 return
 
-    def _keys(self, batch: Batch) -> list[bytes | int]:
+    def _keys(self, batch: Batch) -> list[ReleaseKey]:
+        if self._document_column is not None:
+            return self._documents(batch, self._document_column)
         if not self._salt:
             return list(batch.positions)
         return [self._salt + position.to_bytes(8, "big") for position in batch.positions]
+
+    def _documents(self, batch: Batch, column: str) -> list[ReleaseKey]:
+        from textpriv.ledger import Document
+
+        names = self._names(batch, column)
+        if self._author_column is None:
+            return [Document(name) for name in names]
+        authors = self._names(batch, self._author_column)
+        return [Document(name, author) for name, author in zip(names, authors, strict=True)]
+
+    def _names(self, batch: Batch, column: str) -> list[str]:
+        """Read the names in a column; 7 and "7" are one name, for CSV cannot tell them apart."""
+        place: Any = column
+        if self._reader.format == "csv":
+            if self._reader.columns.count(column) != 1:
+                raise CorpusError(
+                    f"{self._reader.name}: expected one column named {column!r}, to count by; found "
+                    f"{self._reader.columns.count(column)} among {len(self._reader.columns)}."
+                )
+            place = self._reader.columns.index(column)
+        names = []
+        for position, row in zip(batch.positions, batch.rows, strict=True):
+            name = row.get(column) if isinstance(row, dict) else row[place]
+            if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
+                raise CorpusError(
+                    f"{self._reader.name}, record {position + 1}: expected a name, as text or a "
+                    f"whole number, in {column!r}, to count by; found none."
+                )
+            names.append(str(name))
+        return names
+
+
+@contextlib.contextmanager
+def _naming_record(batch: Batch) -> Iterator[None]:
+    """Say in which record a document stands that the ledger refuses."""
+    try:
+        yield
+    except LedgerError as error:
+        if error.place is None:
+            raise
+        raise error.named(f"record {batch.positions[error.place] + 1}") from None
 
 
 def _common_format(source: str, target: str, format: str | None) -> tuple[str, str | None]:
@@ -1018,11 +1102,16 @@ def _start_worker(settings: PrivatizerSettings) -> None:
         _worker = error
 
 
-def _work(texts: list[str], keys: list[bytes | int]) -> _Released:
+def _work(texts: list[str], keys: list[ReleaseKey]) -> _Released:
     if isinstance(_worker, Exception):
         raise _worker
     assert _worker is not None
     return _release(_worker, texts, keys)
+
+
+def _finished(batch: Batch, future: Future[_Released]) -> tuple[Batch, _Released]:
+    with _naming_record(batch):
+        return batch, future.result()
 
 
 class _WorkerPool:
@@ -1049,7 +1138,7 @@ class _WorkerPool:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def ordered(
-        self, jobs: Iterable[tuple[Batch, list[str], list[bytes | int]]]
+        self, jobs: Iterable[tuple[Batch, list[str], list[ReleaseKey]]]
     ) -> Iterator[tuple[Batch, _Released]]:
         """Yield each job's batch and result in the order of the jobs."""
         from concurrent.futures.process import BrokenProcessPool
@@ -1059,11 +1148,9 @@ class _WorkerPool:
             for batch, texts, keys in jobs:
                 waiting.append((batch, self._pool.submit(_work, texts, keys)))
                 if len(waiting) >= self._in_flight:
-                    first, future = waiting.popleft()
-                    yield first, future.result()
+                    yield _finished(*waiting.popleft())
             while waiting:
-                first, future = waiting.popleft()
-                yield first, future.result()
+                yield _finished(*waiting.popleft())
         except BrokenProcessPool as error:
             raise CorpusError(
                 "A worker process ended before its work was done (out of memory, killed, or a "

@@ -9,6 +9,8 @@ from __future__ import annotations
 __all__ = [
     "CorpusError",
     "IndexFolderError",
+    "LedgerError",
+    "LimitError",
     "MechanismError",
     "MetricError",
     "PolicyError",
@@ -43,3 +45,23 @@ class PolicyError(TextprivError):
 
 class CorpusError(TextprivError):
     """A corpus file or record that cannot be read or written."""
+
+
+class LedgerError(TextprivError):
+    """A ledger that cannot be used, or a release that it cannot count.
+
+    Attributes
+    ----------
+    place : int or None
+        Place of the document among those that were asked for together.
+    """
+
+    place: int | None = None
+
+    def named(self, name: str) -> LedgerError:
+        """Return the same error with the name of the document before it."""
+        return type(self)(f"{name}: {self}")
+
+
+class LimitError(LedgerError):
+    """A release that would pass a limit; it was neither drawn nor counted."""

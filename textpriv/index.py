@@ -349,9 +349,9 @@ class Index:
                     os.replace(staging, target)
                 except BaseException:
                     os.replace(old / "index", target)
+                    old.rmdir()
                     raise
-                finally:
-                    shutil.rmtree(old, ignore_errors=True)
+                shutil.rmtree(old)
             else:
                 os.replace(staging, target)
         except BaseException:

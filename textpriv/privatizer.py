@@ -55,6 +55,11 @@ class RawTokens:
     codes: NDArray[np.int32]
     kept: list[str]
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Tokens by what is to be done with them: sampled, masked, and kept ones by class."""
+        return _counts(self.codes)
+
 
 class PrivateTokens:
     """One private document as tokens."""
@@ -80,15 +85,7 @@ class PrivateTokens:
 
         Classes that were sampled or masked are counted together: telling them apart would show what the draw hides.
         """
-        counts = {"sampled": int(np.count_nonzero(self._codes >= UNKNOWN))}
-        masked = int(np.count_nonzero(self._codes == _MASKED))
-        if masked:
-            counts["masked"] = masked
-        for place, name in enumerate(CLASSES):
-            kept = int(np.count_nonzero(self._codes == _KEPT - place))
-            if kept:
-                counts[name] = kept
-        return counts
+        return _counts(self._codes)
 
     @property
     def text(self) -> str:
@@ -547,6 +544,19 @@ class _Table:
 _IS_SPACE, _IS_PUNCTUATION = 1, 2  # columns of what is read from a Doc
 _UNKNOWN_CLASS, _NUMBER, _PUNCTUATION, _SPACE, _STOP = range(5)  # places in CLASSES
 _SAMPLE, _MASK, _DROP = 0, 1, 2  # places in ACTIONS
+
+
+def _counts(codes: NDArray[np.int32]) -> dict[str, int]:
+    """Tokens by their codes: sampled, masked, and kept ones by class."""
+    counts = {"sampled": int(np.count_nonzero(codes >= UNKNOWN))}
+    masked = int(np.count_nonzero(codes == _MASKED))
+    if masked:
+        counts["masked"] = masked
+    for place, name in enumerate(CLASSES):
+        kept = int(np.count_nonzero(codes == _KEPT - place))
+        if kept:
+            counts[name] = kept
+    return counts
 
 
 def _canonical_space(text: str) -> str:

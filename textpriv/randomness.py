@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
 
-__all__ = ["DocumentKey", "KeyedStreams", "RandomWords", "Stream", "as_stream"]
+__all__ = [
+    "DocumentKey",
+    "KeyedStreams",
+    "RandomWords",
+    "Stream",
+    "as_stream",
+    "identity_bytes",
+]
 
 DocumentKey = str | int | bytes
 
@@ -29,6 +36,14 @@ class RandomWords(Protocol):
 
     def fill(self, out: NDArray[np.uint64]) -> None:
         """Overwrite ``out`` with the next words of the stream."""
+
+
+def _secret(name: str, key: bytes) -> bytes:
+    """Return a key of 32 bytes, or say what is wrong with it, without quoting it."""
+    if not isinstance(key, bytes) or len(key) != 32:
+        found = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
+        raise TextprivError(f"a {name} must have 32 bytes; got {found}. Use os.urandom(32).")
+    return key
 
 
 class Stream:
@@ -43,11 +58,7 @@ class Stream:
     __slots__ = ("_encryptor",)
 
     def __init__(self, key: bytes | None = None) -> None:
-        secret = os.urandom(32) if key is None else key
-        if len(secret) != 32:
-            raise TextprivError(
-                f"a stream key must have 32 bytes; got {len(secret)}. Use os.urandom(32)."
-            )
+        secret = os.urandom(32) if key is None else _secret("stream key", key)
         self._encryptor = Cipher(algorithms.ChaCha20(secret, bytes(16)), mode=None).encryptor()
 
     def fill(self, out: NDArray[np.uint64]) -> None:
@@ -88,6 +99,25 @@ def as_stream(rng: RandomWords | np.random.Generator) -> RandomWords:
     return rng
 
 
+def identity_bytes(identity: DocumentKey) -> bytes:
+    """Return the bytes that stand for an identity; those of different types are never the same.
+
+    Raises
+    ------
+    TextprivError
+        For anything but text, bytes and whole numbers.
+    """
+    if isinstance(identity, bytes):
+        return b"b" + identity
+    if isinstance(identity, str):
+        return b"s" + identity.encode("utf-8", "surrogatepass")
+    if isinstance(identity, int | np.integer) and not isinstance(identity, bool):
+        return b"i" + str(int(identity)).encode()
+    raise TextprivError(
+        f"a document key must be text, bytes or a whole number; got {type(identity).__name__}."
+    )
+
+
 class KeyedStreams:
     """Streams of documents under one run key.
 
@@ -116,26 +146,11 @@ class KeyedStreams:
             run_key = hashlib.blake2b(
                 str(int(seed)).encode(), digest_size=32, person=b"textpriv-seed"
             ).digest()
-        elif run_key is None:
-            run_key = os.urandom(32)
-        if len(run_key) != 32:
-            raise TextprivError(
-                f"a run key must have 32 bytes; got {len(run_key)}. Use os.urandom(32)."
-            )
-        self._run_key = run_key
+        self._run_key = os.urandom(32) if run_key is None else _secret("run key", run_key)
 
     def stream(self, identity: DocumentKey) -> Stream:
         """Return the stream of a document; the same identity always gives the same one."""
-        if isinstance(identity, bytes):
-            tagged = b"b" + identity
-        elif isinstance(identity, str):
-            tagged = b"s" + identity.encode("utf-8", "surrogatepass")
-        elif isinstance(identity, int | np.integer) and not isinstance(identity, bool):
-            tagged = b"i" + str(int(identity)).encode()
-        else:
-            raise TextprivError(
-                f"a document key must be text, bytes or a whole number; got {type(identity).__name__}."
-            )
+        tagged = identity_bytes(identity)
         return Stream(hashlib.blake2b(tagged, digest_size=32, key=self._run_key).digest())
 
     def __repr__(self) -> str:

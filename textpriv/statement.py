@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from numbers import Integral
 from typing import Any
+
+from textpriv.errors import TextprivError
 
 __all__ = ["PrivacyStatement", "UnsoundWarning"]
 
@@ -77,6 +80,86 @@ class PrivacyStatement:
             notes=tuple(dict.fromkeys(self.notes + notes)),
             proved=self.proved if proved is None else proved,
         )
+
+    # What the guarantee of one word means for documents and people (mechanisms.md TEM-12). Every word is drawn by itself,
+    # so losses add up. Like epsilon, these figures are proved only where ``proved`` is true.
+
+    @property
+    def local_dp_epsilon(self) -> float:
+        """The level of pure local differential privacy of one word: its loss against any other word, in nats.
+
+        Infinite where the statement has no bound.
+        """
+        return self.loss_at(math.inf)
+
+    def loss_at(self, distance: float) -> float:
+        """Largest loss, in nats, between two words at a distance: odds of at most ``exp(loss)`` to 1.
+
+        Parameters
+        ----------
+        distance : float
+            In the unit of the statement; 0 or more. Infinite for any two words.
+
+        Returns
+        -------
+        float
+            ``epsilon * distance``, but no more than the worst loss between any two words, which truncation caps.
+            Infinite where the statement has no epsilon.
+
+        Raises
+        ------
+        TextprivError
+            For a distance below 0.
+        """
+        if not distance >= 0:
+            raise TextprivError(f"a distance is a number from 0 up; got {distance}.")
+        if self.epsilon is None:
+            return math.inf
+        caps = [
+            float(self.figures[name])
+            for name in ("loss_cap", "worst_word_loss")
+            if self.figures.get(name) is not None
+        ]
+        return min([self.epsilon * distance, *caps])
+
+    def document_loss(self, tokens: int) -> float:
+        """Largest loss, in nats, between any two documents of a number of drawn tokens.
+
+        Parameters
+        ----------
+        tokens : int
+            Tokens that are drawn. Documents with different numbers of tokens, or that differ in tokens which the policy
+            does not draw, are told apart for sure: no figure covers them.
+
+        Returns
+        -------
+        float
+            ``tokens * worst_word_loss``. Two documents that differ in m words at distances d_1 ... d_m lose only the sum
+            of ``loss_at(d_j)``.
+
+        Raises
+        ------
+        TextprivError
+            If the number is not a whole number from 0 up.
+        """
+        if isinstance(tokens, bool) or not isinstance(tokens, Integral) or tokens < 0:
+            raise TextprivError(f"tokens is a whole number from 0 up; got {tokens!r}.")
+        return int(tokens) * self.local_dp_epsilon if tokens else 0.0
+
+    def author_loss(self, tokens: Iterable[int]) -> float:
+        """Largest loss, in nats, over all released documents of one person.
+
+        Parameters
+        ----------
+        tokens : iterable of int
+            The number of drawn tokens of each document. A document released twice with independent draws counts twice.
+
+        Returns
+        -------
+        float
+            The sum of :meth:`document_loss`.
+        """
+        return sum((self.document_loss(each) for each in tokens), 0.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the statement as JSON types; a number that is not finite becomes None."""

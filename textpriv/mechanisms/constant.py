@@ -69,32 +69,36 @@ def sweep(
     """
     size = len(coordinates)
     product = metric.kind in (EUCLIDEAN, ANGULAR)
-    centred, halves = np.empty((0, 0)), np.empty(0)
+    angular = metric.kind == ANGULAR
+    centred, squares = np.empty((0, 0)), np.empty(0)
     if product:
-        centred = coordinates - coordinates.mean(axis=0, dtype=np.float64)
-        halves = np.einsum("ij,ij->i", centred, centred)
+        # An angle needs the vectors from the origin; a length is the more precise for being taken about the centre.
+        centre = 0.0 if angular else coordinates.mean(axis=0, dtype=np.float64)
+        centred = coordinates.astype(np.float64) - centre
+        squares = np.einsum("ij,ij->i", centred, centred)
     blocks = [(start, min(start + _ROWS, size)) for start in range(0, size, _ROWS)]
     local = threading.local()
 
     def run(block: tuple[int, int]) -> int:
         start, stop = block
         if not hasattr(local, "buffer"):
-            local.buffer = np.empty((_ROWS, _COLUMNS))
+            local.buffer = np.empty(_ROWS * _COLUMNS)
+            local.opposite = np.empty(_ROWS * _COLUMNS if angular else 0)
         for left in range(start, size, _COLUMNS):
             right = min(left + _COLUMNS, size)
             if product:
-                out = local.buffer.reshape(-1)[: (stop - start) * (right - left)]
-                distances = out.reshape(stop - start, right - left)
+                shape = (stop - start, right - left)
+                distances = local.buffer[: shape[0] * shape[1]].reshape(shape)
                 np.dot(centred[start:stop], centred[left:right].T, out=distances)
                 distances *= -2.0
-                distances += halves[start:stop, None]
-                distances += halves[None, left:right]
-                _repair(distances, centred, halves, start, left)
-                np.sqrt(distances, out=distances)
-                if metric.kind == ANGULAR:
-                    distances *= 0.5
-                    np.minimum(distances, 1.0, out=distances)
-                    np.arcsin(distances, out=distances)
+                if angular:
+                    # The same form as the compiled distance, which keeps its digits at every angle.
+                    opposite = local.opposite[: distances.size].reshape(shape)
+                    np.negative(distances, out=opposite)
+                    _complete(opposite, centred, squares, start, left, 1.0)
+                _complete(distances, centred, squares, start, left, -1.0)
+                if angular:
+                    np.arctan2(distances, opposite, out=distances)
                     distances *= 2.0
             elif metric.kind == INTERPRETED:
                 distances = metric.pairwise(coordinates[start:stop], coordinates[left:right])
@@ -114,20 +118,28 @@ def sweep(
                 progress(done, everything)
 
 
-def _repair(
-    squares: NDArray[np.float64],
+def _complete(
+    products: NDArray[np.float64],
     centred: NDArray[np.float64],
-    halves: NDArray[np.float64],
+    squares: NDArray[np.float64],
     first_row: int,
     first_column: int,
+    sign: float,
 ) -> None:
-    """Recompute by differences what the expansion of the square has cancelled."""
-    longest = float(halves.max())
-    row, column = np.nonzero(squares < 4 * _CLOSE * longest)
+    """Turn ``sign`` times twice the inner products of a block into the lengths ``|x + sign y|``, in place.
+
+    What the expansion of the square has cancelled is computed again from the vectors.
+    """
+    rows = squares[first_row : first_row + products.shape[0]]
+    columns = squares[first_column : first_column + products.shape[1]]
+    products += rows[:, None]
+    products += columns[None]
+    row, column = np.nonzero(products < _CLOSE * 2 * float(rows.max() + columns.max()))
     for start in range(0, len(row), 4096):
         i, j = row[start : start + 4096], column[start : start + 4096]
-        difference = centred[first_row + i] - centred[first_column + j]
-        squares[i, j] = np.einsum("ij,ij->i", difference, difference)
+        together = centred[first_row + i] + sign * centred[first_column + j]
+        products[i, j] = np.einsum("ij,ij->i", together, together)
+    np.sqrt(products, out=products)
 
 
 def log_normalisers(
@@ -137,25 +149,26 @@ def log_normalisers(
     gammas: Sequence[float],
     progress: Progress | None = None,
 ) -> NDArray[np.float64]:
-    """``ln Z_t(w)`` of every word for several rates in one pass over all pairs.
+    """``ln Z_t(w)`` of every word for several rates, and perhaps several measures, in one pass over all pairs.
 
     Parameters
     ----------
     index : Index
-    weights : ndarray, shape (V,)
-        The base measure nu.
+    weights : ndarray, shape (V,) or (M, V)
+        The base measure nu, or several.
     rates, gammas : sequences of m floats
 
     Returns
     -------
-    ndarray, shape (m, V)
+    ndarray, shape (m, V) or (m, M, V)
     """
+    measures = np.atleast_2d(weights)
     totals: list[NDArray[np.float64]] = []
     local = threading.local()
 
     def visit(rows: slice, columns: slice, distances: NDArray[np.float64]) -> None:
         if not hasattr(local, "total"):
-            local.total = np.zeros((len(rates), len(index)))
+            local.total = np.zeros((len(rates), *measures.shape))
             local.scratch = np.empty(_ROWS * _COLUMNS)
             totals.append(local.total)
         kernel = local.scratch[: distances.size].reshape(distances.shape)
@@ -165,13 +178,14 @@ def log_normalisers(
             np.minimum(distances, gamma, out=kernel)
             kernel *= -rate
             np.exp(kernel, out=kernel)
-            local.total[place, rows] += kernel @ weights[columns]
+            local.total[place, :, rows] += measures[:, columns] @ kernel.T
             if later < kernel.shape[1]:
                 beyond = slice(columns.start + later, columns.stop)
-                local.total[place, beyond] += weights[rows] @ kernel[:, later:]
+                local.total[place, :, beyond] += measures[:, rows] @ kernel[:, later:]
 
     sweep(index.coordinates, index.metric, visit, progress)
-    return np.log(np.sum(totals, axis=0))
+    found: NDArray[np.float64] = np.log(np.sum(totals, axis=0))
+    return found[:, 0] if weights.ndim == 1 else found
 
 
 def tight_constants(
@@ -180,7 +194,7 @@ def tight_constants(
     gammas: Sequence[float],
     log_z: NDArray[np.float64],
     *,
-    tau: float = 0.0,
+    tau: float | Sequence[float] = 0.0,
     progress: Progress | None = None,
     every_block: list[list[tuple[int, int]]] | None = None,
 ) -> list[Constant]:
@@ -192,7 +206,7 @@ def tight_constants(
     rates, gammas : sequences of m floats
     log_z : ndarray, shape (m, V)
         From :func:`log_normalisers`.
-    tau : float
+    tau : float or sequence of m floats
         Charge every pair this error of its distances, as mechanisms.md TEM-11 asks: 0 gives the constant of the law, the
         index's tau an upper bound on that of what is drawn.
     every_block : list of m lists, optional
@@ -202,6 +216,7 @@ def tight_constants(
     -------
     list of m Constants
     """
+    charges = [float(tau)] * len(rates) if isinstance(tau, int | float) else list(tau)
     words = inputs(index)
     coordinates = index.coordinates if len(words) == len(index) else index.coordinates[words]
     logs = log_z[:, words]
@@ -218,15 +233,16 @@ def tight_constants(
             distances[own - rows.start, own - columns.start] = np.inf
         ratio = local.scratch[0, : distances.size].reshape(distances.shape)
         capped = local.scratch[1, : distances.size].reshape(distances.shape)
-        for place, (rate, gamma) in enumerate(zip(rates, gammas, strict=True)):
+        laws = zip(rates, gammas, charges, strict=True)
+        for place, (rate, gamma, charge) in enumerate(laws):
             np.subtract(logs[place, rows, None], logs[place, None, columns], out=ratio)
             np.abs(ratio, out=ratio)
             np.minimum(distances, gamma, out=capped)
             capped *= rate
             ratio += capped
-            if tau:
-                ratio += 3 * rate * tau
-                np.subtract(distances, tau, out=capped)
+            if charge:
+                ratio += 3 * rate * charge
+                np.subtract(distances, charge, out=capped)
                 ratio /= capped
             else:
                 ratio /= distances

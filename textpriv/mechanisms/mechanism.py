@@ -191,11 +191,15 @@ class Mechanism(ABC):
 
 def _digest(value: Any) -> str:
     """A checksum of a setting that is no plain number or word."""
-    if isinstance(value, Mapping):
-        value = sorted((str(key), float(count)) for key, count in value.items())
-    elif isinstance(value, np.ndarray):
-        value = [value.dtype.str, value.tolist()]
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+    def plain(part: Any) -> Any:
+        if isinstance(part, np.ndarray):
+            return [part.dtype.str, part.tolist()]
+        if isinstance(part, np.generic):
+            return part.item()
+        return dict(part) if isinstance(part, Mapping) else str(part)
+
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=plain).encode()).hexdigest()
 
 
 def _rebuild(kind: type[Mechanism], index: Index, settings: dict[str, Any]) -> Mechanism:

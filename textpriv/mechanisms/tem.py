@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from textpriv.errors import MechanismError
 from textpriv.index import Index
 from textpriv.mechanisms.constant import largest_rate
+from textpriv.mechanisms.levelling import level
 from textpriv.mechanisms.measure import PARTS, BaseMeasure, bernoulli, draw, integer_parts
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism, positive
 from textpriv.metrics import INTERPRETED, row_distance
@@ -83,10 +84,12 @@ class TEM(Mechanism):
         Truncation of the distance. Default: Theorem 3 from ``beta`` with the uniform prior, none with any other. At most
         30 / t in any case, so that every probability keeps a known relative precision.
     beta : float
-        Used by the default gamma of the uniform prior.
-    rate : {"half", "calibrated"}
+        Used by the default gamma of the uniform prior, which is Theorem 3's at rate epsilon / 2 (it serves larger rates).
+    rate : {"half", "calibrated", "best"}
         "half": t = epsilon / 2, as published. "calibrated": the largest t in [epsilon / 2, epsilon] whose exact constant
         over all pairs is at most epsilon (1 - 1e-6), computed once and recorded with the index; it needs exact lists.
+        "best": first moves the prior some half steps towards the measure on which the normaliser is constant, as many as
+        keep the most words (:mod:`textpriv.mechanisms.levelling`), then calibrates. The guarantee is the same.
 
     Attributes
     ----------
@@ -114,11 +117,12 @@ class TEM(Mechanism):
         rate: str = "half",
     ) -> None:
         super().__init__(index, epsilon)
-        if rate not in ("half", "calibrated"):
+        if rate not in ("half", "calibrated", "best"):
             raise MechanismError(
-                f"unknown rate {rate!r}; use 'half' (t = epsilon / 2) or 'calibrated' (the largest sound t)."
+                f"unknown rate {rate!r}; use 'half' (t = epsilon / 2), 'calibrated' or 'best'."
             )
         self.rate = rate
+        self.levelled: tuple[dict[str, Any], ...] = ()
         if not index.exact:
             warnings.warn(
                 f"TEM over approximate lists (recall {index.recall:.4f}) has no proved guarantee: a missed neighbour "
@@ -136,6 +140,8 @@ class TEM(Mechanism):
             wanted = truncation(beta, len(index), self.epsilon / 2)
         else:
             wanted = math.inf
+        if rate == "best":
+            self._level(wanted)
         self.t = self.epsilon / 2 if rate == "half" else self._calibrate(wanted)
         self.gamma = min(wanted, LARGEST_EXPONENT / self.t)
         size, k = len(index), index.k
@@ -170,14 +176,38 @@ class TEM(Mechanism):
         bound["settings"]["prior"] = hashlib.sha256(self.measure.parts.tobytes()).hexdigest()
         return bound
 
-    def _calibrate(self, gamma: float) -> float:
-        """The largest rate that keeps the promise: recorded for exactly this law, or computed now."""
-        index = self.index
-        if not index.exact or index.metric.kind == INTERPRETED:
+    def _level(self, gamma: float) -> None:
+        """Replace the prior by the best levelled measure: recorded for exactly this prior, or searched now."""
+        self._refuse_unproved()
+        binding = {"kind": "levelling", **self.binding()}
+        record = self.index.find_record(binding)
+        if record is None:
+            levelled = level(
+                self.index,
+                self.measure.weights,
+                self.epsilon,
+                lambda rate: min(gamma, LARGEST_EXPONENT / rate),
+            )
+            record = {
+                "steps": levelled.steps,
+                "evidence": list(levelled.evidence),
+                "weights": levelled.weights.tolist(),
+            }
+            self.index.keep_record(binding, record)
+        self.levelled = tuple(record["evidence"])
+        self.measure = BaseMeasure(np.array(record["weights"]))
+
+    def _refuse_unproved(self) -> None:
+        if not self.index.exact or self.index.metric.kind == INTERPRETED:
             raise MechanismError(
-                "rate='calibrated' needs exact lists and a metric of this library, since it spends what is proved and "
+                f"rate={self.rate!r} needs exact lists and a metric of this library, since it spends what is proved and "
                 "nothing else. Use rate='half'."
             )
+
+    def _calibrate(self, gamma: float) -> float:
+        """The largest rate that keeps the promise: recorded for exactly this law, or computed now."""
+        self._refuse_unproved()
+        index = self.index
         binding = {"kind": "calibration", **self.binding()}
         record = index.find_record(binding)
         if record is None:

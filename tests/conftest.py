@@ -1,0 +1,131 @@
+"""What several test files share: small public vocabularies, random streams with fixed keys, and one statistical test.
+
+Every statistical test here compares a p-value with ``LEVEL = 1e-9`` under a fixed key. Some 350 of them run, so that with
+fresh keys a correct program would fail one of them in a whole run with probability below 4e-7.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from textpriv.index import Index
+from textpriv.randomness import KeyedStreams, Stream
+from textpriv.vocabulary import Vocabulary
+
+LEVEL = 1e-9
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """Folder of the real vectors and reviews; the test is skipped where it is absent."""
+    given = os.environ.get("TEXTPRIV_DATA")
+    folder = Path(given) if given else Path(__file__).resolve().parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(
+            "no real data: set TEXTPRIV_DATA to the folder that holds embeddings/ and imdb/"
+        )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def level() -> float:
+    """False-alarm rate of one statistical test."""
+    return LEVEL
+
+
+@pytest.fixture(scope="session")
+def stream() -> Callable[..., Stream]:
+    """``stream(*names)``: the random stream of a name, the same in every run."""
+    keys = KeyedStreams(seed=20)
+    return lambda *names: keys.stream("/".join(map(str, names)))
+
+
+@pytest.fixture(scope="session")
+def vocabulary_of() -> Callable[..., Vocabulary]:
+    """``vocabulary_of(vectors, prior=None)``: words w0, w1, ... on the rows."""
+
+    def make(vectors, prior=None, dtype=np.float64) -> Vocabulary:
+        table = np.array(vectors, dtype=dtype)
+        if table.ndim == 1:
+            table = table[:, None]
+        return Vocabulary([f"w{i}" for i in range(len(table))], table, prior)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def index_of(vocabulary_of) -> Callable[..., Index]:
+    """``index_of(vectors, ...)``: an index over words w0, w1, ... on the rows, without the approximate search."""
+
+    def make(vectors, dtype=np.float64, **options) -> Index:
+        options.setdefault("hnsw", False)
+        return Index.build(vocabulary_of(vectors, dtype=dtype), **options)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def three_points(index_of) -> Index:
+    """The points 0, 1 and 3 on a line."""
+    return index_of([0.0, 1.0, 3.0])
+
+
+@pytest.fixture(scope="session")
+def tied_points() -> Callable[[int], np.ndarray]:
+    """``tied_points(size)``: an integer grid, full of ties, in shuffled order, a fiftieth of it exact duplicates."""
+
+    def make(size: int) -> np.ndarray:
+        rng = np.random.default_rng(size)
+        distinct = size - max(2, size // 50)
+        side = int(np.ceil(np.sqrt(distinct)))
+        grid = np.array([(i // side, i % side) for i in range(distinct)], dtype=np.float64)
+        again = grid[rng.choice(distinct, size - distinct, replace=False)]
+        return rng.permutation(np.concatenate([grid, again]))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def clustered_points() -> Callable[..., np.ndarray]:
+    """``clustered_points(clusters, each, dimension, spread)``: normal clusters of deviation 0.3 about normal centres."""
+
+    def make(clusters: int, each: int, dimension: int, spread: float) -> np.ndarray:
+        rng = np.random.default_rng(7)
+        centres = rng.normal(size=(clusters, dimension)) * spread
+        return np.repeat(centres, each, axis=0) + 0.3 * rng.normal(
+            size=(clusters * each, dimension)
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def goodness() -> Callable[..., float]:
+    """``goodness(counts, probabilities)``: p-value of Pearson's test; outcomes expected under 8 times are pooled."""
+
+    def test(counts, probabilities) -> float:
+        counts = np.asarray(counts, dtype=np.float64)
+        expected = np.asarray(probabilities, dtype=np.float64) * counts.sum()
+        order = np.argsort(expected, kind="stable")
+        counts, expected = counts[order], expected[order]
+        # From the rarest on, outcomes join a group until it is expected often enough for the limit law.
+        starts, held = [0], 0.0
+        for place, value in enumerate(expected):
+            if held >= 8.0:
+                starts.append(place)
+                held = 0.0
+            held += value
+        if held < 8.0 and len(starts) > 1:
+            starts.pop()
+        observed, wanted = np.add.reduceat(counts, starts), np.add.reduceat(expected, starts)
+        if len(wanted) < 2:
+            return 1.0
+        return float(stats.chi2.sf(((observed - wanted) ** 2 / wanted).sum(), len(wanted) - 1))
+
+    return test

@@ -1,0 +1,119 @@
+"""The package loads fast, shows what it promises, and its modules know only what lies below them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import textpriv
+
+ROOT = Path(textpriv.__file__).resolve().parent
+HEAVY = ("spacy", "gensim", "numba", "torch", "pyarrow", "scipy", "rich", "typer", "hnswlib")
+
+# For each lower module all that it may import of the package.
+BELOW = {
+    "errors": set(),
+    "statement": {"errors"},
+    "metrics": {"errors"},
+    "vocabulary": {"errors"},
+    "randomness": {"errors"},
+    "policy": {"errors"},
+    "neighbourhoods": {"errors", "metrics"},
+    "index": {"errors", "metrics", "neighbourhoods", "vocabulary"},
+}
+# For each other module what it must not know.
+FACES = {"cli", "corpus", "demo", "engines", "pipeline", "report"}
+ABOVE = {
+    "mechanisms": FACES | {"privatizer", "policy", "ledger", "evaluation", "choosing"},
+    "privatizer": FACES | {"evaluation", "choosing"},
+    "pipeline": FACES - {"pipeline"} | {"metrics", "neighbourhoods", "vocabulary"},
+    "corpus": {"cli", "demo", "pipeline", "report", "metrics", "neighbourhoods"},
+}
+
+
+def imported(file: Path) -> set[str]:
+    """Full names of the modules that a file imports anywhere, also inside functions and for type checking."""
+    package = file.resolve().relative_to(ROOT.parent).with_suffix("").parts
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level]) if node.level else ""
+            module = ".".join(part for part in (base, node.module) if part)
+            found.add(module)
+            found.update(f"{module}.{alias.name}" for alias in node.names)
+    return found
+
+
+def files_of(name: str) -> list[Path]:
+    module = ROOT / f"{name}.py"
+    return [module] if module.exists() else sorted((ROOT / name).rglob("*.py"))
+
+
+def of_textpriv(name: str) -> set[str]:
+    """First parts, below the package, of what a module or folder of it imports."""
+    modules = {path.stem if path.is_file() else path.name for path in ROOT.iterdir()}
+    names = {module for file in files_of(name) for module in imported(file)}
+    parts = {module.split(".")[1] for module in names if module.startswith("textpriv.")}
+    return (parts & modules) - {name}
+
+
+def outside(*roots: Path) -> set[str]:
+    return {
+        module.split(".")[0]
+        for root in roots
+        for file in ([root] if root.is_file() else root.rglob("*.py"))
+        for module in imported(file)
+    }
+
+
+def test_import_loads_no_heavy_package():
+    code = "import sys, json, textpriv; print(json.dumps(sorted(sys.modules)))"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True
+    )
+    assert not set(json.loads(answer.stdout)) & set(HEAVY)
+
+
+@pytest.mark.parametrize("name", textpriv.__all__)
+def test_every_public_name_resolves(name):
+    assert getattr(textpriv, name) is not None
+
+
+def test_dir_lists_the_public_names():
+    assert dir(textpriv) == sorted(textpriv.__all__)
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        textpriv.Nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("name", sorted(BELOW))
+def test_lower_module_imports_only_what_lies_below_it(name):
+    assert of_textpriv(name) <= BELOW[name]
+
+
+@pytest.mark.parametrize("name", sorted(ABOVE))
+def test_module_knows_nothing_of_what_lies_above_it(name):
+    assert files_of(name)
+    assert not of_textpriv(name) & ABOVE[name]
+
+
+def test_mechanisms_and_what_lies_below_know_no_text_library():
+    lower = [ROOT / f"{name}.py" for name in ("index", "metrics", "neighbourhoods", "randomness")]
+    assert not outside(ROOT / "mechanisms", *lower) & {"spacy", "gensim", "pyarrow"}
+
+
+def test_pairwise_knows_nothing_of_textpriv():
+    assert "textpriv" not in outside(ROOT.parent / "pairwise")
+
+
+def test_textpriv_knows_nothing_of_pairwise():
+    assert "pairwise" not in outside(ROOT)

@@ -1,0 +1,107 @@
+"""A statement says what is guaranteed in JSON and in words, and no more."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from textpriv.statement import PrivacyStatement, UnsoundWarning
+
+
+def make(**changes):
+    settings = {
+        "mechanism": "TEM (epsilon 6)",
+        "adjacency": "any two words in one place",
+        "epsilon": 6.0,
+        "delta": 0.0,
+        "unit": "per unit of euclidean distance",
+        "proved": True,
+        "assumptions": ("the vectors are public",),
+        "not_protected": ("the number and order of tokens", "punctuation marks"),
+        "figures": {"worst_word_loss": 60.0, "reference_distance": 2.0, "reference_loss": 3.0},
+        "notes": ("One note",),
+    }
+    return PrivacyStatement(**(settings | changes))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_json_is_valid_also_where_a_number_is_not_finite(value):
+    statement = make(epsilon=value, figures={"worst_word_loss": value, "tau": 0.5})
+    found = json.loads(statement.to_json(), parse_constant=pytest.fail)
+    assert found["epsilon"] is None
+    assert found["figures"] == {"worst_word_loss": None, "tau": 0.5}
+
+
+def test_json_holds_every_field():
+    found = json.loads(make().to_json())
+    assert found == make().to_dict()
+    assert set(found) == set(PrivacyStatement.__dataclass_fields__)
+    assert found["proved"] is True
+    assert found["not_protected"] == ["the number and order of tokens", "punctuation marks"]
+
+
+def test_paragraph_names_every_item_that_is_not_protected_and_every_assumption():
+    paragraph = make().paragraph()
+    for item in ("the number and order of tokens", "punctuation marks", "the vectors are public"):
+        assert item in paragraph
+    assert "One note." in paragraph
+
+
+def test_paragraph_of_a_proved_statement_gives_the_constant_and_its_unit():
+    paragraph = make().paragraph()
+    assert "exp(6 x d)" in paragraph
+    assert "per unit of euclidean distance" in paragraph
+    assert "NO PROVED GUARANTEE" not in paragraph
+
+
+def test_paragraph_of_an_unproved_statement_says_so_first():
+    assert make(proved=False).paragraph().startswith("NO PROVED GUARANTEE.")
+
+
+def test_paragraph_without_an_epsilon_gives_no_number():
+    paragraph = make(epsilon=None, figures={}).paragraph()
+    assert "no guarantee that can be stated as a number" in paragraph
+    assert "odds" not in paragraph
+
+
+@pytest.mark.parametrize(
+    ("nats", "odds"),
+    [(0.0, "1 to 1"), (3.0, "20.1 to 1"), (10.0, "22,026 to 1"), (60.0, "10^26 to 1")],
+)
+def test_paragraph_writes_a_loss_as_odds_that_a_person_can_read(nats, odds):
+    assert f" {odds}." in make(figures={"worst_word_loss": nats}).paragraph()
+
+
+def test_str_is_the_paragraph():
+    assert str(make()) == make().paragraph()
+
+
+def test_extended_adds_items_once_and_keeps_their_order():
+    found = make().extended(
+        not_protected=("punctuation marks", "line breaks", "line breaks"),
+        assumptions=("the vectors are public", "the key is secret"),
+        notes=("One note", "Another"),
+    )
+    assert found.not_protected == (
+        "the number and order of tokens",
+        "punctuation marks",
+        "line breaks",
+    )
+    assert found.assumptions == ("the vectors are public", "the key is secret")
+    assert found.notes == ("One note", "Another")
+
+
+def test_extended_leaves_the_original_and_its_proof_as_they_are():
+    statement = make()
+    assert statement.extended(notes=("Another",)).proved
+    assert statement.notes == ("One note",)
+
+
+def test_extended_can_take_the_proof_away():
+    assert not make().extended(proved=False).proved
+
+
+def test_an_unsound_warning_is_a_user_warning():
+    assert issubclass(UnsoundWarning, UserWarning)

@@ -1,0 +1,183 @@
+"""What a release of a corpus leaves visible: tokens by class, by what is done with them, and what anyone can read off.
+
+A report is made by classifying the raw text, nothing is drawn; only the share of words that stay as they are needs draws,
+and is made on request. A report describes private text exactly, so it is for whoever holds that text. Reading files is in
+``textpriv.corpus``, classification in ``textpriv.privatizer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from textpriv.errors import TextprivError
+from textpriv.mechanisms.mechanism import UNKNOWN
+from textpriv.policy import CLASSES, TokenPolicy
+from textpriv.privatizer import Privatizer
+from textpriv.randomness import Stream
+
+__all__ = ["PRIVATE", "LeakReport", "leak_report"]
+
+PRIVATE = "private: computed from the raw text; do not publish"
+
+_DONE = {"sample": "sampled", "mask": "masked", "drop": "dropped", "keep": "kept"}
+_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class LeakReport:
+    """What stays visible of a corpus under a policy.
+
+    Attributes
+    ----------
+    documents : int
+    classes : mapping of str to int
+        Tokens of each class: "word" (of the vocabulary, of no other class), "stopword", "unknown", "number",
+        "punctuation", "space". Every token is of one class.
+    released : mapping of str to str
+        What is done with each class: "sampled", "masked", "dropped" or "kept".
+    visible : tuple of str
+        What anyone can read off the release, in plain words.
+    unchanged : float or None
+        Share of the sampled tokens that one fresh draw left as they are, the word in the case it is looked up in. Private
+        like the text: which words are still the author's own is what the draw hides. None unless asked for.
+    """
+
+    documents: int
+    classes: Mapping[str, int]
+    released: Mapping[str, str]
+    visible: tuple[str, ...]
+    unchanged: float | None = None
+
+    @property
+    def tokens(self) -> int:
+        """All tokens."""
+        return sum(self.classes.values())
+
+    @property
+    def by_release(self) -> dict[str, int]:
+        """Tokens by what is done with them: sampled, masked, dropped, kept."""
+        counts = dict.fromkeys(_DONE.values(), 0)
+        for name, count in self.classes.items():
+            counts[self.released[name]] += count
+        return counts
+
+    def share(self, count: int) -> float:
+        """A number of tokens as a share of all; 0 for an empty corpus."""
+        return count / self.tokens if self.tokens else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON types; ``unchanged`` only if it was asked for, and marked."""
+        content: dict[str, Any] = {
+            "note": PRIVATE,
+            "documents": self.documents,
+            "tokens": self.tokens,
+            "classes": {
+                name: {
+                    "tokens": count,
+                    "share": self.share(count),
+                    "released": self.released[name],
+                }
+                for name, count in self.classes.items()
+            },
+            "released": {
+                name: {"tokens": count, "share": self.share(count)}
+                for name, count in self.by_release.items()
+            },
+            "visible": list(self.visible),
+        }
+        if self.unchanged is not None:
+            content["unchanged"] = {"share": self.unchanged, "note": PRIVATE}
+        return content
+
+    def table(self) -> str:
+        """Return the report as text for a screen."""
+        lines = [f"{'class':<12} {'tokens':>12} {'share':>7}  released"]
+        for name, count in self.classes.items():
+            lines.append(
+                f"{name:<12} {count:>12,} {self.share(count):>7.1%}  {self.released[name]}"
+            )
+        lines.append("")
+        lines.append(f"{'released':<12} {'tokens':>12} {'share':>7}")
+        for name, count in self.by_release.items():
+            lines.append(f"{name:<12} {count:>12,} {self.share(count):>7.1%}")
+        lines.append("")
+        lines.append(f"visible in the release of these {self.documents:,} documents:")
+        lines.extend(f"  - {each}" for each in self.visible)
+        if self.unchanged is not None:
+            lines.append("")
+            lines.append(f"sampled words that stay as they are: {self.unchanged:.1%} ({PRIVATE})")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+def leak_report(
+    texts: Iterable[str], privatizer: Privatizer, *, compare: bool = False
+) -> LeakReport:
+    """Report what a release of these texts leaves visible.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        Read once, and not kept.
+    privatizer : Privatizer
+        Its policy, vocabulary and tokenizer are used; its keys, seed and ledger are not.
+    compare : bool
+        Also draw every sampled token once, with randomness of its own, and report how many come out as they went in. The
+        draws are thrown away. It costs no privacy as long as the number stays with the text.
+
+    Returns
+    -------
+    LeakReport
+
+    Raises
+    ------
+    TextprivError
+        For something else than texts; names the position of the document.
+
+    Examples
+    --------
+    >>> import numpy as np, textpriv
+    >>> vocabulary = textpriv.Vocabulary(["good", "film"], np.array([[0.0], [1.0]]))
+    >>> mechanism = textpriv.TEM(textpriv.Index.build(vocabulary), epsilon=1.0)
+    >>> leak_report(["A good film!"], textpriv.Privatizer(mechanism)).classes["word"]
+    2
+    """
+    if isinstance(texts, str):
+        raise TextprivError("a leak report takes several texts; put one in a list.")
+    policy = privatizer.policy
+    # Keeping every class makes the reader tell all of them apart.
+    apart = TokenPolicy(**dict.fromkeys(CLASSES, "keep"), case=policy.case)
+    reader = Privatizer(privatizer.mechanism, apart, language=privatizer.language)
+    names = ("word", "stopword", "unknown", "number", "punctuation", "space")
+    classes = dict.fromkeys(names, 0)
+    documents = drawn = same = 0
+    source = iter(texts)
+    while batch := list(islice(source, _BATCH)):
+        inputs = []
+        for text in batch:
+            if not isinstance(text, str):
+                raise TextprivError(
+                    f"document {documents} is of type {type(text).__name__}, not text."
+                )
+            for name, count in reader.read(text).counts.items():
+                classes["word" if name == "sampled" else name] += count
+            if compare:
+                codes = privatizer.read(text).codes
+                inputs.append(codes[codes >= UNKNOWN])
+            documents += 1
+        if compare:
+            ids = np.concatenate(inputs)
+            drawn += len(ids)
+            same += int(np.count_nonzero(privatizer.mechanism.sample(ids, Stream()) == ids))
+    unchanged = None
+    if compare:
+        unchanged = same / drawn if drawn else 0.0
+    released = {name: _DONE[getattr(policy, name, "sample")] for name in names}
+    return LeakReport(documents, classes, released, policy.not_protected(), unchanged)

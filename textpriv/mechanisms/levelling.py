@@ -1,0 +1,110 @@
+"""The search for a public base measure that lets the rate rise: prior words where they cost nothing, others where they pay.
+
+The constant of an exponential law is its rate plus the steepest slope of ``ln Z`` (mechanisms.md 3.3), and the slope is
+steep because a prior concentrates on few words: hubs have a large normaliser, outlying words a small one. Dividing the
+measure by a power of its own normaliser levels ``Z``, towards the balanced measure on which it is constant. A few half
+steps raise the rate by more than the moved mass costs; more steps cost more than they raise. The steps to take are
+chosen by a public figure, the expected probability of keeping a word drawn from the prior. Everything here is computed
+from public tables; the law that comes out is certified like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textpriv.index import Index
+from textpriv.mechanisms.constant import log_normalisers, tight_constants
+from textpriv.mechanisms.measure import BaseMeasure
+
+__all__ = ["Levelled", "level"]
+
+_STEPS = 4
+# Normalisers are taken at this part of epsilon, near the rates that levelled measures reach.
+_AT = 0.7
+_GRID = (0.56, 0.7, 0.9)
+
+
+@dataclass(frozen=True)
+class Levelled:
+    """A measure found by the search.
+
+    Attributes
+    ----------
+    weights : ndarray, shape (V,)
+    steps : int
+        Half steps taken from the prior; 0 is the prior itself.
+    evidence : tuple of dict
+        For each number of steps the rate that was found sound and the expected probability of keeping a word.
+    """
+
+    weights: NDArray[np.float64]
+    steps: int
+    evidence: tuple[dict[str, Any], ...]
+
+
+def level(
+    index: Index,
+    prior: NDArray[np.float64],
+    epsilon: float,
+    truncated: Callable[[float], float],
+    progress: Callable[[int, int], None] | None = None,
+) -> Levelled:
+    """Search the half steps ``nu <- nu Z^(-1/2)`` from a prior for the measure that keeps the most words.
+
+    Parameters
+    ----------
+    index : Index
+    prior : ndarray, shape (V,)
+        Public; it is also the distribution of words over which the figure is an expectation.
+    epsilon : float
+    truncated : callable
+        The truncation in use at a rate.
+
+    Returns
+    -------
+    Levelled
+        Its rate is an estimate between grid points; the mechanism that uses it calibrates and certifies its own.
+    """
+    measures = [prior]
+    at = _AT * epsilon
+    for _ in range(_STEPS):
+        (log_z,) = log_normalisers(index, measures[-1], [at], [truncated(at)], progress)
+        moved = np.log(measures[-1]) - 0.5 * log_z
+        measures.append(BaseMeasure(np.exp(moved - moved.max())).weights)
+    rates = [part * epsilon for part in _GRID]
+    gammas = [truncated(rate) for rate in rates]
+    log_z = log_normalisers(index, np.array(measures), rates, gammas, progress)
+    laws = [(i, j) for i in range(len(rates)) for j in range(len(measures))]
+    constants = tight_constants(
+        index,
+        [rates[i] for i, _ in laws],
+        [gammas[i] for i, _ in laws],
+        np.stack([log_z[i, j] for i, j in laws]),
+        tau=index.tau,
+        progress=progress,
+    )
+    value = {law: constant.value for law, constant in zip(laws, constants, strict=True)}
+    evidence = []
+    for steps, weights in enumerate(measures):
+        rate = _crossing(rates, [value[i, steps] for i in range(len(rates))], epsilon)
+        log_at = np.array([np.interp(rate, rates, column) for column in log_z[:, steps].T])
+        keep = float((prior * weights * np.exp(-log_at)).sum())
+        evidence.append({"steps": steps, "rate": rate, "keep": keep})
+    best = max(range(len(evidence)), key=lambda steps: evidence[steps]["keep"])
+    return Levelled(measures[best], best, tuple(evidence))
+
+
+def _crossing(rates: Sequence[float], constants: Sequence[float], epsilon: float) -> float:
+    """The rate at which the constant reaches epsilon, between grid points by a straight line; epsilon / 2 at least."""
+    if constants[0] > epsilon:
+        return epsilon / 2
+    last = max(i for i, constant in enumerate(constants) if constant <= epsilon)
+    if last == len(rates) - 1:
+        return float(rates[-1])
+    rise = (epsilon - constants[last]) / (constants[last + 1] - constants[last])
+    return float(rates[last] + rise * (rates[last + 1] - rates[last]))
