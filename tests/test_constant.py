@@ -141,6 +141,16 @@ def test_several_rates_in_one_pass_are_as_each_alone(indexed):
         assert together[place].value == pytest.approx(alone.value, rel=1e-12)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_law_without_truncation_is_as_one_truncated_beyond_the_diameter(indexed):
+    index = indexed()
+    weights = TEM(index, 1.0).measure.weights
+    log_z = log_normalisers(index, weights, [0.1] * 2, [np.inf, 1e6])
+    untruncated, beyond = tight_constants(index, [0.1] * 2, [np.inf, 1e6], log_z)
+    assert untruncated == beyond
+    assert untruncated.value >= 0.1
+
+
 def test_a_vocabulary_of_many_blocks_is_met_whole(index_of):
     points = np.random.default_rng(2).normal(size=(2700, 2))
     mechanism = TEM(index_of(points, k=8), 2.0)

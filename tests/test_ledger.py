@@ -651,6 +651,7 @@ def test_everything_that_decides_a_draw_changes_the_settings(index):
         Terms.of(TEM(index, epsilon=6.0), TokenPolicy(number="mask")),
         Terms.of(TEM(index, epsilon=7.0), policy),
         Terms.of(TEM(index, epsilon=6.0, gamma=1.0), policy),
+        Terms.of(TEM(index, epsilon=6.0, rate="calibrated"), policy),
         Terms.of(TEM(index, epsilon=6.0, prior=counts), policy),
         Terms.of(TEM(index, epsilon=6.0, prior=counts[::-1]), policy),
         Terms.of(TEM(fewer, epsilon=6.0), policy),
@@ -667,6 +668,13 @@ def test_the_same_settings_are_recognised_in_another_process_and_after_saving(in
     built = Index.build(Vocabulary(index.vocabulary.words, np.array(index.vocabulary.vectors)))
     policy = TokenPolicy()
     assert Terms.of(TEM(built, epsilon=6.0), policy) == Terms.of(TEM(index, epsilon=6), policy)
+
+
+def test_a_rate_that_is_computed_is_recognised_by_its_value(index):
+    mechanism = TEM(index, epsilon=6.0, rate="calibrated")
+    before = Terms.of(mechanism, TokenPolicy())
+    mechanism.t *= 1 - 1e-12
+    assert Terms.of(mechanism, TokenPolicy()).settings != before.settings
 
 
 def test_a_new_version_of_the_package_is_new_settings(index, monkeypatch):

@@ -100,13 +100,18 @@ class Script:
     """A stream that hands out the given words and zeros after them."""
 
     def __init__(self, *words: int) -> None:
-        self.words = list(words)
+        self.left = list(words)
 
     def fill(self, out: np.ndarray) -> None:
         out[:] = 0
-        take = min(len(out), len(self.words))
-        out[:take] = self.words[:take]
-        del self.words[:take]
+        take = min(len(out), len(self.left))
+        out[:take] = self.left[:take]
+        del self.left[:take]
+
+    def words(self, count: int) -> np.ndarray:
+        out = np.empty(count, dtype=np.uint64)
+        self.fill(out)
+        return out
 
 
 # The law
@@ -512,6 +517,27 @@ def test_a_coarse_tail_is_entered_exactly_below_its_weight(index_of, stream):
     assert met > 3
 
 
+def test_coarse_parts_of_a_full_row_are_accepted_exactly_below_their_weight(index_of, monkeypatch):
+    mechanism = extreme(index_of, 5)
+    met = 0
+    for word in range(0, 60, 7):
+        ends, real = mechanism._row(word)
+        bounds = [0, *map(int, ends)]
+        widest = int(np.argmax(np.diff(bounds)))
+        for output in range(60):
+            width = bounds[output + 1] - bounds[output]
+            probability = real[output] / width
+            if width >= COARSE or not 2.0**-20 < probability < 1 - 1e-9:
+                continue
+            below, above = (int(probability * (1 + e) * 2.0**64) for e in (-1e-12, 1e-12))
+            for first, expected in ((below, output), (above, widest)):
+                script = Script(bounds[output] << 2, first, 0, bounds[widest] << 2)
+                monkeypatch.setattr(tem, "Stream", lambda key, script=script: script)
+                assert mechanism._draw_from_row(word, b"") == expected
+            met += 1
+    assert met > 20
+
+
 # The sampler, by chi-square (false-alarm rate 1e-9 each, see conftest)
 
 
@@ -713,6 +739,21 @@ def test_a_document_that_outruns_its_random_words_draws_as_with_enough_of_them(
     drawn_ample = mechanism.sample_documents(ids, offsets, ample)
     assert ample[0].reads == 1
     assert (drawn_short == drawn_ample).all()
+
+
+def test_random_words_may_run_out_in_the_middle_of_a_round(index_of, stream, monkeypatch):
+    # One listed word holds nearly the whole prior, so that a tail draw is redrawn some twenty times.
+    points = np.concatenate([[0.0, 1.0], np.linspace(1.5, 3.0, 30)])
+    mechanism = TEM(index_of(points, k=2), 4.0, np.array([1e-3, 0.95, *np.full(30, 0.05 / 30)]))
+    ids, offsets = np.zeros(3000, dtype=np.int32), np.array([0, 2000, 3000])
+    fill, draws = tem._fill, []
+    for generous in (0, 100):  # 32 words at a time, and enough at once
+        monkeypatch.setattr(tem, "_fill", lambda *a, generous=generous: fill(*a[:-1], generous))
+        streams = [Counting(stream("middle", i)) for i in range(2)]
+        draws.append(mechanism.sample_documents(ids, offsets, streams))
+        assert (streams[0].reads == 1) == (generous == 100)
+    assert mechanism._mode[0] == ENVELOPE
+    assert (draws[0] == draws[1]).all()
 
 
 def test_a_document_that_outruns_its_random_words_still_follows_the_law(

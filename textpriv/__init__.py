@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from textpriv.choosing import eps_from_odds, epsilon_for
     from textpriv.errors import TextprivError
     from textpriv.index import Index
+    from textpriv.ledger import Document, Ledger
     from textpriv.mechanisms import TEM, Madlib
     from textpriv.policy import TokenPolicy
     from textpriv.privatizer import Privatizer
@@ -25,7 +26,9 @@ __version__ = "0.1.0"
 __all__ = [
     "TEM",
     "Certificate",
+    "Document",
     "Index",
+    "Ledger",
     "Madlib",
     "PrivacyStatement",
     "Privatizer",
@@ -42,6 +45,8 @@ __all__ = [
 ]
 
 _HOME = {
+    "Document": "textpriv.ledger",
+    "Ledger": "textpriv.ledger",
     "Certificate": "textpriv.certificate",
     "certify": "textpriv.certificate",
     "TEM": "textpriv.mechanisms",

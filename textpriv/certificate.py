@@ -223,9 +223,13 @@ def _judge(
 
 
 def _agrees(mechanism: Mechanism, weights: NDArray[np.float64], rate: float, gamma: float) -> bool:
-    """Whether the mechanism's own law is the closed form, on a fixed sample of words: a subclass may have changed it."""
+    """Whether the mechanism's own law is the closed form: a subclass may have changed it.
+
+    All words of a small vocabulary are compared, and a fixed sample of a large one.
+    """
     size = len(mechanism.index)
-    for word in np.unique(np.linspace(0, size - 1, 5).astype(int)):
+    sample = size if size <= _EXHAUSTIVE else 16
+    for word in np.unique(np.linspace(0, size - 1, sample).astype(int)):
         score = np.log(weights) - rate * np.minimum(
             mechanism.index.distances_of(np.array([word]))[0], gamma
         )
@@ -288,8 +292,8 @@ def _by_law(mechanism: Mechanism, progress: Report) -> _Found:
         laws = np.stack([mechanism.log_prob(int(word)) for word in words])
         for row, word in enumerate(words):
             apart = index.distances_of(np.array([word]))[0][words]
-            apart[row] = np.inf
             ratio = largest_ratios(laws[row], laws) / np.maximum(apart, 1e-300)
+            ratio[row] = 0.0
             worst = int(ratio.argmax())
             if ratio[worst] > best.value:
                 best = Constant(float(ratio[worst]), (int(word), int(words[worst])))

@@ -55,6 +55,7 @@ class _Mechanism(str, Enum):
 class _Rate(str, Enum):
     HALF = "half"
     CALIBRATED = "calibrated"
+    BEST = "best"
 
 
 class _Search(str, Enum):
@@ -197,8 +198,8 @@ _Beta = Annotated[
 _RateOption = Annotated[
     _Rate | None,
     typer.Option(
-        help="tem: how the exponent follows from epsilon: half of it (the default), or calibrated, the "
-        "most that these vectors allow, computed once for an index.",
+        help="tem: how the exponent follows from epsilon: half of it (the default), calibrated (the most "
+        "that these vectors allow), or best (which also moves the prior). Computed once for an index.",
         show_default=False,
     ),
 ]

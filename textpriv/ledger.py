@@ -44,8 +44,6 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from textpriv.errors import LedgerError, LimitError
 from textpriv.randomness import DocumentKey, Stream, identity_bytes
 
@@ -137,26 +135,24 @@ class Terms:
                 f"a ledger adds up proved guarantees, and {mechanism.name} as configured has none. Use exact lists "
                 "(backend='exact') and a mechanism whose statement is proved."
             )
-        index = mechanism.index
-        options = mechanism.settings()
-        measure = getattr(mechanism, "measure", None)
-        if measure is not None:
-            # The weights themselves: a prior may be given as a file, whose content can change under its name.
-            options["prior"] = measure.parts
-        metric = index.metric.settings()
-        # A stored key is used again only where it gives the same words again. So whatever the sampler reads belongs here,
-        # also what leaves the law alone (the lists), and the version, since a new one may draw in another order.
+        # A stored key is used again only where it gives the same words again. So whatever the sampler reads belongs here:
+        # the weights of the prior and the rate themselves, what leaves the law alone (the length of the lists), and the
+        # version, since a new one may draw in another order.
         from textpriv import __version__
 
+        index = mechanism.index
+        measure = getattr(mechanism, "measure", None)
         everything = {
             "version": __version__,
-            "mechanism": f"{type(mechanism).__module__}.{type(mechanism).__qualname__}",
-            "options": options,
-            "vocabulary": index.fingerprint,
-            "metric": metric,
-            "lists": [index.k, index.backend],
+            "mechanism": mechanism.binding(),
+            "prior": None
+            if measure is None
+            else hashlib.sha256(measure.parts.tobytes()).hexdigest(),
+            "law": [getattr(mechanism, "t", None), getattr(mechanism, "gamma", None)],
+            "lists": index.k,
             "policy": policy.to_dict(),
         }
+        metric = index.metric.settings()
         space = _fingerprint([index.fingerprint, metric]).hex()[:16]
         return cls(
             settings=_fingerprint(everything),
@@ -587,21 +583,7 @@ def _keep(limit: int | None, spent: int, more: int, whose: str, unit: str) -> No
 
 
 def _fingerprint(settings: Any) -> bytes:
-    encoded = json.dumps(settings, sort_keys=True, default=_described).encode()
-    return hashlib.sha256(encoded).digest()
-
-
-def _described(value: Any) -> Any:
-    """Stand in for a value that JSON does not know."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        plain = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("<"))
-        return [plain.dtype.str, plain.shape, hashlib.sha256(plain.tobytes()).hexdigest()]
-    raise LedgerError(
-        f"a setting of type {type(value).__name__} cannot be recognised again, so its releases cannot be counted. Use "
-        "numbers, text and arrays."
-    )
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest()
 
 
 # ----------------------------------------------------------------------------------------------

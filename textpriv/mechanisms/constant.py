@@ -7,7 +7,6 @@ blocks of the upper triangle, on all processors. Nothing here draws, and nothing
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -54,7 +53,12 @@ def inputs(index: Index) -> NDArray[np.int64]:
 
 
 def sweep(
-    coordinates: NDArray[Any], metric: Metric, visit: Visit, progress: Progress | None = None
+    coordinates: NDArray[Any],
+    metric: Metric,
+    visit: Visit,
+    progress: Progress | None = None,
+    *,
+    precision: type = np.float64,
 ) -> None:
     """Visit the distances of all pairs of rows, block by block, in parallel.
 
@@ -66,6 +70,8 @@ def sweep(
         Called from several threads. It may overwrite the block it is given.
     progress : callable, optional
         Called with (pairs done, pairs in all), scaled to rows.
+    precision : {numpy.float64, numpy.float32}
+        Of the distances. Single precision takes half the time and is for searches whose result is certified later.
     """
     size = len(coordinates)
     product = metric.kind in (EUCLIDEAN, ANGULAR)
@@ -148,6 +154,8 @@ def log_normalisers(
     rates: Sequence[float],
     gammas: Sequence[float],
     progress: Progress | None = None,
+    *,
+    precision: type = np.float64,
 ) -> NDArray[np.float64]:
     """``ln Z_t(w)`` of every word for several rates, and perhaps several measures, in one pass over all pairs.
 
@@ -162,14 +170,14 @@ def log_normalisers(
     -------
     ndarray, shape (m, V) or (m, M, V)
     """
-    measures = np.atleast_2d(weights)
+    measures: NDArray[Any] = np.atleast_2d(weights).astype(precision, copy=False)
     totals: list[NDArray[np.float64]] = []
     local = threading.local()
 
     def visit(rows: slice, columns: slice, distances: NDArray[np.float64]) -> None:
         if not hasattr(local, "total"):
             local.total = np.zeros((len(rates), *measures.shape))
-            local.scratch = np.empty(_ROWS * _COLUMNS)
+            local.scratch = np.empty(_ROWS * _COLUMNS, dtype=precision)
             totals.append(local.total)
         kernel = local.scratch[: distances.size].reshape(distances.shape)
         # Columns among the rows meet both words of a pair as rows; the rest must add to the columns too.
@@ -183,7 +191,7 @@ def log_normalisers(
                 beyond = slice(columns.start + later, columns.stop)
                 local.total[place, :, beyond] += measures[:, rows] @ kernel[:, later:]
 
-    sweep(index.coordinates, index.metric, visit, progress)
+    sweep(index.coordinates, index.metric, visit, progress, precision=precision)
     found: NDArray[np.float64] = np.log(np.sum(totals, axis=0))
     return found[:, 0] if weights.ndim == 1 else found
 
@@ -196,7 +204,8 @@ def tight_constants(
     *,
     tau: float | Sequence[float] = 0.0,
     progress: Progress | None = None,
-    every_block: list[list[tuple[int, int]]] | None = None,
+    every_block: list[list[Constant]] | None = None,
+    precision: type = np.float64,
 ) -> list[Constant]:
     """The tight constant of each law: the maximum over ordered pairs of words with a law of their own.
 
@@ -219,18 +228,18 @@ def tight_constants(
     charges = [float(tau)] * len(rates) if isinstance(tau, int | float) else list(tau)
     words = inputs(index)
     coordinates = index.coordinates if len(words) == len(index) else index.coordinates[words]
-    logs = log_z[:, words]
+    logs: NDArray[Any] = log_z[:, words].astype(precision, copy=False)
     best: list[tuple[float, int, int]] = [(0.0, 0, 0)] * len(rates)
     guard = threading.Lock()
     local = threading.local()
 
     def visit(rows: slice, columns: slice, distances: NDArray[np.float64]) -> None:
         if not hasattr(local, "scratch"):
-            local.scratch = np.empty((2, _ROWS * _COLUMNS))
-        if columns.start < rows.stop:
-            own = np.arange(rows.start, min(rows.stop, columns.stop))
-            own = own[own >= columns.start]
-            distances[own - rows.start, own - columns.start] = np.inf
+            local.scratch = np.empty((2, _ROWS * _COLUMNS), dtype=precision)
+        # A word against itself is no pair.
+        own = np.arange(max(rows.start, columns.start), min(rows.stop, columns.stop))
+        itself = own - rows.start, own - columns.start
+        distances[itself] = 1.0
         ratio = local.scratch[0, : distances.size].reshape(distances.shape)
         capped = local.scratch[1, : distances.size].reshape(distances.shape)
         laws = zip(rates, gammas, charges, strict=True)
@@ -246,6 +255,7 @@ def tight_constants(
                 ratio /= capped
             else:
                 ratio /= distances
+            ratio[itself] = 0.0
             where = int(ratio.argmax())
             value = float(ratio.reshape(-1)[where])
             i, j = divmod(where, distances.shape[1])
@@ -257,9 +267,11 @@ def tight_constants(
                 if value > best[place][0]:
                     best[place] = (value, row, column)
                 if every_block is not None:
-                    every_block[place].append((int(words[row]), int(words[column])))
+                    every_block[place].append(
+                        Constant(value, (int(words[row]), int(words[column])))
+                    )
 
-    sweep(coordinates, index.metric, visit, progress)
+    sweep(coordinates, index.metric, visit, progress, precision=precision)
     return [Constant(value, (int(words[row]), int(words[column]))) for value, row, column in best]
 
 
@@ -291,9 +303,9 @@ def largest_rate(
 
     Notes
     -----
-    One pass over all pairs evaluates several rates and collects the pairs that bind in each block. The root is then
-    found on those pairs alone, whose normalisers take a row each, and confirmed by another pass; should a pair that was
-    not collected bind, it joins and the search is repeated.
+    One pass in single precision evaluates several rates and collects the pairs that bind in each block. The root is then
+    found on those pairs alone, whose normalisers take a row each, and confirmed by a pass over all pairs in double
+    precision; should a pair that was not collected bind, it joins and the search is repeated.
     """
     promise = epsilon * (1 - 1e-6)
     floor = epsilon / 2
@@ -301,43 +313,42 @@ def largest_rate(
     def truncated(rate: float) -> float:
         return min(gamma, largest_exponent / rate)
 
-    def certify(rates: list[float]) -> tuple[list[Constant], list[list[tuple[int, int]]]]:
+    def constants(
+        rates: list[float], precision: type
+    ) -> tuple[list[Constant], list[list[Constant]]]:
         gammas = [truncated(rate) for rate in rates]
-        log_z = log_normalisers(index, weights, rates, gammas, progress)
-        collected: list[list[tuple[int, int]]] = [[] for _ in rates]
+        collected: list[list[Constant]] = [[] for _ in rates]
+        log_z = log_normalisers(index, weights, rates, gammas, progress, precision=precision)
         found = tight_constants(
-            index, rates, gammas, log_z, tau=index.tau, progress=progress, every_block=collected
+            index,
+            rates,
+            gammas,
+            log_z,
+            tau=index.tau,
+            progress=progress,
+            every_block=collected,
+            precision=precision,
         )
         return found, collected
 
-    grid = [floor, 1.15 * floor, 1.4 * floor, 2 * floor]
-    constants, collected = certify(grid)
-    if constants[-1].value <= promise:
-        return grid[-1], constants[-1]
-    pairs = {pair for block in collected for pair in block}
-    pairs |= {constant.pair for constant in constants}
-    low = max(
-        (rate for rate, constant in zip(grid, constants, strict=True) if constant.value <= promise),
-        default=floor,
-    )
-    high = min(rate for rate, c in zip(grid, constants, strict=True) if c.value > promise)
-    if high == floor:
-        # Half is always sound in exact arithmetic; rounding may charge it a hair more than epsilon.
-        return floor, constants[0]
-    fallback = next(c for rate, c in zip(grid, constants, strict=True) if rate == low)
-    for _ in range(6):
-        rate = _root(index, weights, promise, low, high, truncated, sorted(pairs))
-        trial = [rate * (1 - 1e-7), low + 0.98 * (rate - low)]
-        constants, collected = certify(trial)
-        for candidate, constant in zip(trial, constants, strict=True):
-            if constant.value <= promise:
-                if candidate == trial[0]:
-                    return candidate, constant
-                low, fallback = candidate, constant
-                break
-        high = min(high, rate)
-        pairs |= {constant.pair for constant in constants}
-    return low, fallback
+    grid = [floor, 1.2 * floor, 1.5 * floor, 2 * floor]
+    _, collected = constants(grid, np.float32)
+    pairs: set[tuple[int, int]] = set()
+    for block in collected:
+        pairs |= {c.pair for c in sorted(block, key=lambda c: -c.value)[:_CANDIDATES]}
+    ceiling = grid[-1]
+    for _ in range(8):
+        rate = _root(index, weights, promise, floor, ceiling, truncated, sorted(pairs))
+        (constant,), (block,) = constants([rate], np.float64)
+        if constant.value <= promise or rate <= floor:
+            # Half of epsilon is always sound in exact arithmetic; the rounding charged may put it a hair above.
+            return rate, constant
+        pairs |= {c.pair for c in sorted(block, key=lambda c: -c.value)[:_CANDIDATES]}
+    (constant,), _ = constants([floor], np.float64)
+    return floor, constant
+
+
+_CANDIDATES = 12  # binding pairs kept of each rate
 
 
 def _root(
@@ -349,44 +360,28 @@ def _root(
     truncated: Callable[[float], float],
     pairs: list[tuple[int, int]],
 ) -> float:
-    """The rate in [low, high] at which the worst of some pairs meets the promise."""
-    # Few blocks hold the pairs that can bind near the root: keep the worst at the two ends.
+    """The rate in [low, high] at which the worst of some pairs meets the promise, a hair on the safe side."""
     words = sorted({word for pair in pairs for word in pair})
     place = {word: i for i, word in enumerate(words)}
     left = np.array([place[i] for i, _ in pairs])
     right = np.array([place[j] for _, j in pairs])
-    chosen = np.array(words)
-    apart = np.array([float(index.distance(first, second)) for first, second in pairs])
+    apart = np.array([index.distance(first, second) for first, second in pairs])
+    distances = index.distances_of(np.array(words))
 
-    def logs(rate: float, subset: NDArray[np.int64]) -> NDArray[np.float64]:
-        out = np.empty(len(subset))
-        for start in range(0, len(subset), 64):
-            rows = subset[start : start + 64]
-            distances = index.distances_of(rows)
-            kernel = np.exp(-rate * np.minimum(distances, truncated(rate)))
-            out[start : start + len(rows)] = np.log(kernel @ weights)
-        return out
+    def worst(rate: float) -> float:
+        gamma = truncated(rate)
+        log_z = np.log(np.exp(-rate * np.minimum(distances, gamma)) @ weights)
+        gap = np.abs(log_z[left] - log_z[right])
+        capped = np.minimum(apart, gamma) + 3 * index.tau
+        return float(((rate * capped + gap) / (apart - index.tau)).max())
 
-    def worst(rate: float, keep: NDArray[np.int64]) -> NDArray[np.float64]:
-        subset = np.unique(np.concatenate([left[keep], right[keep]]))
-        log_z = np.full(len(words), np.nan)
-        log_z[subset] = logs(rate, chosen[subset])
-        gap = np.abs(log_z[left[keep]] - log_z[right[keep]])
-        capped = np.minimum(apart[keep], truncated(rate)) + 3 * index.tau
-        ratio: NDArray[np.float64] = (rate * capped + gap) / (apart[keep] - index.tau)
-        return ratio
-
-    keep = np.arange(len(pairs))
-    if len(keep) > 24:
-        at_ends = np.maximum(worst(low, keep) - promise, worst(high, keep) - promise * high / low)
-        keep = np.argsort(-at_ends, kind="stable")[:24]
-        keep = np.union1d(keep, np.argsort(-worst(high, np.arange(len(pairs))))[:24])
-    for _ in range(40):
+    if worst(high) <= promise:
+        return high
+    floor = low
+    while high - low > 1e-8 * high:
         middle = 0.5 * (low + high)
-        if worst(middle, keep).max() <= promise:
+        if worst(middle) <= promise:
             low = middle
         else:
             high = middle
-        if high - low <= 1e-9 * high:
-            break
-    return math.nextafter(low, 0.0)
+    return max(floor, low * (1 - 1e-9))

@@ -5,7 +5,7 @@ steep because a prior concentrates on few words: hubs have a large normaliser, o
 measure by a power of its own normaliser levels ``Z``, towards the balanced measure on which it is constant. A few half
 steps raise the rate by more than the moved mass costs; more steps cost more than they raise. The steps to take are
 chosen by a public figure, the expected probability of keeping a word drawn from the prior. Everything here is computed
-from public tables; the law that comes out is certified like any other.
+from public tables, in single precision, since the law that comes out is certified like any other.
 """
 
 from __future__ import annotations
@@ -73,12 +73,16 @@ def level(
     measures = [prior]
     at = _AT * epsilon
     for _ in range(_STEPS):
-        (log_z,) = log_normalisers(index, measures[-1], [at], [truncated(at)], progress)
+        (log_z,) = log_normalisers(
+            index, measures[-1], [at], [truncated(at)], progress, precision=np.float32
+        )
         moved = np.log(measures[-1]) - 0.5 * log_z
         measures.append(BaseMeasure(np.exp(moved - moved.max())).weights)
     rates = [part * epsilon for part in _GRID]
     gammas = [truncated(rate) for rate in rates]
-    log_z = log_normalisers(index, np.array(measures), rates, gammas, progress)
+    log_z = log_normalisers(
+        index, np.array(measures), rates, gammas, progress, precision=np.float32
+    )
     laws = [(i, j) for i in range(len(rates)) for j in range(len(measures))]
     constants = tight_constants(
         index,
@@ -87,6 +91,7 @@ def level(
         np.stack([log_z[i, j] for i, j in laws]),
         tau=index.tau,
         progress=progress,
+        precision=np.float32,
     )
     value = {law: constant.value for law, constant in zip(laws, constants, strict=True)}
     evidence = []

@@ -31,7 +31,7 @@ from textpriv.metrics import INTERPRETED, row_distance
 from textpriv.randomness import RandomWords, Stream
 from textpriv.statement import PrivacyStatement, UnsoundWarning
 
-__all__ = ["TEM", "configure", "truncation"]
+__all__ = ["TEM", "configure", "drawn_distances", "truncation"]
 
 # A truncated distance of this many nats is the most that keeps every probability representable to a known relative error
 # (mechanisms.md 2.4): "no truncation" means this.
@@ -68,6 +68,20 @@ def truncation(beta: float, size: int, rate: float) -> float:
     return math.log(odds) / rate
 
 
+def drawn_distances(index: Index, word: int) -> NDArray[np.float64]:
+    """Distances by which draws over an index's lists are made, shape (V,): true ones, with exact lists."""
+    found: NDArray[np.float64] = index.distances_of(np.array([word]))[0]
+    if not index.exact:
+        # A word that an approximate list has missed is drawn as if it stood at the list's edge; the law that is
+        # stated must be the law that is drawn.
+        row = int(index.representatives[word])
+        unlisted = np.ones(len(found), dtype=np.bool_)
+        unlisted[index.neighbours.ids[row]] = False
+        edge = float(index.neighbours.distances[row, -1])
+        np.maximum(found, edge, out=found, where=unlisted)
+    return found
+
+
 class TEM(Mechanism):
     """Truncated exponential mechanism: exact draws, any public prior.
 
@@ -97,6 +111,9 @@ class TEM(Mechanism):
         The rate in use.
     gamma : float
         The truncation in use.
+    rho_bound : float
+        Nothing tells two words apart by more than this per unit of distance: epsilon at the half rate, the constant over
+        all pairs, with the rounding of distances charged, at a calibrated one.
 
     Raises
     ------
@@ -122,6 +139,7 @@ class TEM(Mechanism):
                 f"unknown rate {rate!r}; use 'half' (t = epsilon / 2), 'calibrated' or 'best'."
             )
         self.rate = rate
+        self.rho_bound = self.epsilon
         self.levelled: tuple[dict[str, Any], ...] = ()
         if not index.exact:
             warnings.warn(
@@ -140,9 +158,7 @@ class TEM(Mechanism):
             wanted = truncation(beta, len(index), self.epsilon / 2)
         else:
             wanted = math.inf
-        if rate == "best":
-            self._level(wanted)
-        self.t = self.epsilon / 2 if rate == "half" else self._calibrate(wanted)
+        self.t = self._settle(wanted)
         self.gamma = min(wanted, LARGEST_EXPONENT / self.t)
         size, k = len(index), index.k
         # Untouched pages of these tables take no memory: a word's row is filled when the word is first met.
@@ -175,6 +191,14 @@ class TEM(Mechanism):
         bound = super().binding()
         bound["settings"]["prior"] = hashlib.sha256(self.measure.parts.tobytes()).hexdigest()
         return bound
+
+    def _settle(self, gamma: float) -> float:
+        """Fix the measure for a wanted truncation, and return the rate."""
+        if self.rate == "half":
+            return self.epsilon / 2
+        if self.rate == "best":
+            self._level(gamma)
+        return self._calibrate(gamma)
 
     def _level(self, gamma: float) -> None:
         """Replace the prior by the best levelled measure: recorded for exactly this prior, or searched now."""
@@ -216,6 +240,7 @@ class TEM(Mechanism):
             )
             record = {"t": rate, "rho_with_rounding": constant.value, "pair": list(constant.pair)}
             index.keep_record(binding, record)
+        self.rho_bound = float(record["rho_with_rounding"])
         return float(record["t"])
 
     # The law
@@ -226,16 +251,7 @@ class TEM(Mechanism):
 
     def distances(self, word: int) -> NDArray[np.float64]:
         """Distances by which a word's law is drawn, shape (V,): true ones, with exact lists."""
-        found: NDArray[np.float64] = self.index.distances_of(np.array([word]))[0]
-        if not self.index.exact:
-            # A word that an approximate list has missed is drawn as if it stood at the list's edge; the law that is
-            # stated must be the law that is drawn.
-            row = int(self.index.representatives[word])
-            unlisted = np.ones(len(found), dtype=np.bool_)
-            unlisted[self.index.neighbours.ids[row]] = False
-            edge = float(self.index.neighbours.distances[row, -1])
-            np.maximum(found, edge, out=found, where=unlisted)
-        return found
+        return drawn_distances(self.index, word)
 
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
         """Natural logarithm of the output law of a word (or of ``UNKNOWN``), shape (V,)."""

@@ -1,0 +1,404 @@
+"""Permute-and-flip on words: every word flips a coin, and one of those that came up is released.
+
+Source: mechanisms.md 3.3; the mechanism of McKenna and Sheldon 2020 with a truncated distance as its score. Each word y
+other than the input w is accepted by itself with probability ``exp(-epsilon / 2 min(d(w, y), gamma))``, and a uniform
+element of w and the accepted words is released. That is the noisy maximum of the scores under exponential noise, which
+costs the same as TEM at rate epsilon / 2 and keeps the input at least as often. It is right for the uniform base measure
+only.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from textpriv.index import Index
+from textpriv.mechanisms.measure import bernoulli
+from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism, positive
+from textpriv.mechanisms.tem import LARGEST_EXPONENT, drawn_distances, truncation
+from textpriv.metrics import INTERPRETED, row_distance
+from textpriv.randomness import RandomWords, Stream
+from textpriv.statement import PrivacyStatement, UnsoundWarning
+
+__all__ = ["PermuteAndFlip", "configure"]
+
+# Coins of one bound are tossed together: how many at most. A skip over so many is inverted to a relative error of
+# 1e-10 in the probability of each.
+_SPAN = 1 << 16
+_ROOM = 8  # random words that one step may use at most
+# Words whose coins are tossed one by one from a full row: so many candidates would come up outside the list.
+_MANY, _SHARE = 256.0, 1.0 / 16
+_FINE = 2.0**-20  # the probability below which a coin takes a second random word
+
+# The law is an integral over [0, 1] of a product that falls like exp(-u E[N]) or faster: it is cut where the product has
+# fallen by some nats, and left off where it has fallen by many.
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_FALL, _NOTHING = 4.0, 45.0
+
+
+class PermuteAndFlip(Mechanism):
+    """Permute-and-flip with the truncated distance as its score: exact draws, uniform base measure.
+
+    Parameters
+    ----------
+    index : Index
+        With exact lists; approximate ones void the proof, and the statement says so.
+    epsilon : float
+        Constant of the guarantee ``P_w(y) <= exp(epsilon d(w, w')) P_w'(y)``.
+    gamma : float, optional
+        Truncation of the distance. Default: that of TEM, Theorem 3 from ``beta``; the probability of leaving it is lower
+        here. At most 60 / epsilon in any case.
+    beta : float
+        Used by the default gamma.
+
+    Attributes
+    ----------
+    t : float
+        The rate, epsilon / 2.
+    gamma : float
+        The truncation in use.
+
+    Raises
+    ------
+    MechanismError
+        For parameters without meaning.
+
+    Notes
+    -----
+    A draw looks at every word that could be accepted, some ``E[N]`` of them, so it is slow where epsilon is small.
+    """
+
+    name = "PermuteAndFlip"
+    needs_exact_lists = True
+
+    def __init__(
+        self, index: Index, epsilon: float, gamma: float | None = None, beta: float = 1e-3
+    ) -> None:
+        super().__init__(index, epsilon)
+        if not index.exact:
+            warnings.warn(
+                f"PermuteAndFlip over approximate lists (recall {index.recall:.4f}) has no proved guarantee: a missed "
+                "neighbour voids it. Build the index with backend='exact'.",
+                UnsoundWarning,
+                stacklevel=2,
+            )
+        self.t = self.epsilon / 2
+        self.beta = beta
+        self._gamma = gamma
+        wanted = (
+            truncation(beta, len(index), self.t)
+            if gamma is None
+            else positive("gamma", gamma, infinite=True)
+        )
+        self.gamma = min(wanted, LARGEST_EXPONENT / self.t)
+        self._rows: OrderedDict[int, _Row] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments that rebuild this mechanism on the same index."""
+        return {"epsilon": self.epsilon, "gamma": self._gamma, "beta": self.beta}
+
+    def __repr__(self) -> str:
+        return f"PermuteAndFlip(epsilon={self.epsilon:g}, gamma={self.gamma:.4g})"
+
+    # The law
+
+    def _exponents(self, word: int) -> NDArray[np.float64]:
+        """Minus the logarithm of every acceptance, shape (V,); exactly 0 at the input."""
+        exponents = self.t * np.minimum(drawn_distances(self.index, word), self.gamma)
+        exponents[self.index.representatives[word]] = 0.0
+        return exponents
+
+    def log_prob(self, word: str | int) -> NDArray[np.float64]:
+        """Natural logarithm of the output law of a word (or of ``UNKNOWN``), shape (V,), to about 1e-12."""
+        number = self.resolve(word)
+        if number == UNKNOWN:
+            return np.full(len(self.index), -math.log(len(self.index)))
+        return _log_law(self._exponents(number), int(self.index.representatives[number]))
+
+    # Draws
+
+    def sample_documents(
+        self,
+        ids: NDArray[np.int32],
+        offsets: NDArray[np.int64],
+        streams: Sequence[RandomWords],
+    ) -> NDArray[np.int32]:
+        """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
+        index = self.index
+        out = np.empty(len(ids), dtype=np.int32)
+        accepted = np.empty(len(index), dtype=np.int32)
+        for document, stream in enumerate(streams):
+            token, stop = int(offsets[document]), int(offsets[document + 1])
+            rest = np.empty(0, dtype=np.uint64)
+            fresh = min(1 << 15, 256 + 48 * (stop - token))
+            while token < stop:
+                random = np.empty(len(rest) + fresh, dtype=np.uint64)
+                random[: len(rest)] = rest
+                stream.fill(random[len(rest) :])
+                done, used, rows = _sample(  # type: ignore[call-arg]
+                    index.metric.kind,
+                    index.coordinates,
+                    index.representatives,
+                    index.neighbours.ids,
+                    index.neighbours.distances,
+                    self.t,
+                    self.gamma,
+                    ids[token:stop],
+                    random,
+                    accepted,
+                    out[token:stop],
+                )
+                for at, place in rows:
+                    key = random[place : place + 4].tobytes()
+                    out[token + at] = self._draw_from_row(int(ids[token + at]), key)
+                if done == 0:
+                    # A word that outran what was there starts over with the same, so that buffers change no draw.
+                    fresh *= 2
+                rest = random[used:]
+                token += done
+        return out
+
+    def _draw_from_row(self, word: int, key: bytes) -> int:
+        """Toss the coin of every word with a stream of the token's own."""
+        number = int(self.index.representatives[word])
+        with self._lock:
+            row = self._rows.get(number)
+            if row is None:
+                row = self._rows[number] = _Row(self._exponents(number))
+                if len(self._rows) > 64:
+                    self._rows.popitem(last=False)
+            else:
+                self._rows.move_to_end(number)
+        return row.draw(Stream(key))
+
+    # The guarantee
+
+    @property
+    def worst_word_loss(self) -> float:
+        """Largest loss between any two words, in nats (mechanisms.md TEM-12)."""
+        return self.epsilon * min(self.index.diameter_bound, self.gamma)
+
+    @property
+    def statement(self) -> PrivacyStatement:
+        """The guarantee of one drawn word."""
+        index = self.index
+        reference = index.reference_distance
+        notes = []
+        if not index.exact:
+            notes.append(
+                f"The nearest lists are approximate (measured recall {index.recall:.4f}); a missed neighbour voids "
+                "the guarantee"
+            )
+        assumptions = [
+            "words, vectors and metric are public and were fixed before any private text was seen",
+            "the operating system's randomness is unpredictable and the run key stays secret",
+            "whoever sees the output cannot observe timing or memory",
+        ]
+        if index.metric.kind == INTERPRETED:
+            assumptions.append(f"{index.metric.name} satisfies the triangle inequality")
+        return PrivacyStatement(
+            mechanism=f"PermuteAndFlip (epsilon {self.epsilon:g}, gamma {self.gamma:.4g})",
+            adjacency="any two words of the vocabulary in one place of the text",
+            epsilon=self.epsilon,
+            delta=0.0,
+            unit=f"per unit of {index.metric.name} distance",
+            proved=index.exact,
+            proof="1-Lipschitz score, noisy maximum with exponential noise: mechanisms.md 3.3",
+            assumptions=tuple(assumptions),
+            figures={
+                "worst_word_loss": self.worst_word_loss,
+                "local_dp_epsilon": self.worst_word_loss,
+                "reference_distance": reference,
+                "reference_loss": min(self.epsilon * reference, self.worst_word_loss),
+                # Scores move by 2 tau more, at twice the rate. A relative error r of every acceptance changes a law by at
+                # most 3 r of itself, and r is below 1e-9.
+                "numerical_slack": 4 * self.t * index.tau + 1e-8,
+            },
+            notes=tuple(notes),
+        )
+
+
+def configure(
+    epsilon: float, gamma: float | None = None, beta: float = 1e-3
+) -> Callable[[Index], PermuteAndFlip]:
+    """Registered as ``textpriv.PermuteAndFlip.v1``: settings of one that is made when its index is known."""
+
+    def make(index: Index) -> PermuteAndFlip:
+        return PermuteAndFlip(index, epsilon=epsilon, gamma=gamma, beta=beta)
+
+    return make
+
+
+def _log_law(exponents: NDArray[np.float64], own: int) -> NDArray[np.float64]:
+    """Logarithm of the law with acceptances ``a = exp(-exponents)``, of which the input's own is certain.
+
+    A word that is accepted wins against N others with probability ``E[1 / (1 + N)]``, the integral over u in [0, 1] of
+    ``E[(1 - u)^N]``, which is the product of ``1 - a_i u`` over the others.
+    """
+    accept = np.exp(-exponents)
+    others = np.delete(accept, own)
+    mean = float(others.sum())
+    kept, won = 0.0, np.zeros(len(accept))
+    left, fallen = 0.0, 0.0
+    right = min(1.0, _FALL / mean) if mean > 0 else 1.0
+    while True:
+        with np.errstate(divide="ignore"):
+            at_right = -float(np.log1p(-others * right).sum())
+        pieces = max(1, math.ceil(min(at_right - fallen, _NOTHING) / _FALL))
+        cuts = np.linspace(left, right, pieces + 1)
+        for low, high in zip(cuts[:-1], cuts[1:], strict=True):
+            u = 0.5 * (low + high) + 0.5 * (high - low) * _NODES
+            product = np.exp(np.log1p(-np.outer(others, u)).sum(axis=0))
+            product *= 0.5 * (high - low) * _WEIGHTS
+            kept += float(product.sum())
+            # Another word's own coin leaves the product, and the input, which is certain, enters it.
+            won += ((1 - u) / (1 - np.outer(accept, u))) @ product
+        if right >= 1.0 or at_right >= _NOTHING:
+            break
+        left, fallen, right = right, at_right, min(1.0, 2 * right)
+    law: NDArray[np.float64] = np.log(won) - exponents
+    law[own] = math.log(kept)
+    return law
+
+
+class _Row:
+    """The coins of all words for one input, as thresholds of 64-bit integers; the same coins as ``bernoulli``."""
+
+    def __init__(self, exponents: NDArray[np.float64]) -> None:
+        accept = np.exp(-exponents)
+        self.certain = accept >= 1.0
+        self.fine = accept >= _FINE
+        first = np.where(self.fine, accept * 2.0**64, 2.0**44)
+        self.first = np.where(self.certain, 0.0, first).astype(np.uint64)
+        self.second = np.where(self.fine, 0.0, accept * 2.0**84).astype(np.uint64)
+
+    def draw(self, stream: Stream) -> int:
+        """A uniform element of the words whose coins came up."""
+        passed = self.certain | (stream.words(len(self.first)) < self.first)
+        unsettled = np.flatnonzero(passed & ~self.fine)
+        passed[unsettled] = stream.words(len(unsettled)) < self.second[unsettled]
+        accepted = np.flatnonzero(passed)
+        return int(accepted[int(stream.words(1)[0]) % len(accepted)])
+
+
+@njit(cache=True, nogil=True)
+def _next(
+    bound: float, slots: int, random: NDArray[np.uint64], place: int
+) -> tuple[int, bool, int]:
+    """The first candidate among slots that are candidates with one probability each, all alike and independent.
+
+    Returns how many slots were passed, whether a candidate follows them, and the next random word. Not all slots need be
+    looked at when there is none: the rest is left to the next call.
+    """
+    if bound >= 0.5:
+        found = bernoulli(bound, random[place], random[place + 1])
+        return (0 if found else 1), found, place + 2
+    length = np.int64(min(np.float64(min(slots, _SPAN)), 1.0 / bound))
+    none = np.log1p(-bound)
+    some = -np.expm1(length * none)
+    if not bernoulli(some, random[place], random[place + 1]):
+        return length, False, place + 2
+    # Given that there is one, its place has a truncated geometric law, inverted.
+    point = np.float64(random[place + 2]) * 2.0**-64 * some
+    return min(np.int64(np.log1p(-point) / none), length - 1), True, place + 3
+
+
+@njit(cache=True, nogil=True)
+def _listed(row: NDArray[np.int32], word: int) -> bool:
+    found = 0
+    for other in row:
+        found += other == word
+    return found > 0
+
+
+@njit(cache=True, nogil=True)
+def _sample(
+    kind: int,
+    coordinates: NDArray[Any],
+    representatives: NDArray[np.int32],
+    neighbours: NDArray[np.int32],
+    distances: NDArray[Any],
+    t: float,
+    gamma: float,
+    ids: NDArray[np.int32],
+    random: NDArray[np.uint64],
+    accepted: NDArray[np.int32],
+    out: NDArray[np.int32],
+) -> tuple[int, int, list[tuple[int, int]]]:
+    """Draw until all tokens are done or the random words run out; a token that ran out is left to start over.
+
+    Returns how many tokens and random words are done with, and the tokens to be drawn from full rows, each with the place
+    of its four random words.
+    """
+    size, k = coordinates.shape[0], neighbours.shape[1]
+    rows = [(np.int64(0), np.int64(0)) for _ in range(0)]
+    place, end = 0, random.shape[0] - _ROOM
+    for token in range(ids.shape[0]):
+        begin = place
+        if place > end:
+            return token, begin, rows
+        if ids[token] < 0:
+            out[token] = random[place] % np.uint64(size)
+            place += 1
+            continue
+        word = representatives[ids[token]]
+        # Rounded down, so that no word outside the list is nearer than the edge.
+        edge = min(np.float64(distances[word, k - 1]) * (1.0 - 2.0**-23), gamma)
+        bound = np.exp(-t * edge)
+        if kind == INTERPRETED or (k < size and bound > _SHARE and bound * size > _MANY):
+            rows.append((np.int64(token), np.int64(place)))
+            place += 4
+            continue
+        count, slot = 0, 0
+        # Along the list acceptances fall: those that follow are candidates with the probability of the first of them.
+        while slot < k and place <= end:
+            nearest = min(np.float64(distances[word, slot]), gamma)
+            passed, found, place = _next(np.exp(-t * nearest), k - slot, random, place)
+            slot += passed
+            if found:
+                further = min(np.float64(distances[word, slot]), gamma) - nearest
+                if further > 0.0:
+                    found = bernoulli(np.exp(-t * further), random[place], random[place + 1])
+                    place += 2
+                if found:
+                    accepted[count] = neighbours[word, slot]
+                    count += 1
+                slot += 1
+        slot = 0 if k < size else size
+        # Outside it all words are candidates with the probability at its edge; those of the list have had their turn.
+        reach = np.float64(distances[word, k - 1]) * (1.0 + 2.0**-22)
+        while slot < size and place <= end:
+            passed, found, place = _next(bound, size - slot, random, place)
+            slot += passed
+            if found:
+                if edge < gamma:
+                    distance = row_distance(kind, coordinates[word], coordinates[slot])
+                    found = distance > reach or not _listed(neighbours[word], slot)
+                    if found and min(distance, gamma) > edge:
+                        found = bernoulli(
+                            np.exp(-t * (min(distance, gamma) - edge)),
+                            random[place],
+                            random[place + 1],
+                        )
+                        place += 2
+                else:
+                    found = not _listed(neighbours[word], slot)
+                if found:
+                    accepted[count] = slot
+                    count += 1
+                slot += 1
+        if place > end:
+            return token, begin, rows
+        # A remainder of 64 bits: the choice is uniform to 2^-40 of itself.
+        out[token] = accepted[np.int64(random[place] % np.uint64(count))]
+        place += 1
+    return ids.shape[0], place, rows
