@@ -220,11 +220,6 @@ def test_a_mechanism_left_whole_by_a_subclass_passes():
     assert audit(Whole).passed
 
 
-def test_a_doubled_rate_fails_by_a_witness_that_is_one(index_of):
-    report = audit(DoubledRate)
-    assert any("loss" in check.detail and "claimed" in check.detail for check in report.failures)
-
-
 def test_a_mechanism_that_cannot_be_made_fails():
     report = audit("textpriv.TEM.v1", gamma=-1.0)
     assert failed(report) == {"made"}

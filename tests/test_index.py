@@ -554,9 +554,10 @@ def true_distances(points, metric):
 
 @pytest.mark.parametrize("metric", ["euclidean", "angular", "manhattan", "chebyshev"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_tau_bounds_the_error_of_every_distance_in_use(metric, dtype):
+@pytest.mark.parametrize("dimension", [2, 20])
+def test_tau_bounds_the_error_of_every_distance_in_use(metric, dtype, dimension):
     rng = np.random.default_rng(0)
-    points = rng.normal(size=(60, 20)) * rng.uniform(1, 9, size=(60, 1))
+    points = rng.normal(size=(60, dimension)) * rng.uniform(1, 9, size=(60, 1))
     # Opposite and nearly equal directions are where angles lose their digits.
     points = np.concatenate([points, -3 * points[:20], points[:20] + 1e-7]).astype(dtype)
     index = of_points(points, metric=metric, k=12)

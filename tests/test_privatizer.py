@@ -627,3 +627,14 @@ def test_a_seed_takes_the_proof_away(mechanism):
     statement = Privatizer(mechanism, seed=0).statement
     assert not statement.proved
     assert any("seeded" in note for note in statement.notes)
+
+
+@pytest.mark.parametrize("mark", ["!", "(", "a.b-", "\N{GRINNING FACE}"])
+def test_a_stretch_that_is_too_long_for_a_word_is_one_unknown_word_and_read_at_once(mark):
+    # Cutting by rules would take time that grows with the square of the stretch: minutes for these.
+    rng = np.random.default_rng(0)
+    vocabulary = Vocabulary(["good", "film"], rng.normal(size=(2, 3)))
+    mechanism = TEM(Index.build(vocabulary, hnsw=False), 1.0)
+    privatizer = Privatizer(mechanism, TokenPolicy(unknown="mask"))
+    read = privatizer.read("good " + mark * 200_000 + " film")
+    assert read.counts == {"sampled": 2, "masked": 1}

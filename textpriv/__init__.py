@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from textpriv.errors import TextprivError
     from textpriv.index import Index
     from textpriv.ledger import Document, Ledger
-    from textpriv.mechanisms import TEM, Madlib
+    from textpriv.mechanisms import TEM, BalancedTEM, Madlib, PermuteAndFlip, SmoothedTEM
     from textpriv.policy import TokenPolicy
     from textpriv.privatizer import Privatizer
     from textpriv.statement import PrivacyStatement, UnsoundWarning
@@ -25,13 +25,16 @@ __version__ = "0.1.0"
 
 __all__ = [
     "TEM",
+    "BalancedTEM",
     "Certificate",
     "Document",
     "Index",
     "Ledger",
     "Madlib",
+    "PermuteAndFlip",
     "PrivacyStatement",
     "Privatizer",
+    "SmoothedTEM",
     "TextprivError",
     "TokenPolicy",
     "UnsoundWarning",
@@ -50,6 +53,9 @@ _HOME = {
     "Certificate": "textpriv.certificate",
     "certify": "textpriv.certificate",
     "TEM": "textpriv.mechanisms",
+    "BalancedTEM": "textpriv.mechanisms",
+    "PermuteAndFlip": "textpriv.mechanisms",
+    "SmoothedTEM": "textpriv.mechanisms",
     "Index": "textpriv.index",
     "Madlib": "textpriv.mechanisms",
     "PrivacyStatement": "textpriv.statement",

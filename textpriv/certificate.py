@@ -31,6 +31,7 @@ __all__ = ["Certificate", "certify"]
 # A vocabulary of so many words is compared over all triples of input, input and output.
 _EXHAUSTIVE = 1500
 _AGREEMENT = 1e-6  # nats by which a closed form may differ from the mechanism's own log_prob
+_TRIED = 32  # laws by which a closed form of a mechanism's own is tried
 _ROUNDING = 1e-9  # relative slack for the arithmetic of the certificate itself
 
 Report = bool | Callable[[str, int, int], None]
@@ -132,8 +133,9 @@ def certify(mechanism: Mechanism, *, progress: Report = False, reuse: bool = Fal
     Parameters
     ----------
     mechanism : Mechanism
-        With a closed exponential law (TEM): exact over all pairs, whatever the vocabulary. With a closed law of another
-        kind: exact over all triples up to 1,500 words, a lower bound over neighbouring pairs beyond. Without a closed law:
+        With a closed exponential law (TEM) or a closed constant of its own: exact over all pairs, whatever the vocabulary.
+        With a closed law of another kind: exact over all triples up to 1,500 words, a lower bound over neighbouring pairs
+        beyond. Without a closed law:
         a lower bound from samples at 99.9 % confidence.
     progress : bool or callable
         As in :meth:`Index.build`.
@@ -164,8 +166,11 @@ def certify(mechanism: Mechanism, *, progress: Report = False, reuse: bool = Fal
     started = time.perf_counter()
     law = mechanism.exponential_law()
     trustworthy = index.exact and index.metric.kind != INTERPRETED
+    own = _own(mechanism, progress) if trustworthy else None
     if law is not None and trustworthy and _agrees(mechanism, *law):
         found = _closed(mechanism, *law, progress)
+    elif own is not None:
+        found = own
     elif _has_law(mechanism):
         found = _by_law(mechanism, progress)
     else:
@@ -259,6 +264,34 @@ def _closed(
             tau=[0.0, index.tau],
             progress=report("pairs of words"),
         )
+    words = len(inputs(index))
+    return _Found(
+        constant,
+        rounded.value,
+        words * (words - 1) // 2,
+        True,
+        "closed form over all pairs, float64",
+    )
+
+
+def _own(mechanism: Mechanism, progress: Report) -> _Found | None:
+    """The closed form that a mechanism has of its own; None without one, or if its law shows more or its pair less."""
+    index = mechanism.index
+    with reporter(progress) as report:
+        constants = mechanism.closed_constants([0.0, index.tau], report("pairs of words"))
+    if constants is None:
+        return None
+    constant, rounded = constants
+    first, second = (mechanism.log_prob(word) for word in constant.pair)
+    shown = float(largest_ratios(first, second[None])[0])
+    apart = index.distance(*constant.pair)
+    searched, _ = search(mechanism, laws=_TRIED)
+    if (
+        not abs(shown - constant.value * apart) <= _AGREEMENT
+        or searched.value * index.distance(*searched.pair)
+        > constant.value * index.distance(*searched.pair) + _AGREEMENT
+    ):
+        return None
     words = len(inputs(index))
     return _Found(
         constant,

@@ -7,6 +7,7 @@ mathematics is in ``textpriv.mechanisms``; files are in ``textpriv.corpus``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +34,7 @@ ReleaseKey = DocumentKey | Document | Stream  # what a document's randomness fol
 
 # Codes of a token that is not drawn; ids of words and UNKNOWN lie above. Dropped tokens never leave the reader.
 _MASKED, _KEPT = -2, -3  # a kept token of the class at place c has code _KEPT - c
+_LONGEST_STRETCH = 1_000  # characters without a blank that are still read as words
 _LARGEST_STORE = (
     500_000  # strings the reader's own vocabulary may hold before it is replaced by a new one
 )
@@ -159,6 +161,7 @@ class Privatizer:
         self._named_run = run_key is not None
         self._streams = KeyedStreams(run_key, seed=seed)
         self._tokenizer: Any = None
+        self._cuts_by_rules = False
 
     # The public face
 
@@ -256,9 +259,15 @@ class Privatizer:
     # Tokens, for the spaCy forms
 
     def read(self, text: str) -> RawTokens:
-        """Tokenize and classify a raw text in a vocabulary of the privatizer's own."""
+        """Tokenize and classify a raw text in a vocabulary of the privatizer's own.
+
+        In a language whose words are set apart by blanks, a stretch of more than 1,000 characters without one counts as a
+        single unknown word: no word is so long, and cutting it by rules takes time that grows with its square.
+        """
         if self._tokenizer is None or len(self._tokenizer.vocab.strings) > _LARGEST_STORE:
             self._tokenizer = self._new_tokenizer()
+        if len(text) > _LONGEST_STRETCH and self._cuts_by_rules:
+            text = _shorten(text)
         try:
             return self.read_doc(self._tokenizer(text))
         except UnicodeEncodeError:
@@ -458,6 +467,8 @@ class Privatizer:
             name: getters[name] for name in self._table.attributes if name in getters
         }
         tokenizer: Any = pipeline.tokenizer
+        # Only spaCy's own tokenizer cuts by rules; those of languages without blanks find words in long stretches.
+        self._cuts_by_rules = type(tokenizer) is spacy.tokenizer.Tokenizer
         if hasattr(tokenizer, "max_cache_size"):
             # The tokenizer remembers how it cut a stretch of text, by default of 10,000 different ones: a corpus has
             # more. The store of strings bounds this memory too, since both are replaced together.
@@ -557,6 +568,16 @@ def _counts(codes: NDArray[np.int32]) -> dict[str, int]:
         if kept:
             counts[name] = kept
     return counts
+
+
+def _shorten(text: str) -> str:
+    """Replace stretches that are too long for a word by the replacement character, which no vocabulary holds."""
+    if max(map(len, text.split()), default=0) <= _LONGEST_STRETCH:
+        return text
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}" if len(part) > _LONGEST_STRETCH else part
+        for part in re.split(r"(\s+)", text)
+    )
 
 
 def _canonical_space(text: str) -> str:

@@ -13,15 +13,35 @@ from typing import TYPE_CHECKING, Any
 import catalogue
 
 if TYPE_CHECKING:
+    from textpriv.mechanisms.balanced import BalancedTEM
     from textpriv.mechanisms.madlib import Madlib
     from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism
+    from textpriv.mechanisms.permute_and_flip import PermuteAndFlip
+    from textpriv.mechanisms.smoothed import SmoothedTEM
     from textpriv.mechanisms.tem import TEM
 
-__all__ = ["TEM", "UNKNOWN", "Madlib", "Mechanism", "registry"]
+__all__ = [
+    "TEM",
+    "UNKNOWN",
+    "BalancedTEM",
+    "Madlib",
+    "Mechanism",
+    "PermuteAndFlip",
+    "SmoothedTEM",
+    "registry",
+]
 
 registry = catalogue.create("textpriv", "mechanisms", entry_points=True)
 
-_HOME = {"TEM": "tem", "Madlib": "madlib", "Mechanism": "mechanism", "UNKNOWN": "mechanism"}
+_HOME = {
+    "BalancedTEM": "balanced",
+    "Madlib": "madlib",
+    "Mechanism": "mechanism",
+    "PermuteAndFlip": "permute_and_flip",
+    "SmoothedTEM": "smoothed",
+    "TEM": "tem",
+    "UNKNOWN": "mechanism",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,9 @@ from textpriv.errors import MechanismError
 from textpriv.index import Index
 from textpriv.randomness import RandomWords, as_stream
 from textpriv.statement import PrivacyStatement
+
+if TYPE_CHECKING:
+    from textpriv.mechanisms.constant import Constant, Progress
 
 __all__ = ["UNKNOWN", "Mechanism", "positive"]
 
@@ -146,6 +149,15 @@ class Mechanism(ABC):
 
     def exponential_law(self) -> tuple[NDArray[np.float64], float, float] | None:
         """The base measure (V,), rate and truncation if the law is ``nu(y) exp(-t min(d, gamma)) / Z``, else None."""
+        return None
+
+    def closed_constants(
+        self, charges: Sequence[float], progress: Progress | None = None
+    ) -> list[Constant] | None:
+        """The constant over all pairs by a closed form of the mechanism's own, for several errors of a distance.
+
+        None for a mechanism without one. A certificate tries its worst pair, and others, by the law before it is believed.
+        """
         return None
 
     def binding(self) -> dict[str, Any]:

@@ -150,7 +150,9 @@ class TEM(Mechanism):
             )
         self.prior = prior
         self.measure = BaseMeasure(index.vocabulary.prior_weights(prior))
-        self.beta = beta
+        self.beta = positive("beta", beta)
+        if self.beta >= 1:
+            raise MechanismError(f"beta is a probability strictly between 0 and 1; got {beta}.")
         self._gamma = gamma
         if gamma is not None:
             wanted = positive("gamma", gamma, infinite=True)
