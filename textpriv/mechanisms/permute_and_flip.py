@@ -36,6 +36,8 @@ _SPAN = 1 << 16
 _ROOM = 8  # random words that one step may use at most
 # Words whose coins are tossed one by one from a full row: so many candidates would come up outside the list.
 _MANY, _SHARE = 256.0, 1.0 / 16
+# Random words read ahead for a document, and for each of its tokens; the draws are the same whatever they are.
+_FIRST, _EACH, _LARGEST = 256, 48, 1 << 15
 _FINE = 2.0**-20  # the probability below which a coin takes a second random word
 
 # The law is an integral over [0, 1] of a product that falls like exp(-u E[N]) or faster: it is cut where the product has
@@ -139,12 +141,12 @@ class PermuteAndFlip(Mechanism):
         for document, stream in enumerate(streams):
             token, stop = int(offsets[document]), int(offsets[document + 1])
             rest = np.empty(0, dtype=np.uint64)
-            fresh = min(1 << 15, 256 + 48 * (stop - token))
+            fresh = min(_LARGEST, _FIRST + _EACH * (stop - token))
             while token < stop:
                 random = np.empty(len(rest) + fresh, dtype=np.uint64)
                 random[: len(rest)] = rest
                 stream.fill(random[len(rest) :])
-                done, used, rows = _sample(  # type: ignore[call-arg]
+                done, used, rows = _sample(
                     index.metric.kind,
                     index.coordinates,
                     index.representatives,

@@ -236,7 +236,7 @@ class TEM(Mechanism):
         index = self.index
         binding = {"kind": "calibration", **self.binding()}
         record = index.find_record(binding)
-        if record is None:
+        if record is None or not self.epsilon / 2 <= record["t"] <= self.epsilon:
             rate, constant = largest_rate(
                 index, self.measure.weights, self.epsilon, gamma, LARGEST_EXPONENT
             )

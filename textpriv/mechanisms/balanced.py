@@ -1,0 +1,253 @@
+"""Balanced TEM: a base measure on which the normaliser is constant, so that the whole budget goes to the exponent.
+
+Source: mechanisms.md 3.3. If nu solves ``sum_y exp(-epsilon d(w, y)) nu(y) = 1`` for every w and is not negative, then
+``nu(y) exp(-epsilon d(w, y))`` is a law of full rate epsilon. The system is solved by conjugate gradients on blocked
+products; negative weights are clipped, and the rate is lowered until the constant over all pairs keeps the promise. The
+law that comes out is TEM's, with another measure: sampler, certificate and statement are those of TEM.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textpriv.errors import MechanismError
+from textpriv.index import Index
+from textpriv.mechanisms.constant import Progress, largest_rate, sweep
+from textpriv.mechanisms.measure import BaseMeasure
+from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
+from textpriv.statement import PrivacyStatement
+
+__all__ = ["BalancedTEM", "balance", "configure", "mean_distance"]
+
+_STEPS = 100  # products that the solution may take: each is a pass over all pairs
+_RESIDUAL = (
+    1e-8  # of the solution, next to the right side; what remains lowers the rate, and nothing else
+)
+_CLIP = 1e-12  # of the largest weight: negative and smaller ones are raised to it
+
+# Turns a block of distances into the kernel, in place or not.
+Profile = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+
+def balance(
+    index: Index,
+    epsilon: float,
+    gamma: float = math.inf,
+    progress: Progress | None = None,
+) -> NDArray[np.float64] | None:
+    """Solve ``sum_y exp(-epsilon min(d(w, y), gamma)) nu(y) = 1`` over all words w.
+
+    Parameters
+    ----------
+    index : Index
+    epsilon : float
+    gamma : float
+    progress : callable, optional
+        Called for every product anew.
+
+    Returns
+    -------
+    ndarray, shape (V,), or None
+        Not normalised; weights below 1e-12 of the largest are raised to it. None if there is no usable solution, as in
+        a metric whose kernel is not positive definite.
+    """
+
+    def kernel(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+        np.minimum(distances, gamma, out=distances)
+        distances *= -epsilon
+        return np.exp(distances, out=distances)
+
+    # Conjugate gradients from 0. The diagonal is 1, so that nothing is gained by preconditioning with it.
+    solution = np.zeros(len(index))
+    residual = np.ones(len(index))
+    direction = residual.copy()
+    length = float(residual @ residual)
+    enough = _RESIDUAL**2 * length
+    for _ in range(_STEPS):
+        product = _product(index, kernel, direction, progress)
+        curvature = float(direction @ product)
+        if not curvature > 0:
+            break
+        step = length / curvature
+        solution += step * direction
+        residual -= step * product
+        before, length = length, float(residual @ residual)
+        if length <= enough:
+            break
+        direction = residual + (length / before) * direction
+    largest = float(solution.max(initial=0.0))
+    if not (np.isfinite(solution).all() and largest > 0):
+        return None
+    return np.maximum(solution, _CLIP * largest)
+
+
+def mean_distance(
+    index: Index,
+    weights: NDArray[np.float64],
+    rate: float,
+    gamma: float,
+    progress: Progress | None = None,
+) -> float:
+    """Mean over all words of the expected distance to the output, for an exponential law with some base measure."""
+
+    def kernel(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+        np.minimum(distances, gamma, out=distances)
+        distances *= -rate
+        return np.exp(distances, out=distances)
+
+    def moved(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+        return distances * kernel(distances.copy())
+
+    total = _product(index, kernel, weights, progress)
+    return float((_product(index, moved, weights, progress) / total).mean())
+
+
+def _product(
+    index: Index, profile: Profile, vector: NDArray[np.float64], progress: Progress | None
+) -> NDArray[np.float64]:
+    """The matrix of all ``profile(d(w, y))`` times a vector, block by block."""
+    totals: list[NDArray[np.float64]] = []
+    local = threading.local()
+
+    def visit(rows: slice, columns: slice, distances: NDArray[np.float64]) -> None:
+        if not hasattr(local, "total"):
+            local.total = np.zeros(len(vector))
+            totals.append(local.total)
+        # Columns among the rows meet both words of a pair as rows; the rest must add to the columns too.
+        later = max(rows.stop - columns.start, 0)
+        kernel = profile(distances)
+        local.total[rows] += kernel @ vector[columns]
+        if later < kernel.shape[1]:
+            beyond = slice(columns.start + later, columns.stop)
+            local.total[beyond] += vector[rows] @ kernel[:, later:]
+
+    sweep(index.coordinates, index.metric, visit, progress)
+    found: NDArray[np.float64] = np.sum(totals, axis=0)
+    return found
+
+
+class BalancedTEM(TEM):
+    """TEM with the measure that makes its normaliser constant, or calibrated TEM where that moves words less.
+
+    Parameters
+    ----------
+    index : Index
+        With exact lists, in a metric of this library.
+    epsilon : float
+        Constant of the guarantee ``P_w(y) <= exp(epsilon d(w, w')) P_w'(y)``.
+    prior : {"uniform", "zipf", "counts"}, array, mapping or path
+        Public base measure of the calibrated law that the balanced one is compared with.
+    gamma : float, optional
+        Truncation of the distance. Default: none (30 / t).
+
+    Attributes
+    ----------
+    kept : {"balanced", "calibrated"}
+        The law in use: the one with the smaller mean expected distance from a word to its output, over the vocabulary.
+    evidence : dict
+        For each of the two its rate ``t`` and its ``mean_distance``.
+
+    Raises
+    ------
+    MechanismError
+        For parameters without meaning, approximate lists, and a metric of the user's own.
+    """
+
+    name = "BalancedTEM"
+
+    def __init__(
+        self,
+        index: Index,
+        epsilon: float,
+        prior: str | PathLike[str] | Mapping[str, float] | NDArray[Any] = "uniform",
+        gamma: float | None = None,
+    ) -> None:
+        self._asked = gamma
+        self.kept = "calibrated"
+        self.evidence: dict[str, dict[str, float]] = {}
+        super().__init__(
+            index, epsilon, prior, math.inf if gamma is None else gamma, rate="calibrated"
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments that rebuild this mechanism on the same index."""
+        return {"epsilon": self.epsilon, "prior": self.prior, "gamma": self._asked}
+
+    def __repr__(self) -> str:
+        return f"BalancedTEM(epsilon={self.epsilon:g}, kept={self.kept!r}, gamma={self.gamma:.4g}, t={self.t:.4g})"
+
+    def _settle(self, gamma: float) -> float:
+        """Choose between the two laws: as recorded for exactly these settings, or computed now."""
+        self._refuse_unproved()
+        binding = {"kind": "balance", **self.binding()}
+        record = self.index.find_record(binding)
+        if record is None:
+            record = self._compare(gamma)
+            self.index.keep_record(binding, record)
+        self.kept = str(record["kept"])
+        self.evidence = {law: dict(found) for law, found in record["evidence"].items()}
+        if self.kept == "balanced":
+            self.measure = BaseMeasure(np.array(record["weights"]))
+        self.rho_bound = float(record["rho_with_rounding"])
+        return self.evidence[self.kept]["t"]
+
+    def _compare(self, gamma: float) -> dict[str, Any]:
+        index, epsilon = self.index, self.epsilon
+        weights = balance(index, epsilon, min(gamma, LARGEST_EXPONENT / epsilon))
+        laws = {"calibrated": self.measure}
+        if weights is not None:
+            laws["balanced"] = BaseMeasure(weights)
+        evidence, constants = {}, {}
+        for law, measure in laws.items():
+            t, constants[law] = largest_rate(
+                index, measure.weights, epsilon, gamma, LARGEST_EXPONENT
+            )
+            truncated = min(gamma, LARGEST_EXPONENT / t)
+            moved = mean_distance(index, measure.weights, t, truncated)
+            evidence[law] = {"t": t, "mean_distance": moved}
+        kept = min(evidence, key=lambda law: evidence[law]["mean_distance"])
+        return {
+            "kept": kept,
+            "evidence": evidence,
+            "rho_with_rounding": constants[kept].value,
+            "weights": weights.tolist() if weights is not None and kept == "balanced" else None,
+        }
+
+    def _refuse_unproved(self) -> None:
+        try:
+            super()._refuse_unproved()
+        except MechanismError:
+            raise MechanismError(
+                "BalancedTEM needs exact lists and a metric of this library, since it spends what is proved and nothing "
+                "else. Use TEM with rate='half'."
+            ) from None
+
+    @property
+    def statement(self) -> PrivacyStatement:
+        """The guarantee of one drawn word."""
+        measure = "balanced measure" if self.kept == "balanced" else "calibrated, its prior kept"
+        return replace(
+            super().statement,
+            mechanism=(
+                f"BalancedTEM (epsilon {self.epsilon:g}, {measure}, gamma {self.gamma:.4g}, rate t {self.t:.4g})"
+            ),
+        )
+
+
+def configure(
+    epsilon: float, prior: str = "uniform", gamma: float | None = None
+) -> Callable[[Index], BalancedTEM]:
+    """Registered as ``textpriv.BalancedTEM.v1``: settings of one that is made when its index is known."""
+
+    def make(index: Index) -> BalancedTEM:
+        return BalancedTEM(index, epsilon=epsilon, prior=prior, gamma=gamma)
+
+    return make

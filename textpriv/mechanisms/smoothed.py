@@ -1,0 +1,443 @@
+"""Smoothed TEM: a rate above the calibrated one, paid for by a little background where normalisers change too fast.
+
+Source: mechanisms.md 3.3. The law is ``P_w(y) = nu(y) (exp(-t min(d(w, y), gamma)) + kappa_w) / (Z_t(w) + kappa_w)``, with
+the least kappa for which ``ln kappa`` is t-Lipschitz and ``ln(Z_t + kappa)`` is (epsilon - t)-Lipschitz: a fixed point of
+two max-plus majorants. A draw is one coin: a draw from nu, or a draw of TEM at rate t. Here stand the fixed point, the
+exact constant of the law over all pairs, and the mechanism; distances are swept in ``constant``, and drawn by in ``tem``.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from textpriv.errors import MechanismError
+from textpriv.index import Index
+from textpriv.mechanisms.constant import Constant, Progress, inputs, log_normalisers, sweep
+from textpriv.mechanisms.measure import bernoulli
+from textpriv.mechanisms.mechanism import UNKNOWN
+from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
+from textpriv.metrics import Metric
+from textpriv.randomness import RandomWords
+from textpriv.statement import PrivacyStatement
+
+__all__ = ["Background", "SmoothedTEM", "background", "configure", "smoothed_constants"]
+
+_ROUNDS = 60
+# The fixed point is sought inside a slightly smaller budget, so that it is met after finitely many rounds.
+_INSIDE = 1 - 1e-3
+_PROMISE = 1 - 1e-6
+_SETTLED = (
+    1e-4  # nats by which a round may still raise a normaliser when the constant is first looked at
+)
+
+
+@dataclass(frozen=True)
+class Background:
+    """The background of every word that has a law of its own, and what it was found to guarantee.
+
+    Attributes
+    ----------
+    kappa : ndarray, shape (V,)
+        All 0 where the rate needs no background; else all above 0.
+    log_z : ndarray, shape (V,)
+        ``ln Z_t`` of every word.
+    rho : float
+        The constant over all pairs with the rounding of distances charged.
+    slope_of_background, slope_of_normaliser : float
+        The steepest slopes of ``ln kappa`` and of ``ln(Z_t + kappa)`` between any two words.
+    rounds : int
+    """
+
+    kappa: NDArray[np.float64]
+    log_z: NDArray[np.float64]
+    rho: float
+    slope_of_background: float
+    slope_of_normaliser: float
+    rounds: int
+
+
+def background(
+    index: Index,
+    weights: NDArray[np.float64],
+    epsilon: float,
+    t: float,
+    gamma: float,
+    progress: Progress | None = None,
+) -> Background:
+    """Find the least background that keeps the promise at a rate.
+
+    Parameters
+    ----------
+    index : Index
+    weights : ndarray, shape (V,)
+        The base measure, summing to 1.
+    epsilon, t, gamma : float
+        With ``t < epsilon``.
+    progress : callable, optional
+        Called for every pass over all pairs anew.
+
+    Raises
+    ------
+    MechanismError
+        If the fixed point is not reached in 60 rounds, as with rates next to epsilon.
+
+    Notes
+    -----
+    Both majorants are monotone and constants are fixed by both, so the iteration converges from below. It ends when the
+    exact constant over all pairs is at most ``epsilon (1 - 1e-6)``, rounding charged.
+    """
+    words = inputs(index)
+    coordinates = index.coordinates if len(words) == len(index) else index.coordinates[words]
+    (all_log_z,) = log_normalisers(index, weights, [t], [gamma], progress)
+    log_z = all_log_z[words]
+    kappa = np.zeros(len(words))
+    slope = (epsilon - t) * _INSIDE
+    for rounds in range(_ROUNDS):
+        with np.errstate(divide="ignore"):
+            log_kappa = np.log(kappa)
+        total = np.logaddexp(log_z, log_kappa)
+        wanted = _majorant(coordinates, index.metric, total, slope, math.inf, progress)
+        if (wanted - total).max() <= _SETTLED:
+            (constant,), slopes = smoothed_constants(
+                index, kappa, log_z, t, gamma, [index.tau], progress
+            )
+            if constant.value <= epsilon * _PROMISE:
+                whole = np.zeros(len(index))
+                whole[words] = kappa
+                return Background(
+                    whole[index.representatives], all_log_z, constant.value, *slopes, rounds
+                )
+        kappa = np.maximum(kappa, np.exp(log_z) * np.expm1(wanted - log_z))
+        with np.errstate(divide="ignore"):
+            log_kappa = np.log(kappa)
+        # Along the truncated distance, which is a metric too: the background then also keeps the cap on far pairs.
+        kappa = np.exp(_majorant(coordinates, index.metric, log_kappa, t, gamma, progress))
+    raise MechanismError(
+        f"the background of rate {t:g} at epsilon {epsilon:g} did not settle in {_ROUNDS} rounds. Use a smaller share."
+    )
+
+
+def _majorant(
+    coordinates: NDArray[Any],
+    metric: Metric,
+    values: NDArray[np.float64],
+    slope: float,
+    gamma: float,
+    progress: Progress | None,
+) -> NDArray[np.float64]:
+    """The least function above some values that changes by at most ``slope min(d, gamma)`` between any two rows."""
+    if not np.isfinite(values).any():
+        return values
+    tops: list[NDArray[np.float64]] = []
+    local = threading.local()
+
+    def visit(rows: slice, columns: slice, distances: NDArray[np.float64]) -> None:
+        if not hasattr(local, "top"):
+            local.top = values.copy()
+            tops.append(local.top)
+        np.minimum(distances, gamma, out=distances)
+        distances *= -slope
+        reached = distances + values[None, columns]
+        np.maximum(local.top[rows], reached.max(axis=1), out=local.top[rows])
+        distances += values[rows, None]
+        np.maximum(local.top[columns], distances.max(axis=0), out=local.top[columns])
+
+    sweep(coordinates, metric, visit, progress)
+    found: NDArray[np.float64] = np.max(tops, axis=0)
+    return found
+
+
+def smoothed_constants(
+    index: Index,
+    kappa: NDArray[np.float64],
+    log_z: NDArray[np.float64],
+    t: float,
+    gamma: float,
+    charges: Sequence[float],
+    progress: Progress | None = None,
+) -> tuple[list[Constant], tuple[float, float]]:
+    """The constant of a smoothed law over all ordered pairs, for several errors of a distance.
+
+    Parameters
+    ----------
+    index : Index
+    kappa, log_z : ndarrays, shape (m,)
+        Of the m words that have a law of their own, in the order of :func:`textpriv.mechanisms.constant.inputs`.
+    t, gamma : float
+    charges : sequence of float
+        Errors of a distance to charge; 0 gives the constant of the law itself.
+
+    Returns
+    -------
+    constants : list of Constant
+    slopes : tuple of float
+        The steepest slopes of ``ln kappa`` and ``ln(Z + kappa)``.
+
+    Notes
+    -----
+    With x and x' the exponentials of an output for w and w', ``x' >= x exp(-t min(d(w, w'), gamma))``, so the log-ratio of
+    brackets is at most that of ``(x + kappa_w) / (x exp(-t min(d, gamma)) + kappa_w')``. This is monotone in x, so its
+    largest value in [0, 1] stands at 1, where the output w attains it, or at 0. Where ``ln kappa`` is t-Lipschitz along the
+    truncated distance it stands at 1: the constant is exact. Otherwise it is an upper bound.
+    """
+    words = inputs(index)
+    coordinates = index.coordinates if len(words) == len(index) else index.coordinates[words]
+    smooth = bool((kappa > 0).all())
+    log_kappa = np.log(kappa) if smooth else np.zeros(len(words))
+    own = np.log1p(kappa)
+    total = np.log(np.exp(log_z) + kappa)
+    best: list[tuple[float, int, int]] = [(0.0, 0, 0)] * len(charges)
+    steepest = [0.0, 0.0]
+    guard = threading.Lock()
+
+    def visit(rows: slice, columns: slice, distances: NDArray[np.float64]) -> None:
+        if columns.start < rows.stop:
+            same = np.arange(rows.start, min(rows.stop, columns.stop))
+            same = same[same >= columns.start]
+            distances[same - rows.start, same - columns.start] = np.inf
+        lean = log_kappa[rows, None] - log_kappa[None, columns]
+        fall = total[None, columns] - total[rows, None]
+        slopes = [float((np.abs(change) / distances).max()) for change in (lean, fall)]
+        with guard:
+            steepest[:] = np.maximum(steepest, slopes).tolist()
+        for place, charge in enumerate(charges):
+            reach = np.exp(-t * (np.minimum(distances, gamma) + 3 * charge))
+            for sign, ahead, behind in (
+                (1.0, own[rows, None], kappa[None, columns]),
+                (-1.0, own[None, columns], kappa[rows, None]),
+            ):
+                ratio = ahead - np.log(reach + behind)
+                if smooth:
+                    np.maximum(ratio, sign * lean, out=ratio)
+                ratio += sign * fall
+                ratio /= distances - charge
+                where = int(ratio.argmax())
+                value = float(ratio.reshape(-1)[where])
+                i, j = divmod(where, ratio.shape[1])
+                pair = (rows.start + i, columns.start + j)
+                with guard:
+                    if value > best[place][0]:
+                        best[place] = (value, *(pair if sign > 0 else pair[::-1]))
+
+    sweep(coordinates, index.metric, visit, progress)
+    constants = [Constant(value, (int(words[i]), int(words[j]))) for value, i, j in best]
+    return constants, (steepest[0], steepest[1])
+
+
+class SmoothedTEM(TEM):
+    """TEM at a rate above the calibrated one, with a background for every word.
+
+    Parameters
+    ----------
+    index : Index
+        With exact lists, in a metric of this library.
+    epsilon : float
+        Constant of the guarantee ``P_w(y) <= exp(epsilon d(w, w')) P_w'(y)``.
+    share : float
+        The rate as a share of epsilon, from 0.5 to below 1. Where calibrated TEM reaches this rate, the background is 0.
+    prior : {"zipf", "uniform", "counts"}, array, mapping or path
+        Public base measure, as for :class:`TEM`.
+    gamma : float, optional
+        Truncation of the distance. Default: none (30 / t).
+
+    Attributes
+    ----------
+    t : float
+        The rate, ``share * epsilon``.
+    background : Background
+        Found once and recorded with the index.
+
+    Raises
+    ------
+    MechanismError
+        For parameters without meaning, approximate lists, a metric of the user's own, and a share whose background does
+        not settle.
+    """
+
+    name = "SmoothedTEM"
+
+    def __init__(
+        self,
+        index: Index,
+        epsilon: float,
+        share: float = 0.6,
+        prior: str | PathLike[str] | Mapping[str, float] | NDArray[Any] = "zipf",
+        gamma: float | None = None,
+    ) -> None:
+        number = isinstance(share, int | float | np.integer | np.floating)
+        if isinstance(share, bool) or not number or not 0.5 <= share < 1:
+            raise MechanismError(
+                f"share is the part of epsilon that the rate takes, from 0.5 to below 1; got {share!r}."
+            )
+        self.share = float(share)
+        self._asked = gamma
+        super().__init__(
+            index, epsilon, prior, math.inf if gamma is None else gamma, rate="calibrated"
+        )
+        kappa, log_z = self.background.kappa, self.background.log_z
+        # The probability of a draw from the measure.
+        self._coin = kappa / (np.exp(log_z) + kappa)
+
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments that rebuild this mechanism on the same index."""
+        return {
+            "epsilon": self.epsilon,
+            "share": self.share,
+            "prior": self.prior,
+            "gamma": self._asked,
+        }
+
+    def __repr__(self) -> str:
+        prior = self.prior if isinstance(self.prior, str) else f"<{type(self.prior).__name__}>"
+        return (
+            f"SmoothedTEM(epsilon={self.epsilon:g}, share={self.share:g}, prior={prior!r}, gamma={self.gamma:.4g}, "
+            f"t={self.t:.4g})"
+        )
+
+    def _settle(self, gamma: float) -> float:
+        """Find the background: recorded for exactly these settings, or computed now."""
+        self._refuse_unproved()
+        index, t = self.index, self.share * self.epsilon
+        binding = {"kind": "background", **self.binding()}
+        record = index.find_record(binding)
+        if record is None:
+            found = background(
+                index, self.measure.weights, self.epsilon, t, min(gamma, LARGEST_EXPONENT / t)
+            )
+            record = {
+                "rho_with_rounding": found.rho,
+                "slope_of_background": found.slope_of_background,
+                "slope_of_normaliser": found.slope_of_normaliser,
+                "rounds": found.rounds,
+                "kappa": found.kappa.tolist(),
+                "log_z": found.log_z.tolist(),
+            }
+            index.keep_record(binding, record)
+        self.rho_bound = float(record["rho_with_rounding"])
+        self.background = Background(
+            np.array(record["kappa"]),
+            np.array(record["log_z"]),
+            self.rho_bound,
+            float(record["slope_of_background"]),
+            float(record["slope_of_normaliser"]),
+            int(record["rounds"]),
+        )
+        return t
+
+    def _refuse_unproved(self) -> None:
+        try:
+            super()._refuse_unproved()
+        except MechanismError:
+            raise MechanismError(
+                "SmoothedTEM needs exact lists and a metric of this library, since it spends what is proved and nothing "
+                "else. Use TEM with rate='half'."
+            ) from None
+
+    # The law
+
+    @property
+    def background_share(self) -> float:
+        """Probability that a word drawn from the base measure is released as a draw from it."""
+        return float(self.measure.weights @ self._coin)
+
+    def exponential_law(self) -> None:  # type: ignore[override]
+        """None: with its background the law is no exponential one."""
+        return None
+
+    def log_prob(self, word: str | int) -> NDArray[np.float64]:
+        """Natural logarithm of the output law of a word (or of ``UNKNOWN``), shape (V,)."""
+        number = self.resolve(word)
+        prior = np.log(self.measure.weights)
+        if number == UNKNOWN:
+            return prior
+        bracket = -self.t * np.minimum(self.distances(number), self.gamma)
+        kappa = self.background.kappa[number]
+        if kappa > 0:
+            bracket = np.logaddexp(bracket, math.log(kappa))
+        score = prior + bracket
+        peak = score.max()
+        law: NDArray[np.float64] = score - (peak + math.log(np.exp(score - peak).sum()))
+        return law
+
+    def closed_constants(
+        self, charges: Sequence[float], progress: Progress | None = None
+    ) -> list[Constant]:
+        """The constant over all pairs, for several errors of a distance; see :func:`smoothed_constants`."""
+        words = inputs(self.index)
+        found, _ = smoothed_constants(
+            self.index,
+            self.background.kappa[words],
+            self.background.log_z[words],
+            self.t,
+            self.gamma,
+            charges,
+            progress,
+        )
+        return found
+
+    # Draws
+
+    def sample_documents(
+        self,
+        ids: NDArray[np.int32],
+        offsets: NDArray[np.int64],
+        streams: Sequence[RandomWords],
+    ) -> NDArray[np.int32]:
+        """Draw one output for every token; see :meth:`Mechanism.sample_documents`.
+
+        A document's stream begins with two words for the coin of each of its tokens; the draws follow.
+        """
+        coins = np.empty((len(ids), 2), dtype=np.uint64)
+        for document, stream in enumerate(streams):
+            stream.fill(coins[offsets[document] : offsets[document + 1]].reshape(-1))
+        # An unknown word is drawn from the measure; so is a token whose coin came up.
+        drawn = _toss(self._coin, ids, coins)
+        return super().sample_documents(drawn, offsets, streams)
+
+    # The guarantee
+
+    @property
+    def statement(self) -> PrivacyStatement:
+        """The guarantee of one drawn word."""
+        prior = self.prior if isinstance(self.prior, str) else "given"
+        stated = super().statement
+        return replace(
+            stated,
+            mechanism=(
+                f"SmoothedTEM (epsilon {self.epsilon:g}, prior {prior}, gamma {self.gamma:.4g}, rate t {self.t:.4g}, "
+                f"background {self.background_share:.4g})"
+            ),
+            figures={**stated.figures, "background_share": self.background_share},
+        )
+
+
+def configure(
+    epsilon: float, share: float = 0.6, prior: str = "zipf", gamma: float | None = None
+) -> Callable[[Index], SmoothedTEM]:
+    """Registered as ``textpriv.SmoothedTEM.v1``: settings of one that is made when its index is known."""
+
+    def make(index: Index) -> SmoothedTEM:
+        return SmoothedTEM(index, epsilon=epsilon, share=share, prior=prior, gamma=gamma)
+
+    return make
+
+
+@njit(cache=True, nogil=True)
+def _toss(
+    coin: NDArray[np.float64], ids: NDArray[np.int32], random: NDArray[np.uint64]
+) -> NDArray[np.int32]:
+    """The ids, with -1 for every token whose coin came up."""
+    out = ids.copy()
+    for token in range(ids.shape[0]):
+        if ids[token] >= 0 and bernoulli(coin[ids[token]], random[token, 0], random[token, 1]):
+            out[token] = -1
+    return out
