@@ -52,6 +52,7 @@ FORMAT = 1  # of the folder; raised when an older reader would misread a newer f
 
 _META = "index.json"
 _RECORDS = "records"  # certificates and calibrations, one file each
+_SKETCH = 16  # numbers in the short form of a row
 _LEAF = 1 << 23  # bytes hashed at a time, so that a large file is hashed on all processors
 
 
@@ -158,7 +159,7 @@ class Index:
         state = {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("graph", "_graph", "path", "_records", "_bindings")
+            if name not in ("graph", "_graph", "sketch", "path", "_records", "_bindings")
         }
         return _revive, (state,)
 
@@ -286,6 +287,36 @@ class Index:
             # A folder that others own may be read-only; the record then serves this process alone.
             with suppress(OSError):
                 _write_record(self.path / _RECORDS, name, binding, content)
+
+    @cached_property
+    def sketch(self) -> tuple[NDArray[np.float32], float]:
+        """A short form of every row from which a lower bound on a Euclidean distance can be read.
+
+        Returns
+        -------
+        rows : ndarray of float32, shape (V, 16) or (0, 16)
+            Coordinates in 15 orthonormal directions and the length of what is left: the Euclidean distance of two such
+            rows never exceeds that of the words. One row is one cache line. Empty for a metric that is not Euclidean.
+        margin : float
+            The rounding of the rows may raise a bound by less than this.
+        """
+        if self.metric.kind != EUCLIDEAN:
+            return np.empty((0, _SKETCH), dtype=np.float32), 0.0
+        size = len(self)
+        # Any orthonormal directions are sound; leading ones, found on a sample, make the bound tight.
+        sample = self.coordinates[:: max(1, size // 20_000)].astype(np.float64)
+        centre = sample.mean(axis=0)
+        _, directions = np.linalg.eigh((sample - centre).T @ (sample - centre))
+        basis = np.ascontiguousarray(directions[:, ::-1][:, : _SKETCH - 1])
+        rows = np.zeros((size, _SKETCH), dtype=np.float32)
+        longest = 0.0
+        for start in range(0, size, 8192):
+            part = self.coordinates[start : start + 8192] - centre
+            leading = part @ basis
+            rows[start : start + 8192, : basis.shape[1]] = leading
+            rows[start : start + 8192, -1] = np.linalg.norm(part - leading @ basis.T, axis=1)
+            longest = max(longest, float(np.linalg.norm(part, axis=1).max()))
+        return rows, 1e-6 * longest
 
     @cached_property
     def graph(self) -> Any:

@@ -52,6 +52,7 @@ TOKENIZER_NAME = "textpriv.PrivateTokenizer.v1"
 EXTENSION = "textpriv"
 MECHANISMS = "textpriv_mechanisms"
 DEFAULT_BATCH = 1000
+_WORDS_MET = 50_000
 
 _Form = TypeVar("_Form", bound="_Private")
 
@@ -169,7 +170,25 @@ class _Private:
             )
             self._statement = privatizer.statement.to_dict()
             self._privatizer = privatizer
+            self._meet_words()
         return self._privatizer
+
+    def _own_vocab(self) -> Vocab:
+        raise NotImplementedError
+
+    def _meet_words(self) -> None:
+        """Enter the commonest public words into the pipeline's vocabulary when the index is opened.
+
+        A lexeme takes several calls into Python, and nearly every word of the vocabulary comes out
+        sooner or later: made here, they cost a part of a second once and nothing while documents
+        are waiting. All of them are public, so nothing can be told from their presence.
+        """
+        vocab = self._own_vocab()
+        if getattr(vocab, "in_memory_zone", False):
+            return
+        orths = self._orths = _Orths(vocab)
+        for word in self._open().vocabulary.words[:_WORDS_MET]:
+            vocab[orths[word]]
 
     @property
     def privatizer(self) -> "Privatizer":
@@ -448,6 +467,9 @@ class TextprivComponent(_Private):
         key = None if self._seed is None else self._key(doc.text)
         return _Reading(raw, doc.vocab, doc._context, key)
 
+    def _own_vocab(self) -> Vocab:
+        return self.nlp.vocab
+
     def get_error_handler(self) -> Callable[..., NoReturn]:
         """Raise, whatever the pipeline's own error handler does.
 
@@ -564,6 +586,9 @@ class PrivateTokenizer(_Private):
     def _read(self, text: str) -> _Reading:
         raw = self._prepare().read(text)
         return _Reading(raw, self.vocab, key=None if self._seed is None else self._key(text))
+
+    def _own_vocab(self) -> Vocab:
+        return self.vocab
 
 
 def _refuse_twice() -> NoReturn:

@@ -352,14 +352,15 @@ class Privatizer:
         ids = codes[drawn_at]
         streams = self._chosen_streams(ids, offsets, keys)
         drawn = self.mechanism.sample_documents(ids, offsets, streams)
-        # Vocabulary words first, then the mask, then the kept strings of this batch.
-        size = len(self._spacing.words)
-        output = np.full(len(codes), size, dtype=np.int64)
-        output[drawn_at] = drawn
-        words, closing, opening = self._spacing.words, self._spacing.closing, self._spacing.opening
+        spacing = self._spacing
+        if len(drawn_at) == len(codes):
+            output = drawn
+        else:
+            # What is not drawn stands for word 0 until it is overwritten.
+            output = np.zeros(len(codes), dtype=np.int32)
+            output[drawn_at] = drawn
+        out, left, right = spacing.words[output], spacing.closing[output], spacing.opening[output]
         kept_at = np.flatnonzero(codes <= _KEPT)
-        out = words[np.minimum(output, size - 1)]
-        left, right = closing[np.minimum(output, size - 1)], opening[np.minimum(output, size - 1)]
         if len(drawn_at) < len(codes):
             rest = codes == _MASKED
             out[rest] = MASK

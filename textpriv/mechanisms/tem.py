@@ -302,6 +302,7 @@ class TEM(Mechanism):
                     self.index.neighbours.distances,
                     self.measure.parts,
                     *self.measure.tables(),
+                    *self.index.sketch,
                     self._probes,
                     self._mode,
                     self._cumulative,
@@ -465,6 +466,36 @@ def _listed(row: NDArray[np.int32], word: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
+def _surely_rejected(
+    x: NDArray[np.float32],
+    y: NDArray[np.float32],
+    random: np.uint64,
+    t: float,
+    gamma: float,
+    edge: float,
+    reach: float,
+    margin: float,
+) -> bool:
+    """Whether a lower bound on the distance already settles that a tail draw is rejected.
+
+    The acceptance ``U < exp(-t (d - edge))`` fails beyond the distance ``edge - ln(U) / t``. Most tail draws are that far,
+    and reading a whole row to find out is what they would cost. A bound that does not settle it, or a word that might
+    be in the list, goes the exact way with the same random words, so the draws are the same with and without this.
+    """
+    uniform = np.float64(random) * 2.0**-64
+    if uniform < 2.0**-19:
+        return False
+    limit = max(edge - np.log(uniform) / t, reach)
+    if limit >= gamma:
+        return False
+    total = 0.0
+    for j in range(x.shape[0]):
+        difference = np.float64(x[j]) - np.float64(y[j])
+        total += difference * difference
+    return total > (limit + margin) ** 2
+
+
+@njit(cache=True, nogil=True)
 def _prepare(
     kind: int,
     coordinates: NDArray[Any],
@@ -546,6 +577,8 @@ def _sample(
     measure: NDArray[np.uint64],
     guide: NDArray[np.int32],
     shift: np.uint64,
+    sketch: NDArray[np.float32],
+    margin: float,
     probes: NDArray[np.int32],
     mode: NDArray[np.uint8],
     cumulative: NDArray[np.uint64],
@@ -645,6 +678,18 @@ def _sample(
                 while place <= end + 8:
                     candidate = draw(random[place], measure, guide, shift)
                     place += 1
+                    if sketch.shape[0] > 0 and _surely_rejected(
+                        sketch[word],
+                        sketch[candidate],
+                        random[place],
+                        t,
+                        gamma,
+                        edge[word],
+                        reach,
+                        margin,
+                    ):
+                        place += 2
+                        break
                     distance = row_distance(kind, coordinates[word], coordinates[candidate])
                     if distance > reach or not _listed(neighbours[word], candidate):
                         # A word of the list redraws this draw only; sending it back to the choice between head and tail

@@ -1,0 +1,225 @@
+"""What the estimators of this package share: checked settings, a budget that is charged first, a statement at the end.
+
+No learning happens here. A private fit has three acts: *plan* (public numbers only), *charge* (the plan's
+event, before any draw) and *run*. ``Plan`` is what passes between them.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from pairwise.accounting import (
+    Adjacency,
+    check_privacy_parameters,
+    compose,
+    default_delta,
+    epsilon_of,
+)
+from pairwise.errors import InvalidParameter
+from pairwise.noise import CHEAP_PATH_NOTE, Randomness
+from pairwise.statement import PrivacyStatement, UnsoundWarning
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+__all__ = ["MINIMUM_RECORDS", "Plan", "PrivateEstimator"]
+
+MINIMUM_RECORDS = 4
+
+_CLASSES_READ = (
+    "classes was not given, so the set of labels was read from y: it is taken as public, and a neighbour with another set "
+    "of labels is not covered"
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A private fit decided in advance.
+
+    Attributes
+    ----------
+    event : DpEvent
+        All that the fit will release.
+    sensitivity : float
+        l2 sensitivity of what noise is added to, under the plan's adjacency.
+    run : callable
+        Draws and returns the parameter.
+    mechanism, proof : str
+        For the statement.
+    epsilon, delta : float or None
+        True guarantee where it is not that of ``event`` (published forms).
+    proved : bool
+    unsound : str
+        Non-empty: the reason for an ``UnsoundWarning``.
+    notes, not_protected, assumptions : tuple of str
+    """
+
+    event: DpEvent
+    sensitivity: float
+    run: Callable[[], Any]
+    mechanism: str
+    proof: str
+    epsilon: float | None = None
+    delta: float | None = None
+    proved: bool = True
+    unsound: str = ""
+    notes: tuple[str, ...] = ()
+    not_protected: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+
+class PrivateEstimator(BaseEstimator):
+    """Base of the estimators; subclasses hold ``epsilon``, ``delta``, ``data_norm``, ``classes``, ``budget`` and so on."""
+
+    epsilon: float
+    delta: float | None
+    data_norm: float
+    budget: Any
+    random_state: Any
+    allow_large_delta: bool
+    classes: Any
+
+    # -- plan
+
+    def _check_table(
+        self, X: ArrayLike, y: Any, *, reset: bool = True, few: bool = False
+    ) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        """Return validated X, shape (n, d) float64, and y, shape (n,)."""
+        table, labels = validate_data(
+            self, X, y, dtype=np.float64, ensure_min_samples=1, reset=reset, y_numeric=False
+        )
+        check_classification_targets(labels)
+        if not few and len(table) < MINIMUM_RECORDS:
+            raise InvalidParameter(
+                f"private pairwise learning needs at least {MINIMUM_RECORDS} records; found n_samples = {len(table)}. "
+                "Collect more records."
+            )
+        return table, labels
+
+    def _check_records(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return validated X of a prediction, clipped as in training."""
+        from pairwise.gradient import clip_records
+
+        check_is_fitted(self)
+        table = validate_data(self, X, dtype=np.float64, reset=False)
+        return clip_records(table, float(self.data_norm))
+
+    def _check_classes(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Return the sorted class list: declared, or read from y (which the statement then says)."""
+        found = np.unique(y)
+        if self.classes is None:
+            return found
+        declared = np.unique(np.asarray(self.classes))
+        unknown = np.setdiff1d(found, declared)
+        if len(unknown):
+            raise InvalidParameter(
+                f"classes lists {len(declared)} labels, but y holds {len(unknown)} that are not among them. "
+                "List every label that may occur."
+            )
+        return declared
+
+    def _check_settings(self, n: int) -> float:
+        """Return δ after checking ε, δ and the record norm."""
+        if not isinstance(self.epsilon, int | float | np.number):
+            raise InvalidParameter(f"epsilon must be a number; found {self.epsilon!r}.")
+        delta = default_delta(n) if self.delta is None else float(self.delta)
+        check_privacy_parameters(float(self.epsilon), delta, n, force=bool(self.allow_large_delta))
+        if not (math.isfinite(self.data_norm) and self.data_norm > 0):
+            raise InvalidParameter(
+                f"data_norm must be a positive finite number, declared in public; found {self.data_norm!r}. "
+                "Without a bound on the records no guarantee holds."
+            )
+        return delta
+
+    # -- charge, run, state
+
+    def _execute(
+        self,
+        plan: Plan,
+        delta: float,
+        randomness: Randomness,
+        *,
+        adjacency: Adjacency = Adjacency.REPLACE_ONE,
+        n: int | None = None,
+    ) -> Any:
+        """Charge the plan, run it, and set ``statement_``, ``privacy_event_`` and what ``sensitivity`` returns."""
+        if plan.unsound:
+            warnings.warn(plan.unsound, UnsoundWarning, stacklevel=4)
+        if self.budget is not None:
+            self.budget.charge(plan.event, label=type(self).__name__, adjacency=adjacency)
+        result = plan.run()
+        self._record(plan, delta, randomness, adjacency=adjacency, n=n)
+        return result
+
+    def _record(
+        self,
+        plan: Plan,
+        delta: float,
+        randomness: Randomness,
+        *,
+        adjacency: Adjacency = Adjacency.REPLACE_ONE,
+        n: int | None = None,
+    ) -> None:
+        self.privacy_event_ = plan.event
+        self._sensitivity_ = float(plan.sensitivity)
+        true_delta = delta if plan.delta is None else plan.delta
+        if plan.epsilon is not None or not plan.proved:
+            epsilon = plan.epsilon
+        else:
+            epsilon = min(epsilon_of(plan.event, true_delta, adjacency), math.inf)
+            # The calibration aims at epsilon; its last digits are the accountant's rounding.
+            if math.isfinite(self.epsilon) and epsilon <= self.epsilon * (1 + 1e-6):
+                epsilon = float(self.epsilon)
+        notes = list(plan.notes)
+        if epsilon is not None and math.isfinite(epsilon):
+            notes.append(CHEAP_PATH_NOTE)
+        if randomness.note and (epsilon is None or math.isfinite(epsilon)):
+            notes.append(randomness.note)
+        not_protected = list(plan.not_protected)
+        assumptions = list(plan.assumptions)
+        if self.classes is None:
+            not_protected.append("the set of class labels")
+            assumptions.append(_CLASSES_READ)
+        not_protected.append("the number of records and of features, and all settings")
+        assumptions.append(
+            f"every record is clipped, on its own, to the public norm {float(self.data_norm):g}"
+        )
+        private = epsilon is not None and math.isfinite(epsilon)
+        self.statement_ = PrivacyStatement(
+            mechanism=plan.mechanism,
+            adjacency=adjacency.value,
+            epsilon=epsilon,
+            delta=true_delta if private else 0.0,
+            unit="one record",
+            proved=plan.proved,
+            proof=plan.proof,
+            assumptions=tuple(assumptions),
+            not_protected=tuple(not_protected),
+            notes=tuple(notes),
+        )
+        if n is not None:
+            self.n_records_ = n
+
+    def sensitivity(self) -> float:
+        """Return the l2 sensitivity of what noise was added to, under the statement's adjacency.
+
+        For the gradient algorithm that is one mean gradient; for output perturbation and moments, the released
+        array; for a stream, the largest certified movement of any iterate.
+        """
+        check_is_fitted(self)
+        return self._sensitivity_
+
+
+def both(first: DpEvent, second: DpEvent | None) -> DpEvent:
+    """Return the composition of an event with an optional other one."""
+    return first if second is None else compose([first, second])

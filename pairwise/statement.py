@@ -1,0 +1,124 @@
+"""What a private release guarantees, to whom and under which assumptions.
+
+One frozen object that every fitted estimator carries as ``statement_``. It computes nothing: the numbers come from
+``pairwise.accounting`` and the proofs from the module of the algorithm.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+__all__ = ["PrivacyStatement", "UnsoundWarning"]
+
+
+class UnsoundWarning(UserWarning):
+    """What runs does not have the guarantee its name suggests; the statement says what is true."""
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """The guarantee of a release.
+
+    Parameters
+    ----------
+    mechanism : str
+        Which algorithm and noise, with the settings that matter to the guarantee.
+    adjacency : str
+        Between which data sets the guarantee holds ("replace-one", "zero-out", "add/remove"); an
+        ``Adjacency`` member is a string and may be passed as it is.
+    epsilon : float or None
+        Natural-log bound; ``None`` where no finite bound is true, ``inf`` for a non-private fit.
+    delta : float
+        Additive term, in [0, 1].
+    unit : str
+        Whose change is covered, such as ``"one record"`` or ``"any 3 pairs"``.
+    proved : bool
+        Whether the guarantee as stated here is proved for what actually runs.
+    proof : str
+        Where the proof stands: paper section, equation, or errata id.
+    assumptions : tuple of str
+        What the proof takes for granted (declared public facts, secret randomness).
+    not_protected : tuple of str
+        What an observer may learn exactly.
+    notes : tuple of str
+        Anything else a reader must know.
+    """
+
+    mechanism: str
+    adjacency: str
+    epsilon: float | None
+    delta: float
+    unit: str
+    proved: bool
+    proof: str
+    assumptions: tuple[str, ...] = ()
+    not_protected: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def extended(
+        self,
+        *,
+        assumptions: tuple[str, ...] = (),
+        not_protected: tuple[str, ...] = (),
+        notes: tuple[str, ...] = (),
+        proved: bool | None = None,
+    ) -> PrivacyStatement:
+        """Return a copy with further assumptions, exposures and notes, each listed once."""
+        return replace(
+            self,
+            assumptions=tuple(dict.fromkeys(self.assumptions + tuple(assumptions))),
+            not_protected=tuple(dict.fromkeys(self.not_protected + tuple(not_protected))),
+            notes=tuple(dict.fromkeys(self.notes + tuple(notes))),
+            proved=self.proved if proved is None else proved,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the statement as JSON types; an infinite epsilon becomes the string ``"inf"``."""
+        content = asdict(self)
+        content["adjacency"] = str(self.adjacency)
+        for name in ("assumptions", "not_protected", "notes"):
+            content[name] = list(content[name])
+        if self.epsilon is not None and not math.isfinite(self.epsilon):
+            content["epsilon"] = str(float(self.epsilon))
+        return content
+
+    def to_json(self) -> str:
+        """Return the statement as one JSON object."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    def paragraph(self) -> str:
+        """Return the statement in plain words, for whoever answers for the data."""
+        parts = []
+        if self.epsilon is None:
+            parts.append(f"{self.mechanism} gives no guarantee that can be stated as a number.")
+        elif not math.isfinite(self.epsilon):
+            parts.append(f"{self.mechanism} is not private: no noise was added.")
+        else:
+            odds = f"at most exp({self.epsilon:.6g})"
+            if self.epsilon < 7:
+                odds += f" = {math.exp(self.epsilon):.3g}"
+            rest = (
+                f", except with probability {self.delta:.3g} at most"
+                if self.delta > 0
+                else ", without exception"
+            )
+            parts.append(
+                f"{self.mechanism}: two data sets that differ by {self.unit} ({self.adjacency}) cannot be told apart "
+                f"from what was released by odds of more than {odds.removeprefix('at most ')}{rest}."
+            )
+        if not self.proved:
+            parts.append("This is NOT PROVED for what ran.")
+        elif self.proof:
+            parts.append(f"Proof: {self.proof}.")
+        if self.assumptions:
+            parts.append("This assumes: " + "; ".join(self.assumptions) + ".")
+        if self.not_protected:
+            parts.append("Not protected: " + "; ".join(self.not_protected) + ".")
+        parts.extend(note if note.endswith(".") else note + "." for note in self.notes)
+        return " ".join(parts)
+
+    def __str__(self) -> str:
+        return self.paragraph()

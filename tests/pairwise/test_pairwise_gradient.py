@@ -1,0 +1,309 @@
+"""The shared engine: sums of pair gradients, their sensitivity, the plan and the loop."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pairwise.accounting import epsilon_of, gaussian_mu
+from pairwise.domains import L2Ball
+from pairwise.errors import PairwiseError
+from pairwise.gradient import (
+    AUCPairs,
+    MetricPairs,
+    auc_hinge_counts,
+    auc_logistic_weights,
+    clip_records,
+    mean_gradient,
+    noisy_descent,
+    plan_gradient,
+    random_matching,
+)
+from pairwise.noise import Randomness
+
+
+def _table(seed: int, n: int, d: int, norm: float = 1.0):
+    r = np.random.default_rng(seed)
+    X = clip_records(r.normal(size=(n, d)), norm)
+    y = r.random(n) < 0.4
+    y[:2] = [True, False]
+    return X, y, r.normal(size=d)
+
+
+def _by_pairs(sums, w):
+    pairs = np.array(list(itertools.combinations(range(sums.n), 2)))
+    return sum(sums.over(w, pair[None]) for pair in pairs)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_the_auc_sum_over_all_pairs_is_the_autograd_gradient(loss):
+    import torch
+
+    X, y, w = _table(0, 23, 3)
+    sums = AUCPairs(X, y, loss)
+    p = torch.tensor(w, requires_grad=True)
+    scores = torch.tensor(sums.X) @ p
+    total = sums.loss.value(scores[y][:, None] - scores[~y][None, :], torch.ones(1)).sum()
+    total.backward()
+    np.testing.assert_allclose(sums.all_pairs(w), p.grad.numpy(), atol=1e-10)
+    np.testing.assert_allclose(_by_pairs(sums, w), p.grad.numpy(), atol=1e-10)
+
+
+@pytest.mark.parametrize("parameter", ["factor", "matrix"])
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_the_metric_sum_over_all_pairs_is_the_autograd_gradient(loss, parameter):
+    import torch
+
+    X, _, _ = _table(1, 15, 3)
+    labels = np.arange(15) % 3
+    W = np.random.default_rng(2).normal(size=(2, 3)) * 1.5
+    start = W if parameter == "factor" else W.T @ W
+    sums = MetricPairs(X, labels, loss, 1.0, parameter, 1e6 if parameter == "factor" else None)
+    p = torch.tensor(start, requires_grad=True)
+    i, j = np.triu_indices(15, 1)
+    apart = torch.tensor(sums.X[i] - sums.X[j])
+    M = p.T @ p if parameter == "factor" else p
+    q = ((apart @ M) * apart).sum(1)
+    sign = torch.tensor(np.where(labels[i] == labels[j], 1.0, -1.0))
+    sums.loss.value(q, sign).sum().backward()
+    np.testing.assert_allclose(sums.all_pairs(start), p.grad.numpy(), atol=1e-9)
+    np.testing.assert_allclose(_by_pairs(sums, start), p.grad.numpy(), atol=1e-9)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**6), st.integers(1, 30), st.integers(1, 30))
+def test_hinge_counts_equal_brute_force_even_on_a_grid_of_near_ties(seed, n_positive, n_negative):
+    r = np.random.default_rng(seed)
+    p = r.integers(-20, 20, n_positive) * 0.1
+    q = r.integers(-20, 20, n_negative) * 0.1
+    active = q[None, :] > (p - 1.0)[:, None]
+    a, b = auc_hinge_counts(p, q)
+    assert np.array_equal(a, active.sum(1))
+    assert np.array_equal(b, active.sum(0))
+
+
+def test_logistic_weights_stay_finite_and_exact_at_large_scores():
+    p, q = np.array([800.0, -800.0, 0.0]), np.array([0.0, 799.0])
+    a, b = auc_logistic_weights(p, q)
+    with np.errstate(over="ignore"):
+        exact = 2.0 / (1.0 + np.exp(2.0 * np.subtract.outer(p, q)))
+    np.testing.assert_allclose(a, exact.sum(1), atol=1e-12)
+    np.testing.assert_allclose(b, exact.sum(0), atol=1e-12)
+
+
+def test_a_clipped_factor_gradient_equals_clipping_pair_by_pair():
+    X, _, _ = _table(3, 14, 4)
+    labels = np.arange(14) % 2
+    W = np.random.default_rng(4).normal(size=(3, 4)) * 2
+    loose = MetricPairs(X, labels, "contrastive", 1.0, "factor", 1e9)
+    tight = MetricPairs(X, labels, "contrastive", 1.0, "factor", 0.3)
+    total = np.zeros_like(W)
+    clipped = 0
+    for pair in itertools.combinations(range(14), 2):
+        g = loose.over(W, np.array([pair]))
+        norm = np.linalg.norm(g)
+        clipped += norm > 0.3
+        total += g * min(1.0, 0.3 / max(norm, 1e-300))
+    assert clipped > 10
+    np.testing.assert_allclose(tight.all_pairs(W), total, atol=1e-4)
+
+
+def test_exhaustive_replacement_at_n_4_attains_the_auc_bound_2G_over_n_and_never_4G_over_n():
+    points = [np.array([-1.0, 0.0]), np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.zeros(2)]
+    records = [(x, label) for x in points for label in (True, False)]
+    plan_of = AUCPairs(np.zeros((4, 2)), np.zeros(4, bool), "hinge")
+    bound = 2 * plan_of.pair_change / 4
+    worst = 0.0
+    w = np.array([0.05, 0.02])
+    for rest in itertools.combinations_with_replacement(records, 3):
+        gradients = []
+        for own in records:
+            X = np.array([r[0] for r in (*rest, own)])
+            y = np.array([r[1] for r in (*rest, own)])
+            gradients.append(AUCPairs(X, y, "hinge").all_pairs(w) / 6)
+        g = np.array(gradients)
+        worst = max(worst, np.linalg.norm(g[:, None] - g[None], axis=2).max())
+    assert worst <= bound
+    assert worst >= 0.999 * bound
+    assert bound <= 4 * plan_of.pair_bound / 4
+
+
+def _worst_neighbour(make, n, d, trials, seed, gradient, labels):
+    r = np.random.default_rng(seed)
+    worst = 0.0
+    for _ in range(trials):
+        u = r.normal(size=d)
+        u /= np.linalg.norm(u)
+        X = np.where(r.random((n, 1)) < 0.8, -u, r.normal(size=(n, d)))
+        y = r.integers(0, labels, n) if r.random() < 0.4 else np.zeros(n, int)
+        X2, y2 = X.copy(), y.copy()
+        X[0], y[0] = u * r.choice([1, -1]), r.integers(labels)
+        X2[0], y2[0] = u * r.choice([1, -1]), r.integers(labels)
+        w = u * r.normal() * 0.3
+        worst = max(worst, np.linalg.norm(gradient(make(X, y), w) - gradient(make(X2, y2), w)))
+    return worst
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+@pytest.mark.parametrize("clip", [None, 2.0])
+def test_no_adversarial_neighbour_moves_the_auc_mean_gradient_past_its_sensitivity(loss, clip):
+    n = 10
+    worst = _worst_neighbour(
+        lambda X, y: AUCPairs(X, y == 1, loss, 1.0, clip),
+        n,
+        3,
+        1500,
+        5,
+        lambda s, w: s.all_pairs(w * 20) / (n * (n - 1) / 2),
+        2,
+    )
+    bound = 2 * AUCPairs(np.zeros((1, 3)), np.zeros(1, bool), loss, 1.0, clip).pair_change / n
+    assert 0.7 * bound <= worst <= bound
+
+
+def test_no_adversarial_neighbour_moves_the_metric_mean_gradient_past_its_sensitivity():
+    n = 8
+    W = np.eye(3) * 1.2
+    worst = _worst_neighbour(
+        lambda X, y: MetricPairs(X, y, "hinge", 1.0, "factor", 0.5),
+        n,
+        3,
+        2000,
+        6,
+        lambda s, w: s.all_pairs(W) / (n * (n - 1) / 2),
+        2,
+    )
+    assert 0.45 * (4 * 0.5 / n) <= worst <= 4 * 0.5 / n
+
+
+def test_a_matching_moves_by_at_most_one_pair_change_over_half_n():
+    r = np.random.default_rng(7)
+    n, worst = 9, 0.0
+    for _ in range(2000):
+        u = r.normal(size=2)
+        u /= np.linalg.norm(u)
+        X = np.where(r.random((n, 1)) < 0.5, u, -u)
+        y = r.random(n) < 0.5
+        X2, y2 = X.copy(), y.copy()
+        X2[0], y2[0] = u * r.choice([1, -1]), r.random() < 0.5
+        pairs = random_matching(n, Randomness(int(r.integers(10**6))))
+        w = u * 0.1
+        g = AUCPairs(X, y, "hinge").over(w, pairs) - AUCPairs(X2, y2, "hinge").over(w, pairs)
+        worst = max(worst, np.linalg.norm(g) / (n // 2))
+    bound = AUCPairs(X, y, "hinge").pair_change / (n // 2)
+    assert 0.9 * bound <= worst <= bound
+
+
+def test_matching_and_all_pairs_agree_in_expectation():
+    X, y, w = _table(8, 4, 2)
+    sums = AUCPairs(X, y, "logistic")
+    matchings = [[(0, 1), (2, 3)], [(0, 2), (1, 3)], [(0, 3), (1, 2)]]
+    mean = np.mean([sums.over(w, np.array(m)) / 2 for m in matchings], axis=0)
+    np.testing.assert_allclose(mean, sums.all_pairs(w) / 6, atol=1e-12)
+
+
+def test_random_matchings_of_four_slots_are_uniform():
+    source = Randomness(9)
+    counts: dict[frozenset, int] = {}
+    for _ in range(3000):
+        key = frozenset(frozenset(map(int, p)) for p in random_matching(4, source))
+        counts[key] = counts.get(key, 0) + 1
+    # Three matchings of probability 1/3 each: 6 standard deviations are 155; false alarms below 1e-8.
+    assert len(counts) == 3
+    assert all(abs(c - 1000) < 155 for c in counts.values())
+
+
+def test_the_plan_spends_exactly_what_was_asked_for():
+    X, y, _ = _table(10, 200, 4)
+    sums = AUCPairs(X, y, "logistic", 1.0, 2.0)
+    plan = plan_gradient(sums, (4,), 1.0, 1e-5, travel=2.0)
+    mu = gaussian_mu(1.0, 1e-5)
+    assert plan.sigma == pytest.approx(plan.sensitivity * math.sqrt(plan.steps) / mu)
+    assert plan.steps == int((200 * mu) ** 2 / (4 * 4))
+    assert epsilon_of(plan.event, 1e-5) == pytest.approx(1.0, rel=1e-9)
+
+
+def test_the_step_rule_is_cut_to_ten_and_two_hundred():
+    few = AUCPairs(*_table(11, 20, 5)[:2])
+    assert plan_gradient(few, (5,), 0.5, 1e-3, travel=1.0).steps == 10
+    assert plan_gradient(few, (5,), math.inf, 1e-3, travel=1.0).steps == 200
+
+
+def test_secret_samples_are_accounted_within_the_target_and_beat_unsampled_noise():
+    sums = AUCPairs(*_table(12, 400, 3)[:2])
+    plan = plan_gradient(sums, (3,), 1.0, 1e-5, travel=1.0, batch_size=40, steps=20)
+    assert 0.9 < epsilon_of(plan.event, 1e-5) <= 1.0
+    assert plan.sensitivity == pytest.approx(2 * sums.pair_change / 40)
+    unsampled = math.sqrt(20) / gaussian_mu(1.0, 1e-5)
+    assert plan.sigma / plan.sensitivity < unsampled
+    out = noisy_descent(sums, plan, L2Ball(1.0), np.zeros(3), Randomness(0))
+    assert np.linalg.norm(out) <= 1
+
+
+def test_a_step_on_200000_records_is_a_matching_and_takes_memory_linear_in_n():
+    import tracemalloc
+
+    r = np.random.default_rng(13)
+    X = r.normal(size=(200_000, 10)) * 0.1
+    sums = AUCPairs(X, r.random(200_000) < 0.5, "logistic")
+    plan = plan_gradient(sums, (10,), 1.0, 1e-7, travel=1.0, steps=2)
+    assert plan.batching == "matching"
+    tracemalloc.start()
+    mean_gradient(sums, np.ones(10), plan, Randomness(0))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40 * X.nbytes / 10
+
+
+def test_noiseless_descent_lowers_the_loss_to_near_its_minimum():
+    r = np.random.default_rng(14)
+    X = r.normal(size=(150, 3)) * 0.4
+    y = X[:, 0] + 0.2 * r.normal(size=150) > 0
+    sums = AUCPairs(X, y, "logistic")
+    plan = plan_gradient(sums, (3,), math.inf, 1e-3, travel=40.0)
+    kept: list[np.ndarray] = []
+    noisy_descent(sums, plan, L2Ball(5.0), np.zeros(3), Randomness(0), keep=kept)
+    w = kept[-1]
+    tangent = -sums.all_pairs(w)
+    tangent -= (tangent @ w) / (w @ w) * w if tangent @ w > 0 else 0
+    assert np.linalg.norm(tangent) < 0.02 * np.linalg.norm(sums.all_pairs(np.zeros(3)))
+
+
+def test_fewer_than_four_records_are_refused_with_the_number_found():
+    with pytest.raises(PairwiseError, match="n_samples = 3"):
+        plan_gradient(AUCPairs(*_table(15, 3, 2)[:2]), (2,), 1.0, 1e-5, travel=1.0)
+
+
+def test_clipped_records_keep_their_direction_and_never_pass_the_bound():
+    X = np.array([[3.0, 4.0], [1e200, 1e200], [0.0, 0.0], [0.1, 0.0], [5e-324, 0.0]])
+    out = clip_records(X, 1.0)
+    assert np.all(np.linalg.norm(out, axis=1) <= 1.0)
+    np.testing.assert_allclose(out[0], [0.6, 0.8], rtol=1e-5)
+    assert np.array_equal(out[2:4], X[2:4])
+
+
+def test_one_full_batch_hinge_step_costs_at_most_four_times_a_product_and_a_sort():
+    r = np.random.default_rng(16)
+    X = r.normal(size=(200_000, 100)) * 0.05
+    w = r.normal(size=100)
+    sums = AUCPairs(X, r.random(200_000) < 0.4, "hinge")
+    sums.all_pairs(w)
+
+    def spent(task):
+        # Some kernels count processor time in steps of 4 ms, so one run is too short to be measured.
+        start = time.process_time()
+        for _ in range(15):
+            task()
+        return (time.process_time() - start) / 15
+
+    numbers = r.random(200_000)
+    # Processor time, so that other work on the machine does not count.
+    base = spent(lambda: X @ w) + spent(lambda: np.sort(numbers))
+    step = spent(lambda: sums.all_pairs(w))
+    assert step <= 4 * base, f"step {step * 1e3:.1f} ms, base {base * 1e3:.1f} ms"
