@@ -55,12 +55,26 @@ def test_each_rate_keeps_more_words_than_the_one_before_it(index, prior):
     assert kept[0] < kept[1] < kept[2]
 
 
-def test_the_steps_taken_are_those_that_keep_the_most_words(index):
+def test_the_measure_taken_is_the_one_that_keeps_the_most_words(index):
     prior = index.vocabulary.prior_weights("zipf")
     found = level(index, prior, EPSILON, lambda rate: LARGEST_EXPONENT / rate)
-    kept = [entry["keep"] for entry in found.evidence]
-    assert found.steps == int(np.argmax(kept))
-    assert [entry["steps"] for entry in found.evidence] == list(range(len(kept)))
+    best = max(found.evidence, key=lambda entry: entry["keep"])
+    assert (found.start, found.steps) == (best["start"], best["steps"])
+
+
+def test_the_search_starts_from_the_prior_and_from_the_uniform_measure(index):
+    prior = index.vocabulary.prior_weights("zipf")
+    found = level(index, prior, EPSILON, lambda rate: LARGEST_EXPONENT / rate)
+    for start in ("prior", "uniform"):
+        steps = [entry["steps"] for entry in found.evidence if entry["start"] == start]
+        assert steps == list(range(13))
+
+
+def test_a_large_vocabulary_is_searched_from_its_prior_alone(index, monkeypatch):
+    monkeypatch.setattr("textpriv.mechanisms.levelling._SMALL", 100)
+    prior = index.vocabulary.prior_weights("zipf")
+    found = level(index, prior, EPSILON, lambda rate: LARGEST_EXPONENT / rate)
+    assert [(e["start"], e["steps"]) for e in found.evidence] == [("prior", n) for n in range(5)]
 
 
 def test_half_steps_level_the_normaliser(index):

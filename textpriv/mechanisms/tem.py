@@ -103,7 +103,8 @@ class TEM(Mechanism):
         "half": t = epsilon / 2, as published. "calibrated": the largest t in [epsilon / 2, epsilon] whose exact constant
         over all pairs is at most epsilon (1 - 1e-6), computed once and recorded with the index; it needs exact lists.
         "best": first moves the prior some half steps towards the measure on which the normaliser is constant, as many as
-        keep the most words (:mod:`textpriv.mechanisms.levelling`), then calibrates. The guarantee is the same.
+        keep the most words (:mod:`textpriv.mechanisms.levelling`; a small vocabulary may start from the uniform measure),
+        then calibrates. The guarantee is the same.
 
     Attributes
     ----------
@@ -215,6 +216,7 @@ class TEM(Mechanism):
                 lambda rate: min(gamma, LARGEST_EXPONENT / rate),
             )
             record = {
+                "start": levelled.start,
                 "steps": levelled.steps,
                 "evidence": list(levelled.evidence),
                 "weights": levelled.weights.tolist(),
