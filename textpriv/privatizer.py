@@ -560,14 +560,16 @@ _SAMPLE, _MASK, _DROP = 0, 1, 2  # places in ACTIONS
 
 def _counts(codes: NDArray[np.int32]) -> dict[str, int]:
     """Tokens by their codes: sampled, masked, and kept ones by class."""
-    counts = {"sampled": int(np.count_nonzero(codes >= UNKNOWN))}
-    masked = int(np.count_nonzero(codes == _MASKED))
-    if masked:
-        counts["masked"] = masked
+    lowest = _KEPT - len(CLASSES) + 1
+    tally = np.bincount(
+        np.minimum(codes, UNKNOWN) - lowest, minlength=UNKNOWN - lowest + 1
+    ).tolist()
+    counts = {"sampled": tally[UNKNOWN - lowest]}
+    if tally[_MASKED - lowest]:
+        counts["masked"] = tally[_MASKED - lowest]
     for place, name in enumerate(CLASSES):
-        kept = int(np.count_nonzero(codes == _KEPT - place))
-        if kept:
-            counts[name] = kept
+        if tally[_KEPT - place - lowest]:
+            counts[name] = tally[_KEPT - place - lowest]
     return counts
 
 

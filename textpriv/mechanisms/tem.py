@@ -443,6 +443,17 @@ def _fill(
     generous: int,
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Random words for every unfinished document: what it had left, then the next of its stream."""
+    if len(pending) == 1:
+        # One document at a time is how a tokenizer is called, and array arithmetic on one number is slow.
+        document = int(pending[0])
+        rest = carried.get(document)
+        held = 0 if rest is None else len(rest)
+        more = generous * int(offsets[document + 1] - done[document]) + 2 * _ROOM
+        random = np.empty(held + more, dtype=np.uint64)
+        if rest is not None:
+            random[:held] = rest
+        streams[document].fill(random[held:])
+        return random, np.array([0, held + more], dtype=np.int64)
     fresh = generous * (offsets[pending + 1] - done[pending]) + 2 * _ROOM
     kept = [carried.get(int(document)) for document in pending] if carried else None
     lengths = fresh + np.array([len(k) if k is not None else 0 for k in kept]) if kept else fresh
