@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
+import numpy as np
 import spacy
 import spacy.util
 import srsly
@@ -37,6 +38,8 @@ from textpriv.policy import TokenPolicy
 # spaCy imports this module in every program that makes a pipeline, once textpriv is installed. What
 # is heavy is imported where a private pipeline is made.
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from textpriv.index import Index
     from textpriv.privatizer import PrivateTokens, Privatizer, RawTokens
 
@@ -75,6 +78,7 @@ class _Orths(dict[str, int]):
         super().__init__()
         self.vocab = vocab
         self.strings = vocab.strings
+        self._table: NDArray[np.uint64] | None = None
 
     def __missing__(self, word: str) -> int:
         orth: int = self.strings.add(word)
@@ -83,6 +87,12 @@ class _Orths(dict[str, int]):
         if not getattr(self.vocab, "in_memory_zone", False):
             self[word] = orth
         return orth
+
+    def table(self, words: Sequence[str]) -> "NDArray[np.uint64] | None":
+        """Return the hash of each word of the public vocabulary, or None inside a memory zone."""
+        if self._table is None and not getattr(self.vocab, "in_memory_zone", False):
+            self._table = np.fromiter(map(self.strings.add, words), np.uint64, len(words))
+        return self._table
 
 
 def _remove_folder(folder: str, owner: int) -> None:
@@ -220,7 +230,14 @@ class _Private:
         orths = self._orths
         if orths is None or orths.strings is not vocab.strings:
             orths = self._orths = _Orths(vocab)
-        words: list[Any] = list(map(orths.__getitem__, tokens.words))
+        table = orths.table(self._open().vocabulary.words)
+        if table is None:
+            words: list[Any] = list(map(orths.__getitem__, tokens.words))
+        else:
+            hashes = table[tokens.outputs]
+            if tokens.others:
+                hashes[tokens.outputs < 0] = list(map(orths.__getitem__, tokens.others))
+            words = hashes.tolist()
         doc = Doc(vocab, words=words, spaces=tokens.spaces)
         setattr(doc._, EXTENSION, {"statement": self._statement, "counts": tokens.counts})
         return doc

@@ -64,16 +64,39 @@ class RawTokens:
 
 
 class PrivateTokens:
-    """One private document as tokens."""
+    """One private document as tokens.
 
-    __slots__ = ("_codes", "_spaces", "words")
+    Attributes
+    ----------
+    outputs : ndarray of int32, shape (T,)
+        Word ids of the drawn tokens, -1 for the others.
+    others : list of str
+        The tokens that are not drawn, in order: masks and what the policy keeps.
+    """
+
+    __slots__ = ("_codes", "_spaces", "_vocabulary", "others", "outputs")
 
     def __init__(
-        self, words: list[str], spaces: NDArray[np.bool_], codes: NDArray[np.int32]
+        self,
+        outputs: NDArray[np.int32],
+        others: list[str],
+        spaces: NDArray[np.bool_],
+        codes: NDArray[np.int32],
+        vocabulary: NDArray[np.object_],
     ) -> None:
-        self.words = words
+        self.outputs = outputs
+        self.others = others
         self._spaces = spaces
         self._codes = codes
+        self._vocabulary = vocabulary
+
+    @property
+    def words(self) -> list[str]:
+        """The private tokens."""
+        found = self._vocabulary[np.maximum(self.outputs, 0)]
+        found[self.outputs < 0] = self.others
+        words: list[str] = found.tolist()
+        return words
 
     @property
     def spaces(self) -> list[bool]:
@@ -98,7 +121,7 @@ class PrivateTokens:
         )
 
     def __len__(self) -> int:
-        return len(self.words)
+        return len(self.outputs)
 
 
 class Privatizer:
@@ -320,16 +343,22 @@ class Privatizer:
         LedgerError
             For a document that the ledger refuses; nothing of the batch is drawn.
         """
-        codes, words, blanks, cuts = self._draw(batch, keys)
+        codes, outputs, others, blanks, cuts = self._draw(batch, keys)
+        words = self._spacing.words
+        if len(batch) == 1:
+            return [PrivateTokens(outputs, others, blanks, codes, words)]
+        marks = np.concatenate([[0], np.cumsum(outputs < 0)])[cuts].tolist()
         return [
-            PrivateTokens(words[a:b].tolist(), blanks[a:b], codes[a:b])
-            for a, b in zip(cuts, cuts[1:], strict=False)
+            PrivateTokens(outputs[a:b], others[c:d], blanks[a:b], codes[a:b], words)
+            for a, b, c, d in zip(cuts, cuts[1:], marks, marks[1:], strict=False)
         ]
 
     def _render(
         self, batch: Sequence[RawTokens], keys: Sequence[ReleaseKey | None] | None
     ) -> Iterator[str]:
-        _, words, blanks, cuts = self._draw(batch, keys)
+        _, outputs, others, blanks, cuts = self._draw(batch, keys)
+        words = self._spacing.words[np.maximum(outputs, 0)]
+        words[outputs < 0] = others
         if len(words):
             # One text in which every token carries the blank that follows it, cut by document.
             words[blanks] = words[blanks] + " "
@@ -338,14 +367,14 @@ class Privatizer:
 
     def _draw(
         self, batch: Sequence[RawTokens], keys: Sequence[ReleaseKey | None] | None
-    ) -> tuple[NDArray[np.int32], NDArray[np.object_], NDArray[np.bool_], list[int]]:
-        """Codes, words, whether a blank follows, and where each document begins."""
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32], list[str], NDArray[np.bool_], list[int]]:
+        """Codes, drawn ids, tokens that are not drawn, whether a blank follows, and where each document begins."""
         lengths = [len(raw.codes) for raw in batch]
         cuts = np.zeros(len(batch) + 1, dtype=np.int64)
         np.cumsum(lengths, out=cuts[1:])
         if not batch or not cuts[-1]:
             empty = np.empty(0, dtype=np.int32)
-            return empty, np.empty(0, dtype=object), np.empty(0, dtype=np.bool_), cuts.tolist()
+            return empty, empty, [], np.empty(0, dtype=np.bool_), cuts.tolist()
         codes = batch[0].codes if len(batch) == 1 else np.concatenate([r.codes for r in batch])
         drawn_at = np.flatnonzero(codes >= UNKNOWN)
         offsets = np.searchsorted(drawn_at, cuts)
@@ -353,28 +382,24 @@ class Privatizer:
         streams = self._chosen_streams(ids, offsets, keys)
         drawn = self.mechanism.sample_documents(ids, offsets, streams)
         spacing = self._spacing
+        others: list[str] = []
         if len(drawn_at) == len(codes):
-            output = drawn
+            outputs = drawn
+            left, right = spacing.closing[outputs], spacing.opening[outputs]
         else:
-            # What is not drawn stands for word 0 until it is overwritten.
-            output = np.zeros(len(codes), dtype=np.int32)
-            output[drawn_at] = drawn
-        out, left, right = spacing.words[output], spacing.closing[output], spacing.opening[output]
-        kept_at = np.flatnonzero(codes <= _KEPT)
-        if len(drawn_at) < len(codes):
-            rest = codes == _MASKED
-            out[rest] = MASK
-            left[rest] = right[rest] = False
-        if len(kept_at):
-            strings = [string for raw in batch for string in raw.kept]
-            out[kept_at] = strings
-            left[kept_at] = [string in _CLOSING for string in strings]
-            right[kept_at] = [string in _OPENING for string in strings]
+            outputs = np.full(len(codes), -1, dtype=np.int32)
+            outputs[drawn_at] = drawn
+            left, right = spacing.closing[outputs], spacing.opening[outputs]
+            rest = np.flatnonzero(codes < UNKNOWN)
+            kept = iter([string for raw in batch for string in raw.kept])
+            others = [MASK if code == _MASKED else next(kept) for code in codes[rest].tolist()]
+            left[rest] = [string in _CLOSING for string in others]
+            right[rest] = [string in _OPENING for string in others]
         blanks = np.zeros(len(codes), dtype=np.bool_)
         blanks[:-1] = ~(right[:-1] | left[1:])
         ends = cuts[1:][cuts[1:] > cuts[:-1]] - 1
         blanks[ends] = False
-        return codes, out, blanks, cuts.tolist()
+        return codes, outputs, others, blanks, cuts.tolist()
 
     def _chosen_streams(
         self,
