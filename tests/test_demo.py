@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from textpriv import demo
+from textpriv.errors import TextprivError
 from textpriv.index import Index
 from textpriv.vocabulary import Vocabulary
 
@@ -58,3 +59,17 @@ def test_the_demo_shows_three_levels_from_changed_to_kept(vocabulary, monkeypatc
     assert epsilons == sorted(epsilons)
     assert "textpriv privatize" in text
     assert "training small word vectors" in capsys.readouterr().err
+
+
+def test_the_index_can_be_kept_to_go_on_with(vocabulary, monkeypatch, tmp_path):
+    monkeypatch.setattr(demo, "train_vocabulary", lambda: vocabulary)
+    shown = io.StringIO()
+    demo.run_demo(Console(file=shown, width=100), save=tmp_path / "demo.idx")
+    assert Index.load(tmp_path / "demo.idx").vocabulary.words == vocabulary.words
+    assert "textpriv explain" in shown.getvalue()
+
+
+def test_a_folder_that_is_there_is_refused_before_the_training(monkeypatch, tmp_path):
+    monkeypatch.setattr(demo, "train_vocabulary", lambda: pytest.fail("trained"))
+    with pytest.raises(TextprivError, match="is there already"):
+        demo.run_demo(Console(file=io.StringIO()), save=tmp_path)

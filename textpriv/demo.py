@@ -9,12 +9,16 @@ reader who knows which words are still the author's own knows more than the guar
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from textpriv.errors import TextprivError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     from textpriv.statement import PrivacyStatement
     from textpriv.vocabulary import Vocabulary
 
-__all__ = ["SAMPLES", "choose_epsilon", "run_demo", "train_vocabulary"]
+__all__ = ["SAMPLES", "build_index", "choose_epsilon", "run_demo", "train_vocabulary"]
 
 SAMPLES = (
     "Fire crews worked through the night to protect homes near the coast. Strong winds carried the "
@@ -153,24 +157,45 @@ def _mechanism(index: Index, epsilon: float) -> TEM:
     return TEM(index, epsilon=epsilon, prior="zipf")
 
 
-def run_demo(console: Console) -> None:
+def build_index() -> Index:
+    """Index the demo's own small vocabulary by angles.
+
+    Returns
+    -------
+    Index
+        Over :func:`train_vocabulary`; distances in radians.
+    """
+    from textpriv.index import Index
+
+    return Index.build(train_vocabulary(), metric="angular", k=256, hnsw=False)
+
+
+def run_demo(console: Console, save: Path | None = None) -> None:
     """Train, privatize and show, with each stage told on standard error.
 
     Parameters
     ----------
     console
         Where the texts are shown.
+    save
+        A new folder to keep the index in; None keeps nothing.
+
+    Raises
+    ------
+    TextprivError
+        If the folder is there already, before anything is trained.
     """
+    if save is not None and save.exists():
+        raise TextprivError(f"{save} is there already. Give the name of a new folder.")
     with _stage("loading the library"):
         from rich.rule import Rule
         from rich.text import Text
 
-        from textpriv.index import Index
         from textpriv.privatizer import Privatizer
-    with _stage("training small word vectors on 300 public news articles"):
-        vocabulary = train_vocabulary()
-    with _stage(f"indexing {len(vocabulary):,} words"):
-        index = Index.build(vocabulary, metric="angular", k=256, hnsw=False)
+    with _stage("training small word vectors on 300 public news articles, and indexing them"):
+        index = build_index()
+        if save is not None:
+            index.save(save)
     with _stage("choosing three epsilons for these vectors"):
         epsilons = [choose_epsilon(index, share) for share in _SHARES]
     with _stage("making the texts private"):
@@ -189,7 +214,7 @@ def run_demo(console: Console) -> None:
         for text, _, _ in texts:
             console.print(text, highlight=False)
             console.print()
-    _print_end(console, len(vocabulary), [private.statement for private in privatizers])
+    _print_end(console, len(index), [private.statement for private in privatizers], save)
 
 
 def _privatize(privatizer: Privatizer, sample: str) -> tuple[Text, int, int]:
@@ -217,7 +242,9 @@ def _mark(text: Text, originals: Sequence[Any], released: Any) -> tuple[Text, in
     return text, same, total
 
 
-def _print_end(console: Console, words: int, statements: Sequence[PrivacyStatement]) -> None:
+def _print_end(
+    console: Console, words: int, statements: Sequence[PrivacyStatement], save: Path | None
+) -> None:
     """Say what has been seen, what it is worth, and what to do next."""
     from rich.rule import Rule
     from rich.text import Text
@@ -247,8 +274,12 @@ def _print_end(console: Console, words: int, statements: Sequence[PrivacyStateme
         console.print(paragraph, highlight=False)
         console.print()
     console.print(Rule("Next steps", style="bold"))
-    for command in (
+    commands = [
         "textpriv index glove.6B.300d.txt.gz glove.idx --limit 100000",
         "textpriv privatize reviews.csv private.csv --index glove.idx --epsilon 6",
-    ):
+    ]
+    if save is not None:
+        epsilon = statements[1].epsilon
+        commands.insert(0, f"textpriv explain {shlex.quote(str(save))} fire --epsilon {epsilon:g}")
+    for command in commands:
         console.print(Text(f"  {command}", style="bold"), soft_wrap=True)

@@ -1,0 +1,63 @@
+"""The documentation: it builds strictly, and its Python runs as it stands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from textpriv import demo
+from textpriv.index import Index
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = sorted(
+    str(page.relative_to(ROOT))
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    if BLOCK.search(page.read_text(encoding="utf-8"))
+)
+# What pages of `pairwise` and recipes call their table or their index.
+PLACES = ("demo.idx", "glove.idx")
+
+
+@pytest.fixture(scope="session")
+def small_index(tmp_path_factory) -> Path:
+    """The folder of a small index of English words, trained in one pass over what comes with gensim."""
+    folder = tmp_path_factory.mktemp("docs") / "demo.idx"
+    Index.build(demo.train_vocabulary(epochs=1), metric="angular", k=64, hnsw=False).save(folder)
+    return folder
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_of_a_page_runs(page, small_index, tmp_path, monkeypatch):
+    for place in PLACES:
+        (tmp_path / place).symlink_to(small_index)
+    monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
+    names: dict[str, object] = {"__name__": "page"}
+    for number, block in enumerate(blocks, 1):
+        exec(compile(block, f"{page}, block {number}", "exec"), names)
+
+
+def test_every_link_of_the_readme_leads_somewhere():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    targets = re.findall(r"\]\((?!https?://|#)([^)#]+)", text)
+    assert targets
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_the_site_builds_strictly(tmp_path):
+    pytest.importorskip("mkdocs", reason="the documentation tools are not installed: [docs]")
+    pytest.importorskip("mkdocstrings")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert (tmp_path / "guide" / "tutorial" / "index.html").exists()

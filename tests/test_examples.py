@@ -1,0 +1,52 @@
+"""Every example runs as it stands, is short enough to copy from, and shows what its first lines promise."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from textpriv import demo
+from textpriv.index import Index
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+# What each example is called with ("INDEX" becomes a small index), and what it must print.
+RUNS = {
+    "choose_epsilon.py": (["INDEX"], "odds of 20 to 1"),
+    "mask_then_privatize.py": (["INDEX"], "[PHONE]"),
+    "new_mechanism.py": ([], "withstood"),
+    "private_auc.py": ([], "epsilon inf: AUC 0.9"),
+    "private_metric.py": ([], "epsilon inf: 0.9"),
+    "spacy_pipeline.py": (["INDEX"], "2 sentences, 13 tokens"),
+}
+
+
+@pytest.fixture(scope="module")
+def small_index(tmp_path_factory) -> Path:
+    """The folder of a small index of English words, trained in one pass over what comes with gensim."""
+    folder = tmp_path_factory.mktemp("examples") / "demo.idx"
+    Index.build(demo.train_vocabulary(epochs=1), metric="angular", k=64, hnsw=False).save(folder)
+    return folder
+
+
+def test_every_example_is_run_here():
+    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == sorted(RUNS)
+
+
+@pytest.mark.parametrize("name", sorted(RUNS))
+def test_example_runs_and_prints(name, small_index, tmp_path, monkeypatch, capsys):
+    arguments, expected = RUNS[name]
+    given = [str(small_index) if each == "INDEX" else each for each in arguments]
+    monkeypatch.setattr(sys, "argv", [name, *given])
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    assert expected in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", sorted(RUNS))
+def test_example_is_under_sixty_lines_and_says_how_to_run_it(name):
+    text = (EXAMPLES / name).read_text(encoding="utf-8")
+    assert text.count("\n") < 60
+    assert f"python examples/{name}" in text
