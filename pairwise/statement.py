@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, replace
+from html import escape
 from typing import Any
 
 __all__ = ["PrivacyStatement", "UnsoundWarning"]
@@ -122,3 +123,37 @@ class PrivacyStatement:
 
     def __str__(self) -> str:
         return self.paragraph()
+
+    def __repr__(self) -> str:
+        claim = "none" if self.epsilon is None else f"{self.epsilon:.6g}"
+        return (
+            f"PrivacyStatement({self.mechanism}: epsilon {claim}, delta {self.delta:.3g} for {self.unit} "
+            f"({self.adjacency}), {'proved' if self.proved else 'NOT PROVED'})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the statement as a card for a notebook, whose colours it takes."""
+        colour, verdict = ("#2e7d32", "✓ proved") if self.proved else ("#c62828", "✗ not proved")
+        rows = (
+            ("mechanism", self.mechanism),
+            ("epsilon", "none" if self.epsilon is None else f"{self.epsilon:.6g}"),
+            ("delta", f"{self.delta:.3g}"),
+            ("covers", f"{self.unit} ({self.adjacency})"),
+            ("proof", self.proof),
+            ("assumed", "; ".join(self.assumptions)),
+            ("not protected", "; ".join(self.not_protected)),
+            ("notes", "; ".join(self.notes)),
+        )
+        cells = "".join(
+            '<tr><th scope="row" style="text-align:left;font-weight:normal;opacity:.75;vertical-align:top;'
+            f'white-space:nowrap;padding:.1em 1.2em .1em 0">{name}</th>'
+            f'<td style="text-align:left;overflow-wrap:anywhere">{escape(str(value))}</td></tr>'
+            for name, value in rows
+            if value
+        )
+        return (
+            '<div style="border:1px solid rgba(128,128,128,.4);border-radius:.5em;padding:.7em 1em;max-width:56em">'
+            '<p style="margin:0 0 .4em"><strong>Privacy statement</strong>'
+            f'<span style="margin-left:.7em;padding:.1em .6em;border-radius:1em;color:#fff;background:{colour}">'
+            f'{verdict}</span></p><table style="border-collapse:collapse">{cells}</table></div>'
+        )

@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass, field, replace
 from numbers import Integral
 from typing import Any
 
+from textpriv.cards import card
 from textpriv.errors import TextprivError
 
-__all__ = ["PrivacyStatement", "UnsoundWarning"]
+__all__ = ["PrivacyStatement", "UnsoundWarning", "odds_in_words"]
 
 
 class UnsoundWarning(UserWarning):
@@ -192,10 +193,12 @@ class PrivacyStatement:
         if reference is not None and loss is not None:
             parts.append(
                 f"For a word and its 10th nearest neighbour (median distance {reference:.3g}) the odds are at most "
-                f"{_odds(loss)}."
+                f"{odds_in_words(loss)}."
             )
         if worst is not None:
-            parts.append(f"For the two most different words they are at most {_odds(worst)}.")
+            parts.append(
+                f"For the two most different words they are at most {odds_in_words(worst)}."
+            )
         if self.epsilon is not None:
             parts.append(
                 "Between two documents of equal length the exponents of all changed words add up, and so do those of "
@@ -211,8 +214,41 @@ class PrivacyStatement:
     def __str__(self) -> str:
         return self.paragraph()
 
+    def __repr__(self) -> str:
+        claim = "none" if self.epsilon is None else f"{self.epsilon:g} {self.unit}"
+        return (
+            f"PrivacyStatement({self.mechanism}: epsilon {claim}, delta {self.delta:g}, "
+            f"{'proved' if self.proved else 'NOT PROVED'}, {len(self.not_protected)} not protected)"
+        )
 
-def _odds(nats: float) -> str:
+    def _repr_html_(self) -> str:
+        figures = self.figures
+        rows = [
+            ("mechanism", self.mechanism),
+            ("epsilon", "none" if self.epsilon is None else f"{self.epsilon:g} {self.unit}"),
+            ("delta", f"{self.delta:g}"),
+            ("between", self.adjacency),
+        ]
+        if "reference_loss" in figures and "reference_distance" in figures:
+            odds, distance = odds_in_words(figures["reference_loss"]), figures["reference_distance"]
+            rows.append(("odds, 10th neighbour", f"{odds}, at the median distance {distance:.3g}"))
+        if "worst_word_loss" in figures:
+            rows.append(("odds, worst pair", odds_in_words(figures["worst_word_loss"])))
+        rows.append(("proof", self.proof))
+        return card(
+            "Privacy statement",
+            rows,
+            verdict="proved" if self.proved else "not proved",
+            good=self.proved,
+            lists=[
+                ("Not protected", self.not_protected),
+                ("Assumed", self.assumptions),
+                ("Notes", self.notes),
+            ],
+        )
+
+
+def odds_in_words(nats: float) -> str:
     """Write exp(nats) : 1 so that a person can read it."""
     if nats < math.log(1000):
         return f"{math.exp(nats):.3g} to 1"
