@@ -1,31 +1,24 @@
 """``PrivateAUCClassifier`` and private evaluation of rankings.
 
-Here live the choice of algorithm, its plan in terms of one table, the private threshold and the scores on
-private labels. The algorithms themselves live in ``gradient``, ``giga``, ``sgd`` and ``statistics``.
+Here live the choice of algorithm, the private centre and threshold, and the scores on private labels. The algorithms
+live in ``gradient``, ``giga``, ``sgd`` and ``statistics``, streams in ``streaming``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
 
-from pairwise import giga, sgd
-from pairwise.accounting import (
-    check_privacy_parameters,
-    compose,
-    gaussian_event,
-    gaussian_mu,
-)
+from pairwise.accounting import check_privacy_parameters, compose, default_delta, release_mu
 from pairwise.domains import L2Ball
 from pairwise.errors import InvalidParameter
-from pairwise.estimator import Plan, PrivateEstimator
+from pairwise.estimator import Plan
 from pairwise.gradient import (
     AUCPairs,
     clip_records,
@@ -34,8 +27,16 @@ from pairwise.gradient import (
     plan_gradient,
 )
 from pairwise.losses import get_loss
-from pairwise.noise import Randomness, gaussian
-from pairwise.statistics import auc_direction, plan_moments, release_moments
+from pairwise.noise import GaussianPlan, Randomness, plan_gaussian
+from pairwise.perturbation import (
+    CONVEX_ALGORITHMS,
+    ONLINE_ALGORITHMS,
+    ConvexTask,
+    check_request,
+    plan_perturbation,
+)
+from pairwise.statistics import auc_direction, moment_size, plan_moments, release_moments
+from pairwise.streaming import StreamingEstimator
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -45,30 +46,18 @@ __all__ = ["PrivateAUCClassifier", "private_accuracy_score", "private_auc_score"
 
 Array = NDArray[np.float64]
 
-_ALGORITHMS = (
-    "gradient",
-    "onpairstrc",
-    "onpairc",
-    "offpairstrc",
-    "offpairc",
-    "sgd-output",
-    "statistics",
-)
-# A delta that underflows is not zero.
-_SMALLEST = 1e-300
+_ALGORITHMS = ("gradient", *CONVEX_ALGORITHMS, "statistics")
 # Of the share spent on centring, what the mean gets; the rest is for the scale.
 _CENTRE = 0.7
 # Records are clipped around the private centre to this share of their mean distance. The value is the best of three on
 # synthetic tables; that records are centred at all was decided after a look at Pima, where it matters most.
 _CLIP_AROUND = 0.7
-_REGRET_EXPOSED = "regret_, if it was asked for: it is computed from raw records and must stay with whoever holds them"
+# In so small a ball the loss is nearly linear and its minimiser the difference of the class means, which is what noisy
+# sums of gradients can find. The best of four radii on synthetic tables.
+_TREE_RADIUS = 0.25
 
 
-def _is_online(estimator: Any) -> bool:
-    return str(estimator.algorithm).startswith("onpair")
-
-
-class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
+class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
     """A linear ranking with a high AUC, under differential privacy (replace-one).
 
     Parameters
@@ -83,7 +72,8 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
     algorithm : str, default="gradient"
         ``gradient``: noisy gradient descent on pairs (mechanisms.md 7.1). ``onpairstrc``, ``onpairc``: online
         GIGA, also by ``partial_fit`` (HUAI algorithms 1, 2). ``offpairstrc``, ``offpairc``: GIGA with output
-        perturbation (3, 4). ``sgd-output``: blocked SGD with output perturbation (YANG algorithm 2).
+        perturbation (3, 4). ``ftrl``: a private leader on a tree of gradients, also by ``partial_fit``, the better one
+        for streams of a thousand records and more. ``sgd-output``: blocked SGD with output perturbation (YANG algorithm 2).
         ``statistics``: one release of moments.
     data_norm : float, default=1.0
         R, declared in public; every record is clipped to it, in ``fit`` and in ``decision_function``.
@@ -115,6 +105,12 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         Share of μ² with which ``gradient`` first releases the mean record and the mean distance to it. An AUC sees
         differences only, so records are then taken around that centre and clipped to 0.7 times that distance, which
         lowers G. 0 clips to ``data_norm`` around the origin.
+    hardened : bool, default=False
+        Draw exact noise on a grid (mechanisms.md 2.2), so that the guarantee holds to the last bit released, for about
+        8 % more noise. Not with ``batch_size``, nor for published forms.
+    device : str, default="cpu"
+        A torch device, such as "cuda", for the weights of all pairs of ``gradient`` with the logistic loss; float64 there
+        too.
     allow_vacuous : bool, default=False
         Published GIGA with a burn-in T₁ >= n learns nothing; refused unless this is set.
     track_regret : bool, default=False
@@ -166,6 +162,8 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         horizon: int | None = None,
         threshold_share: float = 0.1,
         centre_share: float = 0.15,
+        hardened: bool = False,
+        device: str = "cpu",
         allow_vacuous: bool = False,
         track_regret: bool = False,
         allow_large_delta: bool = False,
@@ -189,6 +187,8 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         self.horizon = horizon
         self.threshold_share = threshold_share
         self.centre_share = centre_share
+        self.hardened = hardened
+        self.device = device
         self.allow_vacuous = allow_vacuous
         self.track_regret = track_regret
         self.allow_large_delta = allow_large_delta
@@ -210,7 +210,8 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         X : (n, d) array-like
             n >= 4, dense and finite.
         y : (n,) array-like
-            Two classes.
+            Two classes. With ``classes`` declared a table that holds one of them only is fitted like any other: which
+            classes occur is a fact about the records. Without, it is refused.
 
         Raises
         ------
@@ -221,57 +222,48 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         self._check_choices()
         n = len(table)
         delta = self._check_settings(n)
+        self.classes_ = self._check_classes(labels)
+        self._check_labels(self.classes_)
         positive = self._encode(labels)
         randomness = Randomness(self.random_state)
         share = self._threshold_share()
-        mu = gaussian_mu(float(self.epsilon), delta)
-        threshold = None
-        if share > 0 and math.isfinite(mu):
-            threshold = gaussian_event(1.0 / (mu * math.sqrt(share)))
-        self.centre_ = np.zeros(table.shape[1])
-        self.scale_ = float(self.data_norm)
+        mu = release_mu(float(self.epsilon), delta, hardened=bool(self.hardened))
+        threshold = self._threshold_noise(n, mu * math.sqrt(share)) if share > 0 else None
+        self._begin(table.shape[1])
         plan = self._plan(table, positive, delta, mu, share, threshold, randomness)
-        if share > 0:
-            main = plan.run
+        cut = 0.0
+        if threshold is not None:
+            main, noise = plan.run, threshold
 
             def run() -> tuple[Array, float]:
                 w = main()
-                return w, self._release_threshold(table, w, mu * math.sqrt(share), randomness)
+                return w, self._release_threshold(table, w, noise, randomness)
 
-            event = plan.event if threshold is None else compose([plan.event, threshold])
+            event = compose([plan.event, threshold.event()])
             plan = Plan(**{**plan.__dict__, "event": event, "run": run})
             w, cut = self._execute(plan, delta, randomness, n=n)
         else:
-            w, cut = self._execute(plan, delta, randomness, n=n), 0.0
+            w = self._execute(plan, delta, randomness, n=n)
         self._stream = None
         self._store(w, cut)
         return self
 
-    def _store(self, w: Array, cut: float) -> None:
-        self.coef_ = np.array(w, dtype=np.float64).reshape(1, -1)
+    def _begin(self, d: int) -> None:
+        self.centre_, self.scale_ = np.zeros(d), float(self.data_norm)
+
+    def _store(self, parameter: Array, cut: float = 0.0) -> None:
+        self.coef_ = np.array(parameter, dtype=np.float64).reshape(1, -1)
         self.intercept_ = np.array([-float(cut)])
 
     def _check_choices(self) -> None:
-        if self.algorithm not in _ALGORITHMS:
-            raise InvalidParameter(
-                f"algorithm must be one of {', '.join(_ALGORITHMS)}; found {self.algorithm!r}."
-            )
-        if self.mode not in ("sound", "published"):
-            raise InvalidParameter(f"mode must be 'sound' or 'published'; found {self.mode!r}.")
-        if self.mode == "published" and self.algorithm in ("gradient", "statistics"):
-            raise InvalidParameter(
-                f"algorithm {self.algorithm!r} has no published form. Use mode='sound'."
-            )
-        if self.mode == "published" and not math.isfinite(self.epsilon):
-            raise InvalidParameter(
-                "the published noise formulas need a finite epsilon; found infinity. Use mode='sound'."
-            )
-        smooth = get_loss(self.loss, "auc").smoothness(1.0) is not None
-        if not smooth and "pair" in self.algorithm:
-            raise InvalidParameter(
-                f"{self.algorithm} needs a smooth loss; found {self.loss!r}. Use loss='logistic', or algorithm="
-                "'gradient' or 'sgd-output'."
-            )
+        check_request(
+            self.algorithm,
+            self.mode,
+            self.epsilon,
+            smooth=get_loss(self.loss, "auc").smoothness(1.0) is not None,
+            hardened=bool(self.hardened),
+            known=_ALGORITHMS,
+        )
         for name in ("threshold_share", "centre_share"):
             if not 0 <= getattr(self, name) < 1:
                 raise InvalidParameter(f"{name} must be in [0, 1); found {getattr(self, name)!r}.")
@@ -284,19 +276,19 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
             return 0.0
         return float(self.threshold_share)
 
-    def _encode(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
-        classes = self._check_classes(labels)
-        if len(classes) > 2:
+    def _check_labels(self, labels: NDArray[Any]) -> None:
+        if len(labels) > 2:
             raise InvalidParameter(
                 "Only binary classification is supported. The type of the target is multiclass: expected 2 classes, found "
-                f"{len(classes)}. Compare one class with the rest."
+                f"{len(labels)}. Compare one class with the rest."
             )
-        if len(np.unique(labels)) < 2:
+        if len(labels) < 2:
             raise InvalidParameter(
-                "an AUC needs records of two classes; found one class in y. Check the labels."
+                "an AUC needs two classes; found one class. Check the labels, or pass classes=[negative, positive]."
             )
-        self.classes_ = classes
-        return np.asarray(labels == classes[1])
+
+    def _encode(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
+        return np.asarray(labels == self.classes_[1])
 
     def _ball(self, mu: float, n: int, d: int) -> L2Ball:
         radius = (
@@ -318,18 +310,41 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
             clip = min(largest, 2.0 * R)
         else:
             clip = float(self.clip) * R / float(self.data_norm)
-        return AUCPairs(table, positive, self.loss, R, clip)
+        return AUCPairs(table, positive, self.loss, R, clip, str(self.device))
+
+    def _convex_sums(self, table: Array, codes: NDArray[Any]) -> AUCPairs:
+        return self._sums(table, codes)
+
+    def _task(self, table: Array, codes: NDArray[Any], n: int, mu: float) -> ConvexTask:
+        R = float(self.data_norm)
+        if self.mode == "published":
+            domain = L2Ball(self._unit_radius())
+        elif self.algorithm == "ftrl" and self.radius is None and math.isfinite(mu):
+            domain = L2Ball(_TREE_RADIUS / R)
+        else:
+            domain = self._ball(mu, n, table.shape[1])
+        return ConvexTask(
+            sums=self._sums(table, codes),
+            domain=domain,
+            reach=10.0 * domain.radius / R,
+            block=max(1, n // 10),
+            passes=(10, 100),
+        )
+
+    def _threshold_noise(self, n: int, mu: float) -> GaussianPlan:
+        """Return the release of a mean of n numbers in [−1, 1]: sensitivity 2/n."""
+        return plan_gaussian(2.0 / n, mu, 1, hardened=bool(self.hardened))
 
     def _release_threshold(
-        self, table: Array, w: Array, mu: float, randomness: Randomness
+        self, table: Array, w: Array, noise: GaussianPlan, randomness: Randomness
     ) -> float:
-        """Return the noisy mean score, the scores scaled to [−1, 1]: sensitivity 2/n."""
+        """Return the noisy mean score, the scores scaled to [−1, 1]."""
         norm = float(np.linalg.norm(w))
         if norm == 0:
             return 0.0
         R = float(self.data_norm)
         scores = np.clip(clip_records(table, R) @ (w / norm) / R, -1.0, 1.0)
-        noisy = float(gaussian(scores.mean(), 2.0 / len(scores) / mu, randomness))
+        noisy = float(noise.release(scores.mean(), randomness))
         return min(1.0, max(-1.0, noisy)) * norm * R
 
     # -- plans
@@ -341,25 +356,19 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         delta: float,
         mu: float,
         share: float,
-        threshold: DpEvent | None,
+        threshold: GaussianPlan | None,
         randomness: Randomness,
     ) -> Plan:
-        n, d = table.shape
         mu_main = mu * math.sqrt(1.0 - share)
         if self.algorithm == "gradient":
             return self._plan_gradient(table, positive, delta, mu, share, threshold, randomness)
         if self.algorithm == "statistics":
             return self._plan_statistics(table, positive, mu_main, randomness)
-        sums = self._sums(table, positive)
-        if self.algorithm == "sgd-output":
-            return self._plan_sgd(sums, delta, mu_main, randomness)
-        domain = self._ball(mu_main, n, d) if self.mode == "sound" else L2Ball(self._unit_radius())
-        if self.algorithm.startswith("off"):
-            if self.mode == "published":
-                return self._plan_offline_published(sums, domain, delta, randomness)
-            return self._plan_offline(sums, domain, mu_main, randomness)
-        plan = self._plan_online(n, d, domain, delta, mu_main)
-        return self._stream_plan(plan, table, positive, domain, randomness)
+        request = self._request(delta, mu_main)
+        if self.algorithm in ONLINE_ALGORITHMS:
+            return self._stream_plan(table, positive, request, randomness)
+        task = self._task(table, positive, len(table), mu_main)
+        return plan_perturbation(task, request, randomness)
 
     def _unit_radius(self) -> float:
         return 1.0 / float(self.data_norm) if self.radius is None else float(self.radius)
@@ -371,16 +380,18 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         delta: float,
         mu: float,
         share: float,
-        threshold: DpEvent | None,
+        threshold: GaussianPlan | None,
         randomness: Randomness,
     ) -> Plan:
         n, d = table.shape
         R = float(self.data_norm)
-        first: list[DpEvent] = [] if threshold is None else [threshold]
+        first = [] if threshold is None else [threshold.event()]
         spent = share
+        centre = None
         if self._centred():
             spent = float(self.centre_share)
-            first = _centre_events(mu, spent)
+            centre = _CentreNoise.plan(n, d, R, mu, spent, bool(self.hardened))
+            first = centre.events()
         # Sensitivity, steps and noise are planned for records of norm 1 and do not depend on the released
         # scale.
         unit = self._sums(np.zeros((1, d)), np.zeros(1, dtype=bool), 1.0)
@@ -402,34 +413,38 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
             steps=self.steps,
             rate=self.rate,
             other=compose(first) if first else None,
+            hardened=bool(self.hardened),
         )
 
         def run() -> Array:
-            if self._centred():
-                self.centre_, self.scale_ = _release_centre(table, R, mu, spent, randomness)
+            if centre is not None:
+                self.centre_, self.scale_ = _release_centre(table, R, centre, randomness)
             around = (clip_records(table, R) - self.centre_) / self.scale_
             sums = self._sums(around, positive, 1.0)
             w = noisy_descent(sums, steps, domain, np.zeros(d), randomness)
             return w / self.scale_
 
-        centred = ", centred privately" if self._centred() else ""
+        centred = ", centred privately" if centre is not None else ""
         return Plan(
-            event=compose([*_centre_events(mu, spent), steps.event])
-            if self._centred()
-            else steps.event,
+            event=compose([*first, steps.event]) if centre is not None else steps.event,
             sensitivity=steps.sensitivity,
             run=run,
             mechanism=(
                 f"noisy pairwise gradient descent ({unit.loss.name}, {steps.batching}, {steps.steps} steps{centred})"
             ),
-            proof="mechanisms.md 7.1, 1.2, with D = G for AUC losses (head of pairwise.gradient)",
+            proof=(
+                f"mechanisms.md 7.1, {'2.2' if self.hardened else '1.2'}, with D = G for AUC losses (head of "
+                "pairwise.gradient)"
+            ),
             assumptions=("the sampled batches stay secret",) if self.batch_size else (),
         )
 
     def _plan_statistics(
         self, table: Array, positive: NDArray[np.bool_], mu: float, randomness: Randomness
     ) -> Plan:
-        release = plan_moments(mu)
+        hardened = bool(self.hardened)
+        size = moment_size(table.shape[1], 2)
+        release = plan_moments(mu, size=size, hardened=hardened)
         R = float(self.data_norm)
         records = clip_records(table, R) / R
 
@@ -447,344 +462,6 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
             proof="mechanisms.md 8.3 B with the replace-one sensitivity of pairwise.statistics, 1.1",
         )
 
-    def _plan_sgd(self, sums: AUCPairs, delta: float, mu: float, randomness: Randomness) -> Plan:
-        n, d = sums.n, sums.dimension
-        R = float(self.data_norm)
-        L = sums.loss.smoothness(R)
-        if self.mode == "published":
-            return self._plan_sgd_published(sums, delta, randomness)
-        domain = self._ball(mu, n, d)
-        block = max(1, n // 10)
-        # Smooth losses do not expand, so few steps suffice; the hinge needs many small ones (its √t term).
-        passes = 10 if L is not None else 100
-        if self.steps is not None:
-            passes = max(1, round(self.steps * block / n))
-        sequence = sgd.shuffled_blocks(n, passes, block, randomness)
-        T = sequence.steps
-        rate = 10.0 * domain.radius / (T * R) if self.rate is None else float(self.rate)
-        smooth = L is not None
-        if L is not None and rate > 2.0 / L:
-            if self.rate is not None:
-                smooth = False
-            else:
-                rate = 2.0 / L
-        weighted, _ = sgd.block_weights(sequence)
-        bound = sgd.average_sensitivity(
-            float(weighted.max()), T, rate, sums.pair_change, smooth=smooth
-        )
-        bound = min(bound, domain.diameter)
-
-        def run() -> Array:
-            average = sgd.blocked_sgd(sums, sequence, rate, domain, np.zeros(d))
-            noisy = gaussian(average, 0.0 if not math.isfinite(mu) else bound / mu, randomness)
-            return np.asarray(domain.project(noisy))
-
-        return Plan(
-            event=gaussian_event(1.0 / mu if math.isfinite(mu) else 0.0),
-            sensitivity=bound,
-            run=run,
-            mechanism=(
-                f"blocked pairwise SGD with output perturbation ({sums.loss.name}, {passes} shuffled passes, {T} steps)"
-            ),
-            proof="mechanisms.md 6.3 for the sequence that was drawn, 1.1",
-        )
-
-    def _plan_sgd_published(self, sums: AUCPairs, delta: float, randomness: Randomness) -> Plan:
-        n, d = sums.n, sums.dimension
-        domain = L2Ball(self._unit_radius())
-        T = 10 * n if self.steps is None else int(self.steps)
-        rate = T**-0.5 if self.rate is None else float(self.rate)
-        indices = randomness.integers(n, (T,))
-        sigma = sgd.published_sigma(n, T, rate, sums.pair_bound, float(self.epsilon), delta)
-        L = sums.loss.smoothness(float(self.data_norm))
-        bound = sgd.realised_sensitivity(
-            indices, n, rate, sums.pair_change, smooth=L is not None and rate <= 2.0 / L
-        )
-        bound = min(bound, domain.diameter)
-        sequence = sgd.BlockSequence(n, tuple(indices.reshape(-1, 1)))
-
-        def run() -> Array:
-            average = sgd.blocked_sgd(sums, sequence, rate, domain, np.zeros(d))
-            return np.asarray(domain.project(gaussian(average, sigma, randomness)))
-
-        true = giga.true_offline_delta(float(self.epsilon), sigma, bound)
-        return Plan(
-            event=gaussian_event(sigma / bound),
-            sensitivity=bound,
-            run=run,
-            mechanism=f"pairwise SGD with the noise of eq. 5 (YANG), T = {T}",
-            proof="mechanisms.md 6.3 and 1.1 for the sequence that was drawn; the paper's own proof is broken (Y-1 to Y-4)",
-            epsilon=float(self.epsilon),
-            delta=max(true, _SMALLEST),
-            proved=False,
-            unsound=(
-                "the published proof of eq. 5 does not hold (mechanisms.md 6.2); the statement gives the delta that the "
-                "certified sensitivity of the sequence drawn implies, and eq. 5 adds far more noise than is needed"
-            ),
-            notes=(
-                f"asked for delta = {delta:.3g}; the delta stated is what the noise gives for the sequence "
-                "that was drawn",
-            ),
-        )
-
-    def _alpha(self, n: int) -> float:
-        if self.alpha is not None:
-            return float(self.alpha)
-        strong = self.algorithm.endswith("strc")
-        if self.mode == "published":
-            return 1e-3 if strong else n**-0.5
-        return 1.0 if strong else n**-0.25
-
-    def _plan_offline(
-        self, sums: AUCPairs, domain: L2Ball, mu: float, randomness: Randomness
-    ) -> Plan:
-        n, d = sums.n, sums.dimension
-        L = sums.loss.smoothness(float(self.data_norm))
-        assert L is not None
-        if self.algorithm == "offpairstrc":
-            steps = giga.schedule(n, L, self._alpha(n))
-        else:
-            rate = 10.0 * domain.radius / (n * float(self.data_norm))
-            rate = min(rate, 2.0 / L) if self.rate is None else float(self.rate)
-            steps = giga.schedule(n, L, 0.0, kind="constant", rate=rate)
-        bound = giga.certified_sensitivity(steps, sums.pair_change, L, domain.diameter).average
-
-        def run() -> Array:
-            average = giga.offline_giga(sums, steps, domain, np.zeros(d))
-            noisy = gaussian(average, 0.0 if not math.isfinite(mu) else bound / mu, randomness)
-            return np.asarray(domain.project(noisy))
-
-        return Plan(
-            event=gaussian_event(1.0 / mu if math.isfinite(mu) else 0.0),
-            sensitivity=bound,
-            run=run,
-            mechanism=f"pairwise GIGA with output perturbation ({self.algorithm}, alpha = {steps.alpha:.3g})",
-            proof="mechanisms.md 5.2 (certified recursion), 1.1",
-        )
-
-    def _published_constants(
-        self, n: int, sums: AUCPairs, domain: L2Ball
-    ) -> tuple[float, float, float, int]:
-        """Return G, L, α and T₁ of the algorithm as printed (regulariser included in the convex versions)."""
-        alpha = self._alpha(n)
-        G = sums.pair_bound
-        smoothness = sums.loss.smoothness(float(self.data_norm))
-        assert smoothness is not None
-        # The regulariser is part of the printed loss: lambda in the strongly convex runs, alpha in the convex
-        # ones.
-        L = smoothness + alpha
-        if not self.algorithm.endswith("strc"):
-            G += alpha * domain.diameter
-        burn_in = giga.published_burn_in(L, alpha)
-        if burn_in >= n and not self.allow_vacuous:
-            raise InvalidParameter(
-                f"the published burn-in is T1 = {burn_in} steps, not below the {n} records: the output would be random "
-                "noise. Use mode='sound', a larger alpha, or allow_vacuous=True to run it all the same."
-            )
-        return G, L, alpha, burn_in
-
-    def _published_schedule(
-        self, n: int, L: float, alpha: float, burn_in: int
-    ) -> giga.GigaSchedule:
-        return giga.schedule(n, L, alpha, kind="published", burn_in=min(burn_in, n))
-
-    def _plan_offline_published(
-        self, sums: AUCPairs, domain: L2Ball, delta: float, randomness: Randomness
-    ) -> Plan:
-        n, d = sums.n, sums.dimension
-        G, L, alpha, burn_in = self._published_constants(n, sums, domain)
-        steps = self._published_schedule(n, L, alpha, burn_in)
-        epsilon = float(self.epsilon)
-        sigma = giga.published_offline_sigma(n, G, alpha, epsilon, delta)
-        data_smoothness = sums.loss.smoothness(float(self.data_norm))
-        assert data_smoothness is not None
-        # The printed average is over all n iterates, the random ones included.
-        bound = (
-            giga.certified_sensitivity(
-                steps, sums.pair_change, data_smoothness, domain.diameter
-            ).average
-            * steps.active
-            / n
-        )
-        vacuous = steps.active == 0
-
-        def run() -> Array:
-            average = giga.offline_giga(sums, steps, domain, np.zeros(d), random_start=randomness)
-            return np.asarray(domain.project(gaussian(average, sigma, randomness)))
-
-        true = 0.0 if vacuous else giga.true_offline_delta(epsilon, sigma, bound)
-        return Plan(
-            event=compose([]) if vacuous else gaussian_event(sigma / bound),
-            sensitivity=bound,
-            run=run,
-            mechanism=f"{self.algorithm} as published (HUAI), T1 = {burn_in}",
-            proof="mechanisms.md 5.2, 1.1: certified sensitivity under the published noise",
-            epsilon=0.0 if vacuous else epsilon,
-            delta=0.0 if vacuous else max(true, _SMALLEST),
-            unsound=_published_warning(vacuous),
-            notes=_published_notes(vacuous, delta),
-        )
-
-    def _plan_online(
-        self, n: int, d: int, domain: L2Ball, delta: float, mu: float
-    ) -> giga.OnlinePlan:
-        probe = self._sums(np.zeros((1, d)), np.zeros(1, dtype=bool))
-        L = probe.loss.smoothness(float(self.data_norm))
-        assert L is not None
-        if self.mode == "sound":
-            alpha = self._alpha(n)
-            burn_in = min(giga.sharp_burn_in(L + alpha, alpha), n // 4)
-            steps = giga.schedule(n, L, alpha, burn_in=burn_in)
-            return giga.plan_online(steps, probe.pair_change, L, domain.diameter, mu)
-        G, L_published, alpha, burn_in = self._published_constants(n, probe, domain)
-        steps = self._published_schedule(n, L_published, alpha, burn_in)
-        rho = giga.published_rho(float(self.epsilon), delta)
-        sigmas = np.zeros(n + 1)
-        for t in range(steps.first, n + 1):
-            sigmas[t] = giga.published_online_sigma(n, burn_in, G, alpha, rho, t)
-        bound = giga.certified_sensitivity(steps, probe.pair_change, L, domain.diameter)
-        event = giga.published_online_event(n, burn_in, G, alpha, rho)
-        return giga.OnlinePlan(steps, sigmas, bound.per_step, event)
-
-    def _stream_plan(
-        self,
-        online: giga.OnlinePlan,
-        table: Array,
-        positive: NDArray[np.bool_],
-        domain: L2Ball,
-        randomness: Randomness,
-    ) -> Plan:
-        def run() -> Array:
-            stream = self._new_stream(online, domain, table.shape[1], randomness)
-            self.n_released_ = len(stream.receive(table, positive))
-            return stream.released
-
-        return self._describe_stream(online, run)
-
-    def _new_stream(
-        self, online: giga.OnlinePlan, domain: L2Ball, d: int, randomness: Randomness
-    ) -> giga.OnlineGiga:
-        return giga.OnlineGiga(
-            self._sums,
-            online,
-            domain,
-            np.zeros(d),
-            randomness,
-            random_start=self.mode == "published",
-        )
-
-    def _describe_stream(self, online: giga.OnlinePlan, run: Callable[[], Any]) -> Plan:
-        vacuous = online.steps.active == 0
-        published = self.mode == "published"
-        return Plan(
-            event=online.event,
-            sensitivity=float(online.sensitivities.max()),
-            run=run,
-            mechanism=(
-                f"{self.algorithm}{' as published (HUAI)' if published else ''}, every iterate released, alpha = "
-                f"{online.steps.alpha:.3g}, burn-in {online.steps.burn_in}, horizon {online.steps.n}"
-            ),
-            proof=(
-                "mechanisms.md 5.1 H-1 (lemma 4), HUAI theorem 1 given the clipped records"
-                if published
-                else "mechanisms.md 5.2 (certified recursion), 1.2"
-            ),
-            epsilon=(0.0 if vacuous else float(self.epsilon)) if published else None,
-            delta=0.0 if vacuous and published else None,
-            unsound=_published_warning(vacuous) if published else "",
-            notes=_published_notes(vacuous, None) if published else (),
-            not_protected=(_REGRET_EXPOSED,) if self.track_regret else (),
-        )
-
-    @available_if(_is_online)
-    def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None
-    ) -> PrivateAUCClassifier:
-        """Take further records of a stream, one at a time in order, and release the parameter after each.
-
-        The first call fixes the noise for ``horizon`` records and charges all of it. The estimator holds the
-        raw records while it learns; pickling it drops them, and with them the stream.
-
-        Parameters
-        ----------
-        X : (m, d) array-like
-        y : (m,) array-like
-        classes : array-like, optional
-            The two labels, public, for the first call. Without them and without the parameter ``classes`` they are read
-            from the first batch, and the statement says so.
-        """
-        first = getattr(self, "_stream", None) is None
-        if first and hasattr(self, "n_streamed_"):
-            raise InvalidParameter(
-                "this stream was closed by pickling or copying, which drop the raw records. Start again with a new "
-                "estimator and a new budget."
-            )
-        table, labels = self._check_table(X, y, reset=first, few=True)
-        if first:
-            given = classes if self.classes is None else self.classes
-            self._open_stream(table.shape[1], np.unique(labels if given is None else given))
-        unknown = np.setdiff1d(labels, self.classes_)
-        if len(unknown):
-            raise InvalidParameter(
-                f"y holds {len(unknown)} labels that are not among the two classes of this stream."
-            )
-        positive = np.asarray(labels == self.classes_[1])
-        stream = self._stream
-        assert stream is not None
-        before = stream.released.copy()
-        seen = stream.seen
-        released = stream.receive(table, positive)
-        if self.track_regret:
-            self._add_regret(stream, [before, *released[:-1]], seen)
-        self.n_streamed_ = stream.seen
-        self._store(stream.released, 0.0)
-        return self
-
-    def _open_stream(self, d: int, labels: NDArray[Any]) -> None:
-        self._check_choices()
-        if self.horizon is None:
-            raise InvalidParameter(
-                "partial_fit needs horizon, the largest number of records that will ever come: the noise is fixed by it. "
-                "Pass horizon=..., or call fit on the whole table."
-            )
-        horizon = int(self.horizon)
-        delta = self._check_settings(horizon)
-        if len(labels) != 2:
-            raise InvalidParameter(
-                f"the first call of partial_fit needs the two labels; found {len(labels)}. "
-                "Pass classes=[negative, positive]."
-            )
-        self.classes_ = labels
-        self.centre_, self.scale_ = np.zeros(d), float(self.data_norm)
-        randomness = Randomness(self.random_state)
-        mu = gaussian_mu(float(self.epsilon), delta)
-        domain = self._ball(mu, horizon, d) if self.mode == "sound" else L2Ball(self._unit_radius())
-        online = self._plan_online(horizon, d, domain, delta, mu)
-        plan = self._describe_stream(
-            online, lambda: self._new_stream(online, domain, d, randomness)
-        )
-        self._stream = self._execute(plan, delta, randomness, n=horizon)
-        self.regret_: list[float] = []
-
-    def _add_regret(self, stream: giga.OnlineGiga, used: list[Array], seen: int) -> None:
-        """Append each record's mean loss against the earlier ones, at the parameter released before it came."""
-        sums = stream.sums()
-        assert isinstance(sums, AUCPairs)
-        for offset, w in enumerate(used):
-            t = seen + offset
-            if t == 0:
-                continue
-            sign = (sums.positive[t].astype(float) - sums.positive[:t].astype(float)).astype(float)
-            inner = (sums.X[t] - sums.X[:t]) @ w
-            self.regret_.append(float(sums.loss.value(inner, sign).mean()))
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Raw records and the noiseless iterate must not travel with the model.
-        state = dict(super().__getstate__())
-        state.pop("_stream", None)
-        state.pop("regret_", None)
-        return state
-
     # -- using
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -798,55 +475,52 @@ class PrivateAUCClassifier(ClassifierMixin, PrivateEstimator):
         return np.asarray(self.classes_[(scores > 0).astype(int)])
 
 
-def _centre_events(mu: float, share: float) -> list[DpEvent]:
-    if not math.isfinite(mu):
-        return [gaussian_event(0.0)]
-    return [
-        gaussian_event(1.0 / (mu * math.sqrt(share * part))) for part in (_CENTRE, 1.0 - _CENTRE)
-    ]
+@dataclass(frozen=True)
+class _CentreNoise:
+    """Noise of the mean record and of the mean distance to it, each of sensitivity 2R/n."""
+
+    mean: GaussianPlan
+    distance: GaussianPlan
+
+    @classmethod
+    def plan(
+        cls, n: int, d: int, R: float, mu: float, share: float, hardened: bool
+    ) -> _CentreNoise:
+        """Return the noise for a share of μ²."""
+        bound = 2.0 * R / n
+        return cls(
+            plan_gaussian(bound, mu * math.sqrt(share * _CENTRE), d, hardened=hardened),
+            plan_gaussian(bound, mu * math.sqrt(share * (1.0 - _CENTRE)), 1, hardened=hardened),
+        )
+
+    def events(self) -> list[DpEvent]:
+        """Return both releases."""
+        return [self.mean.event(), self.distance.event()]
 
 
-def _release_centre(
-    table: Array, R: float, mu: float, share: float, randomness: Randomness
-) -> tuple[Array, float]:
-    """Return a noisy mean record and 0.7 × the noisy mean distance to it, each of sensitivity 2R/n before noise.
+def _centre_queries(records: Array, centre: Array | None, R: float) -> Array:
+    """Return the mean record, or the mean distance to a centre: each moves by at most 2R/n when a record is replaced.
 
     Records lie in the ball of radius R, so a replacement moves their mean by at most 2R/n; distances are cut to
     [0, 2R].
     """
+    if centre is None:
+        return np.asarray(records.mean(axis=0))
+    return np.asarray(np.minimum(np.linalg.norm(records - centre, axis=1), 2.0 * R).mean())
+
+
+def _release_centre(
+    table: Array, R: float, noise: _CentreNoise, randomness: Randomness
+) -> tuple[Array, float]:
+    """Return a noisy mean record and 0.7 × the noisy mean distance to it."""
     records = clip_records(table, R)
-    n, d = records.shape
-    sigma = 2.0 * R / n / (mu * math.sqrt(share * _CENTRE))
-    noisy = gaussian(records.mean(axis=0), sigma, randomness)
+    d = records.shape[1]
+    noisy = noise.mean.release(_centre_queries(records, None, R), randomness)
     centre = clip_records(noisy[None, :], R)[0]
-    distances = np.minimum(np.linalg.norm(records - centre, axis=1), 2.0 * R)
-    spread = 2.0 * R / n / (mu * math.sqrt(share * (1.0 - _CENTRE)))
-    mean = float(gaussian(distances.mean(), spread, randomness))
+    mean = float(noise.distance.release(_centre_queries(records, centre, R), randomness))
     # The noise of the centre lengthens every distance; its square is known.
-    scale = _CLIP_AROUND * math.sqrt(max(mean * abs(mean) - d * sigma**2, 0.0))
+    scale = _CLIP_AROUND * math.sqrt(max(mean * abs(mean) - d * noise.mean.sigma**2, 0.0))
     return centre, min(R, max(scale, 0.05 * R))
-
-
-def _published_warning(vacuous: bool) -> str:
-    if vacuous:
-        return (
-            "the published burn-in covers all records: the output is random and says nothing about the data "
-            "(mechanisms.md H-2)"
-        )
-    return (
-        "mode='published' runs HUAI's printed noise, which is many times what the certified sensitivity needs "
-        "(mechanisms.md H-2); the statement gives what is true"
-    )
-
-
-def _published_notes(vacuous: bool, asked: float | None) -> tuple[str, ...]:
-    if vacuous:
-        return ("nothing that depends on the records was released",)
-    if asked is None:
-        return ()
-    return (
-        f"asked for delta = {asked:.3g}; the delta stated is that of the printed noise for the certified sensitivity",
-    )
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -862,8 +536,6 @@ def _check_evaluation(
             f"expected two arrays of one length n >= 4; found shapes {labels.shape} and {values.shape}."
         )
     n = len(labels)
-    from pairwise.accounting import default_delta
-
     delta = default_delta(n) if delta is None else float(delta)
     check_privacy_parameters(float(epsilon), delta, n)
     return labels, values, delta
@@ -878,6 +550,7 @@ def private_auc_score(
     positive: Any = 1,
     budget: Any = None,
     random_state: Any = None,
+    hardened: bool = False,
 ) -> float:
     """Return an AUC on private records, with noise; replace-one, n public.
 
@@ -894,22 +567,21 @@ def private_auc_score(
     positive : label, default=1
     budget : PrivacyBudget, optional
     random_state : optional
+    hardened : bool, default=False
+        Exact noise on a grid (mechanisms.md 2.2).
     """
     labels, scores, delta = _check_evaluation(y_true, y_score, epsilon, delta)
     randomness = Randomness(random_state)
-    mu = gaussian_mu(float(epsilon), delta)
+    mu = release_mu(float(epsilon), delta, hardened=hardened)
+    noise = plan_gaussian(math.sqrt(2.0), mu, 2, hardened=hardened)
     if budget is not None:
-        budget.charge(
-            gaussian_event(1.0 / mu if math.isfinite(mu) else 0.0),
-            label="private_auc_score",
-            adjacency="replace-one",
-        )
+        budget.charge(noise.event(), label="private_auc_score", adjacency="replace-one")
     n = len(labels)
     chosen = labels == positive
     count = float(chosen.sum())
     ranks = rankdata(scores)
     wins = float(ranks[chosen].sum()) - count * (count + 1) / 2.0
-    noisy = gaussian(np.array([wins / n, count]), math.sqrt(2.0) / mu, randomness)
+    noisy = noise.release(np.array([wins / n, count]), randomness)
     pairs = noisy[1] * (n - noisy[1])
     if pairs <= 0:
         return 0.5
@@ -924,6 +596,7 @@ def private_accuracy_score(
     delta: float | None = None,
     budget: Any = None,
     random_state: Any = None,
+    hardened: bool = False,
 ) -> float:
     """Return an accuracy on private records with Gaussian noise of sensitivity 1/n, cut to [0, 1]; replace-one.
 
@@ -933,16 +606,16 @@ def private_accuracy_score(
     epsilon, delta : float
     budget : PrivacyBudget, optional
     random_state : optional
+    hardened : bool, default=False
+        Exact noise on a grid (mechanisms.md 2.2).
     """
     labels, predicted, delta = _check_evaluation(y_true, y_pred, epsilon, delta)
     randomness = Randomness(random_state)
-    mu = gaussian_mu(float(epsilon), delta)
+    mu = release_mu(float(epsilon), delta, hardened=hardened)
+    # The number of hits is a whole number, so on the hardened path nothing is rounded.
+    noise = plan_gaussian(1.0, mu, 1, hardened=hardened)
     if budget is not None:
-        budget.charge(
-            gaussian_event(1.0 / mu if math.isfinite(mu) else 0.0),
-            label="private_accuracy_score",
-            adjacency="replace-one",
-        )
-    share = float((labels == predicted).mean())
-    noisy = float(gaussian(share, 1.0 / len(labels) / mu, randomness))
+        budget.charge(noise.event(), label="private_accuracy_score", adjacency="replace-one")
+    hits = float((labels == predicted).sum())
+    noisy = float(noise.release(hits, randomness)) / len(labels)
     return min(1.0, max(0.0, noisy))

@@ -7,6 +7,7 @@ event, before any draw) and *run*. ``Plan`` is what passes between them.
 from __future__ import annotations
 
 import math
+import numbers
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,20 +22,30 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pairwise.accounting import (
     Adjacency,
     check_privacy_parameters,
-    compose,
     default_delta,
     epsilon_of,
 )
 from pairwise.errors import InvalidParameter
-from pairwise.noise import CHEAP_PATH_NOTE, Randomness
+from pairwise.noise import CHEAP_PATH_NOTE, HARDENED_LARGE_NOTE, HARDENED_NOTE, Randomness
 from pairwise.statement import PrivacyStatement, UnsoundWarning
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["MINIMUM_RECORDS", "Plan", "PrivateEstimator"]
+__all__ = [
+    "MINIMUM_RECORDS",
+    "Plan",
+    "PrivateEstimator",
+    "check_number",
+    "refuse_mixed_labels",
+    "without_seed",
+    "without_values",
+]
 
 MINIMUM_RECORDS = 4
+
+# Up to here a sum of terms added one after another errs by less than the slack of the clipping (mechanisms.md 2.3).
+_LARGEST_COVERED = 90_000
 
 _CLASSES_READ = (
     "classes was not given, so the set of labels was read from y: it is taken as public, and a neighbour with another set "
@@ -78,6 +89,54 @@ class Plan:
     assumptions: tuple[str, ...] = ()
 
 
+def _numerical_note(hardened: bool, n: int | None) -> str:
+    if not hardened:
+        return CHEAP_PATH_NOTE
+    return HARDENED_NOTE if n is not None and n <= _LARGEST_COVERED else HARDENED_LARGE_NOTE
+
+
+def without_seed(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a fitted estimator without its seed: a seed that travels with a result takes its noise off."""
+    if "statement_" in state and state.get("random_state") is not None:
+        state = {**state, "random_state": None}
+    return state
+
+
+def check_number(name: str, value: Any) -> None:
+    """Refuse a setting that is no real number."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidParameter(f"{name} must be a number; found {type(value).__name__}.")
+
+
+def refuse_mixed_labels(y: Any) -> None:
+    """Refuse strings beside other labels, which numpy would turn into strings without a word."""
+    unchecked = isinstance(y, list | tuple) or getattr(getattr(y, "dtype", None), "kind", "") == "O"
+    if unchecked and len({isinstance(value, str) for value in y}) > 1:
+        raise InvalidParameter(
+            "the classes in y must be of one type; found strings beside other types. "
+            "Make them all numbers or all strings."
+        )
+
+
+def without_values(error: ValueError, X: Any) -> ValueError:
+    """Return scikit-learn's complaint about a table, with the row to look at and without what stands there."""
+    message = str(error)
+    if "could not convert" in message:
+        return InvalidParameter(
+            "features must be numbers; found text in X. Encode or drop such columns first."
+        )
+    if "contains NaN" in message or "contains infinity" in message:
+        values = np.asarray(X, dtype=np.float64)
+        finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        rows = np.flatnonzero(~finite)
+        if not len(rows):
+            return InvalidParameter("y contains NaN or infinity. Drop such records before fitting.")
+        return InvalidParameter(
+            f"X contains NaN or infinity, first in row {rows[0]} ({len(rows)} such rows). Fill or drop them before fitting."
+        )
+    return error
+
+
 class PrivateEstimator(BaseEstimator):
     """Base of the estimators; subclasses hold ``epsilon``, ``delta``, ``data_norm``, ``classes``, ``budget`` and so on."""
 
@@ -88,6 +147,11 @@ class PrivateEstimator(BaseEstimator):
     random_state: Any
     allow_large_delta: bool
     classes: Any
+    hardened: bool = False
+    _classes_read: bool | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return without_seed(dict(super().__getstate__()))
 
     # -- plan
 
@@ -95,9 +159,13 @@ class PrivateEstimator(BaseEstimator):
         self, X: ArrayLike, y: Any, *, reset: bool = True, few: bool = False
     ) -> tuple[NDArray[np.float64], NDArray[Any]]:
         """Return validated X, shape (n, d) float64, and y, shape (n,)."""
-        table, labels = validate_data(
-            self, X, y, dtype=np.float64, ensure_min_samples=1, reset=reset, y_numeric=False
-        )
+        refuse_mixed_labels(y)
+        try:
+            table, labels = validate_data(
+                self, X, y, dtype=np.float64, ensure_min_samples=1, reset=reset, y_numeric=False
+            )
+        except ValueError as error:
+            raise without_values(error, X) from None
         check_classification_targets(labels)
         if not few and len(table) < MINIMUM_RECORDS:
             raise InvalidParameter(
@@ -111,12 +179,16 @@ class PrivateEstimator(BaseEstimator):
         from pairwise.gradient import clip_records
 
         check_is_fitted(self)
-        table = validate_data(self, X, dtype=np.float64, reset=False)
+        try:
+            table = validate_data(self, X, dtype=np.float64, reset=False)
+        except ValueError as error:
+            raise without_values(error, X) from None
         return clip_records(table, float(self.data_norm))
 
     def _check_classes(self, y: NDArray[Any]) -> NDArray[Any]:
         """Return the sorted class list: declared, or read from y (which the statement then says)."""
         found = np.unique(y)
+        self._classes_read = self.classes is None
         if self.classes is None:
             return found
         declared = np.unique(np.asarray(self.classes))
@@ -130,8 +202,7 @@ class PrivateEstimator(BaseEstimator):
 
     def _check_settings(self, n: int) -> float:
         """Return δ after checking ε, δ and the record norm."""
-        if not isinstance(self.epsilon, int | float | np.number):
-            raise InvalidParameter(f"epsilon must be a number; found {self.epsilon!r}.")
+        check_number("epsilon", self.epsilon)
         delta = default_delta(n) if self.delta is None else float(self.delta)
         check_privacy_parameters(float(self.epsilon), delta, n, force=bool(self.allow_large_delta))
         if not (math.isfinite(self.data_norm) and self.data_norm > 0):
@@ -182,12 +253,14 @@ class PrivateEstimator(BaseEstimator):
                 epsilon = float(self.epsilon)
         notes = list(plan.notes)
         if epsilon is not None and math.isfinite(epsilon):
-            notes.append(CHEAP_PATH_NOTE)
-        if randomness.note and (epsilon is None or math.isfinite(epsilon)):
+            notes.append(_numerical_note(self.hardened, n))
+        # A seed is for experiments: whoever knows or guesses it takes the noise off again, so nothing is proved.
+        seeded = randomness.note is not None and (epsilon is None or math.isfinite(epsilon))
+        if seeded and randomness.note:
             notes.append(randomness.note)
         not_protected = list(plan.not_protected)
         assumptions = list(plan.assumptions)
-        if self.classes is None:
+        if self.classes is None if self._classes_read is None else self._classes_read:
             not_protected.append("the set of class labels")
             assumptions.append(_CLASSES_READ)
         not_protected.append("the number of records and of features, and all settings")
@@ -201,7 +274,7 @@ class PrivateEstimator(BaseEstimator):
             epsilon=epsilon,
             delta=true_delta if private else 0.0,
             unit="one record",
-            proved=plan.proved,
+            proved=plan.proved and not seeded,
             proof=plan.proof,
             assumptions=tuple(assumptions),
             not_protected=tuple(not_protected),
@@ -214,12 +287,7 @@ class PrivateEstimator(BaseEstimator):
         """Return the l2 sensitivity of what noise was added to, under the statement's adjacency.
 
         For the gradient algorithm that is one mean gradient; for output perturbation and moments, the released
-        array; for a stream, the largest certified movement of any iterate.
+        array; for a stream, the largest certified movement of any iterate, or of all nodes of a tree together.
         """
         check_is_fitted(self)
         return self._sensitivity_
-
-
-def both(first: DpEvent, second: DpEvent | None) -> DpEvent:
-    """Return the composition of an event with an optional other one."""
-    return first if second is None else compose([first, second])

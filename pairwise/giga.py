@@ -24,11 +24,10 @@ from pairwise.accounting import (
     compose,
     gaussian_delta,
     gaussian_event,
-    gaussian_mu,
     zcdp_rho_classic,
 )
 from pairwise.errors import InvalidParameter
-from pairwise.noise import gaussian
+from pairwise.noise import gaussian, lattice_gaussian, lattice_gaussian_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +43,9 @@ __all__ = [
     "GigaSensitivity",
     "OnlineGiga",
     "OnlinePlan",
+    "PairStream",
     "certified_sensitivity",
+    "largest_horizon",
     "offline_giga",
     "plan_online",
     "published_burn_in",
@@ -104,6 +105,15 @@ class GigaSchedule:
         return max(0, self.n - self.first + 1)
 
 
+def largest_horizon(n: int) -> None:
+    """Refuse a horizon at which comparing every record with all earlier ones takes hours."""
+    if n > _LARGEST_HORIZON:
+        raise InvalidParameter(
+            f"every record is compared with all earlier ones; expected n <= {_LARGEST_HORIZON}, found {n}. "
+            "Use algorithm='gradient'."
+        )
+
+
 def schedule(
     n: int,
     smoothness: float,
@@ -134,10 +144,7 @@ def schedule(
         raise InvalidParameter(
             f"private pairwise learning needs at least 4 records; found n_samples = {n}. Collect more."
         )
-    if n > _LARGEST_HORIZON:
-        raise InvalidParameter(
-            f"GIGA takes O(n²) steps; expected n <= {_LARGEST_HORIZON}, found {n}. Use algorithm='gradient'."
-        )
+    largest_horizon(n)
     t = np.arange(n + 1, dtype=np.float64)
     if kind == "constant":
         if rate is None or not 0 < rate <= 2.0 / smoothness:
@@ -292,9 +299,7 @@ def _step(
     domain: Domain,
 ) -> Array:
     """Return w_t from w_{t−1} and the t−1 pairs of record t (1-based, in slot order) with the earlier ones."""
-    earlier = np.arange(t - 1)
-    pairs = np.stack((np.full(t - 1, t - 1), earlier), axis=1)
-    gradient = sums.over(w, pairs) / (t - 1) + steps.alpha * (w - anchor)
+    gradient = PairStream.mean_with_earlier(sums, w, t) + steps.alpha * (w - anchor)
     return np.asarray(domain.project(w - steps.rates[t] * gradient))
 
 
@@ -349,12 +354,58 @@ class OnlinePlan:
         Certified max_j Δ_t.
     event : DpEvent
         The whole stream, all of the horizon.
+    hardened : bool
+        Exact noise on a grid at every step (mechanisms.md 2.2).
     """
 
     steps: GigaSchedule
     sigmas: Array
     sensitivities: Array
     event: DpEvent = field(repr=False)
+    hardened: bool = False
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether nothing that depends on the records is released."""
+        return self.steps.active == 0
+
+    @property
+    def sensitivity(self) -> float:
+        """The largest certified movement of any iterate."""
+        return float(self.sensitivities.max())
+
+    @property
+    def proof(self) -> str:
+        """Where the proof of the noise stands."""
+        return f"mechanisms.md 5.2 (certified recursion), {'2.2' if self.hardened else '1.2'}"
+
+    @property
+    def description(self) -> str:
+        """What the statement says of the stream."""
+        return (
+            f"every iterate released, alpha = {self.steps.alpha:.3g}, burn-in {self.steps.burn_in}, "
+            f"horizon {self.steps.n}"
+        )
+
+    def open(
+        self,
+        make_sums: Callable[[Array, NDArray], AUCPairs | MetricPairs],
+        domain: Domain,
+        anchor: Array,
+        randomness: Randomness,
+        *,
+        random_start: bool = False,
+    ) -> OnlineGiga:
+        """Return the stream; ``random_start`` is the published burn-in."""
+        return OnlineGiga(make_sums, self, domain, anchor, randomness, random_start=random_start)
+
+    def release(self, t: int, value: Array, randomness: Randomness) -> Array:
+        """Return the iterate of step t with its noise."""
+        sigma = float(self.sigmas[t])
+        if not self.hardened or sigma == 0:
+            return gaussian(value, sigma, randomness)
+        lattice = lattice_gaussian_plan(float(self.sensitivities[t]), value.size, sigma=sigma)
+        return lattice_gaussian(value, lattice, randomness)
 
 
 def plan_online(
@@ -363,26 +414,97 @@ def plan_online(
     smoothness: float,
     diameter: float,
     mu: float,
+    *,
+    hardened: bool = False,
 ) -> OnlinePlan:
     """Return σ_t = max_j Δ_t · c with the smallest c for which the whole stream is one Gaussian of ``mu``.
 
     The internal iterate is noiseless, so the stream is one Gaussian release of (w_t)_t; record j costs Σ_t (Δ_t/σ_t)²
     (mechanisms.md H-4, 1.2). This is the published shape with 8G/(αt) replaced by the certified bound.
+
+    On the hardened path the grid of step t is at most 2^-10 Δ_t/√p, so rounding moves step t by at most 2^-10 Δ_t more. By
+    the triangle inequality over steps the whole costs at most (joint + 2^-10 √active)/c, and ρ = ``mu``²/2 pays for that.
     """
     bound = certified_sensitivity(steps, pair_change, smoothness, diameter, joint=True)
-    scale = bound.joint / mu
-    return OnlinePlan(
-        steps,
-        bound.per_step * scale,
-        bound.per_step,
-        gaussian_event(1.0 / mu if math.isfinite(mu) else 0.0),
-    )
+    if not (hardened and math.isfinite(mu)):
+        event = gaussian_event(1.0 / mu if math.isfinite(mu) else 0.0)
+        return OnlinePlan(steps, bound.per_step * (bound.joint / mu), bound.per_step, event)
+    from dp_accounting import ZCDpEvent
+
+    scale = (bound.joint + 2.0**-10 * math.sqrt(steps.active)) / mu * (1.0 + 1e-12)
+    event = ZCDpEvent(mu * mu / 2.0)
+    return OnlinePlan(steps, bound.per_step * scale, bound.per_step, event, hardened=True)
 
 
-class OnlineGiga:
-    """A stream of records with a private parameter after each (OnPairStrC; OnPairC with a regulariser).
+class PairStream:
+    """Records that arrive one at a time, and a private parameter after each.
 
-    The object holds the raw records and the noiseless iterate: only ``released`` may leave. It refuses to be pickled.
+    The object holds the raw records: only ``released`` may leave. It refuses to be pickled. Subclasses say what a record
+    does by ``_advance``.
+
+    Parameters
+    ----------
+    make_sums : callable
+        (X, y) → AUCPairs or MetricPairs over the records so far.
+    n : int
+        Horizon.
+    anchor : array
+        w₀, independent of the data.
+    """
+
+    def __init__(
+        self,
+        make_sums: Callable[[Array, NDArray], AUCPairs | MetricPairs],
+        n: int,
+        anchor: Array,
+    ) -> None:
+        self._make_sums = make_sums
+        self._horizon = n
+        self._anchor = np.array(anchor, dtype=np.float64)
+        self._X: list[Array] = []
+        self._y: list[object] = []
+        self.released = self._anchor.copy()
+        self.seen = 0
+
+    def _advance(self, sums: AUCPairs | MetricPairs, t: int) -> None:
+        """Take record t (1-based) and set ``released``."""
+        raise NotImplementedError
+
+    def receive(self, X: Array, y: NDArray) -> list[Array]:
+        """Take records one at a time, in order, and return what is released after each; shapes (m, d), (m,)."""
+        if self.seen + len(X) > self._horizon:
+            raise InvalidParameter(
+                f"the stream was planned for {self._horizon} records; found {self.seen + len(X)}. Set horizon to the "
+                "largest number that may come: the noise depends on it."
+            )
+        self._X.extend(np.asarray(X, dtype=np.float64))
+        self._y.extend(y)
+        sums = self.sums()
+        out = []
+        for _ in range(len(X)):
+            self.seen += 1
+            self._advance(sums, self.seen)
+            out.append(self.released.copy())
+        return out
+
+    def sums(self) -> AUCPairs | MetricPairs:
+        """Return the pair sums over all records so far: raw data, for regret on request."""
+        return self._make_sums(np.array(self._X), np.array(self._y))
+
+    @staticmethod
+    def mean_with_earlier(sums: AUCPairs | MetricPairs, w: Array, t: int) -> Array:
+        """Return the mean gradient over the t−1 pairs of record t (1-based, in slot order) with the earlier ones."""
+        pairs = np.stack((np.full(t - 1, t - 1), np.arange(t - 1)), axis=1)
+        return sums.over(w, pairs) / (t - 1)
+
+    def __reduce__(self) -> str:
+        raise TypeError(
+            "a stream holds raw records and cannot be pickled or copied. Keep what it released instead."
+        )
+
+
+class OnlineGiga(PairStream):
+    """OnPairStrC, and OnPairC with a regulariser: one noiseless iterate inside, released with noise after each record.
 
     Parameters
     ----------
@@ -406,60 +528,24 @@ class OnlineGiga:
         *,
         random_start: bool = False,
     ) -> None:
-        self._make_sums = make_sums
+        super().__init__(make_sums, plan.steps.n, anchor)
         self.plan = plan
         self._domain = domain
-        self._anchor = np.array(anchor, dtype=np.float64)
         self._w = self._anchor.copy()
         self._randomness = randomness
         self._random_start = random_start
-        self._X: list[Array] = []
-        self._y: list[object] = []
-        self.released = self._anchor.copy()
-        self.seen = 0
 
-    def receive(self, X: Array, y: NDArray) -> list[Array]:
-        """Take records one at a time, in order, and return what is released after each; shapes (m, d), (m,)."""
+    def _advance(self, sums: AUCPairs | MetricPairs, t: int) -> None:
         steps = self.plan.steps
-        if self.seen + len(X) > steps.n:
-            raise InvalidParameter(
-                f"the stream was planned for {steps.n} records; found {self.seen + len(X)}. Set horizon to the largest "
-                "number that may come: the noise depends on it."
-            )
-        self._X.extend(np.asarray(X, dtype=np.float64))
-        self._y.extend(y)
-        sums = self._make_sums(np.array(self._X), np.array(self._y))
-        out = []
-        for _ in range(len(X)):
-            self.seen += 1
-            t = self.seen
-            if t >= steps.first:
-                self._w = _step(sums, self._w, t, steps, self._anchor, self._domain)
-                noisy = gaussian(self._w, float(self.plan.sigmas[t]), self._randomness)
-                if noisy.ndim == 2:
-                    noisy = (noisy + noisy.T) / 2.0
-                self.released = np.asarray(self._domain.project(noisy))
-            elif self._random_start:
-                self._w = _random_point(self._domain, self._anchor.shape, self._randomness)
-                self.released = self._w.copy()
-            out.append(self.released.copy())
-        return out
-
-    def sums(self) -> AUCPairs | MetricPairs:
-        """Return the pair sums over all records so far: raw data, for regret on request."""
-        return self._make_sums(np.array(self._X), np.array(self._y))
-
-    def __reduce__(self) -> str:
-        raise TypeError(
-            "a stream holds raw records and cannot be pickled or copied. Keep what it released instead."
-        )
-
-
-def offline_sigma(sensitivity: float, epsilon: float, delta: float, share: float = 1.0) -> float:
-    """Return σ = Δ̄/(μ(ε, δ)√share) of output perturbation; 0 for ε = infinity."""
-    if not math.isfinite(epsilon):
-        return 0.0
-    return sensitivity / (gaussian_mu(epsilon, delta) * math.sqrt(share))
+        if t >= steps.first:
+            self._w = _step(sums, self._w, t, steps, self._anchor, self._domain)
+            noisy = self.plan.release(t, self._w, self._randomness)
+            if noisy.ndim == 2:
+                noisy = (noisy + noisy.T) / 2.0
+            self.released = np.asarray(self._domain.project(noisy))
+        elif self._random_start:
+            self._w = _random_point(self._domain, self._anchor.shape, self._randomness)
+            self.released = self._w.copy()
 
 
 def published_online_event(n: int, burn_in: int, G: float, alpha: float, rho: float) -> DpEvent:

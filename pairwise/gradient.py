@@ -25,15 +25,15 @@ from pairwise.accounting import (
     Adjacency,
     calibrate,
     compose,
-    gaussian_event,
-    gaussian_mu,
+    release_mu,
     sampled_event,
 )
 from pairwise.errors import InvalidParameter
 from pairwise.losses import PairLoss, get_loss
-from pairwise.noise import gaussian
+from pairwise.noise import GaussianPlan, gaussian, plan_gaussian
 
 if TYPE_CHECKING:
+    import torch
     from dp_accounting import DpEvent
 
     from pairwise.domains import Domain
@@ -126,19 +126,46 @@ def auc_hinge_counts(positive: Array, negative: Array) -> tuple[Array, Array]:
         #{q : s_q > s_p − 1} and #{p : s_p − 1 < s_q}. Both compare with the *same* rounded s_p − 1, so they count the
         same pairs and the sum stays a subgradient (mechanisms.md 6.4).
     """
-    shifted = positive - 1.0
-    # One sort of all n numbers (by class), then searches for sorted numbers, which stay in the cache; nothing of size
-    # n₊ × n₋ exists. Counting by value keeps equal scores independent of the rest of the table.
-    by_shifted, by_negative = np.argsort(shifted), np.argsort(negative)
-    passed = np.searchsorted(negative[by_negative], shifted[by_shifted], side="right")
-    a, b = np.empty(len(shifted)), np.empty(len(negative))
-    a[by_shifted] = len(negative) - passed
-    # The k-th smallest negative is above exactly the positives that passed at most k negatives.
-    b[by_negative] = np.cumsum(np.bincount(passed, minlength=len(negative)))[: len(negative)]
-    return a, b
+    from pairwise.hinge import within_margin
+
+    scores = np.concatenate([positive, negative])
+    counts = within_margin(scores, np.arange(len(scores)) < len(positive))
+    return counts[: len(positive)], counts[len(positive) :]
 
 
-def auc_logistic_weights(positive: Array, negative: Array, cap: float = 2.0) -> tuple[Array, Array]:
+def _on_device(array: Array, device: str) -> torch.Tensor:
+    """Return a float64 tensor on a device: sensitivities are proved for float64 only (mechanisms.md 2.3)."""
+    import torch
+
+    try:
+        return torch.as_tensor(array, dtype=torch.float64, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise InvalidParameter(
+            f"device {device!r} cannot hold float64 numbers here. Use device='cpu', or 'cuda' on a machine with such a GPU."
+        ) from error
+
+
+def _logistic_weights_on(
+    positive: Array, negative: Array, cap: float, device: str
+) -> tuple[Array, Array]:
+    """Return what ``auc_logistic_weights`` does, block by block on another device."""
+    import torch
+
+    p, q = _on_device(positive, device), _on_device(negative, device)
+    a, b = torch.zeros_like(p), torch.zeros_like(q)
+    step = max(1, _BLOCK_ENTRIES // len(negative))
+    for start in range(0, len(p), step):
+        weights = 2.0 * torch.sigmoid(2.0 * (q[None, :] - p[start : start + step, None]))
+        if cap < 2.0:
+            weights.clamp_(max=cap)
+        a[start : start + step] = weights.sum(dim=1)
+        b += weights.sum(dim=0)
+    return a.cpu().numpy(), b.cpu().numpy()
+
+
+def auc_logistic_weights(
+    positive: Array, negative: Array, cap: float = 2.0, device: str = "cpu"
+) -> tuple[Array, Array]:
     """Return row and column sums of min(cap, 2/(1 + e^(2(s_p − s_q)))) over all pairs of the two classes, in blocks.
 
     Parameters
@@ -148,7 +175,11 @@ def auc_logistic_weights(positive: Array, negative: Array, cap: float = 2.0) -> 
     cap : float, default=2
         Largest weight of one pair; 2 is no cap. A cap of 1 makes the loss linear where the order is wrong,
         which keeps it convex and halves G.
+    device : str, default="cpu"
+        A torch device for the blocks of pairs, such as "cuda".
     """
+    if device != "cpu" and len(positive) and len(negative):
+        return _logistic_weights_on(positive, negative, cap, device)
     a = np.zeros(len(positive))
     b = np.zeros(len(negative))
     if not len(positive) or not len(negative):
@@ -201,6 +232,9 @@ class PairSums(Protocol):
     def within(self, w: Array, slots: NDArray[np.int64]) -> Array:
         """Return the sum over all pairs inside a set of slots, shape of ``w``."""
 
+    def values(self, w: Array, pairs: NDArray[np.int64]) -> Array:
+        """Return the loss of each listed pair, shape (m,): private, for regret and for tests."""
+
 
 class AUCPairs:
     """Pair gradients of an AUC loss in w, shape (d,).
@@ -217,6 +251,8 @@ class AUCPairs:
     clip : float, optional
         Bound on one pair's gradient norm, at most G; the weight of each pair is cut at clip/(2R). For both
         losses the cut loss is convex again, so output perturbation stays proved. Default: G of the loss.
+    device : str, default="cpu"
+        A torch device for the n₊n₋ weights of the logistic loss; the hinge needs one sort and stays where it is.
     """
 
     def __init__(
@@ -226,8 +262,12 @@ class AUCPairs:
         loss: PairLoss | str = "auc-logistic",
         data_norm: float = 1.0,
         clip: float | None = None,
+        device: str = "cpu",
     ) -> None:
         self.loss = get_loss(loss, "auc")
+        self.device = str(device)
+        if self.device != "cpu":
+            _on_device(np.zeros(1), self.device)
         if self.loss.kind != "auc":
             raise InvalidParameter(
                 f"expected an AUC loss; found {self.loss.name!r}. Use 'logistic' or 'hinge'."
@@ -248,8 +288,6 @@ class AUCPairs:
         self._cap = self.pair_bound / (2.0 * self.data_norm)
         clipped = clip_records(np.ascontiguousarray(X, dtype=np.float64), self.data_norm)
         self.n, self.dimension = clipped.shape
-        # Slots keep their public order; the sums over all pairs use a copy sorted by class, so a step copies no
-        # rows.
         self.X = clipped
         self.positive = np.asarray(positive, dtype=bool)
         self._classes = np.flatnonzero(self.positive), np.flatnonzero(~self.positive)
@@ -261,7 +299,7 @@ class AUCPairs:
                 a *= self._cap
                 b *= self._cap
             return a, b
-        return auc_logistic_weights(positive, negative, self._cap)
+        return auc_logistic_weights(positive, negative, self._cap, self.device)
 
     def slope(self, margin: Array) -> Array:
         """Return the weight of single pairs, 0 <= weight <= clip/(2R), at score differences s₊ − s₋."""
@@ -275,6 +313,13 @@ class AUCPairs:
     def all_pairs(self, w: Array) -> Array:
         """Return the sum over all pairs: O(nd + n log n) for the hinge, n₊n₋ divisions for the logistic loss."""
         scores = self.X @ w
+        if self.hinge:
+            from pairwise.hinge import weighted_sum, within_margin
+
+            counts = within_margin(scores, self.positive)
+            weight = min(self._cap, 1.0)
+            counts *= np.where(self.positive, -weight, weight)
+            return np.asarray(weighted_sum(counts, self.X))
         positive, negative = self._classes
         a, b = self._weights(scores[positive], scores[negative])
         np.negative(a, out=a)
@@ -303,6 +348,12 @@ class AUCPairs:
         coefficient[~positive] = b
         return np.asarray(coefficient @ X)
 
+    def values(self, w: Array, pairs: NDArray[np.int64]) -> Array:
+        """Return the loss of each listed pair, shape (m,)."""
+        labels = self.positive[pairs].astype(np.float64)
+        inner = (self.X[pairs[:, 0]] - self.X[pairs[:, 1]]) @ w
+        return np.asarray(self.loss.value(inner, labels[:, 0] - labels[:, 1]).numpy())
+
 
 class MetricPairs:
     """Pair gradients of a metric loss, in M (shape (d, d)) or in a factor W with M = WᵀW (shape (k, d)).
@@ -324,6 +375,8 @@ class MetricPairs:
     clip : float, optional
         Bound on one pair's gradient norm. In M default 4R², which no pair exceeds; in W required, since the gradient is
         unbounded there.
+    device : str, default="cpu"
+        A torch device, such as "cuda", for the sums over all pairs, which take n²d; everything is float64 there too.
     """
 
     def __init__(
@@ -334,8 +387,10 @@ class MetricPairs:
         data_norm: float = 1.0,
         parameter: Literal["factor", "matrix"] = "factor",
         clip: float | None = None,
+        device: str = "cpu",
     ) -> None:
         self.loss = get_loss(loss, "metric")
+        self.device = str(device)
         if self.loss.kind != "metric":
             raise InvalidParameter(
                 f"expected a metric loss; found {self.loss.name!r}. Use 'logistic', 'hinge' or 'contrastive'."
@@ -369,42 +424,55 @@ class MetricPairs:
         self.labels = np.asarray(labels)
         self.n, self.dimension = self.X.shape
 
-    def _weights(self, q: Array, r: Array, scale: Array, similar: NDArray[np.bool_]) -> Array:
+    def _weights(
+        self,
+        q: torch.Tensor,
+        r: torch.Tensor,
+        scale: torch.Tensor,
+        similar: torch.Tensor,
+    ) -> torch.Tensor:
         """Return the weight of ΔΔᵀ per pair from q = ΔᵀMΔ, r = ‖Δ‖² and the size of what they were computed from."""
-        sign = np.where(similar, 1.0, -1.0)
-        slope = self.loss.derivative(q, sign).numpy()
+        slope = self.loss.derivative(q, similar.to(q.dtype) * 2.0 - 1.0)
         if self.parameter == "matrix":
-            return np.asarray(slope)
-        slope = 2.0 * slope
-        norm = np.abs(slope) * np.sqrt(q * r)
+            return slope
+        slope = slope.mul_(2.0)
         limit = self.pair_bound * (1.0 - CLIP_SLACK)
-        weights = slope * np.divide(limit, norm, out=np.ones_like(norm), where=norm > limit)
+        shrink = (q * r).sqrt_().mul_(slope.abs()).reciprocal_().mul_(limit).clamp_(max=1.0)
+        weights = slope.mul_(shrink)
         # Differences lost in rounding have no direction: they are given no gradient, whatever the neighbours
         # are.
-        return np.where(q > _DISTANCE_FLOOR * scale, weights, 0.0)
+        return weights.masked_fill_(q <= _DISTANCE_FLOOR * scale, 0.0)
 
     def _laplacian(self, w: Array, X: Array, labels: NDArray[np.int64]) -> Array:
         """Return Σ_{i<j} weight_ij ΔΔᵀ over all pairs of the rows given, shape (d, d)."""
+        import torch
+
         n, d = X.shape
-        total = np.zeros((d, d))
-        Z = X @ w.T
-        other = X if self.parameter == "matrix" else Z
-        left = np.einsum("ij,ij->i", other, Z)
-        plain = np.einsum("ij,ij->i", X, X)
-        step = max(1, _BLOCK_ENTRIES // (4 * max(n, 1)))
+        rows_of = _on_device(X, self.device)
+        classes = torch.as_tensor(labels, device=rows_of.device)
+        total = torch.zeros((d, d), dtype=rows_of.dtype, device=rows_of.device)
+        Z = rows_of @ _on_device(w.T, self.device)
+        other = rows_of if self.parameter == "matrix" else Z
+        left = (other * Z).sum(dim=1)
+        plain = (rows_of * rows_of).sum(dim=1)
+        # Each pair once: rows of a block against the columns from its own first row on. Narrow blocks waste little below
+        # the diagonal.
+        step = max(1, min(_BLOCK_ENTRIES // (4 * max(n, 1)), n // 8 + 1))
         for start in range(0, n, step):
-            rows = slice(start, min(start + step, n))
-            scale = left[rows, None] + left[None, :]
-            q = scale - 2.0 * (other[rows] @ Z.T)
-            r = np.maximum(plain[rows, None] + plain[None, :] - 2.0 * (X[rows] @ X.T), 0.0)
+            stop = min(start + step, n)
+            part, rest = rows_of[start:stop], rows_of[start:]
+            scale = left[start:stop, None] + left[None, start:]
+            q = torch.addmm(scale, other[start:stop], Z[start:].T, alpha=-2.0)
+            r = plain[start:stop, None] + plain[None, start:]
+            r = r.addmm_(part, rest.T, alpha=-2.0).clamp_(min=0.0)
             if self.parameter == "factor":
-                q = np.maximum(q, 0.0)
-            C = self._weights(q, r, scale, labels[rows, None] == labels[None, :])
-            own = np.arange(rows.start, rows.stop)
-            C[own - start, own] = 0.0
-            total += X[rows].T @ (C.sum(axis=1)[:, None] * X[rows] - C @ X)
-        # Ordered pairs give Σ c x_i(x_i − x_j)ᵀ, whose symmetric part is the sum over unordered pairs.
-        return (total + total.T) / 2.0
+                q.clamp_(min=0.0)
+            C = self._weights(q, r, scale, classes[start:stop, None] == classes[None, start:])
+            C[:, : stop - start].triu_(diagonal=1)
+            total += part.T @ (C.sum(dim=1)[:, None] * part - 2.0 * (C @ rest))
+            total += rest.T @ (C.sum(dim=0)[:, None] * rest)
+        # Σ c (x_i − x_j)(x_i − x_j)ᵀ has −2 c x_i x_jᵀ above only up to its symmetric part.
+        return np.asarray(((total + total.T) / 2.0).cpu().numpy())
 
     def _finish(self, w: Array, S: Array) -> Array:
         return S if self.parameter == "matrix" else np.asarray(w @ S)
@@ -415,17 +483,31 @@ class MetricPairs:
 
     def over(self, w: Array, pairs: NDArray[np.int64]) -> Array:
         """Return the sum over listed pairs."""
+        import torch
+
         apart = self.X[pairs[:, 0]] - self.X[pairs[:, 1]]
-        similar = self.labels[pairs[:, 0]] == self.labels[pairs[:, 1]]
-        image = apart @ w.T
-        q = np.einsum("ij,ij->i", apart if self.parameter == "matrix" else image, image)
+        q, similar = self._distances(w, pairs, apart)
         r = np.einsum("ij,ij->i", apart, apart)
-        weights = self._weights(q, r, q, similar)
+        size = torch.as_tensor(q)
+        weights = self._weights(size, torch.as_tensor(r), size, torch.as_tensor(similar)).numpy()
         return self._finish(w, (weights[:, None] * apart).T @ apart)
 
     def within(self, w: Array, slots: NDArray[np.int64]) -> Array:
         """Return the sum over all pairs inside a set of slots."""
         return self._finish(w, self._laplacian(w, self.X[slots], self.labels[slots]))
+
+    def _distances(
+        self, w: Array, pairs: NDArray[np.int64], apart: Array
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """Return q = ΔᵀMΔ of listed pairs and whether they are similar, shapes (m,)."""
+        image = apart @ w.T
+        q = np.einsum("ij,ij->i", apart if self.parameter == "matrix" else image, image)
+        return q, np.asarray(self.labels[pairs[:, 0]] == self.labels[pairs[:, 1]])
+
+    def values(self, w: Array, pairs: NDArray[np.int64]) -> Array:
+        """Return the loss of each listed pair, shape (m,)."""
+        q, similar = self._distances(w, pairs, self.X[pairs[:, 0]] - self.X[pairs[:, 1]])
+        return np.asarray(self.loss.value(q, np.where(similar, 1.0, -1.0)).numpy())
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -455,6 +537,8 @@ class GradientPlan:
         Noise standard deviation per coordinate and step; 0 for the non-private reference.
     event : DpEvent
         The whole run.
+    noise : GaussianPlan, optional
+        The hardened release of one step; None on the cheap path.
     """
 
     n: int
@@ -466,6 +550,7 @@ class GradientPlan:
     sensitivity: float
     sigma: float
     event: DpEvent
+    noise: GaussianPlan | None = None
 
 
 def _mean_sensitivity(pair_change: float, records: int, batching: Batching) -> float:
@@ -487,6 +572,7 @@ def plan_gradient(
     steps: int | None = None,
     rate: float | None = None,
     other: DpEvent | None = None,
+    hardened: bool = False,
 ) -> GradientPlan:
     """Fix steps, rate and noise by the rules of mechanisms.md 7.1.
 
@@ -512,6 +598,9 @@ def plan_gradient(
         η.
     other : DpEvent, optional
         Whatever else the budget pays for; composed exactly.
+    hardened : bool, default=False
+        Draw exact noise on a grid at every step (mechanisms.md 2.2). Not for secret samples: what they gain is known
+        for continuous noise.
     """
     n, p = sums.n, int(np.prod(shape))
     if n < 4:
@@ -534,12 +623,18 @@ def plan_gradient(
         )
     batch = int(batch_size) if batching == "sampled" and batch_size is not None else n
     sensitivity = _mean_sensitivity(sums.pair_change, batch, batching)
-    mu = gaussian_mu(epsilon, delta) * math.sqrt(share) if math.isfinite(epsilon) else math.inf
+    mu = release_mu(epsilon, delta, hardened=hardened) * math.sqrt(share)
     if steps is None:
         balance = (sums.pair_bound * mu / sensitivity) ** 2 / p
         steps = 200 if batching == "sampled" else int(min(200.0, max(10.0, balance)))
     if steps < 1:
         raise InvalidParameter(f"steps must be at least 1; found {steps!r}.")
+    noise = None
+    if batching == "sampled" and hardened:
+        raise InvalidParameter(
+            "secret samples are accounted for continuous noise only; found hardened=True with batch_size. "
+            "Leave one of them out."
+        )
     if batching == "sampled" and math.isfinite(mu):
         extra = [other] if other is not None else []
         ratio = calibrate(
@@ -550,12 +645,13 @@ def plan_gradient(
         )
         sigma, event = ratio * sensitivity, sampled_event(ratio, n, batch, steps)
     else:
-        ratio = math.sqrt(steps) / mu
-        sigma, event = ratio * sensitivity, gaussian_event(ratio, steps)
+        once = plan_gaussian(sensitivity, mu / math.sqrt(steps), p, hardened=hardened)
+        sigma, event = once.sigma, once.event(steps)
+        noise = once if once.lattice is not None else None
     if rate is None:
         rate = travel / math.sqrt(steps * (sums.pair_bound**2 + p * sigma**2))
     return GradientPlan(
-        n, tuple(shape), batching, batch, int(steps), float(rate), sensitivity, sigma, event
+        n, tuple(shape), batching, batch, int(steps), float(rate), sensitivity, sigma, event, noise
     )
 
 
@@ -611,7 +707,10 @@ def noisy_descent(
     for step in range(plan.steps):
         gradient = mean_gradient(sums, w, plan, randomness)
         if plan.sigma > 0:
-            gradient = gaussian(gradient, plan.sigma, randomness)
+            if plan.noise is not None:
+                gradient = plan.noise.release(gradient, randomness)
+            else:
+                gradient = gaussian(gradient, plan.sigma, randomness)
             if symmetric:
                 # Symmetrising after a full Gaussian matrix is post-processing and halves the dimensions
                 # (mechanisms.md 5.2).

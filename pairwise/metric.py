@@ -1,12 +1,13 @@
 """``PrivateMetricLearner``: a Mahalanobis metric from individuals and their classes, under differential privacy.
 
-Here live the choice of algorithm, its plan and metric-learn's methods. The algorithms live in ``gradient``,
-``giga``, ``sgd`` and ``statistics``; metrics from lists of pairs live in ``dpp``.
+Here live the choice of algorithm and metric-learn's methods. The algorithms live in ``gradient``, ``giga``, ``sgd`` and
+``statistics``, streams in ``streaming``; metrics from lists of pairs live in ``dpp``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,15 +15,22 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from pairwise import giga, sgd
-from pairwise.accounting import gaussian_event, gaussian_mu
+from pairwise.accounting import release_mu
 from pairwise.domains import FrobeniusBall, PSDNuclearBall
 from pairwise.errors import InvalidPairs, InvalidParameter
-from pairwise.estimator import Plan, PrivateEstimator
+from pairwise.estimator import Plan
 from pairwise.gradient import MetricPairs, clip_records, noisy_descent, plan_gradient
 from pairwise.losses import get_loss
-from pairwise.noise import Randomness, gaussian
-from pairwise.statistics import discriminant, plan_moments, release_moments
+from pairwise.noise import Randomness
+from pairwise.perturbation import (
+    CONVEX_ALGORITHMS,
+    ONLINE_ALGORITHMS,
+    ConvexTask,
+    check_request,
+    plan_perturbation,
+)
+from pairwise.statistics import discriminant, moment_size, plan_moments, release_moments
+from pairwise.streaming import StreamingEstimator
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -31,7 +39,10 @@ __all__ = ["PrivateMetricLearner"]
 
 Array = NDArray[np.float64]
 
-_ALGORITHMS = ("gradient", "onpairc", "offpairc", "sgd-output", "statistics")
+_ALGORITHMS = ("gradient", *CONVEX_ALGORITHMS, "statistics")
+
+
+_SQUARE = 512  # features up to which the factor is trained square
 
 
 def _orthonormal_rows(rows: int, columns: int, randomness: Randomness) -> Array:
@@ -42,7 +53,15 @@ def _orthonormal_rows(rows: int, columns: int, randomness: Randomness) -> Array:
     return np.ascontiguousarray(basis.T)
 
 
-class PrivateMetricLearner(TransformerMixin, PrivateEstimator):
+def _longest_axes(W: Array, k: int) -> Array:
+    """Return the k x d factor nearest to W, its longest axes; post-processing."""
+    if k >= len(W):
+        return W
+    _, lengths, axes = np.linalg.svd(W, full_matrices=False)
+    return np.asarray(lengths[:k, None] * axes[:k])
+
+
+class PrivateMetricLearner(TransformerMixin, StreamingEstimator):
     """A linear map under which records of one class are close, under differential privacy (replace-one).
 
     Classes are protected like features: whether two records are similar is computed from both.
@@ -54,16 +73,21 @@ class PrivateMetricLearner(TransformerMixin, PrivateEstimator):
     delta : float, optional
         Default min(1e-5, n^-1.5).
     n_components : int, default=16
-        Rows of the map; at most d are used.
+        Rows of the map; at most d are used. ``gradient`` trains all d (up to 512) and keeps the longest axes.
     loss : {"logistic", "hinge", "contrastive"}, default="logistic"
         Metric loss; the contrastive one only for ``gradient``; the GIGA algorithms need the smooth one; ``statistics``
         has none.
     algorithm : str, default="gradient"
-        ``gradient``: noisy descent on a low-rank factor (mechanisms.md 7.1). ``onpairc``, ``offpairc``: GIGA in
-        M (HUAI), ``sgd-output``: blocked SGD in M with output perturbation (YANG). ``statistics``: discriminant
+        ``gradient``: noisy descent on a low-rank factor (mechanisms.md 7.1). ``onpairstrc``, ``onpairc``: online GIGA
+        in M, also by ``partial_fit`` (HUAI algorithms 1, 2). ``offpairstrc``, ``offpairc``: GIGA in M with output
+        perturbation (3, 4). ``ftrl``: a private leader on a tree of gradients in M, also by ``partial_fit``.
+        ``sgd-output``: blocked SGD in M with output perturbation (YANG algorithm 2). ``statistics``: discriminant
         directions of one moment release.
     data_norm : float, default=1.0
         R, declared in public; every record is clipped to it.
+    mode : {"sound", "published"}, default="sound"
+        ``published`` runs the printed formulas of the GIGA algorithms or of ``sgd-output``, warns, and states what is true
+        of them.
     clip : float, optional
         Of ``gradient``: bound on one pair's gradient in the factor; default R².
     radius : float, optional
@@ -72,8 +96,8 @@ class PrivateMetricLearner(TransformerMixin, PrivateEstimator):
         Public list of labels; without it the list is read from y and the statement says so.
     preprocessor : (N, d) array-like, optional
         Public records that index pairs refer to, as in metric-learn.
-    steps, rate, batching, batch_size
-        Of ``gradient``, as in ``PrivateAUCClassifier``.
+    alpha, steps, rate, batching, batch_size, horizon, hardened, device, allow_vacuous, track_regret
+        As in ``PrivateAUCClassifier``.
     allow_large_delta : bool, default=False
         Accept delta >= 1/n.
     budget : PrivacyBudget, optional
@@ -85,6 +109,7 @@ class PrivateMetricLearner(TransformerMixin, PrivateEstimator):
     ----------
     components_ : (k, d) array
         W, with M = WᵀW.
+    classes_ : (C,) array
     statement_, privacy_event_, n_features_in_
 
     Examples
@@ -105,14 +130,21 @@ class PrivateMetricLearner(TransformerMixin, PrivateEstimator):
         loss: str = "logistic",
         algorithm: str = "gradient",
         data_norm: float = 1.0,
+        mode: str = "sound",
         clip: float | None = None,
         radius: float | None = None,
         classes: Any = None,
         preprocessor: Any = None,
+        alpha: float | None = None,
         steps: int | None = None,
         rate: float | None = None,
         batching: str = "auto",
         batch_size: int | None = None,
+        horizon: int | None = None,
+        hardened: bool = False,
+        device: str = "cpu",
+        allow_vacuous: bool = False,
+        track_regret: bool = False,
         allow_large_delta: bool = False,
         budget: Any = None,
         random_state: Any = None,
@@ -123,14 +155,21 @@ class PrivateMetricLearner(TransformerMixin, PrivateEstimator):
         self.loss = loss
         self.algorithm = algorithm
         self.data_norm = data_norm
+        self.mode = mode
         self.clip = clip
         self.radius = radius
         self.classes = classes
         self.preprocessor = preprocessor
+        self.alpha = alpha
         self.steps = steps
         self.rate = rate
         self.batching = batching
         self.batch_size = batch_size
+        self.horizon = horizon
+        self.hardened = hardened
+        self.device = device
+        self.allow_vacuous = allow_vacuous
+        self.track_regret = track_regret
         self.allow_large_delta = allow_large_delta
         self.budget = budget
         self.random_state = random_state
@@ -153,57 +192,92 @@ class PrivateMetricLearner(TransformerMixin, PrivateEstimator):
             Class labels.
         """
         table, labels = self._check_table(X, y)
-        if self.algorithm not in _ALGORITHMS:
-            raise InvalidParameter(
-                f"algorithm must be one of {', '.join(_ALGORITHMS)}; found {self.algorithm!r}."
-            )
+        self._check_choices()
+        n = len(table)
+        delta = self._check_settings(n)
+        self.classes_ = self._check_classes(labels)
+        self._check_labels(self.classes_)
+        codes = self._encode(labels)
+        randomness = Randomness(self.random_state)
+        mu = release_mu(float(self.epsilon), delta, hardened=bool(self.hardened))
+        plan = self._plan(table, codes, delta, mu, randomness)
+        self._stream = None
+        self._store(self._execute(plan, delta, randomness, n=n))
+        return self
+
+    def _store(self, parameter: Array) -> None:
+        d = self.n_features_in_
+        k = min(int(self.n_components), d)
+        in_matrix = self.algorithm in CONVEX_ALGORITHMS
+        self.components_ = self._factor(parameter, k) if in_matrix else parameter
+        self._n_features_out = len(self.components_)
+
+    def _check_choices(self) -> None:
+        check_request(
+            self.algorithm,
+            self.mode,
+            self.epsilon,
+            smooth=get_loss(self.loss, "metric").smoothness(1.0) is not None,
+            hardened=bool(self.hardened),
+            known=_ALGORITHMS,
+        )
         if not isinstance(self.n_components, int | np.integer) or self.n_components < 1:
             raise InvalidParameter(
                 f"n_components must be a whole number >= 1; found {self.n_components!r}."
             )
-        n, d = table.shape
-        delta = self._check_settings(n)
-        classes = self._check_classes(labels)
-        if len(classes) < 2:
+
+    def _check_labels(self, labels: NDArray[Any]) -> None:
+        if len(labels) < 2:
             raise InvalidParameter("a metric needs two classes at least; found one class. Check y.")
-        codes = np.searchsorted(classes, labels).astype(np.int64)
-        randomness = Randomness(self.random_state)
-        mu = gaussian_mu(float(self.epsilon), delta)
-        k = min(int(self.n_components), d)
-        plan = self._plan(table, codes, len(classes), k, delta, mu, randomness)
-        self.components_ = self._execute(plan, delta, randomness, n=n)
-        self._n_features_out = len(self.components_)
-        return self
+
+    def _encode(self, labels: NDArray[Any]) -> NDArray[np.int64]:
+        return np.searchsorted(self.classes_, labels).astype(np.int64)
+
+    def _convex_sums(self, table: Array, codes: NDArray[Any]) -> MetricPairs:
+        return MetricPairs(table, codes, self.loss, float(self.data_norm), "matrix")
+
+    def _task(self, table: Array, codes: NDArray[Any], n: int, mu: float) -> ConvexTask:
+        R = float(self.data_norm)
+        domain = FrobeniusBall(R**-2 if self.radius is None else float(self.radius))
+        return ConvexTask(
+            sums=self._convex_sums(table, codes),
+            domain=domain,
+            reach=4.0 * domain.radius / R**2,
+            block=max(1, n // 5),
+            passes=(4, 20),
+        )
 
     def _plan(
         self,
         table: Array,
         codes: NDArray[np.int64],
-        n_classes: int,
-        k: int,
         delta: float,
         mu: float,
         randomness: Randomness,
     ) -> Plan:
+        k = min(int(self.n_components), table.shape[1])
         if self.algorithm == "gradient":
             return self._plan_gradient(table, codes, k, delta, randomness)
         if self.algorithm == "statistics":
-            return self._plan_statistics(table, codes, n_classes, k, mu, randomness)
-        sums = MetricPairs(table, codes, self.loss, float(self.data_norm), "matrix")
-        radius = float(self.data_norm) ** -2 if self.radius is None else float(self.radius)
-        domain = FrobeniusBall(radius)
-        if self.algorithm == "sgd-output":
-            return self._plan_sgd(sums, domain, k, mu, randomness)
-        return self._plan_giga(sums, domain, k, mu, randomness)
+            return self._plan_statistics(table, codes, k, mu, randomness)
+        request = self._request(delta, mu)
+        if self.algorithm in ONLINE_ALGORITHMS:
+            return self._stream_plan(table, codes, request, randomness)
+        task = self._task(table, codes, len(table), mu)
+        return plan_perturbation(task, request, randomness)
 
     def _plan_gradient(
         self, table: Array, codes: NDArray[np.int64], k: int, delta: float, randomness: Randomness
     ) -> Plan:
         R = float(self.data_norm)
         clip = R * R if self.clip is None else float(self.clip)
-        sums = MetricPairs(table, codes, self.loss, R, "factor", clip)
-        start = _orthonormal_rows(k, table.shape[1], randomness) / R
-        radius = 2.0 * math.sqrt(k) / R if self.radius is None else float(self.radius)
+        sums = MetricPairs(table, codes, self.loss, R, "factor", clip, str(self.device))
+        # A random subspace of few dimensions has lost most of what tells the classes apart before the first step, and
+        # descent does not bring it back. So the whole space is trained, from the identity, and cut down at the end.
+        d = table.shape[1]
+        rows = d if d <= _SQUARE else k
+        start = _orthonormal_rows(rows, d, randomness) / R
+        radius = 2.0 * math.sqrt(rows) / R if self.radius is None else float(self.radius)
         domain = FrobeniusBall(radius)
         steps = plan_gradient(
             sums,
@@ -215,16 +289,19 @@ class PrivateMetricLearner(TransformerMixin, PrivateEstimator):
             batch_size=self.batch_size,
             steps=self.steps,
             rate=self.rate,
+            hardened=bool(self.hardened),
         )
         return Plan(
             event=steps.event,
             sensitivity=steps.sensitivity,
-            run=lambda: noisy_descent(sums, steps, domain, domain.project(start), randomness),
+            run=lambda: _longest_axes(
+                noisy_descent(sums, steps, domain, domain.project(start), randomness), k
+            ),
             mechanism=(
-                f"noisy pairwise gradient descent on a {k} x {table.shape[1]} factor ({sums.loss.name}, {steps.batching}, "
+                f"noisy pairwise gradient descent on a {rows} x {d} factor ({sums.loss.name}, {steps.batching}, "
                 f"{steps.steps} steps)"
             ),
-            proof="mechanisms.md 7.1, 1.2, pair gradients clipped",
+            proof=f"mechanisms.md 7.1, {'2.2' if self.hardened else '1.2'}, pair gradients clipped",
             assumptions=("the sampled batches stay secret",) if self.batch_size else (),
         )
 
@@ -232,12 +309,13 @@ class PrivateMetricLearner(TransformerMixin, PrivateEstimator):
         self,
         table: Array,
         codes: NDArray[np.int64],
-        n_classes: int,
         k: int,
         mu: float,
         randomness: Randomness,
     ) -> Plan:
-        release = plan_moments(mu)
+        n_classes = len(self.classes_)
+        size = moment_size(table.shape[1], n_classes)
+        release = plan_moments(mu, size=size, hardened=bool(self.hardened))
         R = float(self.data_norm)
         records = clip_records(table, R) / R
 
@@ -260,100 +338,6 @@ class PrivateMetricLearner(TransformerMixin, PrivateEstimator):
         values, vectors = np.linalg.eigh(PSDNuclearBall(bound).project(M))
         top = np.argsort(values)[::-1][:k]
         return np.asarray((vectors[:, top] * np.sqrt(np.maximum(values[top], 0.0))).T)
-
-    def _release(self, M: Array, sigma: float, randomness: Randomness) -> Array:
-        noisy = gaussian(M, sigma, randomness)
-        # Symmetrising is post-processing and halves the dimensions of the noise (mechanisms.md 5.2).
-        return np.asarray((noisy + noisy.T) / 2.0)
-
-    def _plan_sgd(
-        self,
-        sums: MetricPairs,
-        domain: FrobeniusBall,
-        k: int,
-        mu: float,
-        randomness: Randomness,
-    ) -> Plan:
-        n, d = sums.n, sums.dimension
-        R = float(self.data_norm)
-        L = sums.loss.smoothness(R)
-        sequence = sgd.shuffled_blocks(n, 4 if L is not None else 20, max(1, n // 5), randomness)
-        rate = 4.0 * domain.radius / (sequence.steps * R * R)
-        if self.rate is not None:
-            rate = float(self.rate)
-        elif L is not None:
-            rate = min(rate, 2.0 / L)
-        smooth = L is not None and rate <= 2.0 / L
-        weighted, _ = sgd.block_weights(sequence)
-        bound = sgd.average_sensitivity(
-            float(weighted.max()), sequence.steps, rate, sums.pair_change, smooth=smooth
-        )
-        bound = min(bound, domain.diameter)
-
-        def run() -> Array:
-            average = sgd.blocked_sgd(sums, sequence, rate, domain, np.zeros((d, d)))
-            return self._factor(self._release(average, bound / mu, randomness), k)
-
-        return Plan(
-            event=gaussian_event(1.0 / mu if math.isfinite(mu) else 0.0),
-            sensitivity=bound,
-            run=run,
-            mechanism=f"blocked pairwise SGD with output perturbation ({sums.loss.name}, {sequence.steps} steps)",
-            proof="mechanisms.md 6.3 for the sequence that was drawn, 1.1",
-        )
-
-    def _plan_giga(
-        self,
-        sums: MetricPairs,
-        domain: FrobeniusBall,
-        k: int,
-        mu: float,
-        randomness: Randomness,
-    ) -> Plan:
-        n, d = sums.n, sums.dimension
-        R = float(self.data_norm)
-        L = get_loss(self.loss, "metric").smoothness(R)
-        if L is None:
-            raise InvalidParameter(
-                f"{self.algorithm} needs a smooth loss; found {self.loss!r}. Use loss='logistic'."
-            )
-        anchor = np.zeros((d, d))
-        if self.algorithm == "onpairc":
-            alpha = n**-0.25
-            steps = giga.schedule(
-                n, L, alpha, burn_in=min(giga.sharp_burn_in(L + alpha, alpha), n // 4)
-            )
-            online = giga.plan_online(steps, sums.pair_change, L, domain.diameter, mu)
-
-            def stream() -> Array:
-                run = giga.OnlineGiga(lambda X, y: sums, online, domain, anchor, randomness)
-                run.receive(sums.X, sums.labels)
-                return self._factor(run.released, k)
-
-            return Plan(
-                event=online.event,
-                sensitivity=float(online.sensitivities.max()),
-                run=stream,
-                mechanism=f"onpairc in M, every iterate released, alpha = {alpha:.3g}, horizon {n}",
-                proof="mechanisms.md 5.2 (certified recursion), 1.2",
-            )
-        rate = min(4.0 * domain.radius / (n * R * R), 2.0 / L)
-        if self.rate is not None:
-            rate = float(self.rate)
-        steps = giga.schedule(n, L, 0.0, kind="constant", rate=rate)
-        bound = giga.certified_sensitivity(steps, sums.pair_change, L, domain.diameter).average
-
-        def run() -> Array:
-            average = giga.offline_giga(sums, steps, domain, anchor)
-            return self._factor(self._release(average, bound / mu, randomness), k)
-
-        return Plan(
-            event=gaussian_event(1.0 / mu if math.isfinite(mu) else 0.0),
-            sensitivity=bound,
-            run=run,
-            mechanism="pairwise GIGA in M with output perturbation (offpairc)",
-            proof="mechanisms.md 5.2 (certified recursion), 1.1",
-        )
 
     # -- using
 
@@ -399,6 +383,17 @@ class PrivateMetricLearner(TransformerMixin, PrivateEstimator):
     def pair_score(self, pairs: ArrayLike) -> Array:
         """Return minus the distance of each pair, shape (m,), metric-learn's score."""
         return -self.pair_distance(pairs)
+
+    def get_metric(self) -> Callable[[ArrayLike, ArrayLike], float]:
+        """Return the learned distance as a function of two records, as scikit-learn's neighbours take it."""
+        check_is_fitted(self)
+        W, R = self.components_.copy(), float(self.data_norm)
+
+        def distance(u: ArrayLike, v: ArrayLike) -> float:
+            pair = clip_records(np.array([u, v], dtype=np.float64), R)
+            return float(np.linalg.norm(W @ (pair[0] - pair[1])))
+
+        return distance
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Return the names privatemetriclearner0, ..."""

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHEAP_PATH_NOTE",
+    "HARDENED_LARGE_NOTE",
+    "HARDENED_NOTE",
+    "GaussianPlan",
     "LatticePlan",
     "Randomness",
     "discrete_gaussian",
@@ -42,6 +45,7 @@ __all__ = [
     "lattice_gaussian_plan",
     "lattice_laplace",
     "lattice_laplace_plan",
+    "plan_gaussian",
     "staircase",
     "staircase_l1",
     "staircase_start",
@@ -50,6 +54,16 @@ __all__ = [
 CHEAP_PATH_NOTE = (
     "noise was added in float64 and the output rounded to a grid; this hides floating-point artefacts in practice "
     "but is not a proof about them (mechanisms.md 2.2)"
+)
+
+HARDENED_NOTE = (
+    "noise was drawn exactly on a grid and pays for the rounding to it, so the guarantee holds for the bits that were "
+    "released; rounding inside the sums is covered by the slack of the clipping (mechanisms.md 2.2, 2.3)"
+)
+
+HARDENED_LARGE_NOTE = (
+    "noise was drawn exactly on a grid and pays for the rounding to it; with so many records rounding inside the sums may "
+    "exceed the slack of the clipping, so about the bits of the sums there is no proof (mechanisms.md 2.2, 2.3)"
 )
 
 _SEEDED_NOTE = (
@@ -709,3 +723,71 @@ def lattice_laplace(
     steps = _to_lattice(value, plan, "discrete Laplace")
     scale = round(plan.scale / plan.grid)
     return (steps + discrete_laplace(scale, steps.shape, randomness)) * plan.grid
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One Gaussian release, on either path
+
+
+@dataclass(frozen=True)
+class GaussianPlan:
+    """A Gaussian release decided in advance, on the cheap or on the hardened path.
+
+    Attributes
+    ----------
+    sensitivity : float
+        l2 sensitivity Δ of the query in real arithmetic.
+    mu : float
+        What the release may cost: μ on the cheap path, √(2ρ) on the hardened one; infinity for no noise.
+    sigma : float
+        Standard deviation of the noise per coordinate.
+    lattice : LatticePlan or None
+        The grid of the hardened path.
+    """
+
+    sensitivity: float
+    mu: float
+    sigma: float
+    lattice: LatticePlan | None = None
+
+    def event(self, steps: int = 1) -> DpEvent:
+        """Return the event of that many such releases."""
+        from dp_accounting import SelfComposedDpEvent
+
+        from pairwise.accounting import gaussian_event
+
+        if self.lattice is None:
+            return gaussian_event(1.0 / self.mu if math.isfinite(self.mu) else 0.0, steps)
+        once = self.lattice.event
+        return once if steps == 1 else SelfComposedDpEvent(once, int(steps))
+
+    def release(self, value: ArrayLike, randomness: Randomness) -> NDArray[np.float64]:
+        """Return ``value`` with its noise, same shape."""
+        if self.lattice is not None:
+            return lattice_gaussian(value, self.lattice, randomness)
+        return gaussian(value, self.sigma, randomness)
+
+
+def plan_gaussian(
+    sensitivity: float, mu: float, dimension: int, *, hardened: bool = False
+) -> GaussianPlan:
+    """Return the Gaussian release of a query at a cost of ``mu``.
+
+    Parameters
+    ----------
+    sensitivity : float
+        l2 sensitivity Δ, > 0.
+    mu : float
+        The cost: σ = Δ/μ on the cheap path. On the hardened path ρ = μ²/2 and σ = (Δ + g√p)/μ, at most 0.1 % more; take μ
+        from ``accounting.release_mu``, which knows both. Infinity: no noise.
+    dimension : int
+        p, the number of released coordinates.
+    hardened : bool, default=False
+        Draw exact noise on a grid (mechanisms.md 2.2).
+    """
+    if not mu > 0:
+        raise InvalidParameter(f"mu must be > 0; found {mu!r}.")
+    if not hardened or not math.isfinite(mu):
+        return GaussianPlan(sensitivity, mu, sensitivity / mu)
+    lattice = lattice_gaussian_plan(sensitivity, dimension, rho=mu * mu / 2.0)
+    return GaussianPlan(sensitivity, mu, lattice.scale, lattice)

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, TransformerMixin
 
-from pairwise.accounting import Adjacency, gaussian_event, gaussian_mu
+from pairwise.accounting import Adjacency, release_mu
 from pairwise.errors import InvalidParameter
 from pairwise.estimator import Plan, PrivateEstimator
 from pairwise.gradient import clip_records
-from pairwise.noise import Randomness, gaussian
+from pairwise.noise import Randomness, gaussian, plan_gaussian
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -39,6 +39,7 @@ __all__ = [
     "discriminant",
     "exact_moments",
     "moment_sensitivity",
+    "moment_size",
     "plan_moments",
     "release_moments",
 ]
@@ -109,27 +110,58 @@ class MomentPlan:
     sigma : float
         Noise per weighted coordinate; block i gets σ/wᵢ.
     event : DpEvent
+    mu : float
+        Cost of the release.
+    hardened : bool
+        Exact noise on a grid, for the weighted moments as one vector (mechanisms.md 2.2).
     """
 
     weights: tuple[float, float, float]
     sensitivity: float
     sigma: float
     event: DpEvent
+    mu: float = math.nan
+    hardened: bool = False
+
+
+def moment_size(dimension: int, n_classes: int) -> int:
+    """Return the number of released coordinates, C·d + C + d(d + 1)/2."""
+    return n_classes * (dimension + 1) + dimension * (dimension + 1) // 2
 
 
 def plan_moments(
     mu: float,
     weights: tuple[float, float, float] = DEFAULT_WEIGHTS,
     adjacency: Adjacency = Adjacency.REPLACE_ONE,
+    *,
+    size: int | None = None,
+    hardened: bool = False,
 ) -> MomentPlan:
-    """Return the release with one Gaussian of parameter ``mu`` (infinity: no noise)."""
+    """Return the release with one Gaussian of parameter ``mu`` (infinity: no noise).
+
+    Parameters
+    ----------
+    mu : float
+        From ``accounting.release_mu``.
+    weights : tuple of float
+    adjacency : Adjacency
+    size : int, optional
+        ``moment_size``; needed where ``hardened``.
+    hardened : bool, default=False
+    """
     sensitivity = moment_sensitivity(weights, adjacency)
-    sigma = sensitivity / mu
+    if hardened and size is None:
+        raise InvalidParameter(
+            "a hardened release needs size, the number of its coordinates; found None. Use moment_size."
+        )
+    noise = plan_gaussian(sensitivity, mu, size or 1, hardened=hardened)
     return MomentPlan(
         _unit_weights(weights),
         sensitivity,
-        sigma,
-        gaussian_event(1.0 / mu if math.isfinite(mu) else 0.0),
+        noise.sigma,
+        noise.event(),
+        mu,
+        noise.lattice is not None,
     )
 
 
@@ -206,6 +238,8 @@ def release_moments(
     sums, counts, second = exact_moments(X, codes, n_classes)
     w1, w2, w3 = plan.weights
     s1, s2, s3 = (plan.sigma / w for w in (w1, w2, w3))
+    if plan.hardened:
+        return _release_on_grid(sums, counts, second, len(X), plan, randomness)
     noisy_sums = gaussian(sums, s1, randomness)
     noisy_counts = gaussian(counts, s2, randomness)
     d = X.shape[1]
@@ -217,6 +251,26 @@ def release_moments(
     noisy = noisy + noisy.T
     noisy[np.arange(d), np.arange(d)] = gaussian(np.diag(second), s3, randomness)
     return Moments(noisy_sums, noisy_counts, noisy, len(X), (s1, s2, s3))
+
+
+def _release_on_grid(
+    sums: Array, counts: Array, second: Array, n: int, plan: MomentPlan, randomness: Randomness
+) -> Moments:
+    """Release the weighted moments as one vector with exact noise; weights are undone afterwards."""
+    w1, w2, w3 = plan.weights
+    d = len(second)
+    rows, columns = np.triu_indices(d)
+    factor = w3 * np.where(rows == columns, 1.0, math.sqrt(2.0))
+    vector = np.concatenate((w1 * sums.ravel(), w2 * counts, factor * second[rows, columns]))
+    noise = plan_gaussian(plan.sensitivity, plan.mu, len(vector), hardened=True)
+    noisy = noise.release(vector, randomness)
+    first, middle = sums.size, sums.size + len(counts)
+    symmetric = np.zeros((d, d))
+    symmetric[rows, columns] = symmetric[columns, rows] = noisy[middle:] / factor
+    spread = (plan.sigma / w1, plan.sigma / w2, plan.sigma / w3)
+    return Moments(
+        noisy[:first].reshape(sums.shape) / w1, noisy[first:middle] / w2, symmetric, n, spread
+    )
 
 
 def discriminant(moments: Moments, n_components: int) -> tuple[Array, Array]:
@@ -267,6 +321,8 @@ class PrivateLDA(ClassifierMixin, TransformerMixin, PrivateEstimator):
     weights : tuple of float, default=(0.70, 0.30, 0.65)
         How the noise is spread over sums, counts and second moment.
     adjacency : {"replace-one", "zero-out"}, default="replace-one"
+    hardened : bool, default=False
+        Draw exact noise on a grid, so that the guarantee holds to the last bit released; about 8 % more noise.
     allow_large_delta : bool, default=False
         Accept delta >= 1/n.
     budget : PrivacyBudget, optional
@@ -300,6 +356,7 @@ class PrivateLDA(ClassifierMixin, TransformerMixin, PrivateEstimator):
         classes: Any = None,
         weights: tuple[float, float, float] = DEFAULT_WEIGHTS,
         adjacency: str = "replace-one",
+        hardened: bool = False,
         allow_large_delta: bool = False,
         budget: Any = None,
         random_state: Any = None,
@@ -311,6 +368,7 @@ class PrivateLDA(ClassifierMixin, TransformerMixin, PrivateEstimator):
         self.classes = classes
         self.weights = weights
         self.adjacency = adjacency
+        self.hardened = hardened
         self.allow_large_delta = allow_large_delta
         self.budget = budget
         self.random_state = random_state
@@ -327,6 +385,10 @@ class PrivateLDA(ClassifierMixin, TransformerMixin, PrivateEstimator):
         """
         table, labels = self._check_table(X, y)
         delta = self._check_settings(len(table))
+        if self.adjacency not in ("replace-one", "zero-out"):
+            raise InvalidParameter(
+                f"adjacency must be 'replace-one' or 'zero-out'; found {self.adjacency!r}."
+            )
         adjacency = Adjacency(self.adjacency)
         classes = self._check_classes(labels)
         if len(classes) < 2:
@@ -334,8 +396,13 @@ class PrivateLDA(ClassifierMixin, TransformerMixin, PrivateEstimator):
                 f"a discriminant needs at least 2 classes; found {len(classes)} class. Check y."
             )
         randomness = Randomness(self.random_state)
-        mu = gaussian_mu(float(self.epsilon), delta)
-        release = plan_moments(mu, self.weights, adjacency)
+        release = plan_moments(
+            release_mu(float(self.epsilon), delta, hardened=bool(self.hardened)),
+            self.weights,
+            adjacency,
+            size=moment_size(table.shape[1], len(classes)),
+            hardened=bool(self.hardened),
+        )
         codes = np.searchsorted(classes, labels)
         records = clip_records(table, float(self.data_norm)) / float(self.data_norm)
         plan = Plan(

@@ -39,6 +39,7 @@ from pairwise.accounting import (
     group_poisson_event,
     poisson_event,
     pure_event,
+    release_mu,
     sampled_event,
     sampled_sigma,
     total_mu,
@@ -237,6 +238,15 @@ def test_group_noise_of_the_table_reaches_epsilon_four(kappa, sigma):
     assert 3.94 < spent <= 4.0
 
 
+@pytest.mark.parametrize(("kappa", "sigma"), [(1, 0.584), (3, 0.825), (10, 1.747), (20, 4.80)])
+def test_the_black_box_conversion_for_groups_needs_the_stated_noise(kappa, sigma):
+    # (e, d) for one record is (κe, d (e^κe - 1)/(e^e - 1)) for κ of them.
+    each = 4.0 / kappa
+    delta = 1e-6 * math.expm1(each) / math.expm1(4.0)
+    spent = epsilon_of(poisson_event(sigma, Q, STEPS), delta, Adjacency.ZERO_OUT, interval=1e-3)
+    assert 0.97 * each < spent <= each * (1 + 2e-3)
+
+
 def test_group_sampling_costs_at_least_the_unsampled_share_and_at_most_the_unsampled_group():
     event = group_poisson_event(5.0, 4, 0.3, 3)
     spent = epsilon_of(event, 1e-5, Adjacency.ZERO_OUT, interval=1e-3)
@@ -374,6 +384,18 @@ def test_calibration_of_the_non_private_reference_is_no_noise():
 def test_calibration_says_when_no_noise_is_enough():
     with pytest.raises(InvalidParameter, match="no noise"):
         calibrate(lambda s: pure_event(2.0), 1.0, 1e-5)
+
+
+# ---- what all Gaussian releases of a fit may cost
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_the_budget_of_exact_noise_is_a_little_below_that_of_continuous_noise(epsilon):
+    exact = release_mu(epsilon, 1e-5, hardened=True)
+    assert release_mu(epsilon, 1e-5) == gaussian_mu(epsilon, 1e-5)
+    assert 0.89 * gaussian_mu(epsilon, 1e-5) < exact < gaussian_mu(epsilon, 1e-5)
+    assert zcdp_epsilon(exact**2 / 2, 1e-5) <= epsilon * (1 + 1e-12)
+    assert release_mu(math.inf, 1e-5, hardened=True) == math.inf
 
 
 # ---- 1.5 delta and settings

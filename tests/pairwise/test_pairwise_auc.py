@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dp_accounting import ZCDpEvent
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -19,8 +20,9 @@ from pairwise.accounting import epsilon_of, gaussian_mu
 from pairwise.auc import private_accuracy_score, private_auc_score
 from pairwise.errors import BudgetExceeded, PairwiseError
 from pairwise.gradient import clip_records
+from pairwise.perturbation import CONVEX_ALGORITHMS
 
-SOUND = ["gradient", "onpairstrc", "onpairc", "offpairstrc", "offpairc", "sgd-output", "statistics"]
+SOUND = ["gradient", *CONVEX_ALGORITHMS, "statistics"]
 PIMA = Path(__file__).parents[3] / "shared" / "data" / "uci" / "pima_indians_diabetes.csv.gz"
 
 
@@ -146,6 +148,17 @@ def test_partial_fit_one_record_at_a_time_equals_one_batch_with_the_same_noise()
     np.testing.assert_allclose(outs[0][1], outs[1][1], atol=1e-12)
     assert len(outs[0][1]) == 49
     assert any("regret_" in line for line in clf.statement_.not_protected)
+
+
+@pytest.mark.parametrize("algorithm", ["onpairstrc", "onpairc", "ftrl"])
+def test_a_streamed_ranking_scores_records_clipped_to_the_public_norm(algorithm):
+    X, y = _table(40)
+    clf = PrivateAUCClassifier(algorithm=algorithm, horizon=40, classes=[0, 1], data_norm=0.5)
+    clf.partial_fit(X, y)
+    expected = clip_records(X, 0.5) @ clf.coef_[0]
+    np.testing.assert_allclose(clf.decision_function(X), expected, rtol=1e-5, atol=1e-12)
+    assert clf.predict(X).shape == (40,)
+    assert len(clf.intercept_) == 1
 
 
 def test_partial_fit_needs_a_horizon_and_exists_only_for_streams():
@@ -304,6 +317,18 @@ def test_private_scores_are_charged():
         with pytest.raises(BudgetExceeded):
             private_auc_score(y, y, epsilon=1.0, delta=1e-5, budget=budget)
     assert private_accuracy_score(y, y, epsilon=math.inf) == 1.0
+
+
+def test_exact_noise_on_private_scores_is_charged_as_zcdp_and_lies_on_a_grid():
+    y = np.arange(128) % 2
+    with PrivacyBudget(3.0, 1e-5) as budget:
+        settings = {"epsilon": 1.0, "delta": 1e-5, "budget": budget, "hardened": True}
+        accuracy = private_accuracy_score(y, np.arange(128) % 4 == 1, **settings)
+        private_auc_score(y, y * 1.0, **settings)
+        assert all(isinstance(charge.event, ZCDpEvent) for charge in budget.charges)
+        assert 1.0 < budget.spent() < 2.0
+    # 128 is a power of two, so the share lies on a grid of powers of two as well.
+    assert accuracy * 2.0**30 == round(accuracy * 2.0**30)
 
 
 def test_the_centre_moves_by_at_most_its_sensitivity():

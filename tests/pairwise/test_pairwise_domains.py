@@ -194,3 +194,14 @@ def test_extreme_magnitudes_neither_overflow_nor_vanish(scale):
 def test_what_cannot_be_projected_is_refused(call):
     with pytest.raises(InvalidParameter):
         call()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
+@pytest.mark.parametrize("name", ["l2", "psd", "nuclear"])
+def test_projection_on_a_gpu_stays_there_in_float64_and_equals_that_on_the_processor(name):
+    domain = {"l2": L2Ball(0.7), "psd": PSDNuclearBall(0.7), "nuclear": NuclearBall(0.7)}[name]
+    w = torch.as_tensor(np.random.default_rng(3).normal(size=(5, 5)), dtype=torch.float64)
+    there = domain.project(w.cuda())
+    assert there.is_cuda
+    assert there.dtype == torch.float64
+    np.testing.assert_allclose(there.cpu().numpy(), domain.project(w).numpy(), atol=1e-11)

@@ -11,7 +11,7 @@ from pairwise import giga
 from pairwise.accounting import epsilon_of, gaussian_mu, zcdp_epsilon_classic
 from pairwise.domains import L2Ball
 from pairwise.errors import PairwiseError
-from pairwise.gradient import AUCPairs, MetricPairs
+from pairwise.gradient import AUCPairs, MetricPairs, clip_records
 from pairwise.noise import Randomness
 
 
@@ -42,6 +42,12 @@ def test_published_offline_noise_corresponds_to_the_sensitivity_of_the_specifica
     sigma = giga.published_offline_sigma(2000, 4.0, 0.1, 0.9, 1e-5)
     classic = math.sqrt(2 * math.log(1.25 / 1e-5)) / 0.9
     assert sigma / classic == pytest.approx(1.22, abs=0.005)
+
+
+def test_the_published_noise_at_the_settings_of_the_paper_drowns_the_unit_ball():
+    # mechanisms.md H-2: OffPairStrC at n = 90, epsilon = 1.5, lambda = 1e-3, delta = 1/90.
+    sigma = giga.published_offline_sigma(90, 4.0, 1e-3, 1.5, 1 / 90)
+    assert sigma == pytest.approx(3.3e3, rel=0.01)
 
 
 def test_certified_steps_stay_below_4_7_from_the_sharp_burn_in_on_and_not_before():
@@ -93,6 +99,35 @@ def test_no_adversarial_neighbour_moves_the_average_or_an_iterate_past_its_certi
         two = giga.offline_giga(AUCPairs(X2, y2), steps, domain, np.zeros(d))
         worst = max(worst, float(np.linalg.norm(one - two)) / bound.average)
     assert 0.05 <= worst <= 1.0
+
+
+class QuadraticPairs:
+    """½(s − w·(x − x'))² on pairs of two classes, ½(w·(x − x'))² on others; G = 2R(1 + 2RB), L = 4R²."""
+
+    def __init__(self, X, y):
+        self.X, self.y = clip_records(np.asarray(X, dtype=float), 1.0), np.asarray(y, dtype=float)
+
+    def over(self, w, pairs):
+        apart = self.X[pairs[:, 0]] - self.X[pairs[:, 1]]
+        sign = self.y[pairs[:, 0]] - self.y[pairs[:, 1]]
+        return (apart @ w - sign) @ apart
+
+
+@pytest.mark.parametrize(
+    ("kind", "alpha"), [("published", 1.0), ("recommended", 0.5), ("constant", 0.0)]
+)
+def test_no_adversarial_neighbour_moves_a_quadratic_loss_past_its_certificate(kind, alpha):
+    n, d, radius = 24, 2, 0.5
+    steps = giga.schedule(n, 4.0, alpha, kind=kind, rate=0.4 if kind == "constant" else None)
+    domain = L2Ball(radius)
+    change = 2 * 2.0 * (1 + 2 * radius)
+    bound = giga.certified_sensitivity(steps, change, 4.0, domain.diameter)
+    worst = 0.0
+    for X, y, X2, y2 in _adversarial_pairs(7, n, d, 120, [1, steps.burn_in, steps.burn_in + 1, n]):
+        one = giga.offline_giga(QuadraticPairs(X, y), steps, domain, np.zeros(d))
+        two = giga.offline_giga(QuadraticPairs(X2, y2), steps, domain, np.zeros(d))
+        worst = max(worst, float(np.linalg.norm(one - two)) / bound.average)
+    assert 0.1 <= worst <= 1.0
 
 
 def test_the_joint_cost_bounds_the_whole_stream_of_adversarial_neighbours():

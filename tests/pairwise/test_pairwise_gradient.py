@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from pairwise.errors import PairwiseError
 from pairwise.gradient import (
     AUCPairs,
     MetricPairs,
+    _logistic_weights_on,
     auc_hinge_counts,
     auc_logistic_weights,
     clip_records,
@@ -25,6 +27,7 @@ from pairwise.gradient import (
     plan_gradient,
     random_matching,
 )
+from pairwise.losses import get_loss
 from pairwise.noise import Randomness
 
 
@@ -134,52 +137,103 @@ def test_exhaustive_replacement_at_n_4_attains_the_auc_bound_2G_over_n_and_never
     assert bound <= 4 * plan_of.pair_bound / 4
 
 
-def _worst_neighbour(make, n, d, trials, seed, gradient, labels):
-    r = np.random.default_rng(seed)
-    worst = 0.0
-    for _ in range(trials):
-        u = r.normal(size=d)
-        u /= np.linalg.norm(u)
-        X = np.where(r.random((n, 1)) < 0.8, -u, r.normal(size=(n, d)))
-        y = r.integers(0, labels, n) if r.random() < 0.4 else np.zeros(n, int)
-        X2, y2 = X.copy(), y.copy()
-        X[0], y[0] = u * r.choice([1, -1]), r.integers(labels)
-        X2[0], y2[0] = u * r.choice([1, -1]), r.integers(labels)
-        w = u * r.normal() * 0.3
-        worst = max(worst, np.linalg.norm(gradient(make(X, y), w) - gradient(make(X2, y2), w)))
-    return worst
-
-
-@pytest.mark.parametrize("loss", ["hinge", "logistic"])
-@pytest.mark.parametrize("clip", [None, 2.0])
-def test_no_adversarial_neighbour_moves_the_auc_mean_gradient_past_its_sensitivity(loss, clip):
-    n = 10
-    worst = _worst_neighbour(
-        lambda X, y: AUCPairs(X, y == 1, loss, 1.0, clip),
-        n,
-        3,
-        1500,
-        5,
-        lambda s, w: s.all_pairs(w * 20) / (n * (n - 1) / 2),
-        2,
+def _every_value_of_one_record(r, n, d, values):
+    """Return a table and many values of its first record: any two of them make neighbours."""
+    u = r.normal(size=d)
+    u /= np.linalg.norm(u)
+    X = np.where(r.random((n, 1)) < 0.7, -u, clip_records(r.normal(size=(n, d)), 1.0))
+    y = (r.random(n) < r.choice([0.0, 0.0, 0.4])).astype(int)
+    own = np.where(
+        r.random((values, 1)) < 0.5,
+        u * r.choice([1, -1, 0.5], size=(values, 1)),
+        clip_records(r.normal(size=(values, d)) * 3, 1.0),
     )
-    bound = 2 * AUCPairs(np.zeros((1, 3)), np.zeros(1, bool), loss, 1.0, clip).pair_change / n
-    assert 0.7 * bound <= worst <= bound
+    return u, X, y, own, r.integers(2, size=values)
 
 
-def test_no_adversarial_neighbour_moves_the_metric_mean_gradient_past_its_sensitivity():
-    n = 8
-    W = np.eye(3) * 1.2
-    worst = _worst_neighbour(
-        lambda X, y: MetricPairs(X, y, "hinge", 1.0, "factor", 0.5),
-        n,
-        3,
-        2000,
-        6,
-        lambda s, w: s.all_pairs(W) / (n * (n - 1) / 2),
-        2,
-    )
-    assert 0.45 * (4 * 0.5 / n) <= worst <= 4 * 0.5 / n
+@pytest.mark.parametrize(
+    "kind", ["hinge", "logistic", "clipped logistic", "metric hinge", "contrastive"]
+)
+@pytest.mark.parametrize("batching", ["all-pairs", "matching"])
+def test_none_of_twenty_thousand_neighbours_moves_a_mean_gradient_past_its_sensitivity(
+    kind, batching
+):
+    r = np.random.default_rng(20)
+    n, d, values = 9, 2, 64
+    neighbours, worst, bound = 0, 0.0, math.nan
+
+    def sums_of(X, y):
+        if kind in ("metric hinge", "contrastive"):
+            return MetricPairs(X, y, kind.removeprefix("metric "), 1.0, "factor", 0.3)
+        clip = 2.0 if kind.startswith("clipped") else None
+        return AUCPairs(X, y == 1, kind.removeprefix("clipped "), 1.0, clip)
+
+    for _ in range(10):
+        u, X, y, own, labels = _every_value_of_one_record(r, n, d, values)
+        factor = kind in ("metric hinge", "contrastive")
+        w = np.eye(2) * r.choice([0.6, 1.5]) if factor else u * r.choice([-6.0, 0.1, 1.0])
+        gradients = []
+        pairs = random_matching(n, Randomness(int(r.integers(10**6))))
+        for x, label in zip(own, labels, strict=True):
+            X[0], y[0] = x, label
+            sums = sums_of(X.copy(), y.copy())
+            total = sums.all_pairs(w) / 36 if batching == "all-pairs" else sums.over(w, pairs) / 4
+            gradients.append(total.ravel())
+        g = np.array(gradients)
+        worst = max(worst, np.linalg.norm(g[:, None] - g[None], axis=2).max())
+        neighbours += values * (values - 1) // 2
+        bound = sums.pair_change * (2 / n if batching == "all-pairs" else 1 / 4)
+    assert neighbours >= 20_000
+    assert 0.8 * bound <= worst <= bound
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
+@pytest.mark.parametrize("kind", ["auc", "factor", "matrix"])
+def test_sums_on_a_gpu_equal_those_on_the_processor_to_float64(kind):
+    X, y, w = _table(21, 400, 6)
+    results = []
+    for device in ("cpu", "cuda"):
+        if kind == "auc":
+            sums = AUCPairs(X, y, "logistic", 1.0, 2.0, device)
+            results.append(sums.all_pairs(w))
+            continue
+        start = np.outer(w, w) + np.eye(6)
+        clip = 0.3 if kind == "factor" else None
+        sums = MetricPairs(X, y.astype(int), "logistic", 1.0, kind, clip, device)
+        results.append(sums.all_pairs(start))
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-11, atol=1e-9)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
+@pytest.mark.parametrize(
+    "name", ["auc-logistic", "auc-hinge", "metric-logistic", "metric-hinge", "contrastive"]
+)
+def test_losses_on_a_gpu_stay_there_in_float64_and_equal_those_on_the_processor(name):
+    loss = get_loss(name)
+    inner = torch.linspace(0.0, 3.0, 200, dtype=torch.float32)
+    sign = torch.where(torch.arange(200) % 2 == 0, 1.0, -1.0)
+    for function in (loss.value, loss.derivative):
+        there = function(inner.cuda(), sign)
+        assert there.is_cuda
+        assert there.dtype == torch.float64
+        np.testing.assert_allclose(there.cpu().numpy(), function(inner, sign).numpy(), rtol=1e-12)
+
+
+def test_the_block_of_weights_for_another_device_equals_the_one_of_the_processor():
+    # The same code as on a GPU, on the only device that is always there.
+    r = np.random.default_rng(22)
+    p, q = r.normal(size=300) * 3, r.normal(size=200) * 3
+    for cap in (1.0, 2.0):
+        for got, expected in zip(
+            _logistic_weights_on(p, q, cap, "cpu"), auc_logistic_weights(p, q, cap), strict=True
+        ):
+            np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("device", ["nowhere", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused_in_words(device):
+    with pytest.raises(PairwiseError, match="device"):
+        AUCPairs(*_table(23, 20, 2)[:2], "logistic", device=device).all_pairs(np.zeros(2))
 
 
 def test_a_matching_moves_by_at_most_one_pair_change_over_half_n():

@@ -10,8 +10,9 @@ import pytest
 from pairwise import PrivacyBudget, PrivateMetricLearner
 from pairwise.accounting import epsilon_of
 from pairwise.errors import BudgetExceeded, PairwiseError
+from pairwise.perturbation import CONVEX_ALGORITHMS
 
-ALGORITHMS = ["gradient", "onpairc", "offpairc", "sgd-output", "statistics"]
+ALGORITHMS = ["gradient", *CONVEX_ALGORITHMS, "statistics"]
 
 
 def _table(n=240, seed=0):
@@ -65,6 +66,8 @@ def test_pair_distances_are_distances_of_transformed_records_also_by_index():
     np.testing.assert_allclose(metric.pair_distance(X[index]), expected, atol=1e-12)
     np.testing.assert_allclose(metric.pair_distance(index), expected, atol=1e-12)
     np.testing.assert_allclose(metric.pair_score(index), -expected, atol=1e-12)
+    distance = metric.get_metric()
+    assert [distance(*X[pair]) for pair in index] == pytest.approx(list(expected))
     apart = X[0] - X[1]
     squared = apart @ metric.get_mahalanobis_matrix() @ apart
     assert expected[0] == pytest.approx(math.sqrt(squared))
@@ -114,3 +117,55 @@ def test_feature_names_match_the_columns_of_the_transform():
     X, y = _table(40)
     metric = PrivateMetricLearner(n_components=3).fit(X, y)
     assert len(metric.get_feature_names_out()) == metric.transform(X).shape[1] == 3
+
+
+# -- streams
+
+
+def test_a_metric_takes_records_one_at_a_time_as_well_as_all_at_once():
+    X, y = _table(40)
+    outs = []
+    for size in (40, 1):
+        metric = PrivateMetricLearner(
+            algorithm="onpairc", horizon=50, classes=[0, 1], random_state=0, track_regret=True
+        )
+        for start in range(0, 40, size):
+            metric.partial_fit(X[start : start + size], y[start : start + size])
+        outs.append((metric.get_mahalanobis_matrix(), metric.regret_))
+    np.testing.assert_allclose(outs[0][0], outs[1][0], atol=1e-10)
+    np.testing.assert_allclose(outs[0][1], outs[1][1], atol=1e-10)
+    assert len(outs[0][1]) == 39
+
+
+def test_the_regret_of_a_record_is_its_mean_loss_at_the_metric_before_it():
+    X, y = _table(4)
+    metric = PrivateMetricLearner(
+        algorithm="onpairc", horizon=10, classes=[0, 1], track_regret=True
+    )
+    metric.partial_fit(X[:1], y[:1]).partial_fit(X[1:2], y[1:2])
+    # Nothing was released yet, so M = 0 and a pair of two classes costs log(1 + e).
+    assert metric.regret_ == [pytest.approx(math.log(1 + math.e))]
+
+
+def test_classes_given_to_the_first_call_are_public_and_later_ones_must_be_among_them():
+    X, y = _table(20)
+    metric = PrivateMetricLearner(algorithm="onpairstrc", horizon=50)
+    metric.partial_fit(X, y, classes=[0, 1, 2])
+    assert "the set of class labels" not in metric.statement_.not_protected
+    with pytest.raises(PairwiseError, match="not among the classes of this stream"):
+        metric.partial_fit(X, y + 7)
+    with PrivacyBudget(2.0, 1e-5) as budget:
+        refused = PrivateMetricLearner(algorithm="onpairc", horizon=50, budget=budget)
+        with pytest.raises(PairwiseError, match="not among the classes"):
+            refused.partial_fit(X, y, classes=[0, 7])
+        assert budget.charges == ()
+    read = PrivateMetricLearner(algorithm="onpairstrc", horizon=50).partial_fit(X, y)
+    assert "the set of class labels" in read.statement_.not_protected
+
+
+def test_only_streams_have_partial_fit_and_only_published_ones_may_be_vacuous():
+    assert not hasattr(PrivateMetricLearner(), "partial_fit")
+    with pytest.raises(PairwiseError, match="T1"):
+        PrivateMetricLearner(algorithm="offpairstrc", mode="published").fit(*_table(60))
+    with pytest.raises(PairwiseError, match="no published form"):
+        PrivateMetricLearner(mode="published").fit(*_table(60))
