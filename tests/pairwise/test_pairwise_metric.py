@@ -6,10 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_blobs
 
 from pairwise import PrivacyBudget, PrivateMetricLearner
 from pairwise.accounting import epsilon_of
 from pairwise.errors import BudgetExceeded, PairwiseError
+from pairwise.metric import _longest_axes
 from pairwise.perturbation import CONVEX_ALGORITHMS
 
 ALGORITHMS = ["gradient", *CONVEX_ALGORITHMS, "statistics"]
@@ -169,3 +171,23 @@ def test_only_streams_have_partial_fit_and_only_published_ones_may_be_vacuous():
         PrivateMetricLearner(algorithm="offpairstrc", mode="published").fit(*_table(60))
     with pytest.raises(PairwiseError, match="no published form"):
         PrivateMetricLearner(mode="published").fit(*_table(60))
+
+
+def test_few_components_keep_what_the_whole_space_has_learned():
+    signal, y = make_blobs(600, n_features=3, centers=3, cluster_std=1.5, random_state=1)
+    noise = np.random.default_rng(1).normal(size=(600, 17)) * 6
+    X = np.hstack([signal, noise]) / 40
+    learner = PrivateMetricLearner(epsilon=float("inf"), n_components=3, classes=range(3), steps=60)
+    W = learner.fit(X, y).components_
+    assert W.shape == (3, 20)
+    # Most of the map lies in the three features that tell the classes apart.
+    assert np.sum(W[:, :3] ** 2) > 0.8 * np.sum(W**2)
+
+
+def test_the_longest_axes_are_the_nearest_factor_of_their_rank():
+    W = np.random.default_rng(2).normal(size=(6, 9))
+    cut = _longest_axes(W, 2)
+    lengths = np.linalg.svd(W, compute_uv=False)
+    M, N = W.T @ W, cut.T @ cut
+    assert cut.shape == (2, 9)
+    assert np.linalg.norm(M - N) == pytest.approx(np.linalg.norm(lengths[2:] ** 2))
