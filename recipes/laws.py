@@ -1,12 +1,13 @@
 """Evidence for the laws: what each keeps of the words, and the accuracy of a linear model trained on private reviews.
 
 ``accuracy``: a bag-of-words logistic regression learns from 12,500 privatized IMDB training reviews and is tested on the
-clean test half. Every law keeps the same formal promise; they differ in prior and rate alone. Run
+clean test half. Every law keeps the same formal promise, and is certified to. Run
 
     python recipes/laws.py accuracy --data-dir DATA --index IDX --out laws
 
-where DATA holds ``imdb/train.jsonl.gz`` and ``imdb/test.jsonl.gz`` and IDX is an index of public vectors. It prints the
-table, writes it as CSV and Markdown, and skips what an earlier run has already measured.
+where DATA holds ``imdb/train.jsonl.gz`` and ``imdb/test.jsonl.gz`` and IDX is an index of public vectors. It prints two
+tables, of accuracies and of certificates, writes them as Markdown and all figures as JSON, and skips what an earlier run
+has already measured.
 
 ``utility``: every law on a small vocabulary, with its certificate and two exact figures: the probability that a word stays,
 and the expected distance, for words drawn from the public prior. Run
@@ -16,7 +17,6 @@ and the expected distance, for words drawn from the public prior. Run
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import sys
@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -33,25 +33,22 @@ from scipy.sparse import csr_matrix
 
 import textpriv
 from textpriv.mechanisms.mechanism import Mechanism
+from textpriv.mechanisms.passes import together
 from textpriv.randomness import KeyedStreams
 
 app = typer.Typer(add_completion=False)
 
-LAWS: dict[str, dict[str, str]] = {
-    "TEM as published": {"prior": "uniform", "rate": "half"},
-    "uniform, calibrated": {"prior": "uniform", "rate": "calibrated"},
-    "zipf, half": {"prior": "zipf", "rate": "half"},
-    "zipf, calibrated": {"prior": "zipf", "rate": "calibrated"},
-    "zipf, best": {"prior": "zipf", "rate": "best"},
-}
+
+def _tem(prior: str, rate: str, index: textpriv.Index, epsilon: float) -> Mechanism:
+    return textpriv.TEM(index, epsilon, prior=prior, rate=rate)
 
 
-def _tem(settings: dict[str, str], index: textpriv.Index, epsilon: float) -> Mechanism:
-    return textpriv.TEM(index, epsilon, **settings)
-
-
-ALL_LAWS: dict[str, Callable[[textpriv.Index, float], Mechanism]] = {
-    **{name: partial(_tem, settings) for name, settings in LAWS.items()},
+LAWS: dict[str, Callable[[textpriv.Index, float], Mechanism]] = {
+    "TEM as published": partial(_tem, "uniform", "half"),
+    "uniform, calibrated": partial(_tem, "uniform", "calibrated"),
+    "zipf, half": partial(_tem, "zipf", "half"),
+    "zipf, calibrated": partial(_tem, "zipf", "calibrated"),
+    "zipf, best": partial(_tem, "zipf", "best"),
     "zipf, smoothed": lambda index, epsilon: textpriv.SmoothedTEM(index, epsilon),
     "balanced": lambda index, epsilon: textpriv.BalancedTEM(index, epsilon),
     "permute and flip": lambda index, epsilon: textpriv.PermuteAndFlip(index, epsilon),
@@ -113,7 +110,7 @@ def utility(
     prior = tables.vocabulary.prior_weights("zipf")
     apart = tables.distances_of(np.arange(len(tables)))
     print("| law | constant | certificate | words kept | mean distance |\n|---|---|---|---|---|")
-    for name, make in ALL_LAWS.items():
+    for name, make in LAWS.items():
         mechanism = make(tables, epsilon)
         certificate = textpriv.certify(mechanism)
         law = np.exp(np.array([mechanism.log_prob(word) for word in range(len(tables))]))
@@ -133,108 +130,135 @@ def main(
         Path, typer.Option(help="Folder with imdb/train.jsonl.gz and imdb/test.jsonl.gz.")
     ],
     index: Annotated[Path, typer.Option(help="Index folder of public vectors (textpriv index).")],
-    out: Annotated[Path, typer.Option(help="Where to write OUT.csv and OUT.md.")] = Path("laws"),
+    out: Annotated[Path, typer.Option(help="Where to write OUT.json and OUT.md.")] = Path("laws"),
     epsilons: Annotated[str, typer.Option(help="Comma-separated.")] = "2,3,4,6,8",
     seeds: Annotated[int, typer.Option(help="Independent runs of each cell.")] = 3,
+    laws: Annotated[
+        str, typer.Option(help="Semicolon-separated names of laws; all by default.")
+    ] = ";".join(LAWS),
 ) -> None:
-    """Measure every law and print the table."""
+    """Measure every law and print the tables."""
     tables = textpriv.Index.load(index)
     reader = textpriv.Privatizer(textpriv.TEM(tables, epsilon=1.0))
     train = Reviews(data_dir / "imdb" / "train.jsonl.gz", reader, 12_500)
     test = Reviews(data_dir / "imdb" / "test.jsonl.gz", reader, None)
     clean = test.counts(test.ids, len(tables))
-    record = out.with_suffix(".csv")
-    done: dict[tuple[str, float, int], float] = {}
-    rates: dict[tuple[str, float], tuple[float, float, float]] = {}
-    if record.exists():
-        with open(record, newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                cell = (row["law"], float(row["epsilon"]))
-                done[(*cell, int(row["seed"]))] = float(row["accuracy"])
-                rates[cell] = (float(row["t"]), float(row["constant"]), float(row["keep"]))
-    raw = accuracy(train.counts(train.ids, len(tables)), train.labels, clean, test.labels)
-    print(f"unprivatized: {raw:.4f}", file=sys.stderr)
-    prior = tables.vocabulary.prior_weights("zipf")
-    for epsilon in (float(part) for part in epsilons.split(",")):
-        for name, settings in LAWS.items():
-            if all((name, epsilon, seed) in done for seed in range(seeds)):
-                continue
-            started = time.perf_counter()
-            mechanism = textpriv.TEM(tables, epsilon=epsilon, **settings)
-            # Exact on every hundredth word, weighted by the public prior.
-            sample = np.arange(0, len(tables), 100)
-            stay = np.array([np.exp(mechanism.log_prob(int(word))[word]) for word in sample])
-            keep = float((prior[sample] * stay).sum() / prior[sample].sum())
-            rates[name, epsilon] = (mechanism.t, mechanism.rho_bound, keep)
-            for seed in range(seeds):
-                streams = KeyedStreams(seed=seed)
-                ids = mechanism.sample_documents(
-                    train.ids, train.offsets, [streams.stream(i) for i in range(len(train.labels))]
-                )
-                done[name, epsilon, seed] = accuracy(
-                    train.counts(ids, len(tables)), train.labels, clean, test.labels
-                )
-            write(record, done, rates)
-            mean = np.mean([done[name, epsilon, seed] for seed in range(seeds)])
-            print(
-                f"epsilon {epsilon:g}  {name:22s} {mean:.4f}  t/epsilon {mechanism.t / epsilon:.4f}  "
-                f"{time.perf_counter() - started:.0f} s",
-                file=sys.stderr,
+    results = Results(out.with_suffix(".json"))
+    if results.raw is None:
+        plain = train.counts(train.ids, len(tables))
+        results.raw = accuracy(plain, train.labels, clean, test.labels)
+        results.write()
+    print(f"unprivatized: {results.raw:.4f}", file=sys.stderr)
+    cells = [
+        (name, float(epsilon), results.cell(name, float(epsilon)))
+        for epsilon in epsilons.split(",")
+        for name in laws.split(";")
+    ]
+    # What a law is settled by and certified with are passes over all pairs of words, which these computations share.
+    todo = [
+        cell for cell in cells if not cell[2]["certificate"] or len(cell[2]["accuracy"]) < seeds
+    ]
+    started = time.perf_counter()
+    mechanisms = together(
+        [partial(LAWS[name], tables, epsilon) for name, epsilon, _ in todo], memory=4e9
+    )
+    print(f"{len(todo)} laws settled in {time.perf_counter() - started:.0f} s", file=sys.stderr)
+    for (name, epsilon, cell), mechanism in zip(todo, mechanisms, strict=True):
+        cell["t"] = float(mechanism.t)  # type: ignore[attr-defined]
+        if isinstance(mechanism, textpriv.BalancedTEM):
+            cell["note"] = mechanism.kept
+        if isinstance(mechanism, textpriv.TEM) and mechanism.rate != "half":
+            # It was settled by its exact constant over all pairs.
+            cell["certificate"] = told(mechanism.rho_bound, epsilon, exact=True)
+        for seed in (seed for seed in range(seeds) if str(seed) not in cell["accuracy"]):
+            streams = KeyedStreams(seed=seed)
+            ids = mechanism.sample_documents(
+                train.ids, train.offsets, [streams.stream(i) for i in range(len(train.labels))]
             )
-    table = markdown(done, rates, raw)
+            cell["accuracy"][str(seed)] = accuracy(
+                train.counts(ids, len(tables)), train.labels, clean, test.labels
+            )
+            results.write()
+        reached = np.mean([*cell["accuracy"].values()])
+        share = cell["t"] / epsilon
+        print(
+            f"epsilon {epsilon:g}  {name:20s} {reached:.4f}  t/epsilon {share:.4f}", file=sys.stderr
+        )
+    started = time.perf_counter()
+    left = [(c, m) for c, m in zip(todo, mechanisms, strict=True) if not c[2]["certificate"]]
+    certificates = together([partial(textpriv.certify, m, reuse=True) for _, m in left])
+    print(f"{len(left)} laws certified in {time.perf_counter() - started:.0f} s", file=sys.stderr)
+    for ((_, epsilon, cell), _), found in zip(left, certificates, strict=True):
+        cell["certificate"] = told(found.rho_with_rounding, epsilon, exact=found.exact)
+        cell["certificate"]["holds"] &= found.holds
+    results.write()
+    table = results.markdown()
     out.with_suffix(".md").write_text(table, encoding="utf-8")
     print(table)
 
 
-def write(
-    path: Path,
-    done: dict[tuple[str, float, int], float],
-    rates: dict[tuple[str, float], tuple[float, float, float]],
-) -> None:
-    """Write every measurement, so that a run that is stopped goes on where it was."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(["law", "epsilon", "seed", "accuracy", "t", "constant", "keep"])
-        for (name, epsilon, seed), value in sorted(
-            done.items(), key=lambda item: item[0][1:] + item[0][:1]
-        ):
-            rows.writerow(
-                [
-                    name,
-                    f"{epsilon:g}",
-                    seed,
-                    f"{value:.5f}",
-                    *(f"{x:.8g}" for x in rates[name, epsilon]),
+def told(constant: float, epsilon: float, *, exact: bool) -> dict[str, Any]:
+    """Return what a table tells of a certificate: the constant with the rounding of distances charged."""
+    return {"constant": constant, "exact": exact, "holds": constant <= epsilon}
+
+
+class Results:
+    """Every measurement, kept in a file so that a run that is stopped goes on where it was."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.raw: float | None = None
+        self.cells: dict[str, dict[str, dict[str, Any]]] = {}
+        if path.exists():
+            content = json.loads(path.read_text(encoding="utf-8"))
+            self.raw, self.cells = content["unprivatized"], content["laws"]
+
+    def cell(self, law: str, epsilon: float) -> dict[str, Any]:
+        """Return the figures of a law at an epsilon, to read and to fill."""
+        new: dict[str, Any] = {"accuracy": {}, "certificate": None}
+        return self.cells.setdefault(law, {}).setdefault(f"{epsilon:g}", new)
+
+    def write(self) -> None:
+        """Write everything."""
+        content = {"unprivatized": self.raw, "laws": self.cells}
+        self.path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    def markdown(self) -> str:
+        """Return the tables: accuracy (mean and half range over the seeds), and what each law is certified to."""
+        epsilons = sorted({epsilon for law in self.cells.values() for epsilon in law}, key=float)
+        head = "| law | " + " | ".join(f"epsilon {epsilon}" for epsilon in epsilons) + " |\n"
+        head += "|---" * (len(epsilons) + 1) + "|\n"
+        reached: list[str] = []
+        certified: list[str] = []
+        for name in (law for law in LAWS if law in self.cells):
+            cells = [self.cells[name].get(epsilon) for epsilon in epsilons]
+            for rows, tell in ((reached, _accuracy), (certified, _certificate)):
+                told = [
+                    "-" if cell is None else tell(cell, float(epsilon))
+                    for cell, epsilon in zip(cells, epsilons, strict=True)
                 ]
-            )
+                rows.append(f"| {name} | " + " | ".join(told) + " |\n")
+        return (
+            f"{head}{''.join(reached)}\nUnprivatized: {self.raw:.3f}.\n\n{head}{''.join(certified)}"
+        )
 
 
-def markdown(
-    done: dict[tuple[str, float, int], float],
-    rates: dict[tuple[str, float], tuple[float, float, float]],
-    raw: float,
-) -> str:
-    """Return the table: accuracy (mean and half range over the seeds) and rate of each law at each epsilon."""
-    epsilons = sorted({epsilon for _, epsilon, _ in done})
-    lines = [
-        "| law | " + " | ".join(f"epsilon {epsilon:g}" for epsilon in epsilons) + " |",
-        "|---" * (len(epsilons) + 1) + "|",
-    ]
-    for name in LAWS:
-        cells = []
-        for epsilon in epsilons:
-            values = [value for (law, e, _), value in done.items() if law == name and e == epsilon]
-            if not values:
-                cells.append("-")
-                continue
-            t, rho, _ = rates[name, epsilon]
-            spread = (max(values) - min(values)) / 2
-            cells.append(
-                f"{np.mean(values):.3f} ± {spread:.3f} (t = {t / epsilon:.3f} epsilon, constant {rho:.3f})"
-            )
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    lines.append(f"\nUnprivatized: {raw:.3f}.\n")
-    return "\n".join(lines)
+def _accuracy(cell: dict[str, Any], epsilon: float) -> str:
+    values = [*cell["accuracy"].values()]
+    if not values:
+        return "-"
+    spread = (max(values) - min(values)) / 2
+    return f"{np.mean(values):.3f} ± {spread:.3f} ({cell['t'] / epsilon:.3f})"
+
+
+def _certificate(cell: dict[str, Any], _: float) -> str:
+    certificate = cell["certificate"]
+    if certificate is None:
+        return "-"
+    verdict = "holds" if certificate["holds"] else "DOES NOT HOLD"
+    bound = "" if certificate["exact"] else "at least "
+    note = f", {cell['note']} kept" if "note" in cell else ""
+    return f"{bound}{certificate['constant']:.4f}, {verdict}{note}"
 
 
 if __name__ == "__main__":

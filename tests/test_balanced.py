@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 
 import numpy as np
@@ -192,6 +193,49 @@ def test_the_choice_is_computed_once_and_recorded_with_the_index(
         BalancedTEM(index, 2.1)
 
 
+HARM = {
+    "no law": lambda record: record.pop("kept"),
+    "an unknown law": lambda record: record.update(kept="uniform"),
+    "no evidence": lambda record: record.update(evidence=None),
+    "no rate": lambda record: record["evidence"]["balanced"].pop("t"),
+    "a rate above epsilon": lambda record: record["evidence"]["balanced"].update(t=2.5),
+    "a rate that is none": lambda record: record["evidence"]["balanced"].update(t="2"),
+    "a constant above epsilon": lambda record: record.update(rho_with_rounding=2.1),
+    "a constant that is none": lambda record: record.update(rho_with_rounding=float("nan")),
+    "a weight too few": lambda record: record["weights"].pop(),
+    "a negative weight": lambda record: record["weights"].__setitem__(3, -1.0),
+    "a weight that is none": lambda record: record["weights"].__setitem__(3, None),
+    "no weights": lambda record: record.update(weights=None),
+}
+
+
+@pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
+def test_a_record_that_does_not_keep_the_promise_is_computed_anew(index_of, clustered_points, harm):
+    index = index_of(clustered_points(6, 10, 10, 1.0))
+    first = BalancedTEM(index, 2.0)
+    assert first.kept == "balanced"
+    (binding,) = index._bindings.values()
+    record = copy.deepcopy(index.find_record(binding))
+    harm(record)
+    index.keep_record(binding, record)
+    again = BalancedTEM(index, 2.0)
+    assert (again.kept, again.t, again.rho_bound) == (first.kept, first.t, first.rho_bound)
+    assert (again.measure.parts == first.measure.parts).all()
+
+
+def test_single_precision_finds_nearly_the_same_law_and_a_certified_one(
+    index_of, clustered_points, monkeypatch
+):
+    points = clustered_points(12, 15, 10, 1.0)
+    double = BalancedTEM(index_of(points), 2.0)
+    monkeypatch.setattr(balanced, "_SMALL", 0)
+    single = BalancedTEM(index_of(points), 2.0)
+    assert single.kept == double.kept == "balanced"
+    assert single.t == pytest.approx(double.t, rel=1e-3)
+    assert textpriv.certify(single).rho_with_rounding <= 2.0
+    assert_allclose(single.measure.weights, double.measure.weights, rtol=1e-3)
+
+
 @pytest.mark.parametrize("epsilon", [0, -1.0, float("nan"), float("inf"), True, "6", None])
 def test_an_epsilon_that_is_no_finite_positive_number_is_refused(three_points, epsilon):
     with pytest.raises(MechanismError, match="epsilon"):
@@ -242,7 +286,7 @@ def test_the_registry_passes_every_setting(three_points):
 
 def test_a_copy_draws_the_same(three_points, stream):
     mechanism = BalancedTEM(three_points, 2.0)
-    copy = pickle.loads(pickle.dumps(mechanism))
+    other = pickle.loads(pickle.dumps(mechanism))
     ids = np.array([0, 1, 2, UNKNOWN] * 50)
-    assert copy.settings() == mechanism.settings()
-    assert (copy.sample(ids, stream("value")) == mechanism.sample(ids, stream("value"))).all()
+    assert other.settings() == mechanism.settings()
+    assert (other.sample(ids, stream("value")) == mechanism.sample(ids, stream("value"))).all()

@@ -419,6 +419,36 @@ def test_a_calibration_is_kept_with_the_folder(saved, monkeypatch):
     assert TEM(Index.load(saved), 3.0, rate="calibrated").t == first
 
 
+HARM = {
+    "a rate above epsilon": lambda record: record.update(t=3.1),
+    "a rate below half": lambda record: record.update(t=1.4),
+    "a rate that is none": lambda record: record.update(t=None),
+    "no rate": lambda record: record.pop("t"),
+    "a constant above epsilon": lambda record: record.update(rho_with_rounding=3.1),
+    "no constant": lambda record: record.pop("rho_with_rounding"),
+}
+
+
+@pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
+def test_a_calibration_that_does_not_keep_the_promise_is_computed_anew(index, harm):
+    first = TEM(index, 3.0, rate="calibrated")
+    (binding,) = index._bindings.values()
+    record = dict(index.find_record(binding))
+    harm(record)
+    index.keep_record(binding, record)
+    again = TEM(index, 3.0, rate="calibrated")
+    assert (again.t, again.rho_bound) == (first.t, first.rho_bound)
+
+
+@pytest.mark.parametrize("weights", [None, [1.0], [-1.0] * 120, ["many"] * 120])
+def test_a_levelled_measure_that_is_none_is_searched_anew(index, weights):
+    first = TEM(index, 3.0, rate="best")
+    (binding,) = (bound for bound in index._bindings.values() if bound["kind"] == "levelling")
+    record = dict(index.find_record(binding))
+    index.keep_record(binding, {**record, "weights": weights})
+    assert (TEM(index, 3.0, rate="best").measure.parts == first.measure.parts).all()
+
+
 def test_a_folder_that_cannot_be_written_serves_all_the_same(saved, monkeypatch):
     def refuse(*given, **options):
         raise PermissionError(13, "Permission denied")

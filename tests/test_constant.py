@@ -16,10 +16,11 @@ from textpriv.mechanisms.constant import (
     inputs,
     largest_rate,
     log_normalisers,
-    sweep,
     tight_constants,
 )
+from textpriv.mechanisms.passes import sweep
 from textpriv.metrics import METRICS, Mahalanobis, get_metric
+from textpriv.vocabulary import Vocabulary
 
 SIZE = 500
 STEEP = np.random.default_rng(3).permutation(np.logspace(0, 6, SIZE))
@@ -75,6 +76,34 @@ def brute_force(mechanism: TEM) -> float:
         assert np.abs(loss[near == 0]).max() <= 1e-12
         worst = max(worst, float((loss[near > 0] / near[near > 0]).max()))
     return worst
+
+
+# The sweep
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "angular"])
+def test_single_precision_keeps_six_digits_of_distances_and_four_of_those_between_near_duplicates(
+    metric,
+):
+    rng = np.random.default_rng(8)
+    points = rng.normal(size=(300, 20)) + 5.0
+    points[200:] = points[100:200] + 1e-4 * rng.normal(size=(100, 20))
+    index = Index.build(Vocabulary([f"w{i}" for i in range(300)], points), metric, hnsw=False)
+    found = {}
+    for precision in (np.float32, np.float64):
+        table = found[precision] = np.full((300, 300), np.nan)
+
+        def keep(rows, columns, distances, table=table, precision=precision):
+            assert distances.dtype == precision
+            table[rows, columns] = distances
+
+        sweep(index.coordinates, index.metric, keep, precision=precision)
+    met = ~np.isnan(found[np.float64])
+    np.fill_diagonal(met, False)
+    single, double = found[np.float32][met], found[np.float64][met]
+    wrong = np.abs(single - double) / double
+    assert wrong.max() < 1e-4
+    assert wrong[double > 0.01].max() < 1e-5
 
 
 # Against brute force

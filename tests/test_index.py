@@ -44,6 +44,7 @@ ARRAYS = [
     "distances.npy",
     "representatives.npy",
     "prior.npy",
+    "sketch.npy",
 ]
 FILES = [*ARRAYS, "words.json"]
 
@@ -590,3 +591,67 @@ def test_the_reference_distance_is_the_median_distance_to_the_tenth_nearest_othe
 def test_an_index_of_one_word_is_built_and_saved(tmp_path):
     of_points(np.ones((1, 3)), hnsw=True).save(tmp_path / "i")
     assert len(Index.load(tmp_path / "i")) == 1
+
+
+# The short form of rows
+
+
+def scattered(kind):
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(400, 90)) * np.linspace(2, 0.01, 90)
+    if kind == "far outliers":
+        rows[:3] *= 1e3
+    elif kind == "few dimensions":
+        rows = rows[:, :3]
+    elif kind == "a line":
+        rows = np.outer(rng.normal(size=400), np.ones(70))
+    elif kind == "equal rows":
+        rows[:] = rows[0]
+    elif kind == "far from the origin":
+        rows += 1e4
+    return rows
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "kind",
+    ["plain", "far outliers", "few dimensions", "a line", "equal rows", "far from the origin"],
+)
+def test_a_sketch_never_says_more_than_the_distance(kind, dtype):
+    points = scattered(kind).astype(dtype)
+    rows, (step, margin) = of_points(points, k=5).sketch
+    apart = cdist(points.astype(float), points.astype(float))
+    assert (step * cdist(rows.astype(float), rows.astype(float)) - margin <= apart).all()
+
+
+def test_a_sketch_says_most_of_the_distance():
+    points = scattered("plain")
+    rows, (step, margin) = of_points(points, k=5).sketch
+    apart = cdist(points, points)[np.triu_indices(400, 1)]
+    bound = (step * cdist(rows.astype(float), rows.astype(float)) - margin)[np.triu_indices(400, 1)]
+    assert np.median(bound / apart) > 0.9
+
+
+def test_a_saved_sketch_is_the_built_one(tmp_path):
+    points = scattered("plain")
+    here = of_points(points, k=5)
+    here.save(tmp_path / "saved.idx")
+    there = Index.load(tmp_path / "saved.idx")
+    for mine, yours in zip(here.sketch, there.sketch, strict=True):
+        np.testing.assert_array_equal(mine, yours)
+    assert (tmp_path / "saved.idx" / "sketch.npy").is_file()
+
+
+def test_a_folder_without_a_sketch_still_serves(tmp_path):
+    points = scattered("plain")
+    here = of_points(points, k=5)
+    here.save(tmp_path / "saved.idx")
+    (tmp_path / "saved.idx" / "sketch.npy").unlink()
+
+    def forget(meta):
+        del meta["files"]["sketch.npy"], meta["sketch_grain"]
+
+    rewrite_meta(tmp_path / "saved.idx", forget)
+    there = Index.load(tmp_path / "saved.idx")
+    for mine, yours in zip(here.sketch, there.sketch, strict=True):
+        np.testing.assert_array_equal(mine, yours)

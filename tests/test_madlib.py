@@ -175,6 +175,23 @@ def test_exact_search_is_brute_force(vocabulary_of, dtype, shift):
     assert (Madlib(index, 1.0, "exact").nearest(queries) == expected).all()
 
 
+@pytest.mark.parametrize("size", [1e-30, 1e-12, 1e12, 1e19, 1e100])
+def test_exact_search_is_brute_force_at_any_scale(vocabulary_of, size):
+    rng = np.random.default_rng(5)
+    points = size * rng.normal(size=(200, 3))
+    mechanism = Madlib(Index.build(vocabulary_of(points), k=4, hnsw=False), 1.0, "exact")
+    queries = np.concatenate([size * rng.normal(size=(50, 3)), 1e30 * size * np.eye(3)])
+    expected = cdist(queries / size, points / size).argmin(axis=1)
+    assert (mechanism.nearest(queries)[:50] == expected[:50]).all()
+    # From very far away all words are equally near in floating point; some word is still found.
+    assert (mechanism.nearest(queries) >= 0).all()
+
+
+def test_exact_search_finds_a_word_where_no_distance_is_finite(vocabulary_of):
+    mechanism = Madlib(Index.build(vocabulary_of(np.eye(3)), k=2, hnsw=False), 1.0, "exact")
+    assert mechanism.nearest(np.full((2, 3), 1e200)).tolist() == [0, 0]
+
+
 def test_exact_search_gives_a_tie_to_the_lower_id(vocabulary_of):
     index = Index.build(vocabulary_of([5.0, 1.0, 3.0, 1.0]), k=2, hnsw=False)
     found = Madlib(index, 1.0, "exact").nearest(np.array([[2.0], [1.0], [4.0]]))

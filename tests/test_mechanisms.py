@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from textpriv.errors import MechanismError, TextprivError, VocabularyError
-from textpriv.mechanisms import TEM, UNKNOWN, Madlib, registry
+from textpriv.mechanisms import (
+    TEM,
+    UNKNOWN,
+    BalancedTEM,
+    Madlib,
+    PermuteAndFlip,
+    SmoothedTEM,
+    registry,
+)
 from textpriv.mechanisms.mechanism import Mechanism
 from textpriv.randomness import Stream
 
@@ -51,6 +59,31 @@ def test_a_registered_configuration_is_checked_when_its_index_is_known(index):
 def test_an_unknown_name_is_refused_with_the_known_ones():
     with pytest.raises(Exception, match=r"textpriv\.TEM\.v1"):
         registry.get("textpriv.TEM.v0")
+
+
+# The law in words
+
+
+@pytest.mark.parametrize("kind", [TEM, SmoothedTEM, BalancedTEM, PermuteAndFlip])
+@pytest.mark.parametrize("word", [3, UNKNOWN])
+def test_a_word_is_explained_by_its_likeliest_outputs(index, kind, word):
+    mechanism = kind(index, 2.0)
+    law = np.exp(mechanism.log_prob(word))
+    told = mechanism.explain(word, n=6)
+    assert len(told) == 6
+    assert [p for _, p, _ in told] == pytest.approx(sorted(law, reverse=True)[:6])
+    for name, probability, distance in told:
+        other = index.vocabulary.id(name)
+        assert probability == law[other]
+        if word == UNKNOWN:
+            assert np.isnan(distance)
+        else:
+            assert distance == pytest.approx(index.distance(word, other))
+
+
+def test_a_mechanism_without_a_law_says_so_instead_of_explaining(index):
+    with pytest.raises(MechanismError, match="no closed output law"):
+        Madlib(index, 2.0).explain(3)
 
 
 # Parameters

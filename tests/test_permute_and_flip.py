@@ -18,7 +18,7 @@ from textpriv.errors import MechanismError
 from textpriv.index import Index
 from textpriv.mechanisms import TEM, UNKNOWN, PermuteAndFlip, permute_and_flip, registry
 from textpriv.mechanisms.permute_and_flip import _log_law, _next
-from textpriv.metrics import CallableMetric
+from textpriv.metrics import INTERPRETED, CallableMetric
 from textpriv.statement import UnsoundWarning
 
 
@@ -191,14 +191,23 @@ def test_samples_follow_the_law(index_of, tied_points, stream, goodness, level, 
         assert goodness(counts, law_of(mechanism, word)) > level
 
 
-@pytest.mark.parametrize(("k", "rows"), [(2, 1), (64, 0)])
-def test_a_crowd_outside_the_list_is_drawn_from_a_full_row(
-    index_of, stream, goodness, level, k, rows
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+@pytest.mark.parametrize("k", [1, 2, 64])
+def test_a_crowd_outside_the_list_is_drawn_by_the_law(
+    index_of, stream, goodness, level, k, epsilon
 ):
     points = np.concatenate([np.zeros(1), np.linspace(0.5, 1.5, 60), np.linspace(3.0, 9.0, 1500)])
-    mechanism = PermuteAndFlip(index_of(points, k=k), 3.0)
-    counts = drawn(mechanism, 0, 10_000, stream, "crowd", k)
-    assert len(mechanism._rows) == rows
+    mechanism = PermuteAndFlip(index_of(points, k=k), epsilon)
+    counts = drawn(mechanism, 0, 60_000, stream, "crowd", k, epsilon)
+    law = law_of(mechanism, 0)
+    parts = [*range(62), *range(62, len(points), 30)]
+    assert goodness(np.add.reduceat(counts, parts), np.add.reduceat(law, parts)) > level
+
+
+def test_many_duplicates_outside_the_list_are_drawn_by_the_law(index_of, stream, goodness, level):
+    points = np.concatenate([np.zeros(40), np.full(10, 0.7), [2.0, 3.0]])
+    mechanism = PermuteAndFlip(index_of(points, k=4), 2.0)
+    counts = drawn(mechanism, 0, 60_000, stream, "duplicates")
     assert goodness(counts, law_of(mechanism, 0)) > level
 
 
@@ -273,12 +282,12 @@ def test_a_coin_comes_up_exactly_below_its_probability(index_of):
 # Streams
 
 
-@pytest.fixture(scope="module")
-def mixed(vocabulary_of):
-    """A mechanism with words drawn along their lists and words drawn from full rows."""
+@pytest.fixture(scope="module", params=["euclidean", "callable"])
+def mixed(vocabulary_of, request):
+    """A mechanism with words near and in a crowd; under a metric of the user's own each draw takes a full row."""
     points = np.concatenate([np.linspace(0, 40, 60), np.linspace(100, 101, 800)])
-    mechanism = PermuteAndFlip(Index.build(vocabulary_of(points), k=4, hnsw=False), 2.0)
-    return mechanism
+    metric = CallableMetric(cdist, "own") if request.param == "callable" else "euclidean"
+    return PermuteAndFlip(Index.build(vocabulary_of(points), metric, k=4, hnsw=False), 2.0)
 
 
 def test_documents_drawn_together_are_those_drawn_alone(mixed, stream):
@@ -289,18 +298,16 @@ def test_documents_drawn_together_are_those_drawn_alone(mixed, stream):
     together = mixed.sample_documents(np.concatenate(documents), offsets, streams)
     alone = [mixed.sample(d, stream("alone", i)) for i, d in enumerate(documents)]
     assert together.tolist() == np.concatenate(alone).tolist()
-    assert len(mixed._rows) > 0
+    assert (len(mixed._rows) > 0) == (mixed.index.metric.kind == INTERPRETED)
 
 
-@pytest.mark.parametrize(("first", "each"), [(1, 0), (9, 1), (100_000, 0)])
+@pytest.mark.parametrize("spare", [1, 7, 1000])
 def test_draws_do_not_depend_on_how_many_random_words_are_read_ahead(
-    mixed, stream, monkeypatch, first, each
+    mixed, stream, monkeypatch, spare
 ):
     ids = np.random.default_rng(5).integers(-1, 860, size=60).astype(np.int32)
     usual = mixed.sample(ids, stream("ahead"))
-    monkeypatch.setattr(permute_and_flip, "_FIRST", first)
-    monkeypatch.setattr(permute_and_flip, "_EACH", each)
-    monkeypatch.setattr(permute_and_flip, "_LARGEST", 1 << 20)
+    monkeypatch.setattr(permute_and_flip, "_SPARE", spare)
     assert mixed.sample(ids, stream("ahead")).tolist() == usual.tolist()
 
 

@@ -638,3 +638,11 @@ def test_a_stretch_that_is_too_long_for_a_word_is_one_unknown_word_and_read_at_o
     privatizer = Privatizer(mechanism, TokenPolicy(unknown="mask"))
     read = privatizer.read("good " + mark * 200_000 + " film")
     assert read.counts == {"sampled": 2, "masked": 1}
+
+
+@pytest.mark.parametrize("tokens", [1, 7, 40])
+def test_draws_do_not_depend_on_how_many_tokens_are_drawn_at_a_time(mechanism, monkeypatch, tokens):
+    texts = ["good film", "", "the bad actor and the music of seven", "!", *["night river"] * 20]
+    whole = list(Privatizer(mechanism, seed=4).pipe(texts))
+    monkeypatch.setattr(module, "_TOKENS", tokens)
+    assert list(Privatizer(mechanism, seed=4).pipe(texts)) == whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 
 import numpy as np
@@ -269,6 +270,46 @@ def test_the_background_is_computed_once_and_recorded_with_the_index(
         SmoothedTEM(Index.load(tmp_path / "index"), 2.0, share=0.76)
 
 
+HARM = {
+    "no background": lambda record: record.pop("kappa"),
+    "a word too few": lambda record: record["kappa"].pop(),
+    "a negative background": lambda record: record["kappa"].__setitem__(3, -0.1),
+    "a normaliser that is none": lambda record: record["log_z"].__setitem__(3, float("nan")),
+    "a constant above epsilon": lambda record: record.update(rho_with_rounding=2.1),
+    "no constant": lambda record: record.pop("rho_with_rounding"),
+    "no rounds": lambda record: record.update(rounds=None),
+}
+
+
+@pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
+def test_a_record_that_does_not_keep_the_promise_is_computed_anew(index_of, harm):
+    index = index_of(np.random.default_rng(3).normal(size=(60, 3)))
+    first = SmoothedTEM(index, 2.0, share=0.75)
+    (binding,) = index._bindings.values()
+    record = copy.deepcopy(index.find_record(binding))
+    harm(record)
+    index.keep_record(binding, record)
+    again = SmoothedTEM(index, 2.0, share=0.75)
+    assert (again.background.kappa == first.background.kappa).all()
+    assert (again.t, again.rho_bound) == (first.t, first.rho_bound)
+
+
+def test_single_precision_finds_nearly_the_same_background_and_a_certified_one(
+    crowded, monkeypatch
+):
+    weights = crowded.vocabulary.prior_weights("zipf")
+    double = background(crowded, weights, 2.0, 1.5, 20.0)
+    monkeypatch.setattr(smoothed, "_SMALL", 0)
+    single = background(crowded, weights, 2.0, 1.5, 20.0)
+    assert double.kappa.min() > 0
+    assert_allclose(np.log(single.kappa), np.log(double.kappa), atol=2e-3)
+    words = inputs(crowded)
+    (constant,), _ = smoothed_constants(
+        crowded, single.kappa[words], single.log_z[words], 1.5, 20.0, [crowded.tau]
+    )
+    assert constant.value <= 2.0 * (1 - 1e-6)
+
+
 def test_a_background_that_does_not_settle_is_an_error_with_the_remedy(crowded, monkeypatch):
     monkeypatch.setattr(smoothed, "_ROUNDS", 1)
     weights = crowded.vocabulary.prior_weights("zipf")
@@ -331,7 +372,7 @@ def test_the_registry_passes_every_setting(three_points):
 
 
 def test_a_copy_draws_the_same(mechanism, stream):
-    copy = pickle.loads(pickle.dumps(mechanism))
+    other = pickle.loads(pickle.dumps(mechanism))
     ids = np.arange(-1, 240)
-    assert copy.settings() == mechanism.settings()
-    assert (copy.sample(ids, stream("copy")) == mechanism.sample(ids, stream("copy"))).all()
+    assert other.settings() == mechanism.settings()
+    assert (other.sample(ids, stream("copy")) == mechanism.sample(ids, stream("copy"))).all()

@@ -21,7 +21,7 @@ import pytest
 
 from textpriv.errors import TextprivError
 from textpriv.index import Index
-from textpriv.mechanisms import TEM, Madlib
+from textpriv.mechanisms import TEM, BalancedTEM, Madlib, PermuteAndFlip, SmoothedTEM
 from textpriv.policy import ACTIONS, CLASSES, TokenPolicy
 from textpriv.privatizer import Privatizer
 from textpriv.statement import PrivacyStatement, UnsoundWarning
@@ -58,6 +58,24 @@ MECHANISMS = {
     "Madlib, hnsw": lambda: Madlib(build(), 20.0),
     "Madlib, exact": lambda: Madlib(build(), 20.0, search="exact"),
     "Madlib, projection": lambda: Madlib(build(), 20.0, search="exact", projection=2),
+    "SmoothedTEM": lambda: SmoothedTEM(build(), 0.1),
+    "SmoothedTEM, share 0.8": lambda: SmoothedTEM(build(), 0.1, share=0.8),
+    "SmoothedTEM, uniform": lambda: SmoothedTEM(build(), 0.1, prior="uniform"),
+    "SmoothedTEM, given prior": lambda: SmoothedTEM(build(), 0.1, prior=np.arange(1.0, 41.0)),
+    "SmoothedTEM, gamma": lambda: SmoothedTEM(build(), 0.1, gamma=20.0),
+    "SmoothedTEM, epsilon 2": lambda: SmoothedTEM(build(), 2.0),
+    "SmoothedTEM, manhattan": lambda: SmoothedTEM(build("manhattan"), 0.1),
+    "BalancedTEM": lambda: BalancedTEM(build(), 0.05),
+    "BalancedTEM, gamma": lambda: BalancedTEM(build(), 0.05, gamma=20.0),
+    "BalancedTEM, epsilon 0.02": lambda: BalancedTEM(build(), 0.02),
+    "BalancedTEM, epsilon 0.02, zipf": lambda: BalancedTEM(build(), 0.02, prior="zipf"),
+    "BalancedTEM, manhattan": lambda: BalancedTEM(build("manhattan"), 0.05),
+    "PermuteAndFlip": lambda: PermuteAndFlip(build(), 2.0),
+    "PermuteAndFlip, beta 0.1": lambda: PermuteAndFlip(build(), 2.0, beta=0.1),
+    "PermuteAndFlip, gamma": lambda: PermuteAndFlip(build(), 2.0, gamma=3.0),
+    "PermuteAndFlip, epsilon 4": lambda: PermuteAndFlip(build(), 4.0),
+    "PermuteAndFlip, manhattan": lambda: PermuteAndFlip(build("manhattan"), 2.0),
+    "PermuteAndFlip, approximate lists": lambda: PermuteAndFlip(build(backend="hnsw"), 2.0),
 }
 
 POLICIES = {

@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 
 from textpriv.errors import MechanismError
 from textpriv.index import Index
-from textpriv.mechanisms import TEM, UNKNOWN, tem
+from textpriv.mechanisms import TEM, UNKNOWN, draws, tem
 from textpriv.mechanisms.measure import PARTS
 from textpriv.mechanisms.tem import truncation
 from textpriv.metrics import CallableMetric, Mahalanobis
@@ -69,15 +69,22 @@ def head_and_tail(mechanism: TEM, word: int):
     nu = mechanism.measure.parts
     listed = mechanism.index.neighbours.ids[row]
     near = np.minimum(mechanism.index.neighbours.distances[row], mechanism.gamma)
-    ends = [int(part) for part in mechanism._cumulative[row]]
+    ends = [int(part) for part in mechanism._cumulative[mechanism._place[row]]]
     whole = np.diff([0, *ends])
-    exact = nu[listed] * 2.0**-62 * np.exp(-mechanism.t * near) * mechanism._scale[row]
+    exact = (
+        nu[listed]
+        * 2.0**-62
+        * np.exp(-mechanism.t * near)
+        * mechanism._scale[mechanism._place[row]]
+    )
     head = np.where(whole < COARSE, whole * np.minimum(exact / np.maximum(whole, 1), 1.0), whole)
     tail = float(PARTS - ends[-1])
     if 0 < tail < COARSE:
         outside = PARTS - sum(map(int, nu[listed]))
-        reach = np.exp(-mechanism.t * mechanism._edge[row])
-        tail = tail * min(outside * 2.0**-62 * reach * mechanism._scale[row] / tail, 1.0)
+        reach = np.exp(-mechanism.t * mechanism._edge[mechanism._place[row]])
+        tail = tail * min(
+            outside * 2.0**-62 * reach * mechanism._scale[mechanism._place[row]] / tail, 1.0
+        )
     return head, tail
 
 
@@ -90,7 +97,10 @@ def envelope_law(mechanism: TEM, word: int) -> np.ndarray:
     one = np.zeros(len(nu))
     if tail:
         outside = PARTS - sum(map(int, nu[listed]))
-        beyond = np.minimum(mechanism.distances(word), mechanism.gamma) - mechanism._edge[row]
+        beyond = (
+            np.minimum(mechanism.distances(word), mechanism.gamma)
+            - mechanism._edge[mechanism._place[row]]
+        )
         one = tail * (nu / outside) * np.minimum(np.exp(-mechanism.t * beyond), 1.0)
     one[listed] = head
     return one / one.sum()
@@ -377,14 +387,14 @@ def test_coarse_parts_times_acceptance_are_exact_for_every_listed_word(index_of,
             -mechanism.t * np.minimum(mechanism.distances(word), mechanism.gamma)
         )
         head, tail = head_and_tail(mechanism, word)
-        assert_allclose(head / mechanism._scale[word], exact[listed], rtol=1e-9)
-        widths = np.diff([0, *map(int, mechanism._cumulative[word])])
+        assert_allclose(head / mechanism._scale[mechanism._place[word]], exact[listed], rtol=1e-9)
+        widths = np.diff([0, *map(int, mechanism._cumulative[mechanism._place[word]])])
         coarse += int((widths < COARSE).sum())
         if k < 60:
             outside = np.delete(mechanism.measure.weights, listed).sum()
-            reach = outside * np.exp(-mechanism.t * mechanism._edge[word])
-            assert tail / mechanism._scale[word] == pytest.approx(reach, rel=1e-9)
-            coarse += PARTS - int(mechanism._cumulative[word, -1]) < COARSE
+            reach = outside * np.exp(-mechanism.t * mechanism._edge[mechanism._place[word]])
+            assert tail / mechanism._scale[mechanism._place[word]] == pytest.approx(reach, rel=1e-9)
+            coarse += PARTS - int(mechanism._cumulative[mechanism._place[word], -1]) < COARSE
     assert coarse > 100
 
 
@@ -421,7 +431,7 @@ def test_a_head_draw_changes_words_exactly_at_the_cumulative_parts(index_of, str
     for word in np.flatnonzero(mechanism._mode == ENVELOPE):
         listed = mechanism.index.neighbours.ids[word].tolist()
         start = 0
-        for place, end in enumerate(map(int, mechanism._cumulative[word])):
+        for place, end in enumerate(map(int, mechanism._cumulative[mechanism._place[word]])):
             assert mechanism.sample([word], Script(start << 2))[0] == listed[place]
             assert mechanism.sample([word], Script((end - 1) << 2))[0] == listed[place]
             start = end
@@ -433,7 +443,7 @@ def tail_words(mechanism: TEM, word: int) -> tuple[int, int, int, float]:
     distances = mechanism.distances(word)
     far = int(distances.argmax())
     draws = [int(end) - 1 << 2 for end in mechanism.measure.cumulative]
-    beyond = min(distances[far], mechanism.gamma) - mechanism._edge[word]
+    beyond = min(distances[far], mechanism.gamma) - mechanism._edge[mechanism._place[word]]
     return (PARTS - 1) << 2, draws[row[-1]], draws[far], float(np.exp(-mechanism.t * beyond))
 
 
@@ -455,7 +465,7 @@ def test_a_tail_at_gamma_is_accepted_at_once(index_of, stream):
     mechanism = twice_prepared(index_of, stream, gamma=0.05)
     most = 2**64 - 1
     for word in np.flatnonzero(mechanism._mode == ENVELOPE):
-        if mechanism._edge[word] == mechanism.gamma:
+        if mechanism._edge[mechanism._place[word]] == mechanism.gamma:
             tail, _, far, _ = tail_words(mechanism, word)
             assert mechanism.sample([word], Script(tail, far, most, most))[0] != word
 
@@ -479,7 +489,7 @@ def test_coarse_head_parts_are_accepted_exactly_below_their_weight(index_of, str
     mechanism = prepared(extreme(index_of, 60), stream)
     met = 0
     for word in range(0, 60, 7):
-        ends = [0, *map(int, mechanism._cumulative[word])]
+        ends = [0, *map(int, mechanism._cumulative[mechanism._place[word]])]
         head, _ = head_and_tail(mechanism, word)
         own = mechanism.sample([word], Script(0))[0]
         for place, output in enumerate(mechanism.index.neighbours.ids[word]):
@@ -499,7 +509,7 @@ def test_a_coarse_tail_is_entered_exactly_below_its_weight(index_of, stream):
     mechanism = prepared(extreme(index_of, 45), stream)
     met = 0
     for word in np.flatnonzero(mechanism._mode == ENVELOPE):
-        width = PARTS - int(mechanism._cumulative[word, -1])
+        width = PARTS - int(mechanism._cumulative[mechanism._place[word], -1])
         probability = head_and_tail(mechanism, word)[1] / width
         if width >= COARSE or not 2.0**-20 < probability < 1 - 1e-9:
             continue
@@ -508,7 +518,7 @@ def test_a_coarse_tail_is_entered_exactly_below_its_weight(index_of, stream):
         outcome = int(mechanism.distances(word).argmax())
         assert mechanism.sample([word], Script(tail, below, 0, far, 0, 0))[0] == outcome
         # Refused, the round starts over, and the next random word chooses the widest part of the head.
-        ends = [0, *map(int, mechanism._cumulative[word])]
+        ends = [0, *map(int, mechanism._cumulative[mechanism._place[word]])]
         place = int(np.argmax(np.diff(ends)))
         head = mechanism.index.neighbours.ids[word, place]
         found = mechanism.sample([word], Script(tail, above, 0, ends[place] << 2, far, 0, 0))[0]
@@ -733,8 +743,7 @@ def test_a_document_that_outruns_its_random_words_draws_as_with_enough_of_them(
     drawn_short = mechanism.sample_documents(ids, offsets, short)
     assert mechanism._mode[0] == ENVELOPE
     assert short[0].reads > 1
-    fill = tem._fill
-    monkeypatch.setattr(tem, "_fill", lambda *arguments: fill(*arguments[:-1], 5000))
+    monkeypatch.setattr(tem, "_SPARE", 5000)
     ample = [Counting(stream("thirst", i)) for i in range(3)]
     drawn_ample = mechanism.sample_documents(ids, offsets, ample)
     assert ample[0].reads == 1
@@ -746,14 +755,14 @@ def test_random_words_may_run_out_in_the_middle_of_a_round(index_of, stream, mon
     points = np.concatenate([[0.0, 1.0], np.linspace(1.5, 3.0, 30)])
     mechanism = TEM(index_of(points, k=2), 4.0, np.array([1e-3, 0.95, *np.full(30, 0.05 / 30)]))
     ids, offsets = np.zeros(3000, dtype=np.int32), np.array([0, 2000, 3000])
-    fill, draws = tem._fill, []
+    fill, found = draws._fill, []
     for generous in (0, 100):  # 32 words at a time, and enough at once
-        monkeypatch.setattr(tem, "_fill", lambda *a, generous=generous: fill(*a[:-1], generous))
+        monkeypatch.setattr(draws, "_fill", lambda *a, generous=generous: fill(*a[:-1], generous))
         streams = [Counting(stream("middle", i)) for i in range(2)]
-        draws.append(mechanism.sample_documents(ids, offsets, streams))
+        found.append(mechanism.sample_documents(ids, offsets, streams))
         assert (streams[0].reads == 1) == (generous == 100)
     assert mechanism._mode[0] == ENVELOPE
-    assert (draws[0] == draws[1]).all()
+    assert (found[0] == found[1]).all()
 
 
 def test_a_document_that_outruns_its_random_words_still_follows_the_law(
@@ -771,8 +780,8 @@ def test_threads_that_share_a_mechanism_draw_as_one_does(index_of, tied_points, 
     ids = np.tile(np.arange(60), 40)
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda i: shared.sample(ids, stream("thread", i)), range(12)))
-    for i, draws in enumerate(found):
-        assert (draws == single.sample(ids, stream("thread", i))).all()
+    for i, outputs in enumerate(found):
+        assert (outputs == single.sample(ids, stream("thread", i))).all()
 
 
 # Parameters, statement, copies

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.index import Index
-from textpriv.mechanisms.constant import Constant, Progress, inputs
+from textpriv.mechanisms.constant import Constant, inputs
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism
+from textpriv.mechanisms.passes import Progress
 from textpriv.randomness import KeyedStreams
 from textpriv.vocabulary import Vocabulary
 

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.audit import largest_ratios, ratio_bound, search
+from textpriv.cards import card
 from textpriv.errors import MechanismError
-from textpriv.index import reporter
+from textpriv.index import Index, reporter
 from textpriv.mechanisms.constant import Constant, inputs, log_normalisers, tight_constants
 from textpriv.mechanisms.mechanism import Mechanism
 from textpriv.metrics import INTERPRETED
@@ -126,8 +127,44 @@ class Certificate:
     def __str__(self) -> str:
         return self.paragraph()
 
+    def __repr__(self) -> str:
+        relation = "=" if self.exact else ">="
+        return (
+            f"Certificate({self.mechanism}: {'holds' if self.holds else 'DOES NOT HOLD'}, rho {relation} {self.rho:.6g}, "
+            f"claimed {self.epsilon:g}, worst pair {self.worst_pair[0]!r} and {self.worst_pair[1]!r})"
+        )
 
-def certify(mechanism: Mechanism, *, progress: Report = False, reuse: bool = False) -> Certificate:
+    def _repr_html_(self) -> str:
+        bound = "" if self.exact else "at least "
+        sure = "" if self.confidence is None else f", with {self.confidence:.1%} confidence"
+        return card(
+            "Certificate",
+            [
+                ("mechanism", self.mechanism),
+                ("claimed", f"{self.epsilon:g} per unit of distance"),
+                ("constant", f"{bound}{self.rho:.9g}{sure}"),
+                ("with rounding", f"{bound}{self.rho_with_rounding:.9g}"),
+                (
+                    "worst pair",
+                    f"{self.worst_pair[0]} and {self.worst_pair[1]}, at distance {self.distance:.6g}",
+                ),
+                ("compared", f"{self.pairs:,} pairs of words"),
+                ("method", self.method),
+                ("seconds", f"{self.seconds:.1f}"),
+            ],
+            verdict="the claim holds" if self.holds else "the claim does not hold",
+            good=self.holds,
+            lists=[("Notes", self.notes)],
+        )
+
+
+def certify(
+    mechanism: Mechanism,
+    *,
+    progress: Report = False,
+    reuse: bool = False,
+    device: str = "cpu",
+) -> Certificate:
     """Compute the tight constant of a mechanism and judge its claim.
 
     Parameters
@@ -143,6 +180,10 @@ def certify(mechanism: Mechanism, *, progress: Report = False, reuse: bool = Fal
         Return a certificate saved with the index, if one is bound to exactly this mechanism. One over a metric of the
         user's own is always computed anew, since such a metric is recorded by its name alone.
 
+    device : str
+        "cpu", or a CUDA device of torch ("cuda", "cuda:1") for the passes over all pairs of a closed exponential law, in
+        float64 as on the processor. Other laws are always certified on the processor.
+
     Returns
     -------
     Certificate
@@ -157,6 +198,10 @@ def certify(mechanism: Mechanism, *, progress: Report = False, reuse: bool = Fal
         raise MechanismError(
             f"certify needs a mechanism such as textpriv.TEM(index, epsilon=...); got {type(mechanism).__name__}."
         )
+    if device != "cpu":
+        from textpriv.device import choose_device
+
+        choose_device(device)
     index = mechanism.index
     binding = {"kind": "certificate", **mechanism.binding()}
     if reuse and index.metric.kind != INTERPRETED:
@@ -168,7 +213,7 @@ def certify(mechanism: Mechanism, *, progress: Report = False, reuse: bool = Fal
     trustworthy = index.exact and index.metric.kind != INTERPRETED
     own = _own(mechanism, progress) if trustworthy else None
     if law is not None and trustworthy and _agrees(mechanism, *law):
-        found = _closed(mechanism, *law, progress)
+        found = _closed(mechanism, *law, progress, device)
     elif own is not None:
         found = own
     elif _has_law(mechanism):
@@ -251,8 +296,11 @@ def _closed(
     rate: float,
     gamma: float,
     progress: Report,
+    device: str = "cpu",
 ) -> _Found:
     index = mechanism.index
+    if device != "cpu":
+        return _closed_on_device(index, weights, rate, gamma, progress, device)
     with reporter(progress) as report:
         log_z = log_normalisers(index, weights, [rate], [gamma], report("normalisers"))
         # The same law twice: as it is, and with the rounding of distances charged.
@@ -271,6 +319,45 @@ def _closed(
         words * (words - 1) // 2,
         True,
         "closed form over all pairs, float64",
+    )
+
+
+def _closed_on_device(
+    index: Index,
+    weights: NDArray[np.float64],
+    rate: float,
+    gamma: float,
+    progress: Report,
+    device: str,
+) -> _Found:
+    """The closed form as in :func:`_closed`, with both passes over all pairs on a device of torch."""
+    from textpriv import device as on
+
+    chosen, kind = on.choose_device(device), index.metric.kind
+    words = inputs(index)
+    with reporter(progress) as report:
+        log_z = on.log_normalisers(
+            chosen, kind, index.coordinates, weights, [rate], [gamma], report("normalisers")
+        )
+        found = on.tight_constants(
+            chosen,
+            kind,
+            index.coordinates[words],
+            [rate, rate],
+            [gamma, gamma],
+            np.repeat(log_z[:, words], 2, axis=0),
+            [0.0, index.tau],
+            report("pairs of words"),
+        )
+    constant, rounded = (
+        Constant(value, (int(words[row]), int(words[column]))) for value, row, column in found
+    )
+    return _Found(
+        constant,
+        rounded.value,
+        len(words) * (len(words) - 1) // 2,
+        True,
+        f"closed form over all pairs, float64, on {chosen}",
     )
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.cards import card
 from textpriv.errors import IndexFolderError, MetricError, TextprivError, VocabularyError
 from textpriv.metrics import (
     ANGULAR,
@@ -52,7 +53,8 @@ FORMAT = 1  # of the folder; raised when an older reader would misread a newer f
 
 _META = "index.json"
 _RECORDS = "records"  # certificates and calibrations, one file each
-_SKETCH = 16  # numbers in the short form of a row
+_SKETCH = 64  # numbers in the short form of a row, a byte each
+_SKETCH_FILE = "sketch.npy"
 _LEAF = 1 << 23  # bytes hashed at a time, so that a large file is hashed on all processors
 
 
@@ -102,6 +104,7 @@ class Index:
         fingerprint: str,
         path: Path | None = None,
         graph: Any = None,
+        sketch: tuple[NDArray[np.int8], NDArray[np.float64]] | None = None,
     ) -> None:
         self.vocabulary = vocabulary
         self.metric = metric
@@ -116,6 +119,7 @@ class Index:
         self.fingerprint = fingerprint
         self.path = path
         self._graph = graph
+        self._stored_sketch = sketch
         self._records: dict[str, dict[str, Any]] = {}
         self._bindings: dict[str, Any] = {}
 
@@ -139,9 +143,16 @@ class Index:
             return float(self.metric.pairwise(*self.coordinates[rows][:, None])[0, 0])
         return float(row_distance(self.metric.kind, *self.coordinates[rows]))
 
-    def distances_of(self, words: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Distances from some words, as inputs, to every word: shape (len(words), V), float64 by differences."""
+    def distances_of(self, words: NDArray[np.int64], *, device: str = "cpu") -> NDArray[np.float64]:
+        """Distances from some words, as inputs, to every word: shape (len(words), V), float64 by differences.
+
+        ``device`` is as in :meth:`build`.
+        """
         rows = self.representatives[words]
+        if device != "cpu":
+            from textpriv.device import choose_device, distance_rows
+
+            return distance_rows(choose_device(device), self.metric.kind, self.coordinates, rows)
         if self.metric.kind == INTERPRETED:
             out = self.metric.pairwise(self.coordinates[rows], self.coordinates).copy()
             out[np.arange(len(rows)), rows] = 0.0
@@ -159,7 +170,8 @@ class Index:
         state = {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("graph", "_graph", "sketch", "path", "_records", "_bindings")
+            if name
+            not in ("graph", "_graph", "sketch", "_stored_sketch", "path", "_records", "_bindings")
         }
         return _revive, (state,)
 
@@ -168,6 +180,28 @@ class Index:
         return (
             f"Index({len(self)} words x {self.vocabulary.vectors.shape[1]}, {self.metric.name}, "
             f"k={self.k} {lists})"
+        )
+
+    def _repr_html_(self) -> str:
+        lists = "exact" if self.exact else f"approximate, recall {self.recall:.4f}"
+        return card(
+            "Index",
+            [
+                ("words", f"{len(self):,}"),
+                (
+                    "vectors",
+                    f"{self.vocabulary.vectors.shape[1]} dimensions, {self.coordinates.dtype}",
+                ),
+                ("metric", self.metric.name),
+                ("nearest lists", f"{self.k} words each, {lists}"),
+                ("counts", "stored" if self.vocabulary.prior is not None else "none"),
+                ("10th neighbour", f"{self.reference_distance:.4g} away (median)"),
+                ("diameter", f"at most {self.diameter_bound:.4g}"),
+                ("folder", "in memory only" if self.path is None else str(self.path)),
+                ("fingerprint", self.fingerprint[:16]),
+            ],
+            verdict="exact lists" if self.exact else "approximate lists prove nothing",
+            good=self.exact,
         )
 
     @classmethod
@@ -180,6 +214,7 @@ class Index:
         backend: str = "exact",
         hnsw: bool = True,
         progress: bool | Callable[[str, int, int], None] = False,
+        device: str = "cpu",
     ) -> Index:
         """Build the tables of a vocabulary.
 
@@ -199,6 +234,9 @@ class Index:
             first needed.
         progress : bool or callable
             True draws progress bars on standard error; a callable receives (stage, done, all).
+        device : str
+            "cpu", or a CUDA device of torch ("cuda", "cuda:1") on which the exact lists of a Euclidean or angular metric are
+            screened, with the same error bounds. Everything else runs on the processor.
 
         Raises
         ------
@@ -213,6 +251,10 @@ class Index:
             raise TextprivError(
                 f"unknown backend {backend!r}; use 'exact', or 'hnsw' for approximate lists."
             )
+        if device != "cpu":
+            from textpriv.device import choose_device
+
+            choose_device(device)
         if chosen.kind == INTERPRETED:
             check_metric(chosen, vocabulary.vectors)
         coordinates = chosen.coordinates(vocabulary.vectors)
@@ -227,7 +269,9 @@ class Index:
                 graph = hnsw_index(coordinates, progress=report("approximate index"))
             recall = 1.0
             if backend == "exact":
-                lists = exact_lists(coordinates, chosen, length, report("exact lists"))
+                lists = exact_lists(
+                    coordinates, chosen, length, report("exact lists"), device=device
+                )
             else:
                 lists = approximate_lists(
                     coordinates, chosen, length, graph, report("approximate lists")
@@ -289,34 +333,20 @@ class Index:
                 _write_record(self.path / _RECORDS, name, binding, content)
 
     @cached_property
-    def sketch(self) -> tuple[NDArray[np.float32], float]:
+    def sketch(self) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
         """A short form of every row from which a lower bound on a Euclidean distance can be read.
 
         Returns
         -------
-        rows : ndarray of float32, shape (V, 16) or (0, 16)
-            Coordinates in 15 orthonormal directions and the length of what is left: the Euclidean distance of two such
-            rows never exceeds that of the words. One row is one cache line. Empty for a metric that is not Euclidean.
-        margin : float
-            The rounding of the rows may raise a bound by less than this.
+        rows : ndarray of int8, shape (V, 64) or (0, 64)
+            Coordinates in up to 63 orthonormal directions and the length of what is left, clipped and rounded to whole
+            steps. One row is one cache line. Empty for a metric that is not Euclidean.
+        grain : ndarray of float64, shape (2,)
+            A step s and a margin m: the distance of two words is at least ``s |x - y| - m`` for their rows x and y.
         """
         if self.metric.kind != EUCLIDEAN:
-            return np.empty((0, _SKETCH), dtype=np.float32), 0.0
-        size = len(self)
-        # Any orthonormal directions are sound; leading ones, found on a sample, make the bound tight.
-        sample = self.coordinates[:: max(1, size // 20_000)].astype(np.float64)
-        centre = sample.mean(axis=0)
-        _, directions = np.linalg.eigh((sample - centre).T @ (sample - centre))
-        basis = np.ascontiguousarray(directions[:, ::-1][:, : _SKETCH - 1])
-        rows = np.zeros((size, _SKETCH), dtype=np.float32)
-        longest = 0.0
-        for start in range(0, size, 8192):
-            part = self.coordinates[start : start + 8192] - centre
-            leading = part @ basis
-            rows[start : start + 8192, : basis.shape[1]] = leading
-            rows[start : start + 8192, -1] = np.linalg.norm(part - leading @ basis.T, axis=1)
-            longest = max(longest, float(np.linalg.norm(part, axis=1).max()))
-        return rows, 1e-6 * longest
+            return np.empty((0, _SKETCH), dtype=np.int8), np.zeros(2)
+        return self._stored_sketch or _sketch(self.coordinates)
 
     @cached_property
     def graph(self) -> Any:
@@ -400,6 +430,9 @@ class Index:
             arrays["coordinates.npy"] = self.coordinates
         if self.vocabulary.prior is not None:
             arrays["prior.npy"] = self.vocabulary.prior
+        rows, grain = self.sketch
+        if len(rows):
+            arrays[_SKETCH_FILE] = rows
         for name, array in arrays.items():
             with open(folder / name, "wb") as file:
                 np.save(file, array, allow_pickle=False)
@@ -428,6 +461,7 @@ class Index:
             "tau": self.tau,
             "reference_distance": self.reference_distance,
             "diameter_bound": self.diameter_bound,
+            "sketch_grain": grain.tolist(),
             "fingerprint": self.fingerprint,
             "files": {
                 name: {"bytes": (folder / name).stat().st_size, "sha256": _checksum(folder / name)}
@@ -521,6 +555,15 @@ class Index:
             diameter_bound=float(meta["diameter_bound"]),
             fingerprint=str(meta["fingerprint"]),
             path=folder.resolve(),
+            # A folder of an earlier version has none, and it is computed when it is needed.
+            sketch=(
+                (
+                    _map(folder, _SKETCH_FILE, (size, _SKETCH)),
+                    np.array(meta["sketch_grain"], dtype=np.float64),
+                )
+                if _SKETCH_FILE in meta["files"]
+                else None
+            ),
         )
 
 
@@ -560,7 +603,9 @@ def _write_record(
 def _reopen(path: Path, metric: Metric | None, fingerprint: str) -> Index:
     index = Index.load(path, metric=metric, verify=False)
     if index.fingerprint != fingerprint:
-        raise IndexFolderError(f"{path} was replaced by another index while it was in use.")
+        raise IndexFolderError(
+            f"{path} was replaced by another index while it was in use. Load it again."
+        )
     return index
 
 
@@ -627,6 +672,45 @@ def _representatives(
     first = np.full(count, size, dtype=np.int32)
     np.minimum.at(first, label, own.astype(np.int32))
     return first[label]
+
+
+def _sketch(coordinates: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
+    """Short forms of Euclidean rows; see :attr:`Index.sketch`.
+
+    Projecting on orthonormal directions, taking the length of the rest and clipping never lengthen a distance; rounding to
+    steps moves each row by a length that is measured, and the longest such move counts twice, once for either row.
+    """
+    size = len(coordinates)
+    # Any orthonormal directions are sound; leading ones, found on a sample, make the bound tight.
+    sample = coordinates[:: max(1, size // 20_000)].astype(np.float64)
+    centre = sample.mean(axis=0)
+    _, directions = np.linalg.eigh((sample - centre).T @ (sample - centre))
+    basis = np.ascontiguousarray(directions[:, ::-1][:, : _SKETCH - 1])
+    width = basis.shape[1]
+
+    def short(part: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        moved = part - centre
+        out = np.zeros((len(part), _SKETCH))
+        out[:, :width] = moved @ basis
+        out[:, -1] = np.linalg.norm(moved - out[:, :width] @ basis.T, axis=1)
+        return out, float(np.linalg.norm(moved, axis=1).max())
+
+    typical, _ = short(sample)
+    offset = np.median(typical[:, -1])
+    typical[:, -1] -= offset
+    # A shorter step rounds less and clips more: only rows with rare large coordinates lose by it.
+    step = max(float(np.quantile(np.abs(typical), 0.999)), np.finfo(float).tiny) / 127
+    rows = np.empty((size, _SKETCH), dtype=np.int8)
+    longest = moved_most = 0.0
+    for start in range(0, size, 8192):
+        part, length = short(coordinates[start : start + 8192].astype(np.float64))
+        part[:, -1] -= offset
+        np.clip(part, -127 * step, 127 * step, out=part)
+        rounded = np.rint(part / step)
+        rows[start : start + 8192] = rounded
+        moved_most = max(moved_most, float(np.linalg.norm(part - step * rounded, axis=1).max()))
+        longest = max(longest, length)
+    return rows, np.array([step, 2 * moved_most + 1e-6 * longest])
 
 
 def _umask() -> int:

@@ -9,8 +9,9 @@ mechanisms whose guarantee does not rest on the search. No laws, no words, no fi
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,7 @@ Progress = Callable[[int, int], None]
 # when it screens it.
 _ROWS = 256
 _COLUMNS = 4096
+_DEVICE_ROWS = 1024
 _STRIP = 1024  # columns compared with one bound before it may tighten
 
 
@@ -229,7 +231,12 @@ def _rank(
 
 
 def exact_lists(
-    coordinates: NDArray[Any], metric: Metric, k: int, progress: Progress | None = None
+    coordinates: NDArray[Any],
+    metric: Metric,
+    k: int,
+    progress: Progress | None = None,
+    *,
+    device: str = "cpu",
 ) -> Neighbourhoods:
     """Exact nearest lists (mechanisms.md 3.4, "Exact lists").
 
@@ -243,10 +250,18 @@ def exact_lists(
         Length of a list, the word itself included; at most V.
     progress : callable, optional
         Called with (rows done, rows in all).
+    device : str
+        "cpu", or a CUDA device of torch on which the products of the screening are taken. Candidates are kept by the same
+        bound and ranked by the same float64 distances, so the lists are the same up to ties.
 
     Returns
     -------
     Neighbourhoods
+
+    Raises
+    ------
+    TextprivError
+        For a device that is not there or does not suit.
     """
     size = len(coordinates)
     ids = np.empty((size, k), dtype=np.int32)
@@ -254,7 +269,10 @@ def exact_lists(
     if metric.kind == INTERPRETED:
         _interpreted_lists(coordinates, metric, k, ids, distances, progress)
     elif metric.kind in (EUCLIDEAN, ANGULAR) and size > 2 * k:
-        _screened_lists(coordinates, metric, k, ids, distances, progress)
+        if device == "cpu":
+            _screened_lists(coordinates, metric, k, ids, distances, progress)
+        else:
+            _device_lists(coordinates, metric, k, ids, distances, progress, device)
     else:
 
         def rank(start: int, stop: int) -> None:
@@ -267,6 +285,30 @@ def exact_lists(
     return Neighbourhoods(ids, distances)
 
 
+def _scores(
+    coordinates: NDArray[Any],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32]]:
+    """Centred rows and their squared lengths, by which products screen, and for each row the slack of its scores."""
+    dimension = coordinates.shape[1]
+    # Distances do not change when all points are moved together, and shorter vectors round less.
+    centred = coordinates - coordinates.mean(axis=0, dtype=np.float64)
+    # A power of two changes no digit and keeps float32 products clear of overflow and underflow.
+    np.ldexp(centred, -int(np.frexp(np.abs(centred).max())[1]), out=centred)
+    squares = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
+    longest = float(np.sqrt(squares.max()))
+    # |fl(x.y) - x.y| <= (n + 3) u |x||y| in any order of summation, plus the rounding of both factors, of |y|^2/2 and
+    # of the difference; u = 2^-24. Two scores may err in opposite directions, hence the factor 2 in the slack. Angles
+    # order rows as scores do but for the rounding of the rows' unit length, which moves a score by 2u longest^2 at most.
+    unit = 2.0**-24
+    error = 1.01 * unit * ((dimension + 7) * np.sqrt(squares) * longest + 4 * longest**2)
+    return centred, squares, np.nextafter((2 * error).astype(np.float32), np.float32(np.inf))
+
+
+def _room(size: int, k: int) -> int:
+    """Candidates that a row may hold before it is done in full."""
+    return min(size, 2 * k + 256)
+
+
 def _screened_lists(
     coordinates: NDArray[Any],
     metric: Metric,
@@ -275,25 +317,14 @@ def _screened_lists(
     distances: NDArray[Any],
     progress: Progress | None,
 ) -> None:
-    size, dimension = coordinates.shape
-    # Distances do not change when all points are moved together, and shorter vectors round less.
-    centred = coordinates - coordinates.mean(axis=0, dtype=np.float64)
-    # A power of two changes no digit and keeps float32 products clear of overflow and underflow.
-    np.ldexp(centred, -int(np.frexp(np.abs(centred).max())[1]), out=centred)
-    squares = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
-    longest = float(np.sqrt(squares.max()))
+    size = len(coordinates)
+    centred, squares, slack = _scores(coordinates)
     # A public shuffle of the columns: a frequency-sorted vocabulary would otherwise fill the lists with words that
     # later ones displace, and every displacement costs a pass over the list.
     order = np.random.default_rng(0).permutation(size).astype(np.int32)
     columns = centred[order].astype(np.float32)
     halves = (squares[order] / 2).astype(np.float32)
-    # |fl(x.y) - x.y| <= (n + 3) u |x||y| in any order of summation, plus the rounding of both factors, of |y|^2/2 and
-    # of the difference; u = 2^-24. Two scores may err in opposite directions, hence the factor 2 in the slack. Angles
-    # order rows as scores do but for the rounding of the rows' unit length, which moves a score by 2u longest^2 at most.
-    unit = 2.0**-24
-    error = 1.01 * unit * ((dimension + 7) * np.sqrt(squares) * longest + 4 * longest**2)
-    slack = np.nextafter((2 * error).astype(np.float32), np.float32(np.inf))
-    room = min(size, 2 * k + 256)
+    room = _room(size, k)
 
     def search(start: int, stop: int) -> None:
         rows = stop - start
@@ -324,6 +355,49 @@ def _screened_lists(
         _rank(metric.kind, coordinates, start, k, order, count, candidates, ids, distances)
 
     _over_blocks(size, search, progress)
+
+
+def _device_lists(
+    coordinates: NDArray[Any],
+    metric: Metric,
+    k: int,
+    ids: NDArray[np.int32],
+    distances: NDArray[Any],
+    progress: Progress | None,
+    device: str,
+) -> None:
+    import torch
+
+    from textpriv.device import candidates, choose_device, full_precision
+
+    chosen = choose_device(device)
+    size = len(coordinates)
+    centred, squares, slack = _scores(coordinates)
+    room = _room(size, k)
+    own_order = np.arange(size, dtype=np.int32)
+    columns = torch.from_numpy(centred.astype(np.float32)).to(chosen)
+    halves = torch.from_numpy((squares / 2).astype(np.float32)).to(chosen)
+
+    def rank(start: int, found: NDArray[np.int32], scores: NDArray[np.float32]) -> int:
+        limit = scores[:, k - 1].astype(np.float64) + slack[start : start + len(found)]
+        count = (scores <= limit[:, None]).sum(axis=1)
+        # More ties within the error bound than there is room for: this row is done in full.
+        count[(count == room) & (room < size)] = -1
+        _rank(metric.kind, coordinates, start, k, own_order, count, found, ids, distances)
+        return len(found)
+
+    done = 0
+    waiting: deque[Future[int]] = deque()
+    with full_precision(chosen), ThreadPoolExecutor(processors()) as pool:
+        for start in range(0, size, _DEVICE_ROWS):
+            queries = centred[start : start + _DEVICE_ROWS].astype(np.float32)
+            found, scores = candidates(chosen, queries, columns, halves, room)
+            waiting.append(pool.submit(rank, start, found, scores))
+            # The device goes on while the processors rank, a few blocks ahead at most.
+            while len(waiting) > (2 * processors() if start + _DEVICE_ROWS < size else 0):
+                done += waiting.popleft().result()
+                if progress:
+                    progress(done, size)
 
 
 def _interpreted_lists(

@@ -34,9 +34,10 @@ ReleaseKey = DocumentKey | Document | Stream  # what a document's randomness fol
 
 # Codes of a token that is not drawn; ids of words and UNKNOWN lie above. Dropped tokens never leave the reader.
 _MASKED, _KEPT = -2, -3  # a kept token of the class at place c has code _KEPT - c
+_TOKENS = 1 << 16  # drawn in one call of the sampler
 _LONGEST_STRETCH = 1_000  # characters without a blank that are still read as words
 _LARGEST_STORE = (
-    500_000  # strings the reader's own vocabulary may hold before it is replaced by a new one
+    160_000  # strings the reader's own vocabulary may hold before it is replaced by a new one
 )
 
 # Spacing is a function of the private tokens alone, so that none of the original survives.
@@ -380,7 +381,7 @@ class Privatizer:
         offsets = np.searchsorted(drawn_at, cuts)
         ids = codes[drawn_at]
         streams = self._chosen_streams(ids, offsets, keys)
-        drawn = self.mechanism.sample_documents(ids, offsets, streams)
+        drawn = self._drawn(ids, offsets, streams)
         spacing = self._spacing
         others: list[str] = []
         if len(drawn_at) == len(codes):
@@ -400,6 +401,24 @@ class Privatizer:
         ends = cuts[1:][cuts[1:] > cuts[:-1]] - 1
         blanks[ends] = False
         return codes, outputs, others, blanks, cuts.tolist()
+
+    def _drawn(
+        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: list[Stream]
+    ) -> NDArray[np.int32]:
+        """Draw for whole documents, so many tokens at a time that their random words stay few; no draw depends on it."""
+        if offsets[-1] <= _TOKENS:
+            return self.mechanism.sample_documents(ids, offsets, streams)
+        out = np.empty(len(ids), dtype=np.int32)
+        first = 0
+        while first < len(streams):
+            last = int(np.searchsorted(offsets, offsets[first] + _TOKENS, side="right")) - 1
+            last = max(first + 1, last)
+            begin, end = int(offsets[first]), int(offsets[last])
+            out[begin:end] = self.mechanism.sample_documents(
+                ids[begin:end], offsets[first : last + 1] - begin, streams[first:last]
+            )
+            first = last
+        return out
 
     def _chosen_streams(
         self,

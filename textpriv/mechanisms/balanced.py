@@ -20,21 +20,25 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError
 from textpriv.index import Index
-from textpriv.mechanisms.constant import Progress, largest_rate, sweep
-from textpriv.mechanisms.measure import BaseMeasure
+from textpriv.mechanisms.constant import estimated_rate, largest_rate
+from textpriv.mechanisms.measure import BaseMeasure, numbers
+from textpriv.mechanisms.passes import Progress, sweep
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
 from textpriv.statement import PrivacyStatement
 
 __all__ = ["BalancedTEM", "balance", "configure", "mean_distance"]
 
 _STEPS = 100  # products that the solution may take: each is a pass over all pairs
-_RESIDUAL = (
-    1e-8  # of the solution, next to the right side; what remains lowers the rate, and nothing else
-)
+# Beyond so many words passes are made in single precision, which takes half the time, and they are fewer. The residual of
+# the solution, next to the right side, is then larger; what remains of it lowers the rate, which is certified in double
+# precision. Where many steps are wanted, many weights are negative, and clipping them costs far more.
+_SMALL = 8192
+_RESIDUAL, _COARSE_RESIDUAL = 1e-8, 1e-6
+_FEW_STEPS = 16
 _CLIP = 1e-12  # of the largest weight: negative and smaller ones are raised to it
 
-# Turns a block of distances into the kernel, in place or not.
-Profile = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+# Turns a block of distances into the blocks of one or more matrices, in place or not.
+Profile = Callable[[NDArray[Any]], tuple[NDArray[Any], ...]]
 
 
 def balance(
@@ -60,19 +64,19 @@ def balance(
         a metric whose kernel is not positive definite.
     """
 
-    def kernel(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    def kernel(distances: NDArray[Any]) -> tuple[NDArray[Any], ...]:
         np.minimum(distances, gamma, out=distances)
         distances *= -epsilon
-        return np.exp(distances, out=distances)
+        return (np.exp(distances, out=distances),)
 
     # Conjugate gradients from 0. The diagonal is 1, so that nothing is gained by preconditioning with it.
     solution = np.zeros(len(index))
     residual = np.ones(len(index))
     direction = residual.copy()
     length = float(residual @ residual)
-    enough = _RESIDUAL**2 * length
-    for _ in range(_STEPS):
-        product = _product(index, kernel, direction, progress)
+    enough = (_RESIDUAL if len(index) <= _SMALL else _COARSE_RESIDUAL) ** 2 * length
+    for _ in range(_STEPS if len(index) <= _SMALL else _FEW_STEPS):
+        (product,) = _products(index, kernel, direction, progress)
         curvature = float(direction @ product)
         if not curvature > 0:
             break
@@ -98,38 +102,40 @@ def mean_distance(
 ) -> float:
     """Mean over all words of the expected distance to the output, for an exponential law with some base measure."""
 
-    def kernel(distances: NDArray[np.float64]) -> NDArray[np.float64]:
-        np.minimum(distances, gamma, out=distances)
-        distances *= -rate
-        return np.exp(distances, out=distances)
+    def kernels(distances: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+        kernel = np.minimum(distances, gamma)
+        kernel *= -rate
+        np.exp(kernel, out=kernel)
+        distances *= kernel
+        return kernel, distances
 
-    def moved(distances: NDArray[np.float64]) -> NDArray[np.float64]:
-        return distances * kernel(distances.copy())
-
-    total = _product(index, kernel, weights, progress)
-    return float((_product(index, moved, weights, progress) / total).mean())
+    total, moved = _products(index, kernels, weights, progress)
+    return float((moved / total).mean())
 
 
-def _product(
+def _products(
     index: Index, profile: Profile, vector: NDArray[np.float64], progress: Progress | None
 ) -> NDArray[np.float64]:
-    """The matrix of all ``profile(d(w, y))`` times a vector, block by block."""
-    totals: list[NDArray[np.float64]] = []
+    """The matrices whose blocks are a profile of the distances, each times a vector, block by block."""
+    precision = np.float64 if len(index) <= _SMALL else np.float32
+    factor: NDArray[Any] = vector.astype(precision, copy=False)
+    totals: list[list[NDArray[np.float64]]] = []
     local = threading.local()
 
-    def visit(rows: slice, columns: slice, distances: NDArray[np.float64]) -> None:
+    def visit(rows: slice, columns: slice, distances: NDArray[Any]) -> None:
+        kernels = profile(distances)
         if not hasattr(local, "total"):
-            local.total = np.zeros(len(vector))
+            local.total = [np.zeros(len(vector)) for _ in kernels]
             totals.append(local.total)
         # Columns among the rows meet both words of a pair as rows; the rest must add to the columns too.
         later = max(rows.stop - columns.start, 0)
-        kernel = profile(distances)
-        local.total[rows] += kernel @ vector[columns]
-        if later < kernel.shape[1]:
-            beyond = slice(columns.start + later, columns.stop)
-            local.total[beyond] += vector[rows] @ kernel[:, later:]
+        beyond = slice(columns.start + later, columns.stop)
+        for total, kernel in zip(local.total, kernels, strict=True):
+            total[rows] += kernel @ factor[columns]
+            if later < kernel.shape[1]:
+                total[beyond] += factor[rows] @ kernel[:, later:]
 
-    sweep(index.coordinates, index.metric, visit, progress)
+    sweep(index.coordinates, index.metric, visit, progress, precision=precision)
     found: NDArray[np.float64] = np.sum(totals, axis=0)
     return found
 
@@ -153,7 +159,7 @@ class BalancedTEM(TEM):
     kept : {"balanced", "calibrated"}
         The law in use: the one with the smaller mean expected distance from a word to its output, over the vocabulary.
     evidence : dict
-        For each of the two its rate ``t`` and its ``mean_distance``.
+        For each of the two its rate ``t``, that of the law not in use an estimate, and its ``mean_distance``.
 
     Raises
     ------
@@ -189,7 +195,7 @@ class BalancedTEM(TEM):
         self._refuse_unproved()
         binding = {"kind": "balance", **self.binding()}
         record = self.index.find_record(binding)
-        if record is None:
+        if record is None or not self._usable(record):
             record = self._compare(gamma)
             self.index.keep_record(binding, record)
         self.kept = str(record["kept"])
@@ -197,7 +203,19 @@ class BalancedTEM(TEM):
         if self.kept == "balanced":
             self.measure = BaseMeasure(np.array(record["weights"]))
         self.rho_bound = float(record["rho_with_rounding"])
-        return self.evidence[self.kept]["t"]
+        return float(self.evidence[self.kept]["t"])
+
+    def _usable(self, record: Mapping[str, Any]) -> bool:
+        """Whether a record is whole and keeps the promise; one that does not is computed anew."""
+        kept, evidence = record.get("kept"), record.get("evidence")
+        if kept not in ("balanced", "calibrated") or not isinstance(evidence, dict):
+            return False
+        settled = isinstance(evidence.get(kept), dict) and self._settled(
+            evidence[kept].get("t"), record.get("rho_with_rounding")
+        )
+        weights = numbers(record.get("weights"), len(self.index))
+        usable = kept == "calibrated" or (weights is not None and bool((weights > 0).all()))
+        return settled and usable
 
     def _compare(self, gamma: float) -> dict[str, Any]:
         index, epsilon = self.index, self.epsilon
@@ -205,19 +223,23 @@ class BalancedTEM(TEM):
         laws = {"calibrated": self.measure}
         if weights is not None:
             laws["balanced"] = BaseMeasure(weights)
-        evidence, constants = {}, {}
+        evidence, binding = {}, {}
         for law, measure in laws.items():
-            t, constants[law] = largest_rate(
+            t, binding[law] = estimated_rate(
                 index, measure.weights, epsilon, gamma, LARGEST_EXPONENT
             )
             truncated = min(gamma, LARGEST_EXPONENT / t)
             moved = mean_distance(index, measure.weights, t, truncated)
             evidence[law] = {"t": t, "mean_distance": moved}
         kept = min(evidence, key=lambda law: evidence[law]["mean_distance"])
+        # Only the law in use is certified, in double precision.
+        evidence[kept]["t"], constant = largest_rate(
+            index, laws[kept].weights, epsilon, gamma, LARGEST_EXPONENT, pairs=binding[kept]
+        )
         return {
             "kept": kept,
             "evidence": evidence,
-            "rho_with_rounding": constants[kept].value,
+            "rho_with_rounding": constant.value,
             "weights": weights.tolist() if weights is not None and kept == "balanced" else None,
         }
 
@@ -233,7 +255,8 @@ class BalancedTEM(TEM):
     @property
     def statement(self) -> PrivacyStatement:
         """The guarantee of one drawn word."""
-        measure = "balanced measure" if self.kept == "balanced" else "calibrated, its prior kept"
+        prior = self.prior if isinstance(self.prior, str) else "given"
+        measure = "balanced measure" if self.kept == "balanced" else f"calibrated, prior {prior}"
         return replace(
             super().statement,
             mechanism=(

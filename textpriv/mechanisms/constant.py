@@ -8,35 +8,24 @@ blocks of the upper triangle, on all processors. Nothing here draws, and nothing
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from textpriv.index import Index
-from textpriv.metrics import ANGULAR, EUCLIDEAN, INTERPRETED, Metric, pairwise_distances
-from textpriv.neighbourhoods import processors
+from textpriv.mechanisms.passes import BLOCK, Progress, sweep
 
 __all__ = [
     "Constant",
+    "estimated_rate",
     "inputs",
     "largest_rate",
     "log_normalisers",
-    "sweep",
     "tight_constants",
 ]
-
-Progress = Callable[[int, int], None]
-# Called with the rows, the columns and the distances of a block. Columns start at the first row, so that every unordered
-# pair is met once, except among the rows themselves, where it is met twice.
-Visit = Callable[[slice, slice, NDArray[np.float64]], None]
-
-_ROWS, _COLUMNS = 256, 2048
-_CLOSE = 1e-6  # squared distances below this part of the squared lengths are computed again by differences
 
 
 @dataclass(frozen=True)
@@ -50,102 +39,6 @@ class Constant:
 def inputs(index: Index) -> NDArray[np.int64]:
     """Ids of the words that have a law of their own: one of each group that cannot be told apart."""
     return np.flatnonzero(index.representatives == np.arange(len(index)))
-
-
-def sweep(
-    coordinates: NDArray[Any],
-    metric: Metric,
-    visit: Visit,
-    progress: Progress | None = None,
-    *,
-    precision: type = np.float64,
-) -> None:
-    """Visit the distances of all pairs of rows, block by block, in parallel.
-
-    Parameters
-    ----------
-    coordinates : ndarray, shape (V, n)
-    metric : Metric
-    visit : callable
-        Called from several threads. It may overwrite the block it is given.
-    progress : callable, optional
-        Called with (pairs done, pairs in all), scaled to rows.
-    precision : {numpy.float64, numpy.float32}
-        Of the distances. Single precision takes half the time and is for searches whose result is certified later.
-    """
-    size = len(coordinates)
-    product = metric.kind in (EUCLIDEAN, ANGULAR)
-    angular = metric.kind == ANGULAR
-    centred, squares = np.empty((0, 0)), np.empty(0)
-    if product:
-        # An angle needs the vectors from the origin; a length is the more precise for being taken about the centre.
-        centre = 0.0 if angular else coordinates.mean(axis=0, dtype=np.float64)
-        centred = coordinates.astype(np.float64) - centre
-        squares = np.einsum("ij,ij->i", centred, centred)
-    blocks = [(start, min(start + _ROWS, size)) for start in range(0, size, _ROWS)]
-    local = threading.local()
-
-    def run(block: tuple[int, int]) -> int:
-        start, stop = block
-        if not hasattr(local, "buffer"):
-            local.buffer = np.empty(_ROWS * _COLUMNS)
-            local.opposite = np.empty(_ROWS * _COLUMNS if angular else 0)
-        for left in range(start, size, _COLUMNS):
-            right = min(left + _COLUMNS, size)
-            if product:
-                shape = (stop - start, right - left)
-                distances = local.buffer[: shape[0] * shape[1]].reshape(shape)
-                np.dot(centred[start:stop], centred[left:right].T, out=distances)
-                distances *= -2.0
-                if angular:
-                    # The same form as the compiled distance, which keeps its digits at every angle.
-                    opposite = local.opposite[: distances.size].reshape(shape)
-                    np.negative(distances, out=opposite)
-                    _complete(opposite, centred, squares, start, left, 1.0)
-                _complete(distances, centred, squares, start, left, -1.0)
-                if angular:
-                    np.arctan2(distances, opposite, out=distances)
-                    distances *= 2.0
-            elif metric.kind == INTERPRETED:
-                distances = metric.pairwise(coordinates[start:stop], coordinates[left:right])
-            else:
-                distances = pairwise_distances(
-                    metric.kind, coordinates[start:stop], coordinates[left:right]
-                )
-            visit(slice(start, stop), slice(left, right), distances)
-        return (stop - start) * (size - start)
-
-    everything = sum((b - a) * (size - a) for a, b in blocks)
-    done = 0
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(processors()) as pool:
-        for finished in pool.map(run, blocks):
-            done += finished
-            if progress:
-                progress(done, everything)
-
-
-def _complete(
-    products: NDArray[np.float64],
-    centred: NDArray[np.float64],
-    squares: NDArray[np.float64],
-    first_row: int,
-    first_column: int,
-    sign: float,
-) -> None:
-    """Turn ``sign`` times twice the inner products of a block into the lengths ``|x + sign y|``, in place.
-
-    What the expansion of the square has cancelled is computed again from the vectors.
-    """
-    rows = squares[first_row : first_row + products.shape[0]]
-    columns = squares[first_column : first_column + products.shape[1]]
-    products += rows[:, None]
-    products += columns[None]
-    row, column = np.nonzero(products < _CLOSE * 2 * float(rows.max() + columns.max()))
-    for start in range(0, len(row), 4096):
-        i, j = row[start : start + 4096], column[start : start + 4096]
-        together = centred[first_row + i] + sign * centred[first_column + j]
-        products[i, j] = np.einsum("ij,ij->i", together, together)
-    np.sqrt(products, out=products)
 
 
 def log_normalisers(
@@ -174,10 +67,10 @@ def log_normalisers(
     totals: list[NDArray[np.float64]] = []
     local = threading.local()
 
-    def visit(rows: slice, columns: slice, distances: NDArray[np.float64]) -> None:
+    def visit(rows: slice, columns: slice, distances: NDArray[Any]) -> None:
         if not hasattr(local, "total"):
             local.total = np.zeros((len(rates), *measures.shape))
-            local.scratch = np.empty(_ROWS * _COLUMNS, dtype=precision)
+            local.scratch = np.empty(BLOCK, dtype=precision)
             totals.append(local.total)
         kernel = local.scratch[: distances.size].reshape(distances.shape)
         # Columns among the rows meet both words of a pair as rows; the rest must add to the columns too.
@@ -233,9 +126,9 @@ def tight_constants(
     guard = threading.Lock()
     local = threading.local()
 
-    def visit(rows: slice, columns: slice, distances: NDArray[np.float64]) -> None:
+    def visit(rows: slice, columns: slice, distances: NDArray[Any]) -> None:
         if not hasattr(local, "scratch"):
-            local.scratch = np.empty((2, _ROWS * _COLUMNS), dtype=precision)
+            local.scratch = np.empty((2, BLOCK), dtype=precision)
         # A word against itself is no pair.
         own = np.arange(max(rows.start, columns.start), min(rows.stop, columns.stop))
         itself = own - rows.start, own - columns.start
@@ -282,6 +175,8 @@ def largest_rate(
     gamma: float,
     largest_exponent: float,
     progress: Progress | None = None,
+    *,
+    pairs: Collection[tuple[int, int]] = (),
 ) -> tuple[float, Constant]:
     """The largest rate whose constant stays below epsilon, and that constant (mechanisms.md 3.3, "Calibrated TEM").
 
@@ -293,6 +188,8 @@ def largest_rate(
     epsilon : float
     gamma : float
         Truncation wanted; in use is the smaller of it and ``largest_exponent / t``.
+    pairs : collection of (int, int)
+        From :func:`estimated_rate`, if that was called before.
 
     Returns
     -------
@@ -303,64 +200,86 @@ def largest_rate(
 
     Notes
     -----
-    One pass in single precision evaluates several rates and collects the pairs that bind in each block. The root is then
-    found on those pairs alone, whose normalisers take a row each, and confirmed by a pass over all pairs in double
-    precision; should a pair that was not collected bind, it joins and the search is repeated.
+    The root is found on the pairs that bind at several rates, and confirmed by a pass over all pairs in double precision;
+    should a pair that was not among them bind, it joins and the search is repeated.
     """
-    promise = epsilon * (1 - 1e-6)
+    known = set(pairs)
+    if not known:
+        _, known = estimated_rate(index, weights, epsilon, gamma, largest_exponent, progress)
     floor = epsilon / 2
-
-    def truncated(rate: float) -> float:
-        return min(gamma, largest_exponent / rate)
-
-    def constants(
-        rates: list[float], precision: type
-    ) -> tuple[list[Constant], list[list[Constant]]]:
-        gammas = [truncated(rate) for rate in rates]
-        collected: list[list[Constant]] = [[] for _ in rates]
-        log_z = log_normalisers(index, weights, rates, gammas, progress, precision=precision)
-        found = tight_constants(
-            index,
-            rates,
-            gammas,
-            log_z,
-            tau=index.tau,
-            progress=progress,
-            every_block=collected,
-            precision=precision,
-        )
-        return found, collected
-
-    grid = [floor, 1.2 * floor, 1.5 * floor, 2 * floor]
-    _, collected = constants(grid, np.float32)
-    pairs: set[tuple[int, int]] = set()
-    for block in collected:
-        pairs |= {c.pair for c in sorted(block, key=lambda c: -c.value)[:_CANDIDATES]}
-    ceiling = grid[-1]
     for _ in range(8):
-        rate = _root(index, weights, promise, floor, ceiling, truncated, sorted(pairs))
-        (constant,), (block,) = constants([rate], np.float64)
-        if constant.value <= promise or rate <= floor:
+        rate = _root(index, weights, epsilon, gamma, largest_exponent, sorted(known))
+        (constant,), found = _constants(
+            index, weights, [rate], gamma, largest_exponent, progress, np.float64
+        )
+        if constant.value <= epsilon * _PROMISE or rate <= floor:
             # Half of epsilon is always sound in exact arithmetic; the rounding charged may put it a hair above.
             return rate, constant
-        pairs |= {c.pair for c in sorted(block, key=lambda c: -c.value)[:_CANDIDATES]}
-    (constant,), _ = constants([floor], np.float64)
+        known |= found
+    (constant,), _ = _constants(
+        index, weights, [floor], gamma, largest_exponent, progress, np.float64
+    )
     return floor, constant
 
 
+def estimated_rate(
+    index: Index,
+    weights: NDArray[np.float64],
+    epsilon: float,
+    gamma: float,
+    largest_exponent: float,
+    progress: Progress | None = None,
+) -> tuple[float, set[tuple[int, int]]]:
+    """What :func:`largest_rate` is likely to find, from passes in single precision alone, and the pairs that bind.
+
+    The estimate is no less than what is found, up to rounding; nothing may be promised by it.
+    """
+    rates = [part * epsilon for part in (0.5, 0.6, 0.75, 1.0)]
+    _, pairs = _constants(index, weights, rates, gamma, largest_exponent, progress, np.float32)
+    return _root(index, weights, epsilon, gamma, largest_exponent, sorted(pairs)), pairs
+
+
+def _constants(
+    index: Index,
+    weights: NDArray[np.float64],
+    rates: list[float],
+    gamma: float,
+    largest_exponent: float,
+    progress: Progress | None,
+    precision: type,
+) -> tuple[list[Constant], set[tuple[int, int]]]:
+    """The constant at several rates, rounding charged, and the pairs that bind most, of different blocks."""
+    gammas = [min(gamma, largest_exponent / rate) for rate in rates]
+    collected: list[list[Constant]] = [[] for _ in rates]
+    log_z = log_normalisers(index, weights, rates, gammas, progress, precision=precision)
+    found = tight_constants(
+        index,
+        rates,
+        gammas,
+        log_z,
+        tau=index.tau,
+        progress=progress,
+        every_block=collected,
+        precision=precision,
+    )
+    worst = (sorted(block, key=lambda c: -c.value)[:_CANDIDATES] for block in collected)
+    return found, {constant.pair for block in worst for constant in block}
+
+
 _CANDIDATES = 12  # binding pairs kept of each rate
+_PROMISE = 1 - 1e-6  # of epsilon is what a rate may cost
 
 
 def _root(
     index: Index,
     weights: NDArray[np.float64],
-    promise: float,
-    low: float,
-    high: float,
-    truncated: Callable[[float], float],
+    epsilon: float,
+    gamma: float,
+    largest_exponent: float,
     pairs: list[tuple[int, int]],
 ) -> float:
-    """The rate in [low, high] at which the worst of some pairs meets the promise, a hair on the safe side."""
+    """The rate in [epsilon / 2, epsilon] at which the worst of some pairs meets the promise, a hair on the safe side."""
+    promise, floor, low, high = epsilon * _PROMISE, epsilon / 2, epsilon / 2, epsilon
     words = sorted({word for pair in pairs for word in pair})
     place = {word: i for i, word in enumerate(words)}
     left = np.array([place[i] for i, _ in pairs])
@@ -369,15 +288,14 @@ def _root(
     distances = index.distances_of(np.array(words))
 
     def worst(rate: float) -> float:
-        gamma = truncated(rate)
-        log_z = np.log(np.exp(-rate * np.minimum(distances, gamma)) @ weights)
+        edge = min(gamma, largest_exponent / rate)
+        log_z = np.log(np.exp(-rate * np.minimum(distances, edge)) @ weights)
         gap = np.abs(log_z[left] - log_z[right])
-        capped = np.minimum(apart, gamma) + 3 * index.tau
+        capped = np.minimum(apart, edge) + 3 * index.tau
         return float(((rate * capped + gap) / (apart - index.tau)).max())
 
     if worst(high) <= promise:
         return high
-    floor = low
     while high - low > 1e-8 * high:
         middle = 0.5 * (low + high)
         if worst(middle) <= promise:

@@ -117,16 +117,21 @@ class Madlib(Mechanism):
     def _screen(
         self,
     ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float64], float]:
-        """Centred float32 points, half their squares, the centre, and the longest length: for exact search."""
+        """What exact search screens by: centred float32 points, half their squares, the centre, and the scale of both.
+
+        The scale is a power of two that makes the longest at most 1: nothing rounds by it, and no square leaves the range.
+        """
         centre = self.points.mean(axis=0, dtype=np.float64)
         centred = self.points - centre
-        squares = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
-        return (
-            centred.astype(np.float32),
-            (squares / 2).astype(np.float32),
-            centre,
-            float(np.sqrt(squares.max())),
-        )
+        largest = float(np.abs(centred).max())
+        scale = 1.0
+        if largest > 0:
+            # In two steps, since the square of the largest coordinate might leave the range.
+            longest = largest * float(np.linalg.norm(centred / largest, axis=1).max())
+            scale = math.ldexp(1.0, -math.frexp(longest)[1])
+        centred *= scale
+        squares = np.einsum("ij,ij->i", centred, centred)
+        return centred.astype(np.float32), (squares / 2).astype(np.float32), centre, scale
 
     def sample_documents(
         self,
@@ -175,15 +180,16 @@ class Madlib(Mechanism):
         if self.search == "hnsw":
             found, _ = self._graph.knn_query(queries.astype(np.float32), k=1)
             return found[:, 0].astype(np.int32)
-        columns, halves, centre, longest = self._screen
-        centred = queries - centre
-        lengths = np.linalg.norm(centred, axis=1)
-        products = np.dot(centred.astype(np.float32), columns.T)
-        # The same bound as for the exact lists: a batch of another shape may round otherwise, and the answer must not
-        # depend on it.
-        unit = 2.0**-24
-        slack = 2.02 * unit * ((queries.shape[1] + 7) * lengths * longest + 2 * longest**2)
-        return _nearest(products, halves, slack, self.points, queries)
+        columns, halves, centre, scale = self._screen
+        moved = (queries - centre) * scale
+        # Far queries are drawn in to the unit sphere, and the half squares with them: the order is the same.
+        with np.errstate(over="ignore"):
+            drawn_in = 1.0 / np.maximum(1.0, np.linalg.norm(moved, axis=1))
+        products = np.dot((moved * drawn_in[:, None]).astype(np.float32), columns.T)
+        # The same bound as for the exact lists, for lengths up to 1: a batch of another shape may round otherwise, and the
+        # answer must not depend on it.
+        slack = 2.02 * 2.0**-24 * (queries.shape[1] + 10)
+        return _nearest(products, halves, drawn_in, slack, self.points, queries)
 
     @property
     def worst_word_loss(self) -> float:
@@ -300,23 +306,24 @@ def _move(
 def _nearest(
     products: NDArray[np.float32],
     halves: NDArray[np.float32],
-    slack: NDArray[np.float64],
+    drawn_in: NDArray[np.float64],
+    slack: float,
     points: NDArray[Any],
     queries: NDArray[np.float64],
 ) -> NDArray[np.int32]:
     """The nearest point of each query: screened by products, decided by float64 distances, ties to the lower id."""
     found = np.empty(products.shape[0], np.int32)
     for row in range(products.shape[0]):
-        line = products[row]
+        line, factor = products[row], drawn_in[row]
         least = np.inf
         for j in range(line.shape[0]):
-            least = min(least, halves[j] - line[j])
-        limit = least + slack[row]
+            least = min(least, factor * halves[j] - line[j])
+        limit = least + slack
         best, nearest = np.inf, -1
         for j in range(line.shape[0]):
-            if halves[j] - line[j] <= limit:
+            if factor * halves[j] - line[j] <= limit:
                 distance = row_distance(EUCLIDEAN, queries[row], points[j])
-                if distance < best:
+                if nearest < 0 or distance < best:
                     best, nearest = distance, j
         found[row] = nearest
     return found

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["PARTS", "PARTS_BITS", "BaseMeasure", "bernoulli", "draw", "integer_parts"]
+__all__ = ["PARTS", "PARTS_BITS", "BaseMeasure", "bernoulli", "draw", "integer_parts", "numbers"]
 
 PARTS_BITS = 62
 PARTS = 1 << PARTS_BITS
@@ -28,6 +28,15 @@ def integer_parts(weights: NDArray[np.float64], total: int = PARTS) -> NDArray[n
     largest = int(parts.argmax())
     parts[largest] = np.uint64(int(parts[largest]) + remainder)
     return parts
+
+
+def numbers(value: Any, size: int) -> NDArray[np.float64] | None:
+    """What a record holds for every word, as finite numbers of shape (size,); None if it holds anything else."""
+    try:
+        found = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return found if found.shape == (size,) and np.isfinite(found).all() else None
 
 
 @njit(cache=True, nogil=True, inline="always")

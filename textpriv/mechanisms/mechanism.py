@@ -22,7 +22,8 @@ from textpriv.randomness import RandomWords, as_stream
 from textpriv.statement import PrivacyStatement
 
 if TYPE_CHECKING:
-    from textpriv.mechanisms.constant import Constant, Progress
+    from textpriv.mechanisms.constant import Constant
+    from textpriv.mechanisms.passes import Progress
 
 __all__ = ["UNKNOWN", "Mechanism", "positive"]
 
@@ -146,6 +147,26 @@ class Mechanism(ABC):
         raise MechanismError(
             f"{self.name} has no closed output law, so there is no log_prob; sample from it instead."
         )
+
+    def distances(self, word: int) -> NDArray[np.float64]:
+        """Distances of a word to every output, shape (V,), as its law is drawn by them."""
+        found: NDArray[np.float64] = self.index.distances_of(np.array([word]))[0]
+        return found
+
+    def explain(self, word: str | int, n: int = 10) -> list[tuple[str, float, float]]:
+        """The ``n`` most likely outputs of a word: (word, probability, distance), likeliest first.
+
+        Raises
+        ------
+        MechanismError
+            If the mechanism has no closed law.
+        """
+        number = self.resolve(word)
+        law = self.log_prob(number)
+        distance = np.full(len(law), math.nan) if number == UNKNOWN else self.distances(number)
+        top = np.argsort(-law, kind="stable")[:n]
+        words = self.index.vocabulary.words
+        return [(words[i], float(np.exp(law[i])), float(distance[i])) for i in top]
 
     def exponential_law(self) -> tuple[NDArray[np.float64], float, float] | None:
         """The base measure (V,), rate and truncation if the law is ``nu(y) exp(-t min(d, gamma)) / Z``, else None."""

@@ -5,6 +5,12 @@ other than the input w is accepted by itself with probability ``exp(-epsilon / 2
 element of w and the accepted words is released. That is the noisy maximum of the scores under exponential noise, which
 costs the same as TEM at rate epsilon / 2 and keeps the input at least as often. It is right for the uniform base measure
 only.
+
+A draw does not toss every coin. Let each word flip at a uniform time of its own: the first that is accepted is released.
+The input and the words of its nearest list toss their coins, and the first of those that came up has the time T of the
+smallest of as many uniform numbers. Outside the list, where no acceptance exceeds that of the list's edge, b, the accepted
+times are thinned from a Poisson process of rate ``b / (1 - b s)`` a word, which is followed up to T or the first accepted
+word. That takes at most some V / k candidates on average, and few where many words are accepted.
 """
 
 from __future__ import annotations
@@ -21,9 +27,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.index import Index
+from textpriv.mechanisms.draws import ROOM, draw_documents, drawn_distances, listed, surely_below
 from textpriv.mechanisms.measure import bernoulli
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism, positive
-from textpriv.mechanisms.tem import LARGEST_EXPONENT, drawn_distances, truncation
+from textpriv.mechanisms.tem import LARGEST_EXPONENT, truncation
 from textpriv.metrics import INTERPRETED, row_distance
 from textpriv.randomness import RandomWords, Stream
 from textpriv.statement import PrivacyStatement, UnsoundWarning
@@ -33,11 +40,7 @@ __all__ = ["PermuteAndFlip", "configure"]
 # Coins of one bound are tossed together: how many at most. A skip over so many is inverted to a relative error of
 # 1e-10 in the probability of each.
 _SPAN = 1 << 16
-_ROOM = 8  # random words that one step may use at most
-# Words whose coins are tossed one by one from a full row: so many candidates would come up outside the list.
-_MANY, _SHARE = 256.0, 1.0 / 16
-# Random words read ahead for a document, and for each of its tokens; the draws are the same whatever they are.
-_FIRST, _EACH, _LARGEST = 256, 48, 1 << 15
+_SPARE = 32  # random words a token read ahead
 _FINE = 2.0**-20  # the probability below which a coin takes a second random word
 
 # The law is an integral over [0, 1] of a product that falls like exp(-u E[N]) or faster: it is cut where the product has
@@ -75,7 +78,7 @@ class PermuteAndFlip(Mechanism):
 
     Notes
     -----
-    A draw looks at every word that could be accepted, some ``E[N]`` of them, so it is slow where epsilon is small.
+    With a metric of the user's own every draw tosses the coins of a full row.
     """
 
     name = "PermuteAndFlip"
@@ -113,9 +116,13 @@ class PermuteAndFlip(Mechanism):
 
     # The law
 
+    def distances(self, word: int) -> NDArray[np.float64]:
+        """Distances by which a word's law is drawn, shape (V,): true ones, with exact lists."""
+        return drawn_distances(self.index, word)
+
     def _exponents(self, word: int) -> NDArray[np.float64]:
         """Minus the logarithm of every acceptance, shape (V,); exactly 0 at the input."""
-        exponents = self.t * np.minimum(drawn_distances(self.index, word), self.gamma)
+        exponents = self.t * np.minimum(self.distances(word), self.gamma)
         exponents[self.index.representatives[word]] = 0.0
         return exponents
 
@@ -136,37 +143,38 @@ class PermuteAndFlip(Mechanism):
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
         index = self.index
-        out = np.empty(len(ids), dtype=np.int32)
-        accepted = np.empty(len(index), dtype=np.int32)
-        for document, stream in enumerate(streams):
-            token, stop = int(offsets[document]), int(offsets[document + 1])
-            rest = np.empty(0, dtype=np.uint64)
-            fresh = min(_LARGEST, _FIRST + _EACH * (stop - token))
-            while token < stop:
-                random = np.empty(len(rest) + fresh, dtype=np.uint64)
-                random[: len(rest)] = rest
-                stream.fill(random[len(rest) :])
-                done, used, rows = _sample(
-                    index.metric.kind,
-                    index.coordinates,
-                    index.representatives,
-                    index.neighbours.ids,
-                    index.neighbours.distances,
-                    self.t,
-                    self.gamma,
-                    ids[token:stop],
-                    random,
-                    accepted,
-                    out[token:stop],
-                )
-                for at, place in rows:
-                    key = random[place : place + 4].tobytes()
-                    out[token + at] = self._draw_from_row(int(ids[token + at]), key)
-                if done == 0:
-                    # A word that outran what was there starts over with the same, so that buffers change no draw.
-                    fresh *= 2
-                rest = random[used:]
-                token += done
+
+        def sampler(
+            pending: NDArray[np.int64],
+            done: NDArray[np.int64],
+            random: NDArray[np.uint64],
+            starts: NDArray[np.int64],
+            position: NDArray[np.int64],
+            out: NDArray[np.int32],
+        ) -> list[tuple[int, int]]:
+            rows: list[tuple[int, int]] = _sample(
+                index.metric.kind,
+                index.coordinates,
+                index.representatives,
+                index.neighbours.ids,
+                index.neighbours.distances,
+                *index.sketch,
+                self.t,
+                self.gamma,
+                ids,
+                offsets,
+                pending,
+                done,
+                random,
+                starts,
+                position,
+                out,
+            )
+            return rows
+
+        out, deferred = draw_documents(sampler, offsets, streams, _SPARE)
+        for token, key in deferred:
+            out[token] = self._draw_from_row(int(ids[token]), key)
         return out
 
     def _draw_from_row(self, word: int, key: bytes) -> int:
@@ -315,11 +323,11 @@ def _next(
 
 
 @njit(cache=True, nogil=True)
-def _listed(row: NDArray[np.int32], word: int) -> bool:
-    found = 0
-    for other in row:
-        found += other == word
-    return found > 0
+def _uniform(first: np.uint64, second: np.uint64) -> float:
+    """Uniform on [0, 1), with the digits of a small number; the second word refines it."""
+    if first >> np.uint64(44) == np.uint64(0):
+        return np.float64(second) * 2.0**-84
+    return min(np.float64(first) * 2.0**-64, 1.0 - 2.0**-53)
 
 
 @njit(cache=True, nogil=True)
@@ -329,78 +337,127 @@ def _sample(
     representatives: NDArray[np.int32],
     neighbours: NDArray[np.int32],
     distances: NDArray[Any],
+    sketch: NDArray[np.int8],
+    grain: NDArray[np.float64],
     t: float,
     gamma: float,
     ids: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    pending: NDArray[np.int64],
+    done: NDArray[np.int64],
     random: NDArray[np.uint64],
-    accepted: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    position: NDArray[np.int64],
     out: NDArray[np.int32],
-) -> tuple[int, int, list[tuple[int, int]]]:
-    """Draw until all tokens are done or the random words run out; a token that ran out is left to start over.
+) -> list[tuple[int, int]]:
+    """Draw until a document is finished or its random words run out; a token that ran out starts over with the same.
 
-    Returns how many tokens and random words are done with, and the tokens to be drawn from full rows, each with the place
-    of its four random words.
+    Returns the tokens to be drawn from full rows, each with the place of its four random words.
     """
     size, k = coordinates.shape[0], neighbours.shape[1]
     rows = [(np.int64(0), np.int64(0)) for _ in range(0)]
-    place, end = 0, random.shape[0] - _ROOM
-    for token in range(ids.shape[0]):
-        begin = place
-        if place > end:
-            return token, begin, rows
-        if ids[token] < 0:
-            out[token] = random[place] % np.uint64(size)
-            place += 1
-            continue
-        word = representatives[ids[token]]
-        # Rounded down, so that no word outside the list is nearer than the edge.
-        edge = min(np.float64(distances[word, k - 1]) * (1.0 - 2.0**-23), gamma)
-        bound = np.exp(-t * edge)
-        if kind == INTERPRETED or (k < size and bound > _SHARE and bound * size > _MANY):
-            rows.append((np.int64(token), np.int64(place)))
-            place += 4
-            continue
-        count, slot = 0, 0
-        # Along the list acceptances fall: those that follow are candidates with the probability of the first of them.
-        while slot < k and place <= end:
-            nearest = min(np.float64(distances[word, slot]), gamma)
-            passed, found, place = _next(np.exp(-t * nearest), k - slot, random, place)
-            slot += passed
-            if found:
-                further = min(np.float64(distances[word, slot]), gamma) - nearest
-                if further > 0.0:
-                    found = bernoulli(np.exp(-t * further), random[place], random[place + 1])
-                    place += 2
+    accepted = np.empty(k, dtype=np.int32)
+    for pends in range(pending.shape[0]):
+        document = pending[pends]
+        place = starts[pends]
+        end = starts[pends + 1] - ROOM
+        token = done[document]
+        while token < offsets[document + 1]:
+            begin = place
+            if place > end:
+                break
+            if ids[token] < 0:
+                out[token] = random[place] % np.uint64(size)
+                place += 1
+                token += 1
+                continue
+            if kind == INTERPRETED:
+                rows.append((np.int64(token), np.int64(place)))
+                place += 4
+                token += 1
+                continue
+            word = representatives[ids[token]]
+            count, slot = 0, 0
+            # Along the list acceptances fall: those that follow are candidates with the probability of the first of them.
+            while slot < k and place <= end:
+                nearest = min(np.float64(distances[word, slot]), gamma)
+                passed, found, place = _next(np.exp(-t * nearest), k - slot, random, place)
+                slot += passed
                 if found:
-                    accepted[count] = neighbours[word, slot]
-                    count += 1
-                slot += 1
-        slot = 0 if k < size else size
-        # Outside it all words are candidates with the probability at its edge; those of the list have had their turn.
-        reach = np.float64(distances[word, k - 1]) * (1.0 + 2.0**-22)
-        while slot < size and place <= end:
-            passed, found, place = _next(bound, size - slot, random, place)
-            slot += passed
-            if found:
-                if edge < gamma:
-                    distance = row_distance(kind, coordinates[word], coordinates[slot])
-                    found = distance > reach or not _listed(neighbours[word], slot)
-                    if found and min(distance, gamma) > edge:
-                        found = bernoulli(
-                            np.exp(-t * (min(distance, gamma) - edge)),
-                            random[place],
-                            random[place + 1],
-                        )
+                    further = min(np.float64(distances[word, slot]), gamma) - nearest
+                    if further > 0.0:
+                        found = bernoulli(np.exp(-t * further), random[place], random[place + 1])
                         place += 2
-                else:
-                    found = not _listed(neighbours[word], slot)
-                if found:
-                    accepted[count] = slot
-                    count += 1
-                slot += 1
-        if place > end:
-            return token, begin, rows
-        # A remainder of 64 bits: the choice is uniform to 2^-40 of itself.
-        out[token] = accepted[np.int64(random[place] % np.uint64(count))]
-        place += 1
-    return ids.shape[0], place, rows
+                    if found:
+                        accepted[count] = neighbours[word, slot]
+                        count += 1
+                    slot += 1
+            if place > end:
+                place = begin
+                break
+            chosen = -1
+            if k < size:
+                # Rounded down, so that no word outside the list is nearer than the edge.
+                edge = min(np.float64(distances[word, k - 1]) * (1.0 - 2.0**-23), gamma)
+                reach = np.float64(distances[word, k - 1]) * (1.0 + 2.0**-22)
+                bound = np.exp(-t * edge)
+                first = -np.expm1(np.log1p(-_uniform(random[place], random[place + 1])) / count)
+                place += 2
+                # Times s are told by -ln(1 - b s), in which the process of candidates is uniform.
+                until = -np.log1p(-bound * first)
+                now = 0.0
+                settled = False
+                while not settled and place <= end:
+                    now -= np.log1p(-_uniform(random[place], random[place + 1])) / size
+                    if now >= until:
+                        place += 2
+                        settled = True
+                        break
+                    candidate = np.int64(random[place + 2] % np.uint64(size))
+                    coin = place + 3
+                    place += 5
+                    # A candidate of acceptance a = r b is one with probability (a / (1 - a s)) / (b / (1 - b s)).
+                    left = np.exp(-now)
+                    part_of_one = np.float64(random[coin]) * 2.0**-64
+                    if (
+                        sketch.shape[0] > 0
+                        and part_of_one >= 2.0**-19
+                        and surely_below(
+                            sketch[word],
+                            sketch[candidate],
+                            part_of_one / (left + part_of_one * (1.0 - left)),
+                            t,
+                            gamma,
+                            edge,
+                            reach,
+                            grain,
+                        )
+                    ):
+                        continue
+                    unlisted, beyond = False, 0.0
+                    if edge < gamma:
+                        distance = row_distance(kind, coordinates[word], coordinates[candidate])
+                        unlisted = distance > reach
+                        beyond = max(min(distance, gamma) - edge, 0.0)
+                    # A word of the list has had its turn.
+                    if unlisted or not listed(neighbours[word], candidate):
+                        ratio = np.exp(-t * beyond) * left
+                        if bernoulli(
+                            ratio / (ratio - np.expm1(-t * beyond)),
+                            random[coin],
+                            random[coin + 1],
+                        ):
+                            chosen = candidate
+                            settled = True
+                if not settled:
+                    place = begin
+                    break
+            if chosen < 0:
+                # A remainder of 64 bits: the choice is uniform to 2^-40 of itself.
+                chosen = accepted[np.int64(random[place] % np.uint64(count))]
+                place += 1
+            out[token] = chosen
+            token += 1
+        done[document] = token
+        position[pends] = place
+    return rows

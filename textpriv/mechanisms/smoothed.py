@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError
 from textpriv.index import Index
-from textpriv.mechanisms.constant import Constant, Progress, inputs, log_normalisers, sweep
-from textpriv.mechanisms.measure import bernoulli
+from textpriv.mechanisms.constant import Constant, inputs, log_normalisers
+from textpriv.mechanisms.measure import bernoulli, numbers
 from textpriv.mechanisms.mechanism import UNKNOWN
+from textpriv.mechanisms.passes import Progress, sweep
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
 from textpriv.metrics import Metric
 from textpriv.randomness import RandomWords
@@ -32,6 +33,9 @@ from textpriv.statement import PrivacyStatement
 __all__ = ["Background", "SmoothedTEM", "background", "configure", "smoothed_constants"]
 
 _ROUNDS = 60
+# Beyond so many words the rounds are made in single precision, which takes half the time, until they settle; the constant
+# is computed in double precision, and so are any rounds after it.
+_SMALL = 8192
 # The fixed point is sought inside a slightly smaller budget, so that it is met after finitely many rounds.
 _INSIDE = 1 - 1e-3
 _PROMISE = 1 - 1e-6
@@ -101,11 +105,12 @@ def background(
     log_z = all_log_z[words]
     kappa = np.zeros(len(words))
     slope = (epsilon - t) * _INSIDE
+    precision: type = np.float64 if len(words) <= _SMALL else np.float32
     for rounds in range(_ROUNDS):
         with np.errstate(divide="ignore"):
             log_kappa = np.log(kappa)
         total = np.logaddexp(log_z, log_kappa)
-        wanted = _majorant(coordinates, index.metric, total, slope, math.inf, progress)
+        wanted = _majorant(coordinates, index.metric, total, slope, math.inf, progress, precision)
         if (wanted - total).max() <= _SETTLED:
             (constant,), slopes = smoothed_constants(
                 index, kappa, log_z, t, gamma, [index.tau], progress
@@ -116,11 +121,14 @@ def background(
                 return Background(
                     whole[index.representatives], all_log_z, constant.value, *slopes, rounds
                 )
+            precision = np.float64
         kappa = np.maximum(kappa, np.exp(log_z) * np.expm1(wanted - log_z))
         with np.errstate(divide="ignore"):
             log_kappa = np.log(kappa)
         # Along the truncated distance, which is a metric too: the background then also keeps the cap on far pairs.
-        kappa = np.exp(_majorant(coordinates, index.metric, log_kappa, t, gamma, progress))
+        kappa = np.exp(
+            _majorant(coordinates, index.metric, log_kappa, t, gamma, progress, precision)
+        )
     raise MechanismError(
         f"the background of rate {t:g} at epsilon {epsilon:g} did not settle in {_ROUNDS} rounds. Use a smaller share."
     )
@@ -133,25 +141,27 @@ def _majorant(
     slope: float,
     gamma: float,
     progress: Progress | None,
+    precision: type = np.float64,
 ) -> NDArray[np.float64]:
     """The least function above some values that changes by at most ``slope min(d, gamma)`` between any two rows."""
     if not np.isfinite(values).any():
         return values
     tops: list[NDArray[np.float64]] = []
+    given: NDArray[Any] = values.astype(precision, copy=False)
     local = threading.local()
 
-    def visit(rows: slice, columns: slice, distances: NDArray[np.float64]) -> None:
+    def visit(rows: slice, columns: slice, distances: NDArray[Any]) -> None:
         if not hasattr(local, "top"):
             local.top = values.copy()
             tops.append(local.top)
         np.minimum(distances, gamma, out=distances)
         distances *= -slope
-        reached = distances + values[None, columns]
+        reached = distances + given[None, columns]
         np.maximum(local.top[rows], reached.max(axis=1), out=local.top[rows])
-        distances += values[rows, None]
+        distances += given[rows, None]
         np.maximum(local.top[columns], distances.max(axis=0), out=local.top[columns])
 
-    sweep(coordinates, metric, visit, progress)
+    sweep(coordinates, metric, visit, progress, precision=precision)
     found: NDArray[np.float64] = np.max(tops, axis=0)
     return found
 
@@ -309,7 +319,7 @@ class SmoothedTEM(TEM):
         index, t = self.index, self.share * self.epsilon
         binding = {"kind": "background", **self.binding()}
         record = index.find_record(binding)
-        if record is None:
+        if record is None or not self._usable(record):
             found = background(
                 index, self.measure.weights, self.epsilon, t, min(gamma, LARGEST_EXPONENT / t)
             )
@@ -332,6 +342,20 @@ class SmoothedTEM(TEM):
             int(record["rounds"]),
         )
         return t
+
+    def _usable(self, record: Mapping[str, Any]) -> bool:
+        """Whether a record is whole and keeps the promise; one that does not is computed anew."""
+        figures = [
+            record.get(name) for name in ("slope_of_background", "slope_of_normaliser", "rounds")
+        ]
+        kappa = numbers(record.get("kappa"), len(self.index))
+        return (
+            all(isinstance(figure, int | float) and math.isfinite(figure) for figure in figures)
+            and self._settled(self.share * self.epsilon, record.get("rho_with_rounding"))
+            and numbers(record.get("log_z"), len(self.index)) is not None
+            and kappa is not None
+            and bool((kappa >= 0).all())
+        )
 
     def _refuse_unproved(self) -> None:
         try:

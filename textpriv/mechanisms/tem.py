@@ -24,14 +24,15 @@ from numpy.typing import NDArray
 from textpriv.errors import MechanismError
 from textpriv.index import Index
 from textpriv.mechanisms.constant import largest_rate
+from textpriv.mechanisms.draws import ROOM, draw_documents, drawn_distances, listed, surely_below
 from textpriv.mechanisms.levelling import level
-from textpriv.mechanisms.measure import PARTS, BaseMeasure, bernoulli, draw, integer_parts
+from textpriv.mechanisms.measure import PARTS, BaseMeasure, bernoulli, draw, integer_parts, numbers
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism, positive
 from textpriv.metrics import INTERPRETED, row_distance
 from textpriv.randomness import RandomWords, Stream
 from textpriv.statement import PrivacyStatement, UnsoundWarning
 
-__all__ = ["TEM", "configure", "drawn_distances", "truncation"]
+__all__ = ["TEM", "configure", "truncation"]
 
 # A truncated distance of this many nats is the most that keeps every probability representable to a known relative error
 # (mechanisms.md 2.4): "no truncation" means this.
@@ -44,7 +45,7 @@ _PATIENCE = 4096.0
 # Parts below this are accepted against their exact real weight, so that rounding to whole parts never changes a
 # probability by more than 2^-32 of itself.
 _COARSE = np.uint64(1 << 32)
-_ROOM = 16  # random words that a round may use at most, short of a redraw
+_SPARE = 12  # random words a token read ahead
 
 
 def truncation(beta: float, size: int, rate: float) -> float:
@@ -66,20 +67,6 @@ def truncation(beta: float, size: int, rate: float) -> float:
         # Every other word together is rarer than beta at any distance: nothing needs truncating.
         return LARGEST_EXPONENT / rate
     return math.log(odds) / rate
-
-
-def drawn_distances(index: Index, word: int) -> NDArray[np.float64]:
-    """Distances by which draws over an index's lists are made, shape (V,): true ones, with exact lists."""
-    found: NDArray[np.float64] = index.distances_of(np.array([word]))[0]
-    if not index.exact:
-        # A word that an approximate list has missed is drawn as if it stood at the list's edge; the law that is
-        # stated must be the law that is drawn.
-        row = int(index.representatives[word])
-        unlisted = np.ones(len(found), dtype=np.bool_)
-        unlisted[index.neighbours.ids[row]] = False
-        edge = float(index.neighbours.distances[row, -1])
-        np.maximum(found, edge, out=found, where=unlisted)
-    return found
 
 
 class TEM(Mechanism):
@@ -164,11 +151,15 @@ class TEM(Mechanism):
         self.t = self._settle(wanted)
         self.gamma = min(wanted, LARGEST_EXPONENT / self.t)
         size, k = len(index), index.k
-        # Untouched pages of these tables take no memory: a word's row is filled when the word is first met.
+        # A word gets the next row of these tables when it is first met, so that only rows in use take memory, and those of
+        # common words lie together.
         self._mode = np.zeros(size, dtype=np.uint8)
+        self._place = np.zeros(size, dtype=np.int32)
+        self._used = np.zeros(1, dtype=np.int64)
         self._cumulative = np.empty((size, k), dtype=np.uint64)
         self._scale = np.empty(size)
         self._edge = np.empty(size)
+        self._reach = np.empty(size)
         self._probes = self.measure.quantiles(min(64, size))
         if index.metric.kind == INTERPRETED:
             self._mode[:] = _ROW
@@ -208,7 +199,8 @@ class TEM(Mechanism):
         self._refuse_unproved()
         binding = {"kind": "levelling", **self.binding()}
         record = self.index.find_record(binding)
-        if record is None:
+        weights = None if record is None else numbers(record.get("weights"), len(self.index))
+        if record is None or weights is None or not (weights > 0).all():
             levelled = level(
                 self.index,
                 self.measure.weights,
@@ -222,8 +214,9 @@ class TEM(Mechanism):
                 "weights": levelled.weights.tolist(),
             }
             self.index.keep_record(binding, record)
+            weights = levelled.weights
         self.levelled = tuple(record["evidence"])
-        self.measure = BaseMeasure(np.array(record["weights"]))
+        self.measure = BaseMeasure(weights)
 
     def _refuse_unproved(self) -> None:
         if not self.index.exact or self.index.metric.kind == INTERPRETED:
@@ -238,7 +231,7 @@ class TEM(Mechanism):
         index = self.index
         binding = {"kind": "calibration", **self.binding()}
         record = index.find_record(binding)
-        if record is None or not self.epsilon / 2 <= record["t"] <= self.epsilon:
+        if record is None or not self._settled(record.get("t"), record.get("rho_with_rounding")):
             rate, constant = largest_rate(
                 index, self.measure.weights, self.epsilon, gamma, LARGEST_EXPONENT
             )
@@ -246,6 +239,17 @@ class TEM(Mechanism):
             index.keep_record(binding, record)
         self.rho_bound = float(record["rho_with_rounding"])
         return float(record["t"])
+
+    def _settled(self, t: Any, rho: Any) -> bool:
+        """Whether a recorded rate and constant keep the promise, as everything that is computed does."""
+        if not (
+            isinstance(t, float)
+            and isinstance(rho, float)
+            and self.epsilon / 2 <= t <= self.epsilon
+        ):
+            return False
+        # Half of epsilon is proved for every measure; only the rounding charged may put its constant above.
+        return 0 < rho <= (self.epsilon if t > self.epsilon / 2 else math.inf)
 
     # The law
 
@@ -268,15 +272,6 @@ class TEM(Mechanism):
         law: NDArray[np.float64] = score - (peak + math.log(np.exp(score - peak).sum()))
         return law
 
-    def explain(self, word: str | int, n: int = 10) -> list[tuple[str, float, float]]:
-        """The ``n`` most likely outputs of a word: (word, probability, distance), likeliest first."""
-        number = self.resolve(word)
-        law = self.log_prob(number)
-        distance = np.full(len(law), math.nan) if number == UNKNOWN else self.distances(number)
-        top = np.argsort(-law, kind="stable")[:n]
-        words = self.index.vocabulary.words
-        return [(words[i], float(np.exp(law[i])), float(distance[i])) for i in top]
-
     # Draws
 
     def sample_documents(
@@ -286,51 +281,47 @@ class TEM(Mechanism):
         streams: Sequence[RandomWords],
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
-        out = np.empty(len(ids), dtype=np.int32)
-        done = offsets[:-1].copy()
-        pending = np.arange(len(offsets) - 1)
-        carried: dict[int, NDArray[np.uint64]] = {}
-        deferred: list[tuple[int, bytes]] = []
-        generous = 12
+
+        def sampler(
+            pending: NDArray[np.int64],
+            done: NDArray[np.int64],
+            random: NDArray[np.uint64],
+            starts: NDArray[np.int64],
+            position: NDArray[np.int64],
+            out: NDArray[np.int32],
+        ) -> list[tuple[int, int]]:
+            rows: list[tuple[int, int]] = _sample(  # type: ignore[call-arg]
+                self.index.metric.kind,
+                self.index.coordinates,
+                self.index.representatives,
+                self.index.neighbours.ids,
+                self.index.neighbours.distances,
+                self.measure.parts,
+                *self.measure.tables(),
+                *self.index.sketch,
+                self._probes,
+                self._mode,
+                self._place,
+                self._used,
+                self._cumulative,
+                self._scale,
+                self._edge,
+                self._reach,
+                self.t,
+                self.gamma,
+                ids,
+                offsets,
+                pending,
+                done,
+                random,
+                starts,
+                position,
+                out,
+            )
+            return rows
+
         with self._lock:
-            while len(pending):
-                random, starts = _fill(pending, done, offsets, streams, carried, generous)
-                position = starts[:-1].copy()
-                rows = _sample(  # type: ignore[call-arg]
-                    self.index.metric.kind,
-                    self.index.coordinates,
-                    self.index.representatives,
-                    self.index.neighbours.ids,
-                    self.index.neighbours.distances,
-                    self.measure.parts,
-                    *self.measure.tables(),
-                    *self.index.sketch,
-                    self._probes,
-                    self._mode,
-                    self._cumulative,
-                    self._scale,
-                    self._edge,
-                    self.t,
-                    self.gamma,
-                    ids,
-                    offsets,
-                    pending,
-                    done,
-                    random,
-                    starts,
-                    position,
-                    out,
-                )
-                for token, place in rows:
-                    deferred.append((int(token), random[place : place + 4].tobytes()))
-                left = done[pending] < offsets[pending + 1]
-                carried = {
-                    int(document): random[position[slot] : starts[slot + 1]]
-                    for slot, document in enumerate(pending)
-                    if left[slot]
-                }
-                pending = pending[left]
-                generous *= 2
+            out, deferred = draw_documents(sampler, offsets, streams, _SPARE)
             for token, key in deferred:
                 out[token] = self._draw_from_row(int(ids[token]), key)
         return out
@@ -434,80 +425,6 @@ def configure(
     return make
 
 
-def _fill(
-    pending: NDArray[np.int64],
-    done: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    streams: Sequence[RandomWords],
-    carried: dict[int, NDArray[np.uint64]],
-    generous: int,
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Random words for every unfinished document: what it had left, then the next of its stream."""
-    if len(pending) == 1:
-        # One document at a time is how a tokenizer is called, and array arithmetic on one number is slow.
-        document = int(pending[0])
-        rest = carried.get(document)
-        held = 0 if rest is None else len(rest)
-        more = generous * int(offsets[document + 1] - done[document]) + 2 * _ROOM
-        random = np.empty(held + more, dtype=np.uint64)
-        if rest is not None:
-            random[:held] = rest
-        streams[document].fill(random[held:])
-        return random, np.array([0, held + more], dtype=np.int64)
-    fresh = generous * (offsets[pending + 1] - done[pending]) + 2 * _ROOM
-    kept = [carried.get(int(document)) for document in pending] if carried else None
-    lengths = fresh + np.array([len(k) if k is not None else 0 for k in kept]) if kept else fresh
-    starts = np.zeros(len(pending) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=starts[1:])
-    random = np.empty(starts[-1], dtype=np.uint64)
-    for slot, document in enumerate(pending.tolist()):
-        begin = int(starts[slot])
-        rest = kept[slot] if kept else None
-        if rest is not None:
-            random[begin : begin + len(rest)] = rest
-            begin += len(rest)
-        streams[document].fill(random[begin : int(starts[slot + 1])])
-    return random, starts
-
-
-@njit(cache=True, nogil=True)
-def _listed(row: NDArray[np.int32], word: int) -> bool:
-    found = 0
-    for other in row:
-        found += other == word
-    return found > 0
-
-
-@njit(cache=True, nogil=True)
-def _surely_rejected(
-    x: NDArray[np.float32],
-    y: NDArray[np.float32],
-    random: np.uint64,
-    t: float,
-    gamma: float,
-    edge: float,
-    reach: float,
-    margin: float,
-) -> bool:
-    """Whether a lower bound on the distance already settles that a tail draw is rejected.
-
-    The acceptance ``U < exp(-t (d - edge))`` fails beyond the distance ``edge - ln(U) / t``. Most tail draws are that far,
-    and reading a whole row to find out is what they would cost. A bound that does not settle it, or a word that might
-    be in the list, goes the exact way with the same random words, so the draws are the same with and without this.
-    """
-    uniform = np.float64(random) * 2.0**-64
-    if uniform < 2.0**-19:
-        return False
-    limit = max(edge - np.log(uniform) / t, reach)
-    if limit >= gamma:
-        return False
-    total = 0.0
-    for j in range(x.shape[0]):
-        difference = np.float64(x[j]) - np.float64(y[j])
-        total += difference * difference
-    return total > (limit + margin) ** 2
-
-
 @njit(cache=True, nogil=True)
 def _prepare(
     kind: int,
@@ -518,13 +435,16 @@ def _prepare(
     parts: NDArray[np.uint64],
     probes: NDArray[np.int32],
     mode: NDArray[np.uint8],
+    places: NDArray[np.int32],
+    used: NDArray[np.int64],
     cumulative: NDArray[np.uint64],
     scale: NDArray[np.float64],
     edge: NDArray[np.float64],
+    reach: NDArray[np.float64],
     t: float,
     gamma: float,
 ) -> None:
-    """Fill the tables of a word: cumulative whole parts of its head, the rest of 2^62 being its tail envelope."""
+    """Give a word its row of the tables: cumulative whole parts of its head, the rest of 2^62 being its tail envelope."""
     k = ids.shape[1]
     unit = 2.0**-62
     head = np.empty(k)
@@ -536,32 +456,39 @@ def _prepare(
         head[place] = parts[other] * unit * np.exp(-t * min(distances[word, place], gamma))
         total += head[place]
     # Rounded down, so that no word outside the list is nearer than the edge and no acceptance exceeds one.
-    edge[word] = min(np.float64(distances[word, k - 1]) * (1.0 - 2.0**-23), gamma)
-    tail = outside * unit * np.exp(-t * edge[word])
+    nearest = min(np.float64(distances[word, k - 1]) * (1.0 - 2.0**-23), gamma)
+    tail = outside * unit * np.exp(-t * nearest)
     redraws = 1.0 + tail / (total + tail) / (outside * unit) if tail > 0.0 else 1.0
     if tail > 0.0 and (total + tail) / total * redraws > _PATIENCE:
         # That was an upper bound on the rounds; what the tail accepts decides, estimated on a fixed public sample so that
         # the choice is the same on every run.
         accepted, tried = 0.0, 0
         for probe in probes:
-            if not _listed(ids[word], probe):
+            if not listed(ids[word], probe):
                 distance = row_distance(kind, coordinates[word], coordinates[probe])
-                accepted += np.exp(-t * max(min(distance, gamma) - edge[word], 0.0))
+                accepted += np.exp(-t * max(min(distance, gamma) - nearest, 0.0))
                 tried += 1
         share = accepted / tried if tried > 0 else 1.0
         if (total + tail) / (total + tail * share) * redraws > _PATIENCE:
             mode[word] = _ROW
             return
+    row = used[0]
+    used[0] += 1
+    places[word] = row
+    mode[word] = _ENVELOPE
     factor = float(PARTS) / (total + tail)
-    scale[word] = factor
+    scale[row] = factor
+    edge[row] = nearest
+    # Rounded up: whatever lies beyond is not in the list.
+    reach[row] = np.float64(distances[word, k - 1]) * (1.0 + 2.0**-22)
     largest, remaining = 0, np.uint64(PARTS)
     for place in range(k):
         real = head[place] * factor
         # Rounding up leaves room for the exact acceptance of coarse parts.
         whole = np.uint64(np.ceil(real)) if real < _COARSE else np.uint64(real)
-        cumulative[word, place] = whole
+        cumulative[row, place] = whole
         remaining -= whole
-        if whole > cumulative[word, largest]:
+        if whole > cumulative[row, largest]:
             largest = place
     real_tail = tail * factor
     if real_tail < _COARSE:
@@ -570,13 +497,12 @@ def _prepare(
         tail_parts = np.uint64(real_tail)
     # The remainder, below 2^12 parts, goes where it is less than 2^-40 of what stands there. Unsigned wrap-around makes
     # a negative remainder subtract.
-    if cumulative[word, largest] >= tail_parts:
-        cumulative[word, largest] += remaining - tail_parts
+    if cumulative[row, largest] >= tail_parts:
+        cumulative[row, largest] += remaining - tail_parts
     running = np.uint64(0)
     for place in range(k):
-        running += cumulative[word, place]
-        cumulative[word, place] = running
-    mode[word] = _ENVELOPE
+        running += cumulative[row, place]
+        cumulative[row, place] = running
 
 
 @njit(cache=True, nogil=True)
@@ -590,13 +516,16 @@ def _sample(
     measure: NDArray[np.uint64],
     guide: NDArray[np.int32],
     shift: np.uint64,
-    sketch: NDArray[np.float32],
-    margin: float,
+    sketch: NDArray[np.int8],
+    grain: NDArray[np.float64],
     probes: NDArray[np.int32],
     mode: NDArray[np.uint8],
+    places: NDArray[np.int32],
+    used: NDArray[np.int64],
     cumulative: NDArray[np.uint64],
     scale: NDArray[np.float64],
     edge: NDArray[np.float64],
+    reach: NDArray[np.float64],
     t: float,
     gamma: float,
     ids: NDArray[np.int32],
@@ -618,7 +547,7 @@ def _sample(
     for slot in range(pending.shape[0]):
         document = pending[slot]
         place = starts[slot]
-        end = starts[slot + 1] - _ROOM
+        end = starts[slot + 1] - ROOM
         token = done[document]
         while token < offsets[document + 1]:
             begin = place
@@ -640,9 +569,12 @@ def _sample(
                     parts,
                     probes,
                     mode,
+                    places,
+                    used,
                     cumulative,
                     scale,
                     edge,
+                    reach,
                     t,
                     gamma,
                 )
@@ -651,11 +583,16 @@ def _sample(
                 place += 4
                 token += 1
                 continue
-            row = cumulative[word]
+            own = places[word]
+            row = cumulative[own]
             chosen = -1
             while chosen < 0 and place <= end:
                 part = random[place] >> np.uint64(2)
                 place += 1
+                if part < row[0] and row[0] >= _COARSE:
+                    # Most draws keep the word, which stands first in its own list: no need to look further into the row.
+                    chosen = word
+                    break
                 if part < row[k - 1]:
                     low, high = 0, k - 1
                     while low < high:
@@ -671,7 +608,7 @@ def _sample(
                             parts[candidate]
                             * unit
                             * np.exp(-t * min(distances[word, low], gamma))
-                            * scale[word]
+                            * scale[own]
                         )
                         place += 2
                         if not bernoulli(weight / width, random[place - 2], random[place - 1]):
@@ -683,33 +620,39 @@ def _sample(
                     outside = np.uint64(PARTS)
                     for other in neighbours[word]:
                         outside -= parts[other]
-                    weight = outside * unit * np.exp(-t * edge[word]) * scale[word]
+                    weight = outside * unit * np.exp(-t * edge[own]) * scale[own]
                     place += 2
                     if not bernoulli(weight / tail_parts, random[place - 2], random[place - 1]):
                         continue
-                reach = np.float64(distances[word, k - 1]) * (1.0 + 2.0**-22)
                 while place <= end + 8:
                     candidate = draw(random[place], measure, guide, shift)
                     place += 1
-                    if sketch.shape[0] > 0 and _surely_rejected(
-                        sketch[word],
-                        sketch[candidate],
-                        random[place],
-                        t,
-                        gamma,
-                        edge[word],
-                        reach,
-                        margin,
+                    # The coin fails if its first word, as a part of 2^64, is no less than the probability; smaller
+                    # probabilities than these ask the second word.
+                    part_of_one = np.float64(random[place]) * 2.0**-64
+                    if (
+                        sketch.shape[0] > 0
+                        and part_of_one >= 2.0**-19
+                        and surely_below(
+                            sketch[word],
+                            sketch[candidate],
+                            part_of_one,
+                            t,
+                            gamma,
+                            edge[own],
+                            reach[own],
+                            grain,
+                        )
                     ):
                         place += 2
                         break
                     distance = row_distance(kind, coordinates[word], coordinates[candidate])
-                    if distance > reach or not _listed(neighbours[word], candidate):
+                    if distance > reach[own] or not listed(neighbours[word], candidate):
                         # A word of the list redraws this draw only; sending it back to the choice between head and tail
                         # would give another law (mechanisms.md 3.4).
                         place += 2
                         if bernoulli(
-                            np.exp(-t * (min(distance, gamma) - edge[word])),
+                            np.exp(-t * (min(distance, gamma) - edge[own])),
                             random[place - 2],
                             random[place - 1],
                         ):
