@@ -20,7 +20,9 @@ _HOMES = {
     "PrivacyStatement": "statement",
     "PrivateAUCClassifier": "auc",
     "PrivateLDA": "statistics",
+    "PrivateMail": "mail",
     "PrivateMetricLearner": "metric",
+    "SubsetQuery": "subset",
     "UnsoundWarning": "statement",
     "get_loss": "losses",
 }

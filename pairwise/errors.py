@@ -12,6 +12,7 @@ __all__ = [
     "InvalidPairs",
     "InvalidParameter",
     "PairwiseError",
+    "ServiceError",
     "UnsupportedEvent",
 ]
 
@@ -38,3 +39,7 @@ class BudgetExceeded(PairwiseError):
 
 class BudgetClosed(PairwiseError):
     """A release was refused because its budget is closed or its store cannot be reached."""
+
+
+class ServiceError(PairwiseError):
+    """A server refused a request, cannot be reached, or answered with something that is no answer."""
