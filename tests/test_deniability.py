@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from textpriv.errors import MechanismError, TextprivError
-from textpriv.evaluation.deniability import WordSample, deniability
+from textpriv.evaluation.deniability import WordSample, deniability, sampled_deniability
 from textpriv.mechanisms import TEM, Madlib
 
 
@@ -86,6 +86,28 @@ def test_a_sample_is_public_and_always_the_same():
 def test_a_mechanism_without_a_law_is_refused(index):
     with pytest.raises(MechanismError, match="no closed"):
         deniability(Madlib(index, 20.0, search="exact"))
+
+
+def test_sampled_figures_agree_with_the_exact_ones(index, stream):
+    # 5 standard errors of 4,000 draws for each of four words: a false alarm has probability below 3e-6.
+    mechanism = TEM(index, 5.0)
+    words = [0, 3, 40, 199]
+    exact = deniability(mechanism, words=words, draws=4000)
+    shown = sampled_deniability(mechanism, stream("deniability"), words=words, draws=4000)
+    error = np.sqrt(exact.keep * (1 - exact.keep) / 4000)
+    assert (np.abs(shown.keep - exact.keep) < 5 * error).all()
+    # The number of different outputs has a variance below its mean.
+    assert (np.abs(shown.distinct - exact.distinct) < 5 * np.sqrt(exact.distinct)).all()
+    assert (shown.support <= exact.support + 5 * np.sqrt(exact.support)).all()
+
+
+def test_madlib_is_sampled_in_one_dimension_to_its_known_keep_probability(index_of, stream):
+    # mechanisms.md 3.6, oracle 5: two words at distance 1 keep with 1 - exp(-epsilon / 2) / 2; 5 standard errors.
+    mechanism = Madlib(index_of([0.0, 1.0]), 2.0, search="exact")
+    shown = sampled_deniability(mechanism, stream("madlib deniability"), draws=20_000, sample=None)
+    keep = 1 - math.exp(-1) / 2
+    assert np.abs(shown.keep - keep).max() < 5 * math.sqrt(keep * (1 - keep) / 20_000)
+    assert shown.distinct.tolist() == [2, 2]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a mechanism does to text, measured: deniability of words, and what a release leaves visible.
+"""What a mechanism does to text, measured: what can still be learned, what attacks find, and what stays visible.
 
 Each question is a module of its own. Nothing here draws a text for release or changes a guarantee.
 """

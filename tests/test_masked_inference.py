@@ -1,0 +1,111 @@
+"""Masked inference guesses by context, with the law by both, and its n-grams are those of the public text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from textpriv.errors import TextprivError
+from textpriv.evaluation.law import Law
+from textpriv.evaluation.masked_inference import NGrams, infer_masked, masked_language_model
+from textpriv.mechanisms import TEM
+
+
+@pytest.fixture(scope="module")
+def index(index_of, clustered_points):
+    return index_of(clustered_points(10, 4, 4, 1.0), k=16)
+
+
+def walks(size, length, seed):
+    """Documents in which word i is mostly followed by word i + 1."""
+    rng = np.random.default_rng(seed)
+    steps = np.where(rng.random((size, length)) < 0.9, 1, rng.integers(0, 40, (size, length)))
+    ids = np.cumsum(steps, axis=1) + rng.integers(0, 40, (size, 1))
+    return (ids % 40).astype(np.int32).ravel(), np.arange(size + 1) * length
+
+
+@pytest.fixture(scope="module")
+def model():
+    return NGrams(*walks(300, 20, 1), 40)
+
+
+def test_bigrams_are_interpolated_counts():
+    ids, offsets = np.array([0, 1, 0, 2, 1, 0], dtype=np.int32), np.array([0, 4, 6])
+    model = NGrams(ids, offsets, 3, weight=0.5)
+    unigrams = np.array([4, 3, 2]) / 9
+    # After 0 came 1 and 2 once each; the pair (2, 1) spans two documents and is not counted.
+    after_zero = 0.5 * unigrams + 0.5 * np.array([0, 0.5, 0.5])
+    np.testing.assert_allclose(np.exp(model.log_prob(0, -1)), after_zero)
+    # 0 follows 1 always, follows 0 never, and nothing ever followed 2.
+    before_zero = np.array([0.5 * unigrams[0], 0.5 * unigrams[0] + 0.5, unigrams[0]])
+    np.testing.assert_allclose(np.exp(model.log_prob(-1, 0)), unigrams * before_zero)
+
+
+def test_context_alone_finds_words_of_clear_text(model):
+    ids, offsets = walks(60, 20, 2)
+    found = infer_masked(ids, ids, offsets, model, places=400)
+    assert found.success.low > 0.6
+    assert found.auc.low > 0.8
+
+
+def test_context_and_law_together_beat_either(index, model, stream):
+    ids, offsets = walks(150, 20, 3)
+    mechanism = TEM(index, 4.0)
+    private = mechanism.sample(ids, stream("masked"))
+    law = Law(mechanism, "uniform")
+    context = infer_masked(ids, private, offsets, model, places=1500)
+    both = infer_masked(ids, private, offsets, model, law=law, places=1500)
+    blind = NGrams(np.arange(40, dtype=np.int32), np.arange(41), 40, weight=0.0)
+    alone = infer_masked(ids, private, offsets, blind, law=law, places=1500)
+    assert both.success.low > context.success.high
+    assert both.success.value > alone.success.value
+
+
+def test_without_context_the_law_alone_is_the_inversion_of_words(index, stream):
+    from textpriv.evaluation.inversion import invert
+
+    mechanism = TEM(index, 4.0)
+    rng = np.random.default_rng(5)
+    ids = rng.integers(0, 40, 4000).astype(np.int32)
+    blind = NGrams(np.arange(40, dtype=np.int32), np.arange(41), 40, weight=0.0)
+    found = infer_masked(
+        ids,
+        mechanism.sample(ids, stream("alone")),
+        np.arange(4001),
+        blind,
+        law=Law(mechanism, "uniform"),
+        places=4000,
+        confidence=1 - 1e-6,
+    )
+    assert found.success.low <= invert(mechanism, "uniform").success <= found.success.high
+
+
+def test_a_language_model_is_asked_with_private_words_only(index):
+    words = [f"w{i}" for i in range(40)]
+    asked = []
+
+    def model(left, right):
+        asked.append((left, right))
+        return np.zeros(40)
+
+    original, private = np.full(5, 7, dtype=np.int32), np.arange(5, dtype=np.int32)
+    infer_masked(original, private, np.array([0, 5]), model, words=words, places=5)
+    assert len(asked) == 5
+    assert not any("w7" in text for pair in asked for text in pair)
+    assert ("w0 w1", "w3 w4") in asked
+
+
+def test_a_language_model_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(TextprivError, match="not a folder with a model"):
+        masked_language_model(str(tmp_path / "none"), ["a"])
+
+
+@pytest.mark.parametrize("weight", [-0.1, 1.0])
+def test_a_weight_without_meaning_is_refused(weight):
+    with pytest.raises(TextprivError, match="weight"):
+        NGrams(np.array([0], dtype=np.int32), np.array([0, 1]), 1, weight)
+
+
+def test_texts_of_another_length_are_refused(model):
+    with pytest.raises(TextprivError, match="as many words"):
+        infer_masked(np.zeros(2, np.int32), np.zeros(3, np.int32), np.array([0, 2]), model)

@@ -1,0 +1,175 @@
+"""The output law of a mechanism as blocks of a matrix, and what a public word prior makes of it by Bayes' rule.
+
+A law over V words is a V x V matrix that is never held whole: blocks of rows go by. Distances come from matrix products in
+single precision, those of the nearest words, where that is too coarse, from the index's lists. This serves attacks and
+learning, which post-process the law; draws and certificates have exact arithmetic of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from textpriv.errors import TextprivError
+from textpriv.mechanisms.mechanism import Mechanism
+from textpriv.metrics import EUCLIDEAN
+from textpriv.vocabulary import Prior
+
+__all__ = ["Law"]
+
+_CELLS = 1 << 24  # of the law held at a time
+
+
+class Law:
+    """The matrix ``P[w, y] = P_w(y)`` of a mechanism, with a public prior on the words that were written.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        With a closed law.
+    word_prior : see :meth:`Vocabulary.prior_weights`
+        How often each word is written. Public.
+
+    Attributes
+    ----------
+    prior : ndarray of float64, shape (V,)
+        The word prior; sums to 1.
+    """
+
+    def __init__(self, mechanism: Mechanism, word_prior: Prior = "zipf") -> None:
+        self.mechanism = mechanism
+        self.index = mechanism.index
+        self.prior = self.index.vocabulary.prior_weights(word_prior)
+        self._exponential = mechanism.exponential_law()
+        if self._exponential is None:
+            mechanism.log_prob(0)  # says what is wrong with a mechanism that has no law
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @cached_property
+    def _points(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        points = self.index.coordinates
+        centred = (points - points.mean(axis=0, dtype=np.float64)).astype(np.float32)
+        return centred, np.einsum("ij,ij->i", centred, centred)
+
+    def distances(self, words: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Distances from some words, as inputs, to all: shape (len(words), V)."""
+        index = self.index
+        rows = index.representatives[words]
+        if index.metric.kind != EUCLIDEAN or not index.exact:
+            return index.distances_of(words).astype(np.float32)
+        points, squares = self._points
+        found: NDArray[np.float32] = points[rows] @ points.T
+        found *= -2
+        found += squares
+        found += squares[rows, None]
+        np.maximum(found, 0, out=found)
+        np.sqrt(found, out=found)
+        np.put_along_axis(
+            found,
+            index.neighbours.ids[rows].astype(np.int64),
+            index.neighbours.distances[rows].astype(np.float32),
+            axis=1,
+        )
+        return found
+
+    def rows(self, words: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The law of some words, shape (len(words), V); every row sums to 1."""
+        if self._exponential is None or not self.index.exact:
+            return np.exp([self.mechanism.log_prob(int(word)) for word in words]).astype(np.float32)
+        measure, rate, gamma = self._exponential
+        found = self.distances(words)
+        np.minimum(found, np.float32(gamma), out=found)
+        found *= np.float32(-rate)
+        np.exp(found, out=found)
+        found *= measure.astype(np.float32)
+        found /= found.sum(axis=1, dtype=np.float64, keepdims=True).astype(np.float32)
+        return found
+
+    def blocks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """All words in order: ids (B,) and their law (B, V)."""
+        step = max(1, _CELLS // len(self))
+        for start in range(0, len(self), step):
+            words = np.arange(start, min(start + step, len(self)))
+            yield words, self.rows(words)
+
+    @cached_property
+    def marginal(self) -> NDArray[np.float64]:
+        """How often each word comes out, shape (V,)."""
+        found = np.zeros(len(self))
+        for words, law in self.blocks():
+            found += self.prior[words] @ law
+        return found
+
+    def posterior_means(self, table: NDArray[np.floating]) -> NDArray[np.float32]:
+        """The mean row of a table over the words that an output may come from (mechanisms.md 3.4b).
+
+        Parameters
+        ----------
+        table : ndarray, shape (V, n)
+
+        Returns
+        -------
+        ndarray of float32, shape (V, n)
+            Row y is the sum over w of pi(w | y) table[w].
+        """
+        if len(table) != len(self):
+            raise TextprivError(
+                f"the table must have one row a word: {len(self)}; got {len(table)}."
+            )
+        given = np.asarray(table, dtype=np.float32)
+        total = np.zeros(given.shape, dtype=np.float64)
+        marginal = np.zeros(len(self))
+        for words, law in self.blocks():
+            weight = self.prior[words]
+            marginal += weight @ law
+            total += law.T @ (weight[:, None] * given[words]).astype(np.float32)
+        self.__dict__["marginal"] = marginal
+        found: NDArray[np.float32] = (total / marginal[:, None]).astype(np.float32)
+        return found
+
+    def posterior(self, floor: float = 0.01) -> csr_matrix:
+        """The probabilities of the words an output may come from, shape (V outputs, V words).
+
+        Parameters
+        ----------
+        floor : float
+            Smaller probabilities are left out, in (0, 1]; so no row has more than ``1 / floor`` entries, and its sum says
+            what is left.
+        """
+        if not 0 < floor <= 1:
+            raise TextprivError(f"floor is a probability above 0; got {floor}.")
+        limit = (floor * self.marginal).astype(np.float32)
+        outputs, inputs, values = [], [], []
+        for words, law in self.blocks():
+            law *= self.prior[words, None].astype(np.float32)
+            row, column = np.nonzero(law >= limit)
+            outputs.append(column)
+            inputs.append(words[row])
+            values.append(law[row, column] / self.marginal[column])
+        return csr_matrix(
+            (
+                np.concatenate(values).astype(np.float32),
+                (np.concatenate(outputs), np.concatenate(inputs)),
+            ),
+            shape=(len(self), len(self)),
+        )
+
+    def likeliest(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """For each output the likeliest word, shape (V,), and the joint probability of the two, shape (V,)."""
+        guess = np.zeros(len(self), dtype=np.int64)
+        joint = np.zeros(len(self))
+        outputs = np.arange(len(self))
+        for words, law in self.blocks():
+            law *= self.prior[words, None].astype(np.float32)
+            best = law.argmax(axis=0)
+            value = law[best, outputs].astype(np.float64)
+            better = value > joint
+            guess[better] = words[best[better]]
+            joint[better] = value[better]
+        return guess, joint
