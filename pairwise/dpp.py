@@ -25,30 +25,38 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 from pairwise.accounting import (
     Adjacency,
     check_privacy_parameters,
+    compose,
     gaussian_event,
-    gaussian_sigma,
     group_poisson_event,
     group_poisson_sigma,
     pure_event,
+    release_mu,
 )
 from pairwise.dpp_descent import (
+    CLIP_SLACK,
     DriftDescent,
     clip_records,
     clipped_gradient_sum,
     orthonormal_rows,
 )
 from pairwise.dpp_published import VARIANTS, Variant, publish, step_sizes, true_epsilon
+from pairwise.dpp_start import discriminant_start
 from pairwise.errors import InvalidPairs, InvalidParameter
+from pairwise.estimator import check_number, refuse_mixed_labels, without_seed, without_values
 from pairwise.graph import PairGraph, random_matching
 from pairwise.input_perturbation import perturb_individuals
 from pairwise.noise import (
     CHEAP_PATH_NOTE,
+    HARDENED_NOTE,
+    GaussianPlan,
     Randomness,
     gaussian,
     lattice_laplace,
     lattice_laplace_plan,
+    plan_gaussian,
 )
 from pairwise.statement import PrivacyStatement, UnsoundWarning
+from pairwise.statistics import moment_size, plan_moments, release_moments
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -155,6 +163,9 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     adaptive_clip : bool, default=False
         Move ``clip`` towards the median gradient norm by a noisy count at every step, paid from the same budget
         (Andrew et al. 2021). Gaussian noise only.
+    hardened : bool, default=False
+        Draw Gaussian noise exactly on a grid (mechanisms.md 2.2), so that the guarantee holds to the last bit released, for
+        about 8 % more noise. Laplace noise is always drawn so. Not with ``adaptive_clip`` or ``sampling_rate`` < 1.
     n_steps : int, default=10
         Gradient steps; epochs (T_max) with Laplace noise and in published mode.
     sampling_rate : float, default=1.0
@@ -165,15 +176,21 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     batch_size : int, default=50
         |B| of the published algorithm.
     learning_rate : float or None, default=None
-        Factor on the noisy mean gradient, in units of ``clip`` and divided by √``n_steps``. None: 60; in published mode
-        1, with the step size 1/√τ.
+        Factor on the noisy mean gradient, in units of ``clip`` and divided by √``n_steps``. None: 60, or from public
+        numbers and the length of W where a release gave the start; in published mode 1, with the step size 1/√τ.
     shrinkage : bool, default=True
         Use of the noisy walk only what exceeds noise of the same size. Post-processing: without it W is the plain sum of
         noisy steps. Without noise nothing is shrunk.
     init : ndarray of shape (n_components, n_features) or None, default=None
-        Public start of W. None: the identity, or random orthonormal rows if ``n_components`` < d.
+        Public start of W. None: what ``start_share`` pays for, or the identity, or random orthonormal rows if
+        ``n_components`` < d.
+    start_share : float, default=0.8
+        With ``"matching"`` and no ``init``: share of μ² for one release of class moments, from which W starts
+        (``pairwise.dpp_start``). 0 starts at a public W and spends all on the descent.
     classes : sequence or None, default=None
-        Public list of classes, needed by ``"input-perturbation"``, whose randomised response draws from it.
+        Public list of classes, needed by ``"input-perturbation"``, whose randomised response draws from it. For the start
+        of ``"matching"`` it is otherwise read from y, and the statement says so. With C known classes a dissimilar pair
+        counts 1/(C − 1) times as much as a similar one, since it is that much more frequent.
     preprocessor : array-like of shape (n, d), callable or None, default=None
         Points that (m, 2) index pairs refer to (metric-learn's convention).
     budget : PrivacyBudget or None, default=None
@@ -232,6 +249,7 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         data_norm: float = 1.0,
         clip: float | None = None,
         adaptive_clip: bool = False,
+        hardened: bool = False,
         n_steps: int = 10,
         sampling_rate: float = 1.0,
         n_batches: int = 1,
@@ -239,6 +257,7 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         learning_rate: float | None = None,
         shrinkage: bool = True,
         init: ArrayLike | None = None,
+        start_share: float = 0.8,
         classes: Any = None,
         preprocessor: Any = None,
         budget: PrivacyBudget | None = None,
@@ -259,6 +278,7 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.data_norm = data_norm
         self.clip = clip
         self.adaptive_clip = adaptive_clip
+        self.hardened = hardened
         self.n_steps = n_steps
         self.sampling_rate = sampling_rate
         self.n_batches = n_batches
@@ -266,10 +286,14 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.learning_rate = learning_rate
         self.shrinkage = shrinkage
         self.init = init
+        self.start_share = start_share
         self.classes = classes
         self.preprocessor = preprocessor
         self.budget = budget
         self.random_state = random_state
+
+    def __getstate__(self) -> dict[str, Any]:
+        return without_seed(dict(super().__getstate__()))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -331,7 +355,11 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 stacklevel=2,
             )
         note = randomness.note
-        self.statement_ = release.statement.extended(notes=(note,) if note else ())
+        # A seed is for experiments: whoever knows or guesses it takes the noise off again, so nothing is proved.
+        seeded = note is not None and release.statement.epsilon != math.inf
+        self.statement_ = release.statement.extended(
+            notes=(note,) if note and seeded else (), proved=False if seeded else None
+        )
         self.privacy_event_ = release.event
         self._sensitivity = release.sensitivity
         self.components_ = release.run(randomness)
@@ -368,13 +396,17 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 f"noise for {place} must be {' or '.join(allowed)}; found {self.noise!r}. Laplace noise belongs to "
                 "algorithm='pure'; staircase and Duchi noise to mode='published'."
             )
-        for name in ("epsilon", "delta", "data_norm"):
-            _check_number(name, getattr(self, name))
+        for name in ("epsilon", "delta", "data_norm", "start_share"):
+            check_number(name, getattr(self, name))
+        if not 0 <= self.start_share < 1:
+            raise InvalidParameter(
+                f"start_share must be in [0, 1); found {self.start_share!r}. It is the share of the budget for the start."
+            )
         for name in ("data_norm", "margin", "clip", "learning_rate", "sampling_rate"):
             value = getattr(self, name)
             if value is None and name not in ("data_norm", "sampling_rate"):
                 continue
-            _check_number(name, value)
+            check_number(name, value)
             if not (math.isfinite(value) and value > 0):
                 raise InvalidParameter(f"{name} must be a positive finite number; found {value!r}.")
         if self.sampling_rate > 1:
@@ -391,6 +423,13 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise InvalidParameter(
                 "adaptive_clip needs Gaussian noise, with which the count and the gradient are accounted together. "
                 "Set clip, or use algorithm='matching' or 'edges'."
+            )
+        if self.hardened and (
+            self.adaptive_clip or self.sampling_rate < 1 or self.mode == "published"
+        ):
+            raise InvalidParameter(
+                "hardened noise is accounted for all pairs at a fixed clip; found hardened=True with adaptive_clip, "
+                "sampling_rate < 1 or mode='published'. Leave one of them out."
             )
         if self.mode == "published" and not self.epsilon > 0:
             raise InvalidParameter(f"epsilon must be > 0; found {self.epsilon!r}.")
@@ -437,8 +476,11 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     # -- inputs
 
     def _individuals(self, X: Any, y: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        _refuse_mixed(y)
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        refuse_mixed_labels(y)
+        try:
+            X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        except ValueError as error:
+            raise without_values(error, X) from None
         if self.preprocessor is not None:
             raise InvalidPairs(
                 f"algorithm {self.algorithm!r} learns from individuals; found a preprocessor. "
@@ -527,11 +569,26 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         clip_ratio: float,
         batch: float,
         draw: Callable[[], tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]],
+        hardened: GaussianPlan | None = None,
+        start: NDArray[np.float64] | None = None,
+        classes: int = 2,
     ) -> NDArray[np.float64]:
-        """Run noisy gradient descent; ``clip_ratio`` = σ/C on the sum, ``batch`` the public normaliser."""
-        walk = DriftDescent(
-            self._start(randomness), self._step, shrinkage=self.shrinkage, randomness=randomness
-        )
+        """Run noisy gradient descent; ``clip_ratio`` = σ/C on the sum, ``batch`` the public normaliser.
+
+        ``hardened`` is the same release of one step on a grid, for a clip that stays. ``start`` is a released W, and
+        ``classes`` the public number of classes.
+        """
+        step = self._step
+        if start is None:
+            start = self._start(randomness)
+        elif self.learning_rate is None:
+            # η = D/√(T(G² + pσ²)) of mechanisms.md 7.1 in units of the clip, D the length of W itself: a start that
+            # knows the direction needs no long way.
+            noise = start.size * (clip_ratio / batch) ** 2
+            step = float(np.linalg.norm(start)) / math.sqrt(self.n_steps * (1.0 + noise))
+        # A random pair is dissimilar C − 1 times as often as similar; the paper's lists hold as many of either.
+        share = 1.0 / max(1, classes - 1)
+        walk = DriftDescent(start, step, shrinkage=self.shrinkage, randomness=randomness)
         self.noise_scale_ = clip_ratio
         clip = self._clip
         gradient_ratio, count_noise = clip_ratio, 0.0
@@ -542,9 +599,18 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         for _ in range(self.n_steps):
             points, index, dissimilar = draw()
             total, norms = clipped_gradient_sum(
-                walk.W, points, index, dissimilar, margin=self._margin, clip=clip
+                walk.W,
+                points,
+                index,
+                dissimilar,
+                margin=self._margin,
+                clip=clip,
+                dissimilar_share=share,
             )
-            released = gaussian(total, gradient_ratio * clip, randomness)
+            if hardened is not None:
+                released = hardened.release(total, randomness)
+            else:
+                released = gaussian(total, gradient_ratio * clip, randomness)
             walk.descend(released / (batch * clip), gradient_ratio / batch)
             if self.adaptive_clip:
                 votes = np.array(float(np.sum((norms <= clip) - 0.5)))
@@ -553,6 +619,26 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 clip *= math.exp(-_CLIP_RATE * (min(max(share, 0.0), 1.0) - _CLIP_QUANTILE))
         return walk.W
 
+    def _all_pairs_noise(
+        self, factor: float, share: float = 1.0
+    ) -> tuple[float, DpEvent, GaussianPlan | None]:
+        """Return σ/C of one step whose sum moves by ``factor`` C, the event of all steps, and the grid if hardened.
+
+        ``share`` of μ² is spent.
+        """
+        mu = release_mu(self.epsilon, self.delta, hardened=bool(self.hardened)) * math.sqrt(share)
+        d = self.n_features_in_
+        rows = d if self.n_components is None else min(int(self.n_components), d)
+        if self.init is not None:
+            rows = len(np.asarray(self.init))
+        once = plan_gaussian(
+            factor * self._clip,
+            mu / math.sqrt(self.n_steps),
+            rows * d,
+            hardened=bool(self.hardened),
+        )
+        return once.sigma / self._clip, once.event(self.n_steps), once if once.lattice else None
+
     def _plan_matching(self, X: NDArray[np.float64], classes: NDArray[Any]) -> _Release:
         """4.3 A: a fresh matching of slots each step; replacing an individual changes one clipped gradient, by 2C."""
         n, half = len(X), len(X) // 2
@@ -560,31 +646,71 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         points = clip_records(X, self.data_norm)
         # One class only is not refused: whether there is a second one is a fact about the records.
         codes = _class_codes(classes)
+        spent = float(self.start_share) if self.init is None else 0.0
         # σ/C: the sum has sensitivity 2C under replace-one.
-        ratio = gaussian_sigma(self.epsilon, self.delta, 2.0, self.n_steps)
+        ratio, event, noise = self._all_pairs_noise(2.0, 1.0 - spent)
+        first: Callable[[Randomness], NDArray[np.float64]] | None = None
+        exposed: tuple[str, ...] = ()
+        count = 2
+        if self.classes is not None:
+            codes, count = _public_codes(classes, self.classes)
+        elif spent:
+            count = int(codes.max()) + 1
+            exposed = ("which classes occur, since the list of classes was read from y",)
+        if spent:
+            first, cost = self._plan_start(points, codes, count, spent)
+            event = compose([cost, event]) if math.isfinite(self.epsilon) else event
 
         def run(randomness: Randomness) -> NDArray[np.float64]:
             def draw() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
                 index = random_matching(n, randomness)
                 return points, index, codes[index[:, 0]] != codes[index[:, 1]]
 
-            return self._descend(randomness, ratio, float(half), draw)
+            start = None if first is None else first(randomness)
+            return self._descend(randomness, ratio, float(half), draw, noise, start, count)
 
         return _Release(
-            event=gaussian_event(ratio / 2.0, self.n_steps),
+            event=event,
             adjacency=Adjacency.REPLACE_ONE,
             unit="one record",
             sensitivity=2.0 * self._clip,
             statement=self._statement(
-                f"contrastive metric learning on random matchings ({self.n_steps} steps, Gaussian noise)",
+                f"contrastive metric learning on random matchings ({self.n_steps} steps, Gaussian noise"
+                + (", started from class moments)" if spent else ")"),
                 Adjacency.REPLACE_ONE,
                 "one record",
-                proof="mechanisms.md 4.3 A and 1.2: each record is in at most one clipped pair a step",
+                proof="mechanisms.md 4.3 A and 1.2: each record is in at most one clipped pair a step"
+                + (
+                    "; the start by 8.3 B with the sensitivity of pairwise.statistics"
+                    if spent
+                    else ""
+                ),
                 assumptions=("the number of records is public",),
+                not_protected=exposed,
                 notes=("classes are protected, since they are part of the record",),
             ),
             run=run,
         )
+
+    def _plan_start(
+        self,
+        points: NDArray[np.float64],
+        codes: NDArray[np.int64],
+        count: int,
+        share: float,
+    ) -> tuple[Callable[[Randomness], NDArray[np.float64]], DpEvent]:
+        """Return the release of class moments that gives the first W, and its cost; ``count`` classes are public."""
+        mu = release_mu(self.epsilon, self.delta, hardened=bool(self.hardened)) * math.sqrt(share)
+        d = points.shape[1]
+        plan = plan_moments(mu, size=moment_size(d, count), hardened=bool(self.hardened))
+        R = float(self.data_norm)
+
+        def run(randomness: Randomness) -> NDArray[np.float64]:
+            unit = clip_records(points, R * (1.0 - CLIP_SLACK)) / R
+            moments = release_moments(unit, codes, count, plan, randomness)
+            return discriminant_start(moments, self.n_components)
+
+        return run, plan.event
 
     def _edge_adjacency(self) -> tuple[Adjacency, float]:
         """Return the adjacency of an edge list and how far one pair moves a sum, in units of the clip."""
@@ -603,9 +729,9 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         adjacency, factor = self._edge_adjacency()
         q, steps, m = float(self.sampling_rate), int(self.n_steps), len(pairs.index)
         unit = self._edge_unit(kappa)
+        noise = None
         if q == 1.0:
-            ratio = gaussian_sigma(self.epsilon, self.delta, factor * kappa, steps)
-            event = gaussian_event(ratio / (factor * kappa), steps)
+            ratio, event, noise = self._all_pairs_noise(factor * kappa)
         elif adjacency is Adjacency.REPLACE_ONE:
             raise InvalidParameter(
                 "adjacency='replace-one' needs sampling_rate = 1: groups of sampled pairs are accounted for zero-out only. "
@@ -622,7 +748,7 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 chosen = randomness.uniform(m) < q
                 return pairs.points, pairs.index[chosen], pairs.dissimilar[chosen]
 
-            return self._descend(randomness, ratio, q * m, draw)
+            return self._descend(randomness, ratio, q * m, draw, noise)
 
         sampling = "all pairs" if q == 1.0 else f"Poisson sampling at rate {q:g}"
         return _Release(
@@ -856,7 +982,8 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             proof=proof,
             assumptions=(*assumptions, "data_norm, margin, clip and all other settings are public"),
             not_protected=not_protected,
-            notes=notes + ((CHEAP_PATH_NOTE,) if cheap and private else ()),
+            notes=notes
+            + ((HARDENED_NOTE if self.hardened else CHEAP_PATH_NOTE,) if cheap and private else ()),
         )
 
     def _edge_assumptions(self, kappa: int) -> tuple[str, ...]:
@@ -890,7 +1017,8 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """Return how far one released quantity moves under ``statement_.adjacency`` and ``statement_.unit``.
 
         The l2 norm (Gaussian noise) or l1 norm (Laplace noise) of the change of one sum of clipped gradients, at the
-        initial clip; of one perturbed record for input perturbation; of one row of a batch mean in published mode.
+        initial clip; of one perturbed record for input perturbation; of one row of a batch mean in published mode. The
+        release that gives a start has a sensitivity of its own, ``pairwise.statistics.moment_sensitivity``.
         """
         check_is_fitted(self)
         return float(self._sensitivity)
@@ -980,11 +1108,6 @@ def _check_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
         )
 
 
-def _check_number(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise InvalidParameter(f"{name} must be a number; found {type(value).__name__}.")
-
-
 def _numbers(array: NDArray[Any]) -> NDArray[np.float64]:
     """Return finite float64 numbers, or say what is wrong without repeating a value."""
     if array.dtype.kind not in "biuf" and array.dtype.kind != "O":
@@ -1054,14 +1177,3 @@ def _public_codes(classes: NDArray[Any], declared: Any) -> tuple[NDArray[np.int6
             "List all classes that may occur."
         )
     return np.argmax(matches, axis=1).astype(np.int64), len(known)
-
-
-def _refuse_mixed(y: Any) -> None:
-    """Refuse strings beside numbers, which numpy would turn into strings without a word."""
-    if isinstance(y, list | tuple) or getattr(getattr(y, "dtype", None), "kind", "") == "O":
-        kinds = {isinstance(value, str) for value in y}
-        if len(kinds) > 1:
-            raise InvalidParameter(
-                "the classes in y must be of one type; found strings beside other types. "
-                "Make them all numbers or all strings."
-            )

@@ -122,6 +122,7 @@ def clipped_gradient_sum(
     margin: float,
     clip: float,
     order: int = 2,
+    dissimilar_share: float = 1.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Sum the contrastive gradients of all pairs, each clipped as a whole matrix to norm ``clip``.
 
@@ -138,6 +139,8 @@ def clipped_gradient_sum(
         C; ``inf`` clips nothing.
     order : {1, 2}, default=2
         2: Frobenius norm, ‖g‖ = ‖c WΔ‖₂ ‖Δ‖₂. 1: sum of absolute entries, ‖c WΔ‖₁ ‖Δ‖₁.
+    dissimilar_share : float, default=1.0
+        In (0, 1]: gradients of dissimilar pairs are clipped to norm C and then multiplied with it.
 
     Returns
     -------
@@ -157,7 +160,10 @@ def clipped_gradient_sum(
         # Measured on the vectors that are summed, so that the clip holds whatever rounding went into them.
         norm = np.linalg.norm(left, ord=order, axis=1) * np.linalg.norm(right, ord=order, axis=1)
         norms[part] = norm
-        left *= _clip_factors(norm, bound)[:, None]
+        factors = _clip_factors(norm, bound)
+        if dissimilar_share < 1.0:
+            factors[dissimilar[part]] *= dissimilar_share
+        left *= factors[:, None]
         total += left.T @ right
     return total, norms
 

@@ -154,6 +154,7 @@ def publish(
     epochs: int,
     steps: NDArray[np.float64],
     randomness: Randomness,
+    keep: list[tuple[NDArray[np.float64], NDArray[np.float64]]] | None = None,
 ) -> NDArray[np.float64]:
     """Run Algorithm 1 and return W, shape (d', d).
 
@@ -173,6 +174,8 @@ def publish(
     steps : array
         Step size of each batch, at least epochs · batches of them.
     randomness : Randomness
+    keep : list, optional
+        Receives W after each batch and the noise scales of its rows (empty without noise), for figures.
     """
     W = start.copy()
     slots = randomness.permutation(len(index))
@@ -185,6 +188,7 @@ def publish(
                 W, points, index[members], dissimilar[members], margin=margin, clip=clip
             )
             mean = total / len(members)
+            scales = np.empty(0)
             if math.isfinite(share):
                 scales = row_scales(
                     variant,
@@ -199,6 +203,8 @@ def publish(
                 mean = _noised(variant, mean, scales, clip, share, randomness)
             W -= steps[tau] * mean
             tau += 1
+            if keep is not None:
+                keep.append((W.copy(), scales))
     return W
 
 
@@ -217,5 +223,6 @@ def _noised(
     if variant == "scdf":
         sensitivity = float(scales[0]) * share
         return mean + staircase_coordinates(mean.shape, sensitivity, share, randomness)
-    rows = [laplace(row, float(scale), randomness) for row, scale in zip(mean, scales, strict=True)]
-    return np.stack(rows)
+    # One draw in units of each row's scale.
+    spread = scales[:, None]
+    return np.asarray(spread * laplace(mean / spread, 1.0, randomness))

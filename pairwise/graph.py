@@ -15,7 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 from pairwise.errors import InvalidPairs, InvalidParameter
 from pairwise.noise import Randomness
 
-__all__ = ["PairGraph", "labelled_pairs", "random_matching", "random_pairs", "unique_pairs"]
+__all__ = [
+    "PairGraph",
+    "labelled_pairs",
+    "random_matching",
+    "random_pairs",
+    "regular_pairs",
+    "unique_pairs",
+]
 
 
 def _as_pairs(pairs: ArrayLike) -> NDArray[np.int64]:
@@ -250,6 +257,47 @@ def random_pairs(n: int, n_pairs: int, randomness: Randomness) -> NDArray[np.int
         lambda size: np.stack([randomness.integers(n, size), randomness.integers(n, size)], axis=1),
         lambda rows: rows[:, 0] != rows[:, 1],
     )
+
+
+def regular_pairs(n: int, degree: int, randomness: Randomness) -> NDArray[np.int64]:
+    """Return a public topology in which nobody is in more than ``degree`` pairs, shape (about n · degree/2, 2).
+
+    The union of ``degree`` random matchings, each drawn again until it repeats no pair. Whoever declares kappa = degree
+    protects individuals and not only pairs, and the cap holds by the design: no private graph has to be looked at
+    (mechanisms.md 4.3 B). Random pairs of the same density reach about three times that degree.
+
+    Parameters
+    ----------
+    n : int
+        Individuals; degree <= n/4, beyond which matchings without repetition become rare.
+    degree : int
+        At least 1; |E|/|V| = degree/2.
+    randomness : Randomness
+    """
+    if degree < 1 or 4 * degree > n:
+        raise InvalidParameter(f"degree must be in 1..{n // 4} for {n} nodes; found {degree}.")
+    chosen = np.empty((0, 2), dtype=np.int64)
+    for _ in range(degree):
+        while True:
+            joined = np.concatenate([chosen, np.sort(random_matching(n, randomness), axis=1)])
+            # A matching repeats about degree/2 of n²/2 pairs: swap partners of those rather than draw all again.
+            for _ in range(100):
+                keys = joined[:, 0] * n + joined[:, 1]
+                _, first = np.unique(keys, return_index=True)
+                repeated = np.setdiff1d(np.arange(len(joined)), first)
+                if not len(repeated):
+                    break
+                for row in repeated:
+                    other = len(chosen) + int(
+                        randomness.integers(len(joined) - len(chosen), (1,))[0]
+                    )
+                    joined[row, 1], joined[other, 1] = joined[other, 1], joined[row, 1]
+                joined = np.sort(joined, axis=1)
+            else:
+                continue
+            break
+        chosen = joined
+    return chosen
 
 
 def _draw_distinct(count: int, possible: int, draw: Any, allowed: Any) -> NDArray[np.int64]:

@@ -102,6 +102,26 @@ def released(monkeypatch):
 # Gradients and clipping
 
 
+def test_weighing_dissimilar_pairs_keeps_every_gradient_within_the_clip():
+    rng = np.random.default_rng(8)
+    W, X = rng.normal(size=(3, 4)), rng.normal(size=(20, 4))
+    index = rng.permutation(20).reshape(-1, 2)
+    apart = rng.random(10) < 0.5
+    whole = np.zeros((3, 4))
+    for pair, dissimilar in zip(index, apart, strict=True):
+        one, _ = clipped_gradient_sum(
+            W, X, pair[None], np.array([dissimilar]), margin=3.0, clip=0.2, dissimilar_share=0.25
+        )
+        plain, _ = clipped_gradient_sum(
+            W, X, pair[None], np.array([dissimilar]), margin=3.0, clip=0.2
+        )
+        np.testing.assert_allclose(one, plain * (0.25 if dissimilar else 1.0))
+        assert np.linalg.norm(one) <= 0.2
+        whole += one
+    total, _ = clipped_gradient_sum(W, X, index, apart, margin=3.0, clip=0.2, dissimilar_share=0.25)
+    np.testing.assert_allclose(total, whole, atol=1e-14)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -303,7 +323,7 @@ def test_l1_clipping_attains_and_never_exceeds_the_pure_sensitivity(released):
 @pytest.mark.parametrize(
     "settings_",
     [
-        {"algorithm": "matching"},
+        {"algorithm": "matching", "start_share": 0.0},
         {"algorithm": "edges", "kappa": 4},
         {"algorithm": "edges", "kappa": 3, "adjacency": "replace-one"},
         {"algorithm": "node-dp", "kappa": 7},
@@ -325,11 +345,44 @@ def test_the_noise_of_all_steps_together_spends_exactly_epsilon(released, settin
     assert stated <= epsilon * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+def test_a_started_descent_and_its_start_together_spend_exactly_epsilon(
+    released, monkeypatch, share
+):
+    moments = []
+    real = dpp.plan_moments
+    monkeypatch.setattr(
+        dpp, "plan_moments", lambda *a, **k: moments.append(real(*a, **k)) or moments[-1]
+    )
+    learner = DPPMetricLearner(
+        epsilon=1.0, algorithm="matching", start_share=share, n_steps=6, random_state=0
+    ).fit(*individuals(1))
+    steps = sum((learner.sensitivity() / sigma) ** 2 for _, sigma in released)
+    (start,) = moments
+    first = (start.sensitivity / start.sigma) ** 2
+    whole = gaussian_mu(1.0, 1e-5) ** 2
+    assert first == pytest.approx(share * whole, rel=1e-9)
+    assert first + steps == pytest.approx(whole, rel=1e-9)
+    stated = epsilon_of(learner.privacy_event_, 1e-5, learner.statement_.adjacency)
+    assert stated == pytest.approx(1.0, rel=1e-6)
+    assert stated <= 1.0 + 1e-9
+
+
+def test_a_start_from_undeclared_classes_says_that_it_shows_which_occur():
+    X, y = individuals(1)
+    silent = DPPMetricLearner(algorithm="matching", random_state=0).fit(X, y)
+    declared = DPPMetricLearner(algorithm="matching", classes=[0, 1], random_state=0).fit(X, y)
+    public = DPPMetricLearner(algorithm="matching", start_share=0.0, random_state=0).fit(X, y)
+    assert any("classes" in what for what in silent.statement_.not_protected)
+    assert not declared.statement_.not_protected
+    assert not public.statement_.not_protected
+
+
 @pytest.mark.parametrize("algorithm", ["matching", "edges"])
 def test_an_adaptive_clip_and_the_gradient_together_spend_the_same_epsilon(released, algorithm):
     X, index, signs = edges(2)
     if algorithm == "matching":
-        data, more = individuals(2), {}
+        data, more = individuals(2), {"start_share": 0.0}
     else:
         data, more = (index, signs), {"preprocessor": X, "kappa": 3}
     learner = DPPMetricLearner(
@@ -505,7 +558,12 @@ def _audit(noise_factor, monkeypatch):
     monkeypatch.setattr(dpp, "gaussian", lambda v, s, r: real(v, s * noise_factor, r))
     X = np.array([[0.45, 0.0], [-0.45, 0.0]])
     learner = DPPMetricLearner(
-        algorithm="matching", n_steps=1, shrinkage=False, learning_rate=1.0, delta=1e-5
+        algorithm="matching",
+        n_steps=1,
+        shrinkage=False,
+        learning_rate=1.0,
+        delta=1e-5,
+        start_share=0.0,
     )
     learner._check_parameters()
     learner.n_features_in_ = 2
@@ -577,7 +635,11 @@ def test_the_start_is_orthonormal_and_does_not_depend_on_the_data():
     for seed in (0, 1):
         X, y = individuals(seed)
         learner = DPPMetricLearner(
-            algorithm="matching", n_components=2, learning_rate=1e-12, random_state=5
+            algorithm="matching",
+            n_components=2,
+            learning_rate=1e-12,
+            start_share=0.0,
+            random_state=5,
         )
         walks.append(learner.fit(X, y).components_)
     np.testing.assert_allclose(walks[0], walks[1], atol=1e-8)

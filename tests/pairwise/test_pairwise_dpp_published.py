@@ -23,14 +23,20 @@ POINTS = np.array([[0.5], [-0.5], [0.0], [0.0]])
 
 @pytest.fixture
 def rows_released(monkeypatch):
-    """Each (row mean, scale) handed to the Laplace mechanism."""
+    """Each (row mean, scale) handed to the Laplace mechanism, and that the mechanism is handed that ratio."""
     seen = []
-    real = published.laplace
+    real, real_laplace = published._noised, published.laplace
+
+    def noised(variant, mean, scales, clip, share, randomness):
+        seen.extend((row.copy(), float(scale)) for row, scale in zip(mean, scales, strict=True))
+        return real(variant, mean, scales, clip, share, randomness)
 
     def laplace(value, scale, randomness):
-        seen.append((np.array(value), scale))
-        return real(value, scale, randomness)
+        last = seen[-len(value) :]
+        np.testing.assert_allclose(value, [row / (scale * own) for row, own in last])
+        return real_laplace(value, scale, randomness)
 
+    monkeypatch.setattr(published, "_noised", noised)
     monkeypatch.setattr(published, "laplace", laplace)
     return seen
 

@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairwise.errors import InvalidPairs, InvalidParameter
-from pairwise.graph import PairGraph, labelled_pairs, random_matching, random_pairs, unique_pairs
+from pairwise.graph import (
+    PairGraph,
+    labelled_pairs,
+    random_matching,
+    random_pairs,
+    regular_pairs,
+    unique_pairs,
+)
 from pairwise.noise import Randomness
 
 
@@ -293,3 +300,22 @@ def test_labelled_pairs_carry_the_sign_of_their_classes(balanced):
 def test_impossible_choices_are_refused(call):
     with pytest.raises(InvalidParameter):
         call()
+
+
+@settings(max_examples=60, deadline=None)
+@given(degree=st.integers(1, 6), more=st.integers(0, 40), seed=st.integers(0, 2**32 - 1))
+def test_a_regular_design_holds_its_cap_by_construction(degree, more, seed):
+    n = 4 * degree + more
+    graph = PairGraph(regular_pairs(n, degree, Randomness(seed)), n)
+    assert graph.max_degree <= degree
+    assert graph.n_pairs == degree * (n // 2)
+    # With an even number of individuals everyone is in exactly that many pairs.
+    if n % 2 == 0:
+        assert graph.degrees().min() == degree
+    assert graph.kappa_bound() <= degree
+
+
+@pytest.mark.parametrize(("n", "degree"), [(10, 0), (10, 3), (3, 1)])
+def test_a_regular_design_that_cannot_be_is_refused(n, degree):
+    with pytest.raises(InvalidParameter, match="degree"):
+        regular_pairs(n, degree, Randomness(0))
