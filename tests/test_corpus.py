@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textpriv import corpus
 from textpriv.corpus import PrivatizerSettings, corpus_format, privatize_corpus, read_records
+from textpriv.engines import local
+from textpriv.engines.batch import Columns
 from textpriv.errors import CorpusError, IndexFolderError, MechanismError
 from textpriv.index import Index
 from textpriv.vocabulary import Vocabulary
@@ -33,6 +34,14 @@ class _Tokens:
     counts: dict[str, int] = field(default_factory=lambda: {"word": 1})
 
 
+class _Raw(str):
+    """A text that also has the codes of its words, as a privatizer reads it."""
+
+    @property
+    def codes(self) -> np.ndarray:
+        return np.frombuffer(self.encode("utf-32-le"), "<i4")
+
+
 class _Echo:
     """Stands for a Privatizer: returns the text in brackets, and remembers the keys."""
 
@@ -41,8 +50,8 @@ class _Echo:
     def __init__(self) -> None:
         self.keys: list[object] = []
 
-    def read(self, text: str) -> str:
-        return text
+    def read(self, text: str) -> _Raw:
+        return _Raw(text)
 
     def release(self, batch, keys):
         self.keys += keys
@@ -402,14 +411,15 @@ def test_while_running_the_output_is_hidden_and_private(tmp_path):
     source = _write(tmp_path / "a.txt", "one\n")
     seen: list[int] = []
 
-    def look(documents, fraction):
+    def look(progress):
         (name,) = _leftovers(tmp_path)
         assert name.startswith(".b.txt.")
         assert not (tmp_path / "b.txt").exists()
         seen.append(stat.S_IMODE((tmp_path / name).stat().st_mode))
+        seen.extend(stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / name).iterdir())
 
     privatize_corpus(source, tmp_path / "b.txt", _Echo(), on_progress=look)
-    assert seen == [0o600]
+    assert seen == [0o700, 0o600, 0o600, 0o600]
     assert _leftovers(tmp_path) == []
 
 
@@ -551,17 +561,18 @@ def _die(*arguments):
 def test_a_worker_that_dies_is_told(tmp_path, folder, monkeypatch):
     source = _corpus(tmp_path / "a.txt", 5)
     settings = PrivatizerSettings(str(folder), options={"epsilon": 4.0})
-    monkeypatch.setattr(corpus, "_work", _die)
+    monkeypatch.setattr(local, "_work", _die)
     with pytest.raises(CorpusError, match="worker process ended"):
         privatize_corpus(source, tmp_path / "b.txt", settings.build(), workers=2, settings=settings)
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
 def test_a_worker_that_cannot_start_tells_why(folder, monkeypatch):
-    monkeypatch.setattr(corpus, "_worker", None)
-    corpus._start_worker(PrivatizerSettings(str(folder) + ".gone", options={"epsilon": 4.0}))
+    monkeypatch.setattr(local, "_worker", None)
+    settings = PrivatizerSettings(str(folder) + ".gone", options={"epsilon": 4.0})
+    local._start_worker(settings, Columns(), b"")
     with pytest.raises(IndexFolderError):
-        corpus._work(["text"], [0])
+        local._work(None)
 
 
 def test_settings_are_checked_when_they_are_built(folder):

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,10 +25,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from textpriv import corpus
 from textpriv import ledger as ledger_module
 from textpriv.cli import app
 from textpriv.corpus import PrivatizerSettings, privatize_corpus
+from textpriv.engines.batch import named_error
 from textpriv.errors import CorpusError, LedgerError, LimitError, TextprivError
 from textpriv.index import Index
 from textpriv.ledger import FORMAT, Charge, Document, Ledger, Terms
@@ -880,10 +880,9 @@ def test_a_refused_record_is_named_and_leaves_no_output(index, path, tmp_path):
 def test_a_worker_that_is_refused_names_the_record(path):
     with pytest.raises(LimitError) as refusal:
         Ledger(path, document_limit=1).charge(TERMS, _charge("a"))
-    future: Future = Future()
-    future.set_exception(pickle.loads(pickle.dumps(refusal.value)))
+    error = pickle.loads(pickle.dumps(refusal.value))
     with pytest.raises(LimitError, match="record 8: the limit"):
-        corpus._finished(corpus.Batch([7], ["text"], [None]), future)
+        raise named_error(error, lambda row: f"record {row + 8}")
 
 
 def test_a_record_without_a_name_is_refused(index, path, tmp_path):
@@ -930,7 +929,6 @@ def test_the_command_counts_and_refuses(index, path, tmp_path):
 @pytest.mark.parametrize(
     "options",
     [
-        ["--document", "id"],
         ["--author-limit", "5"],
         ["--ledger", "l"],
         ["--ledger", "l", "--document", "id", "--author-limit", "5"],

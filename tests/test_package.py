@@ -18,21 +18,36 @@ HEAVY = ("spacy", "gensim", "numba", "torch", "pyarrow", "scipy", "rich", "typer
 # For each lower module all that it may import of the package.
 BELOW = {
     "errors": set(),
-    "statement": {"errors"},
+    "cards": set(),
+    "charts": set(),
+    "pages": set(),
+    "statement": {"cards", "errors"},
     "metrics": {"errors"},
     "vocabulary": {"errors"},
     "randomness": {"errors"},
     "policy": {"errors"},
-    "neighbourhoods": {"errors", "metrics"},
-    "index": {"errors", "metrics", "neighbourhoods", "vocabulary"},
+    "device": {"errors", "metrics"},
+    "neighbourhoods": {"device", "errors", "metrics"},
+    "index": {"cards", "device", "errors", "metrics", "neighbourhoods", "vocabulary"},
+    "runkey": {"errors"},
+    "reading": {"errors"},
+    "writing": {"errors", "reading"},
+    "shards": {"errors", "reading"},
+    "engines": {"errors", "index", "ledger", "mechanisms", "policy", "privatizer", "runkey"},
+    "progress": {"corpus"},
 }
 # For each other module what it must not know.
-FACES = {"cli", "corpus", "demo", "engines", "pipeline", "report"}
+FACES = {"cli", "corpus", "demo", "doctor", "engines", "pipeline", "playground", "report"}
 ABOVE = {
     "mechanisms": FACES | {"privatizer", "policy", "ledger", "evaluation", "choosing"},
     "privatizer": FACES | {"evaluation", "choosing"},
     "pipeline": FACES - {"pipeline"} | {"metrics", "neighbourhoods", "vocabulary"},
-    "corpus": {"cli", "demo", "pipeline", "report", "metrics", "neighbourhoods"},
+    "corpus": FACES - {"corpus", "engines"} | {"metrics", "neighbourhoods"},
+    "evaluation": FACES - {"corpus"},
+    "rendering": FACES | {"index", "mechanisms", "evaluation", "choosing", "metrics"},
+    "report": FACES - {"report"} | {"choosing", "metrics", "vocabulary"},
+    "playground": FACES - {"playground", "report"} | {"evaluation", "ledger", "vocabulary"},
+    "doctor": FACES - {"doctor"} | {"ledger", "evaluation", "choosing"},
 }
 
 
@@ -79,6 +94,33 @@ def test_import_loads_no_heavy_package():
         [sys.executable, "-c", code], capture_output=True, check=True, text=True
     )
     assert not set(json.loads(answer.stdout)) & set(HEAVY)
+
+
+def test_import_takes_less_than_one_and_a_half_times_that_of_spacy():
+    def fastest(name):
+        code = (
+            f"import time; t = time.perf_counter(); import {name}; print(time.perf_counter() - t)"
+        )
+        runs = [
+            subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+            for _ in range(3)
+        ]
+        return min(float(run.stdout) for run in runs)
+
+    assert fastest("textpriv") < 1.5 * fastest("spacy")
+
+
+def test_evaluation_loads_no_learning_library_until_it_is_used():
+    modules = sorted({file.stem for file in (ROOT / "evaluation").glob("*.py")} - {"channel"})
+    code = (
+        "import sys, json, importlib\n"
+        f"for name in {modules!r}: importlib.import_module('textpriv.evaluation.' + name)\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True
+    )
+    assert not set(json.loads(answer.stdout)) & {"torch", "sklearn", "transformers"}
 
 
 @pytest.mark.parametrize("name", textpriv.__all__)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from textpriv.mechanisms import TEM, BalancedTEM, Madlib, PermuteAndFlip, SmoothedTEM
     from textpriv.policy import TokenPolicy
     from textpriv.privatizer import Privatizer
+    from textpriv.rendering import render
     from textpriv.statement import PrivacyStatement, UnsoundWarning
     from textpriv.vocabulary import Vocabulary
 
@@ -45,6 +46,7 @@ __all__ = [
     "epsilon_for",
     "metrics",
     "randomness",
+    "render",
 ]
 
 _HOME = {
@@ -66,6 +68,7 @@ _HOME = {
     "Vocabulary": "textpriv.vocabulary",
     "eps_from_odds": "textpriv.choosing",
     "epsilon_for": "textpriv.choosing",
+    "render": "textpriv.rendering",
 }
 _MODULES = ("metrics", "randomness")
 

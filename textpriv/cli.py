@@ -8,32 +8,36 @@ packages are imported inside the commands, so that ``--help`` answers at once.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
+import inspect
 import json
 import os
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from textpriv.errors import IndexFolderError, TextprivError
+from textpriv.errors import IndexFolderError, LedgerError, TextprivError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from textpriv.certificate import Certificate
     from textpriv.corpus import CorpusReport
+    from textpriv.doctor import Check
+    from textpriv.runkey import RunKey
     from textpriv.statement import PrivacyStatement
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
-    add_completion=False,
     help="Private text with a proved metric-differential-privacy guarantee.\n\n"
     "Start with: textpriv demo",
     no_args_is_help=True,
@@ -50,6 +54,9 @@ _INTERRUPTED = 130
 class _Mechanism(str, Enum):
     TEM = "tem"
     MADLIB = "madlib"
+    SMOOTHED = "smoothed"
+    BALANCED = "balanced"
+    PERMUTE_AND_FLIP = "permute-and-flip"
 
 
 class _Rate(str, Enum):
@@ -67,6 +74,7 @@ class _Format(str, Enum):
     JSONL = "jsonl"
     CSV = "csv"
     TEXT = "text"
+    PARQUET = "parquet"
 
 
 class _Action(str, Enum):
@@ -84,9 +92,23 @@ class _Case(str, Enum):
 class _OnError(str, Enum):
     FAIL = "fail"
     SKIP = "skip"
+    QUARANTINE = "quarantine"
 
 
-_REGISTERED = {_Mechanism.TEM: "textpriv.TEM.v1", _Mechanism.MADLIB: "textpriv.Madlib.v1"}
+class _Engine(str, Enum):
+    LOCAL = "local"
+    SPARK = "spark"
+    RAY = "ray"
+
+
+# What each is called in the registry of mechanisms, which knows the options that it takes.
+_REGISTERED = {
+    _Mechanism.TEM: "textpriv.TEM.v1",
+    _Mechanism.MADLIB: "textpriv.Madlib.v1",
+    _Mechanism.SMOOTHED: "textpriv.SmoothedTEM.v1",
+    _Mechanism.BALANCED: "textpriv.BalancedTEM.v1",
+    _Mechanism.PERMUTE_AND_FLIP: "textpriv.PermuteAndFlip.v1",
+}
 
 
 # ----------------------------------------------------------------------------------------------
@@ -158,40 +180,66 @@ def _job(command: _Command) -> _Command:
 
 def _describe(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.strerror}: {error.filename}"
+        remedy = _REMEDIES.get(error.errno or 0, "Check that it can be used, and try again.")
+        return f"{error.strerror}: {error.filename}. {remedy}"
     return str(error) or type(error).__name__
+
+
+_REMEDIES = {
+    errno.ENOENT: "Check the name, and that its folder exists.",
+    errno.EACCES: "Check who may read or write it, or name another place.",
+    errno.EISDIR: "It is a folder; name a file.",
+    errno.ENOTDIR: "A part of the path is a file; name a folder there.",
+    errno.ENOSPC: "The disk is full: make room, or name another place.",
+    errno.EEXIST: "Choose another name, or remove it first.",
+}
 
 
 # ----------------------------------------------------------------------------------------------
 # Options that several commands share
 # ----------------------------------------------------------------------------------------------
 
+
+def _number(given: str | float) -> float:
+    """Read a number of the command line; what came is quoted, since it is a setting and no text."""
+    try:
+        return float(given)
+    except ValueError:
+        raise typer.BadParameter(f"{given!r} is no number; give one above 0, such as 6") from None
+
+
 _Epsilon = Annotated[
     float,
     typer.Option(
         "--epsilon",
         "-e",
+        parser=_number,
+        metavar="NUMBER",
         help="Privacy parameter, per unit of the vectors' distance. Smaller is more private.",
         show_default=False,
     ),
 ]
+_MechanismOption = Annotated[_Mechanism, typer.Option(help="How a word is replaced.")]
 _Prior = Annotated[
     str | None,
     typer.Option(
-        help="tem: how often each word is used in public text: zipf (by rank, the default), "
-        "uniform (as published), counts (stored in the index), or a file of 'word count' lines.",
+        help="All but permute-and-flip: how often each word is used in public text: zipf (by rank, the "
+        "default of all but balanced), uniform (as published), counts (stored in the index), or a file of "
+        "'word count' lines.",
         show_default=False,
     ),
 ]
 _Gamma = Annotated[
     float | None,
-    typer.Option(help="tem: distance beyond which all words count alike.", show_default=False),
+    typer.Option(
+        help="All but madlib: distance beyond which all words count alike.", show_default=False
+    ),
 ]
 _Beta = Annotated[
     float | None,
     typer.Option(
-        help="tem: chance of leaving gamma, from which gamma follows with --prior uniform "
-        "(default 0.001).",
+        help="tem with --prior uniform, permute-and-flip: chance of leaving gamma, from which gamma "
+        "follows (default 0.001).",
         show_default=False,
     ),
 ]
@@ -203,6 +251,13 @@ _RateOption = Annotated[
         show_default=False,
     ),
 ]
+_Share = Annotated[
+    float | None,
+    typer.Option(
+        help="smoothed: the exponent as a share of epsilon, from 0.5 to below 1 (default 0.6).",
+        show_default=False,
+    ),
+]
 _SearchOption = Annotated[
     _Search | None,
     typer.Option(help="madlib: how the nearest word is found (default hnsw).", show_default=False),
@@ -211,6 +266,25 @@ _Projection = Annotated[
     int | None,
     typer.Option(
         help="madlib: dimensions to project the vectors to first.", min=1, show_default=False
+    ),
+]
+_Folder = Annotated[
+    Path,
+    typer.Argument(metavar="DIR", help="Folder made by 'textpriv index'.", show_default=False),
+]
+_IndexFolder = Annotated[
+    Path, typer.Option("--index", help="Folder made by 'textpriv index'.", show_default=False)
+]
+_Unknown = Annotated[_Action, typer.Option(help="Words outside the vocabulary.")]
+_Number = Annotated[_Action, typer.Option(help="Numbers.")]
+_Punctuation = Annotated[_Action, typer.Option(help="Punctuation.")]
+_Space = Annotated[_Action, typer.Option(help="Line breaks and runs of spaces.")]
+_Stopword = Annotated[_Action, typer.Option(help="Words such as 'the'.")]
+_CaseOption = Annotated[_Case, typer.Option(help="Lower-case words before the look-up.")]
+_Device = Annotated[
+    str,
+    typer.Option(
+        help="Where distances of many pairs are computed: cpu, or a CUDA device of torch such as cuda.",
     ),
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
@@ -241,16 +315,21 @@ def _textpriv(
 
 @app.command()
 @_job
-def demo() -> None:
+def demo(
+    save: Annotated[
+        Path | None,
+        typer.Option(help="Also keep the demo's index in this new folder, to go on with."),
+    ] = None,
+) -> None:
     """See private text within a minute, made from public news that is already on this machine.
 
-    [bold]Example:[/bold] textpriv demo
+    [bold]Example:[/bold] textpriv demo --save demo.idx
     """
     from rich.console import Console
 
     from textpriv.demo import run_demo
 
-    run_demo(Console())
+    run_demo(Console(), save=save)
 
 
 @app.command()
@@ -292,6 +371,7 @@ def index(
             help="Also store the graph that --mechanism madlib searches.",
         ),
     ] = True,
+    device: _Device = "cpu",
     force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
     as_json: _Json = False,
 ) -> None:
@@ -315,6 +395,7 @@ def index(
         backend=backend.value,
         progress=console.is_terminal,
         hnsw=hnsw,
+        device=device,
     )
     built.save(out, overwrite=force)
     words, dimensions = vocabulary.vectors.shape
@@ -345,7 +426,7 @@ def privatize(
         typer.Argument(
             metavar="IN",
             help="Texts: .jsonl, .csv or .txt (a document a line), perhaps with .gz or .zst after "
-            "it; - is standard input.",
+            "it, or .parquet; a folder of such files; - is standard input.",
             show_default=False,
         ),
     ],
@@ -353,20 +434,18 @@ def privatize(
         str,
         typer.Argument(
             metavar="OUT",
-            help="File to write, of the same format; - is standard output.",
+            help="File to write, of the same format, or folder to make; - is standard output.",
             show_default=False,
         ),
     ],
-    index: Annotated[
-        Path,
-        typer.Option("--index", help="Folder made by 'textpriv index'.", show_default=False),
-    ],
+    index: _IndexFolder,
     epsilon: _Epsilon,
-    mechanism: Annotated[_Mechanism, typer.Option(help="How a word is replaced.")] = _Mechanism.TEM,
+    mechanism: _MechanismOption = _Mechanism.TEM,
     prior: _Prior = None,
     gamma: _Gamma = None,
     beta: _Beta = None,
     rate: _RateOption = None,
+    share: _Share = None,
     search: _SearchOption = None,
     projection: _Projection = None,
     text_column: Annotated[
@@ -379,21 +458,81 @@ def privatize(
             show_default=False,
         ),
     ] = None,
-    unknown: Annotated[
-        _Action, typer.Option(help="Words outside the vocabulary.")
-    ] = _Action.SAMPLE,
-    number: Annotated[_Action, typer.Option(help="Numbers.")] = _Action.SAMPLE,
-    punctuation: Annotated[_Action, typer.Option(help="Punctuation.")] = _Action.KEEP,
-    space: Annotated[_Action, typer.Option(help="Line breaks and runs of spaces.")] = _Action.KEEP,
-    stopword: Annotated[_Action, typer.Option(help="Words such as 'the'.")] = _Action.SAMPLE,
-    case: Annotated[_Case, typer.Option(help="Lower-case words before the look-up.")] = _Case.LOWER,
+    unknown: _Unknown = _Action.SAMPLE,
+    number: _Number = _Action.SAMPLE,
+    punctuation: _Punctuation = _Action.KEEP,
+    space: _Space = _Action.KEEP,
+    stopword: _Stopword = _Action.SAMPLE,
+    case: _CaseOption = _Case.LOWER,
     on_error: Annotated[
-        _OnError, typer.Option(help="At a bad record: stop, or leave it out and count it.")
+        _OnError,
+        typer.Option(
+            help="At a bad record: stop, leave it out and count it, or also set it aside in "
+            "OUT.quarantine.jsonl (raw text, readable by you alone)."
+        ),
     ] = _OnError.FAIL,
-    workers: Annotated[int, typer.Option(help="Local processes.", min=1)] = 1,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Pass on only these other columns; * and ? match. Repeat for several.",
+            show_default=False,
+        ),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Leave out these other columns; --drop '*' leaves the text alone.",
+            show_default=False,
+        ),
+    ] = None,
+    engine: Annotated[
+        _Engine, typer.Option(help="Where the work is done.", rich_help_panel="Run")
+    ] = _Engine.LOCAL,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address",
+            "--master",
+            help="Spark master or Ray cluster; without one, an engine of this machine is started.",
+            show_default=False,
+            rich_help_panel="Run",
+        ),
+    ] = None,
+    workers: Annotated[
+        int,
+        typer.Option(help="Processes that work at a time.", min=1, rich_help_panel="Run"),
+    ] = 1,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Continue a run that was cut short; needs its key. Begins one if there is none.",
+            rich_help_panel="Run",
+        ),
+    ] = False,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            "--key",
+            help="File of the run key, made if missing (default OUT.key). The same documents come out "
+            "the same under the same key; whoever has it can undo the protection.",
+            show_default=False,
+            rich_help_panel="Run",
+        ),
+    ] = None,
+    forget_key: Annotated[
+        bool,
+        typer.Option(
+            "--forget-key",
+            help="Destroy the run key when all is done.",
+            rich_help_panel="Run",
+        ),
+    ] = False,
     batch_size: Annotated[
         int, typer.Option(help="Documents at a time. The output does not depend on it.", min=1)
-    ] = 1000,
+    ] = 500,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -413,7 +552,8 @@ def privatize(
     document: Annotated[
         str | None,
         typer.Option(
-            help="Field or column with the name of each document.",
+            help="Field or column with the name of each document, by which it is known again "
+            "wherever it stands; otherwise it is known by its number.",
             show_default=False,
             rich_help_panel="Account",
         ),
@@ -448,43 +588,48 @@ def privatize(
 ) -> None:
     """Replace every word of the texts by a private one.
 
-    OUT appears when all is done, or not at all. The last lines say in plain words what is
-    guaranteed, and what is not.
+    OUT appears when all is done, or not at all; a run that was cut short goes on with --resume. The
+    last lines say in plain words what is guaranteed, and what is not.
 
     [bold]Example:[/bold] textpriv privatize reviews.csv private.csv --index glove.idx --epsilon 6
     --text-column review
     """
-    from textpriv.corpus import STANDARD_STREAM, PrivatizerSettings, privatize_corpus
+    from textpriv.corpus import STANDARD_STREAM, ColumnRule, PrivatizerSettings, privatize_corpus
+    from textpriv.progress import shown_progress, write_event
 
     if as_json and target == STANDARD_STREAM:
         raise typer.BadParameter(
             "with --json the texts cannot go to standard output, too: name a file"
         )
     _check_account(ledger, document, author, document_limit, author_limit, seed)
-    options: dict[_Mechanism, dict[str, Any]] = {
-        _Mechanism.TEM: {"prior": prior, "gamma": gamma, "beta": beta, "rate": rate},
-        _Mechanism.MADLIB: {"search": search, "projection": projection},
-    }
+    options = _given(
+        mechanism,
+        prior=prior,
+        gamma=gamma,
+        beta=beta,
+        rate=rate,
+        share=share,
+        search=search,
+        projection=projection,
+    )
+    run_key = _run_key(source, target, key, ledger, seed)
+    if forget_key and run_key is None:
+        raise typer.BadParameter("--forget-key: a stream, --seed and --ledger have no run key")
     settings = PrivatizerSettings(
         index=str(index),
         mechanism=_REGISTERED[mechanism],
-        options={"epsilon": epsilon, **_given(options, mechanism)},
-        policy={
-            "unknown": unknown.value,
-            "number": number.value,
-            "punctuation": punctuation.value,
-            "space": space.value,
-            "stopword": stopword.value,
-            "case": case.value,
-        },
+        options={"epsilon": epsilon, **options},
+        policy=_policy(unknown, number, punctuation, space, stopword, case),
         seed=seed,
         ledger=None if ledger is None else str(ledger),
         document_limit=document_limit,
         author_limit=author_limit,
     )
-    _announce(rate)
+    if run_key is not None:
+        settings = replace(settings, run_key=run_key.secret)
+    _announce(mechanism, rate)
     privatizer = settings.build()
-    with _progress() as advance:
+    with _saying_what_is_left(target), shown_progress(_messages(), as_json) as advance:
         report = privatize_corpus(
             source,
             target,
@@ -497,9 +642,18 @@ def privatize(
             settings=settings,
             document_column=document,
             author_column=author,
+            columns=ColumnRule(None if keep is None else tuple(keep), tuple(drop or ())),
+            engine=engine.value,
+            address=address,
+            key=run_key,
+            resume=resume or (False if _can_resume(source, target) else None),
             on_progress=advance,
-            on_unprotected=_warn_unprotected,
+            on_unprotected=_warn_unprotected
+            if not as_json
+            else lambda columns: write_event("unprotected", columns=list(columns)),
         )
+    if forget_key and run_key is not None:
+        run_key.forget()
     if as_json:
         _print_json(
             {
@@ -507,28 +661,31 @@ def privatize(
                 "report": report.to_dict(),
                 "statement": privatizer.statement.to_dict(),
                 "seed": seed,
+                "key": None if run_key is None or forget_key else str(run_key.path),
             }
         )
+        return
     _tell(report, privatizer.statement, target, seed)
+    if run_key is not None:
+        _tell_key(run_key.path, forget_key)
 
 
 @app.command()
 @_job
 def explain(
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="Folder made by 'textpriv index'.", show_default=False),
-    ],
+    folder: _Folder,
     word: Annotated[str, typer.Argument(help="A word of its vocabulary.", show_default=False)],
     epsilon: _Epsilon,
+    mechanism: _MechanismOption = _Mechanism.TEM,
     prior: _Prior = None,
     gamma: _Gamma = None,
     beta: _Beta = None,
     rate: _RateOption = None,
+    share: _Share = None,
     n: Annotated[int, typer.Option("-n", help="How many outputs to show.", min=1)] = 10,
     as_json: _Json = False,
 ) -> None:
-    """Show what a word is likely to become: the most likely outputs of the tem mechanism.
+    """Show what a word is likely to become, most likely first. Not for madlib, whose law has no closed form.
 
     [bold]Example:[/bold] textpriv explain glove.idx movie --epsilon 6
     """
@@ -537,13 +694,12 @@ def explain(
     from textpriv.index import Index
     from textpriv.mechanisms import registry
 
-    own = {"prior": prior, "gamma": gamma, "beta": beta, "rate": rate}
-    options = _given({_Mechanism.TEM: own}, _Mechanism.TEM)
+    options = _given(mechanism, prior=prior, gamma=gamma, beta=beta, rate=rate, share=share)
     loaded = Index.load(folder)
-    _announce(rate)
-    mechanism = registry.get(_REGISTERED[_Mechanism.TEM])(epsilon=epsilon, **options)(loaded)
-    kept = float(np.exp(mechanism.log_prob(word)[loaded.vocabulary.id(word)]))
-    outputs = mechanism.explain(word, n=n)
+    _announce(mechanism, rate)
+    made = registry.get(_REGISTERED[mechanism])(epsilon=epsilon, **options)(loaded)
+    kept = float(np.exp(made.log_prob(word)[loaded.vocabulary.id(word)]))
+    outputs = made.explain(word, n=n)
     if as_json:
         _print_json(
             {
@@ -554,7 +710,7 @@ def explain(
                     {"word": other, "probability": float(probability), "distance": float(distance)}
                     for other, probability, distance in outputs
                 ],
-                "statement": mechanism.statement.to_dict(),
+                "statement": made.statement.to_dict(),
             }
         )
         return
@@ -564,16 +720,14 @@ def explain(
 @app.command()
 @_job
 def certify(
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="Folder made by 'textpriv index'.", show_default=False),
-    ],
+    folder: _Folder,
     epsilon: _Epsilon,
-    mechanism: Annotated[_Mechanism, typer.Option(help="How a word is replaced.")] = _Mechanism.TEM,
+    mechanism: _MechanismOption = _Mechanism.TEM,
     prior: _Prior = None,
     gamma: _Gamma = None,
     beta: _Beta = None,
     rate: _RateOption = None,
+    share: _Share = None,
     search: _SearchOption = None,
     projection: _Projection = None,
     reuse: Annotated[
@@ -582,6 +736,7 @@ def certify(
             "--reuse", help="Take the certificate kept with the index, if it is for these settings."
         ),
     ] = False,
+    device: _Device = "cpu",
     as_json: _Json = False,
 ) -> None:
     """Compute what a mechanism really guarantees on these vectors, and whether its claim holds.
@@ -594,15 +749,20 @@ def certify(
     from textpriv.index import Index
     from textpriv.mechanisms import registry
 
-    options: dict[_Mechanism, dict[str, Any]] = {
-        _Mechanism.TEM: {"prior": prior, "gamma": gamma, "beta": beta, "rate": rate},
-        _Mechanism.MADLIB: {"search": search, "projection": projection},
-    }
-    given = _given(options, mechanism)
+    options = _given(
+        mechanism,
+        prior=prior,
+        gamma=gamma,
+        beta=beta,
+        rate=rate,
+        share=share,
+        search=search,
+        projection=projection,
+    )
     loaded = Index.load(folder)
-    _announce(rate)
-    made = registry.get(_REGISTERED[mechanism])(epsilon=epsilon, **given)(loaded)
-    certificate = compute(made, progress=_messages().is_terminal, reuse=reuse)
+    _announce(mechanism, rate)
+    made = registry.get(_REGISTERED[mechanism])(epsilon=epsilon, **options)(loaded)
+    certificate = compute(made, progress=_messages().is_terminal, reuse=reuse, device=device)
     if as_json:
         _print_json(certificate.to_dict())
     else:
@@ -622,26 +782,21 @@ def leaks(
             show_default=False,
         ),
     ],
-    index: Annotated[
-        Path,
-        typer.Option("--index", help="Folder made by 'textpriv index'.", show_default=False),
-    ],
+    index: _IndexFolder,
     epsilon: _Epsilon,
-    mechanism: Annotated[_Mechanism, typer.Option(help="How a word is replaced.")] = _Mechanism.TEM,
+    mechanism: _MechanismOption = _Mechanism.TEM,
     prior: _Prior = None,
     text_column: Annotated[str, typer.Option(help="Field or column that holds the text.")] = "text",
     format: Annotated[
         _Format | None,
         typer.Option(help="Format of IN, where its name does not say.", show_default=False),
     ] = None,
-    unknown: Annotated[
-        _Action, typer.Option(help="Words outside the vocabulary.")
-    ] = _Action.SAMPLE,
-    number: Annotated[_Action, typer.Option(help="Numbers.")] = _Action.SAMPLE,
-    punctuation: Annotated[_Action, typer.Option(help="Punctuation.")] = _Action.KEEP,
-    space: Annotated[_Action, typer.Option(help="Line breaks and runs of spaces.")] = _Action.KEEP,
-    stopword: Annotated[_Action, typer.Option(help="Words such as 'the'.")] = _Action.SAMPLE,
-    case: Annotated[_Case, typer.Option(help="Lower-case words before the look-up.")] = _Case.LOWER,
+    unknown: _Unknown = _Action.SAMPLE,
+    number: _Number = _Action.SAMPLE,
+    punctuation: _Punctuation = _Action.KEEP,
+    space: _Space = _Action.KEEP,
+    stopword: _Stopword = _Action.SAMPLE,
+    case: _CaseOption = _Case.LOWER,
     compare: Annotated[
         bool,
         typer.Option(
@@ -659,22 +814,11 @@ def leaks(
     from textpriv.corpus import PrivatizerSettings, read_records
     from textpriv.evaluation.leaks import leak_report
 
-    options: dict[_Mechanism, dict[str, Any]] = {
-        _Mechanism.TEM: {"prior": prior},
-        _Mechanism.MADLIB: {},
-    }
     privatizer = PrivatizerSettings(
         index=str(index),
         mechanism=_REGISTERED[mechanism],
-        options={"epsilon": epsilon, **_given(options, mechanism)},
-        policy={
-            "unknown": unknown.value,
-            "number": number.value,
-            "punctuation": punctuation.value,
-            "space": space.value,
-            "stopword": stopword.value,
-            "case": case.value,
-        },
+        options={"epsilon": epsilon, **_given(mechanism, prior=prior)},
+        policy=_policy(unknown, number, punctuation, space, stopword, case),
     ).build()
     batches = read_records(source, None if format is None else format.value, text_column)
     report = leak_report(
@@ -687,23 +831,264 @@ def leaks(
     _say("yellow", "warning: ", "counted on the raw text: as private as the text itself")
 
 
+@app.command()
+@_job
+def report(
+    folder: _Folder,
+    epsilon: _Epsilon,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="HTML file to write; replaced if it exists."),
+    ],
+    mechanism: _MechanismOption = _Mechanism.TEM,
+    prior: _Prior = None,
+    gamma: _Gamma = None,
+    beta: _Beta = None,
+    rate: _RateOption = None,
+    share: _Share = None,
+    search: _SearchOption = None,
+    projection: _Projection = None,
+    unknown: _Unknown = _Action.SAMPLE,
+    number: _Number = _Action.SAMPLE,
+    punctuation: _Punctuation = _Action.KEEP,
+    space: _Space = _Action.KEEP,
+    stopword: _Stopword = _Action.SAMPLE,
+    case: _CaseOption = _Case.LOWER,
+    words: Annotated[
+        int, typer.Option(help="Words of the vocabulary that the page can look up.", min=2)
+    ] = 600,
+    word: Annotated[
+        list[str] | None,
+        typer.Option(help="A further public word to look up; may be repeated.", show_default=False),
+    ] = None,
+    certificate: Annotated[
+        bool,
+        typer.Option(
+            help="Compute the certificate, or take the one kept with the index (about a minute for "
+            "40,000 words)."
+        ),
+    ] = True,
+    corpus: Annotated[
+        Path | None,
+        typer.Option(
+            help="Texts, as for 'textpriv privatize': the page then counts their tokens by class, and is "
+            "as private as they are.",
+            show_default=False,
+            rich_help_panel="Private parts",
+        ),
+    ] = None,
+    text_column: Annotated[
+        str,
+        typer.Option(
+            help="Field or column of the corpus that holds the text.",
+            rich_help_panel="Private parts",
+        ),
+    ] = "text",
+    format: Annotated[
+        _Format | None,
+        typer.Option(
+            help="Format of the corpus, where its name does not say.",
+            show_default=False,
+            rich_help_panel="Private parts",
+        ),
+    ] = None,
+    show_private_sample: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Show the first N raw texts of the corpus beside what is drawn for them.",
+            min=0,
+            rich_help_panel="Private parts",
+        ),
+    ] = 0,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            help="Ledger whose totals are shown.",
+            show_default=False,
+            rich_help_panel="Private parts",
+        ),
+    ] = None,
+) -> None:
+    """Write a page that shows what a mechanism guarantees and what it does to words, for any browser, offline.
+
+    [bold]Example:[/bold] textpriv report glove.idx --epsilon 6 --output report.html
+    """
+    from textpriv.certificate import certify as compute
+    from textpriv.corpus import PrivatizerSettings, read_records
+    from textpriv.evaluation.leaks import leak_report
+    from textpriv.ledger import Ledger
+    from textpriv.report import report_page, write_page
+
+    if show_private_sample and corpus is None:
+        raise typer.BadParameter("--show-private-sample shows texts of --corpus FILE: name it")
+    if ledger is not None and not ledger.is_file():
+        # Opening a ledger that is not there would make one.
+        raise LedgerError(
+            f"there is no ledger at {ledger}. Name the file given to --ledger before."
+        )
+    _announce(mechanism, rate)
+    privatizer = PrivatizerSettings(
+        index=str(folder),
+        mechanism=_REGISTERED[mechanism],
+        options={
+            "epsilon": epsilon,
+            **_given(
+                mechanism,
+                prior=prior,
+                gamma=gamma,
+                beta=beta,
+                rate=rate,
+                share=share,
+                search=search,
+                projection=projection,
+            ),
+        },
+        policy=_policy(unknown, number, punctuation, space, stopword, case),
+    ).build()
+    samples: list[str] = []
+
+    def texts() -> Iterator[str]:
+        for batch in read_records(
+            str(corpus), None if format is None else format.value, text_column
+        ):
+            for text in batch.texts:
+                if len(samples) < show_private_sample:
+                    samples.append(text)
+                yield text
+
+    leaks = None if corpus is None else leak_report(texts(), privatizer)
+    found = None
+    if certificate:
+        found = compute(privatizer.mechanism, progress=_messages().is_terminal, reuse=True)
+    spent = None
+    if ledger is not None:
+        with Ledger(ledger) as account:
+            spent = account.totals()
+    page = report_page(
+        privatizer.mechanism,
+        words=words,
+        more=word or [],
+        certificate=found,
+        privatizer=privatizer,
+        leaks=leaks,
+        texts=samples,
+        ledger=spent,
+    )
+    write_page(page, output, private=leaks is not None)
+    print(f"{output}: {len(page.encode()) / 1e6:.2f} MB")
+    if leaks is not None:
+        _say(
+            "yellow", "warning: ", f"made from raw text: {output} is as private as the text itself"
+        )
+
+
+@app.command()
+@_job
+def playground(
+    folder: _Folder,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)
+    ] = 8765,
+    allow_remote: Annotated[
+        bool,
+        typer.Option(
+            "--allow-remote",
+            help="Let other computers in, without a password and unencrypted.",
+        ),
+    ] = False,
+) -> None:
+    """Open a local page where a text is typed and its private form is seen at once. Ctrl-C ends it.
+
+    Nothing typed is stored or logged.
+
+    [bold]Example:[/bold] textpriv playground glove.idx
+    """
+    from textpriv.index import Index
+    from textpriv.playground import serve
+
+    if allow_remote:
+        _say("yellow", "warning: ", "other computers can reach this page, and nothing is encrypted")
+    serve(
+        Index.load(folder),
+        host=host,
+        port=port,
+        allow_remote=allow_remote,
+        on_ready=lambda address: print(f"Playground: {address} (Ctrl-C ends it)", flush=True),
+    )
+
+
+@app.command()
+@_job
+def doctor(as_json: _Json = False) -> None:
+    """Check this installation: compiled code, search, spaCy, randomness, memory, and each extra.
+
+    Ends with 1 if something that is required does not work.
+
+    [bold]Example:[/bold] textpriv doctor
+    """
+    from textpriv.doctor import examine
+
+    console = _messages()
+    waiting = console.status("looking") if console.is_terminal else contextlib.nullcontext()
+    with waiting:
+        checks = list(examine())
+    if as_json:
+        _print_json(
+            {
+                "sound": not any(check.fails for check in checks),
+                "checks": [check.to_dict() for check in checks],
+            }
+        )
+    else:
+        _print_checks(checks)
+    if any(check.fails for check in checks):
+        raise typer.Exit(1)
+
+
 # ----------------------------------------------------------------------------------------------
 # Parts of the commands
 # ----------------------------------------------------------------------------------------------
 
 
-def _given(options: dict[_Mechanism, dict[str, Any]], mechanism: _Mechanism) -> dict[str, Any]:
-    """Return the mechanism's options that were given; those of another are a usage error."""
-    for other, values in options.items():
-        stray = [name for name, value in values.items() if value is not None]
-        if other is not mechanism and stray:
+def _given(mechanism: _Mechanism, **options: Any) -> dict[str, Any]:
+    """Return the options that were given; one that the registered mechanism does not take is a usage error."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if not given:
+        return {}
+    from textpriv.mechanisms import registry
+
+    takes = {
+        kind: inspect.signature(registry.get(name)).parameters for kind, name in _REGISTERED.items()
+    }
+    for name in given:
+        if name not in takes[mechanism]:
+            owners = " or ".join(kind.value for kind in _Mechanism if name in takes[kind])
             raise typer.BadParameter(
-                f"--{stray[0]} belongs to --mechanism {other.value}, not to {mechanism.value}"
+                f"--{name} belongs to --mechanism {owners}, not to {mechanism.value}: leave it out, or choose another"
             )
     return {
-        name: value.value if isinstance(value, Enum) else value
-        for name, value in options[mechanism].items()
-        if value is not None
+        name: value.value if isinstance(value, Enum) else value for name, value in given.items()
+    }
+
+
+def _policy(
+    unknown: _Action,
+    number: _Action,
+    punctuation: _Action,
+    space: _Action,
+    stopword: _Action,
+    case: _Case,
+) -> dict[str, str]:
+    """Return the settings of a TokenPolicy."""
+    return {
+        "unknown": unknown.value,
+        "number": number.value,
+        "punctuation": punctuation.value,
+        "space": space.value,
+        "stopword": stopword.value,
+        "case": case.value,
     }
 
 
@@ -723,43 +1108,66 @@ def _check_account(
         "--author-limit": author_limit,
     }
     if ledger is None:
+        del given["--document"]  # which also names documents under a run key
         stray = [name for name, value in given.items() if value is not None]
         if stray:
-            raise typer.BadParameter(f"{stray[0]} needs --ledger FILE")
+            raise typer.BadParameter(f"{stray[0]} needs a ledger to count in: add --ledger FILE")
         return
     if document is None:
         raise typer.BadParameter("--ledger needs --document COLUMN: it counts documents by name")
     if author_limit is not None and author is None:
-        raise typer.BadParameter("--author-limit needs --author COLUMN")
+        raise typer.BadParameter("--author-limit counts by author: add --author COLUMN")
     if seed is not None:
         raise typer.BadParameter("--seed is for experiments, and --ledger for releases: use one")
 
 
+def _can_resume(source: str, target: str) -> bool:
+    from textpriv.reading import is_stream
+
+    return not (is_stream(source) or is_stream(target))
+
+
+def _run_key(
+    source: str, target: str, path: Path | None, ledger: Path | None, seed: int | None
+) -> RunKey | None:
+    """Open the key of a run that has one: a stream is never resumed, a ledger keeps keys, and a seed is one."""
+    from textpriv.runkey import RunKey
+
+    if ledger is not None or seed is not None or not _can_resume(source, target):
+        if path is not None:
+            raise typer.BadParameter("--key: a stream, --seed and --ledger have no run key")
+        return None
+    return RunKey.beside(target) if path is None else RunKey.open(path)
+
+
 @contextlib.contextmanager
-def _progress() -> Iterator[Callable[[int, float | None], None] | None]:
-    """Yield what shows the progress, or None where nobody watches."""
-    console = _messages()
-    if not console.is_terminal:
-        yield None
+def _saying_what_is_left(target: str) -> Iterator[None]:
+    """Say how to go on where a run fails that can be continued."""
+    from textpriv.shards import work_path
+
+    try:
+        yield
+    except (TextprivError, OSError, KeyboardInterrupt):
+        left = work_path(Path(os.path.realpath(target)), kept=True)
+        if left.is_dir():
+            _say("", "", f"What was done is kept in {left}: go on with --resume.")
+        raise
+
+
+def _tell_key(path: Path, forgotten: bool) -> None:
+    if forgotten:
+        _say(
+            "",
+            "",
+            f"The run key {path} was destroyed: this release can be neither repeated nor undone.",
+        )
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("privatizing"),
-        BarColumn(),
-        TextColumn("{task.fields[documents]:,} documents"),
-        TimeElapsedColumn(),
+    _say(
+        "yellow",
+        "warning: ",
+        f"the run key is in {path}: with it this release can be repeated, and undone. Keep it as secret as the texts, "
+        "or destroy it with --forget-key.",
     )
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("privatizing", total=None, documents=0)
-
-        def advance(documents: int, fraction: float | None) -> None:
-            if fraction is None:
-                progress.update(task, documents=documents)
-            else:
-                progress.update(task, documents=documents, total=1.0, completed=fraction)
-
-        yield advance
 
 
 def _warn_unprotected(columns: tuple[str, ...]) -> None:
@@ -781,6 +1189,10 @@ def _tell(report: CorpusReport, statement: PrivacyStatement, target: str, seed: 
     if report.skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.skipped.items())
         _say("yellow", "warning: ", f"left out: {reasons}")
+    if report.quarantine is not None:
+        _say("yellow", "warning: ", f"set aside, as raw text: {report.quarantine}")
+    if report.resumed:
+        _say("", "", f"{report.resumed:,} of them were done by the run before")
     if seed is not None:
         _say(
             "yellow",
@@ -817,13 +1229,14 @@ def _print_outputs(
     console.print(table)
 
 
-def _announce(rate: _Rate | None) -> None:
+def _announce(mechanism: _Mechanism, rate: _Rate | None) -> None:
     """Say what the next step may take long for."""
-    if rate is not None and rate is not _Rate.HALF:
+    settles = mechanism in (_Mechanism.SMOOTHED, _Mechanism.BALANCED)
+    if settles or (rate is not None and rate is not _Rate.HALF):
         _say(
             "dim",
             "",
-            "calibrating the rate (the first time about a minute for 40,000 words; kept with the index)",
+            "calibrating the law (the first time a minute or more for 40,000 words; kept with the index)",
         )
 
 
@@ -861,6 +1274,30 @@ def _print_certificate(certificate: Certificate) -> None:
     console.print(table)
     for note in certificate.notes:
         console.print(Text(f"{note}."), soft_wrap=True)
+
+
+def _print_checks(checks: list[Check]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    styles = {"ok": "green", "absent": "dim", "warning": "yellow", "broken": "bold red"}
+    table = Table()
+    for name in ("check", "result", "found"):
+        table.add_column(name, no_wrap=name != "found", overflow="fold")
+    for check in checks:
+        status = check.status + (" (required)" if check.fails else "")
+        found = Text(check.found)
+        if check.remedy:
+            found.append(f"\n{check.remedy}", style="italic")
+        table.add_row(check.name, Text(status, style=styles[check.status]), found)
+    console = Console(highlight=False)
+    console.print(table)
+    broken = sum(check.fails for check in checks)
+    if broken:
+        console.print(Text(f"{broken} required checks failed.", style="bold red"))
+    else:
+        console.print(Text("Everything that is required works.", style="bold green"))
 
 
 def main() -> None:

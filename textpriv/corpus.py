@@ -1,772 +1,107 @@
-"""Files of text in, files of private text out: JSONL, CSV and lines, in constant memory.
+"""A corpus in, a private corpus out: one file or a folder of shards, in constant memory, whole or absent.
 
-What lives here: reading records in batches, putting the private text back into each record, writing
-a file that appears complete or not at all, and the local worker processes. What does not: how a
-text becomes private (``privatizer``) and what the user sees on the screen (``cli``). Only the text
-column changes; every other field is passed through and is not protected.
-
-========= ==================================== ==============================================
-format    a record is                          the extension that means it
-========= ==================================== ==============================================
-``jsonl`` one JSON object a line               ``.jsonl`` ``.ndjson``
-``csv``   one row under a header, comma, UTF-8 ``.csv``
-``text``  one line, the document itself        ``.txt`` ``.text``
-========= ==================================== ==============================================
-
-Any of them may end in ``.gz`` or ``.zst``. The path ``-`` is standard input or output,
-uncompressed.
+What lives here: what a job is. It names the files and their documents, hands batches or whole parts to an engine, and
+has the output appear when everything is done; a run that was cut short goes on where it was. What does not: the formats
+(``reading``, ``writing``), the files of a run under way (``shards``), the key (``runkey``), how a batch is made private
+and where (``engines``), and what the user sees (``cli``). Only the text column changes; other columns pass through
+untouched, or are dropped by rule, and are not protected.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
-import csv
-import gzip
-import io
+import hashlib
 import json
 import os
+import re
 import secrets
-import stat
 import sys
+import threading
 import time
-import zlib
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
-from textpriv.errors import CorpusError, LedgerError, TextprivError
+import numpy as np
+
+from textpriv.engines.batch import (
+    BatchRelease,
+    Columns,
+    PrivatizerSettings,
+    corpus_name,
+    named_error,
+    release_context,
+    release_in_process,
+    string_array,
+)
+from textpriv.engines.local import InProcess, Released, WorkerPool
+from textpriv.errors import CorpusError, TextprivError
+from textpriv.reading import (
+    MAX_TEXT_BYTES,
+    STANDARD_STREAM,
+    BadRecord,
+    Batch,
+    CorpusReader,
+    Place,
+    column_values,
+    corpus_format,
+    is_stream,
+    read_records,
+)
+from textpriv.shards import MANIFEST, Entry, WorkFolder, digest, work_path
+from textpriv.writing import ColumnRule, RecordWriter, compressed, join_parts, writer_for
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    import pyarrow as pa
 
-    from textpriv.privatizer import Privatizer, ReleaseKey
+    from textpriv.privatizer import Privatizer
+    from textpriv.runkey import RunKey
 
 __all__ = [
+    "ENGINES",
+    "PART_RECORDS",
+    "STANDARD_STREAM",
     "Batch",
+    "ColumnRule",
     "CorpusReader",
     "CorpusReport",
     "PrivatizerSettings",
+    "Progress",
     "corpus_format",
     "privatize_corpus",
     "read_records",
 ]
 
-FORMATS = ("jsonl", "csv", "text")
-STANDARD_STREAM = "-"
-MAX_TEXT_BYTES = 8 * 1024 * 1024
+ENGINES = ("local", "spark", "ray")
+PART_RECORDS = 20_000
 
-_EXTENSIONS = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "csv",
-    ".txt": "text",
-    ".text": "text",
-}
-_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
-# A record may carry other fields, and JSON may spell a character in six bytes, so it may be this
-# much longer than its text.
-_RECORD_FACTOR = 8
-# A batch closes at this many characters, so that many long documents do not add up in memory.
-_BATCH_CHARACTERS = 4 * 1024 * 1024
-_UTF8_MARK = b"\xef\xbb\xbf"
-_SKIP_REMEDY = (
-    "Repair the record, or leave such records out with --on-error skip (on_error='skip')."
-)
-
-
-def corpus_format(
-    path: str | os.PathLike[str], format: str | None = None
-) -> tuple[str | None, str | None]:
-    """Return the format and compression that a path stands for.
-
-    Parameters
-    ----------
-    path
-        A file name, or ``"-"`` for a standard stream.
-    format
-        ``"jsonl"``, ``"csv"`` or ``"text"`` overrules the extension; None reads it.
-
-    Returns
-    -------
-    tuple
-        The format, or None where the path does not tell (``"-"``), and the compression (``"gzip"``,
-        ``"zstd"`` or None).
-
-    Raises
-    ------
-    CorpusError
-        If the format is unknown, or the extension is and no format is given.
-    """
-    if format is not None and format not in FORMATS:
-        raise CorpusError(f"The format must be one of {', '.join(FORMATS)}; found {format!r}.")
-    name = os.fspath(path)
-    if name == STANDARD_STREAM:
-        return format, None
-    stem = Path(name)
-    compression = _COMPRESSIONS.get(stem.suffix.lower())
-    if compression is not None:
-        stem = stem.with_suffix("")
-    if format is None:
-        format = _EXTENSIONS.get(stem.suffix.lower())
-        # A device or a pipe has no extension to go by; the other end then decides.
-        if format is None and not _is_stream(name):
-            raise CorpusError(
-                f"Cannot tell the format of {name} from its name: expected one of "
-                f"{' '.join(_EXTENSIONS)}, perhaps with {' or '.join(_COMPRESSIONS)} after it. "
-                "Say which it is with --format jsonl|csv|text."
-            )
-    return format, compression
-
-
-def _is_stream(name: str) -> bool:
-    """Return whether a path is a standard stream, a device or a pipe."""
-    if name == STANDARD_STREAM:
-        return True
-    try:
-        mode = os.stat(name).st_mode
-    except OSError:
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-
-
-# --------------------------------------------------------------------------------------------------
-# Reading
-# --------------------------------------------------------------------------------------------------
-
-
-class _BadRecord(Exception):
-    """One record cannot be used: a short reason, and what was expected; never the content."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
+# The names of the columns that go to an engine.
+_COLUMNS = Columns("text", number="number")
+_NAMED = Columns("text", document="document")
+_OWNED = Columns("text", document="document", author="author")
+_ENDS = 64 * 1024  # bytes of an input file, at either end, by which it is known again
 
 
 @dataclass(frozen=True)
-class Batch:
-    """A few consecutive good records.
+class Progress:
+    """How far a run is.
 
     Attributes
     ----------
-    positions
-        Each record's 0-based number in its file; bad records and good ones count, blank lines do
-        not (in ``text`` every line is a record). This is the document's identity for keyed
-        randomness.
-    texts
-        The documents, as long as ``positions``.
-    rows
-        The whole records: a dict (``jsonl``), a list of fields (``csv``) or None (``text``).
+    documents, tokens : int
+        Released so far.
+    fraction : float or None
+        Share of the input that was read, in [0, 1]; None if unknown.
     """
 
-    positions: list[int]
-    texts: list[str]
-    rows: list[Any]
-
-
-class CorpusReader:
-    """Iterate over the batches of one file; made by :func:`read_records`.
-
-    Attributes
-    ----------
-    format
-        ``"jsonl"``, ``"csv"`` or ``"text"``.
-    skipped
-        Bad records left out so far, counted by reason (only with ``on_error="skip"``).
-    columns
-        The CSV header, or the field names of the first JSON record; empty for ``text``. Filled by
-        the first batch.
-    newline
-        The line ending of the CSV header.
-    """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        format: str | None = None,
-        text_column: str = "text",
-        on_error: str = "fail",
-        batch_size: int = 1000,
-        max_text_bytes: int = MAX_TEXT_BYTES,
-    ) -> None:
-        if on_error not in ("fail", "skip"):
-            raise CorpusError(f"on_error must be 'fail' or 'skip'; found {on_error!r}.")
-        if batch_size < 1:
-            raise CorpusError(f"batch_size must be at least 1; found {batch_size}.")
-        self.path = os.fspath(path)
-        found, self._compression = corpus_format(path, format)
-        self.format = found or "text"
-        self.text_column = text_column
-        self.on_error = on_error
-        self.batch_size = batch_size
-        self.max_text_bytes = max_text_bytes
-        self.skipped: Counter[str] = Counter()
-        self.columns: list[str] = []
-        self.newline = "\n"
-        self._line = 0
-        self._record_line = 0
-        self._raw: BinaryIO | None = None
-        self._size = 0
-
-    @property
-    def name(self) -> str:
-        """The file as messages name it."""
-        return "standard input" if self.path == STANDARD_STREAM else self.path
-
-    @property
-    def fraction(self) -> float | None:
-        """The share of the file read so far, in [0, 1]; None for a stream."""
-        if self._raw is None or not self._size:
-            return None
-        try:
-            return min(1.0, self._raw.tell() / self._size)
-        except (OSError, ValueError):
-            return None
-
-    def __iter__(self) -> Iterator[Batch]:
-        """Yield the batches from the first record on.
-
-        Raises
-        ------
-        CorpusError
-            At the first bad record (``on_error="fail"``), or if the file as a whole cannot be read.
-        OSError
-            If the file cannot be opened.
-        """
-        self.skipped.clear()
-        self._line = self._record_line = 0
-        positions: list[int] = []
-        texts: list[str] = []
-        rows: list[Any] = []
-        characters = 0
-        with self._open() as stream:
-            for position, (text, row) in self._good(self._records(stream)):
-                positions.append(position)
-                texts.append(text)
-                rows.append(row)
-                characters += len(text)
-                if len(texts) >= self.batch_size or characters >= _BATCH_CHARACTERS:
-                    yield Batch(positions, texts, rows)
-                    positions, texts, rows, characters = [], [], [], 0
-            if texts:
-                yield Batch(positions, texts, rows)
-
-    @contextlib.contextmanager
-    def _open(self) -> Iterator[BinaryIO]:
-        """Open the file for reading bytes, decompressed."""
-        if self.path == STANDARD_STREAM:
-            self._raw = None
-            yield sys.stdin.buffer
-            return
-        with contextlib.ExitStack() as stack:
-            raw = stack.enter_context(open(self.path, "rb"))
-            status = os.fstat(raw.fileno())
-            self._raw, self._size = raw, status.st_size if stat.S_ISREG(status.st_mode) else 0
-            stack.callback(setattr, self, "_raw", None)
-            if self._compression == "gzip":
-                yield stack.enter_context(gzip.open(raw, "rb"))  # type: ignore[misc]
-            elif self._compression == "zstd":
-                import pyarrow as pa
-
-                yield io.BufferedReader(pa.CompressedInputStream(raw, "zstd"))
-            else:
-                yield raw
-
-    def _good(
-        self, records: Iterator[tuple[str, Any] | _BadRecord]
-    ) -> Iterator[tuple[int, tuple[str, Any]]]:
-        """Yield the good records with their numbers; raise on a bad one, or count it."""
-        for position, record in enumerate(records):
-            if not isinstance(record, _BadRecord):
-                yield position, record
-            elif self.on_error == "skip":
-                self.skipped[record.reason] += 1
-            else:
-                raise CorpusError(
-                    f"{self.name}, line {self._record_line} (record {position + 1}): "
-                    f"{record} {_SKIP_REMEDY}"
-                ) from None
-
-    def _records(self, stream: BinaryIO) -> Iterator[tuple[str, Any] | _BadRecord]:
-        """Yield every record of the file, a bad one as the error that it is."""
-        if self.format == "csv":
-            return self._csv_records(stream)
-        parse = self._parse_json if self.format == "jsonl" else self._parse_line
-        return self._line_records(stream, parse)
-
-    # Lines ----------------------------------------------------------------------------------------
-
-    def _lines(self, stream: BinaryIO, limit: int) -> Iterator[bytes | _BadRecord]:
-        """Yield lines with their endings, and an error for each line over the limit."""
-        first = True
-        while True:
-            line = self._read_line(stream, limit + 1)
-            if not line:
-                return
-            self._line += 1
-            # A CSV record may have several lines, and its reader says where it begins.
-            if self.format != "csv":
-                self._record_line = self._line
-            if first:
-                line, first = line.removeprefix(_UTF8_MARK), False
-            if len(line) <= limit or (line.endswith(b"\n") and len(line) <= limit + 1):
-                yield line
-                continue
-            piece = line
-            while piece and not piece.endswith(b"\n"):
-                piece = self._read_line(stream, 1 << 20)
-            yield self._too_large()
-
-    def _read_line(self, stream: BinaryIO, limit: int) -> bytes:
-        try:
-            return stream.readline(limit)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise CorpusError(
-                f"{self.name}: the compressed file is damaged or cut short after line "
-                f"{self._line}. Make or fetch it again."
-            ) from error
-        except OSError as error:
-            if self._compression != "zstd":
-                raise
-            raise CorpusError(
-                f"{self.name}: the compressed file is damaged or cut short after line "
-                f"{self._line}. Make or fetch it again."
-            ) from error
-
-    def _too_large(self) -> _BadRecord:
-        return _BadRecord(
-            "too_large",
-            f"expected a text of at most {self.max_text_bytes:,} bytes, found a longer one.",
-        )
-
-    def _line_records(
-        self, stream: BinaryIO, parse: Callable[[str], tuple[str, Any]]
-    ) -> Iterator[tuple[str, Any] | _BadRecord]:
-        limit = self.max_text_bytes * (_RECORD_FACTOR if self.format == "jsonl" else 1)
-        for line in self._lines(stream, limit):
-            if isinstance(line, _BadRecord):
-                yield line
-                continue
-            if self.format == "jsonl" and not line.strip():
-                continue
-            try:
-                yield parse(self._decode(line))
-            except _BadRecord as error:
-                yield error
-
-    def _decode(self, line: bytes) -> str:
-        if b"\0" in line:
-            raise _null_byte()
-        try:
-            return line.decode("utf-8")
-        except UnicodeDecodeError:
-            raise _not_utf8() from None
-
-    def _parse_line(self, line: str) -> tuple[str, Any]:
-        return line.removesuffix("\n").removesuffix("\r"), None
-
-    def _parse_json(self, line: str) -> tuple[str, Any]:
-        try:
-            record = json.loads(line)
-        # Besides malformed text: numbers of thousands of digits, and nesting deeper than the
-        # interpreter's stack.
-        except (ValueError, RecursionError):
-            raise _BadRecord(
-                "malformed",
-                "expected one JSON object on the line, found something that is no JSON.",
-            ) from None
-        if not isinstance(record, dict):
-            raise _BadRecord(
-                "malformed", f"expected a JSON object, found a JSON {_json_type(record)}."
-            )
-        if not self.columns:
-            self.columns = list(record)
-        if self.text_column not in record:
-            raise _BadRecord(
-                "missing_text",
-                f"expected the field {self.text_column!r}, found {len(record)} other field(s); "
-                "name the field that holds the text with --text-column.",
-            )
-        text = record[self.text_column]
-        if not isinstance(text, str):
-            raise _BadRecord(
-                "wrong_type",
-                f"expected a string in {self.text_column!r}, found a JSON {_json_type(text)}.",
-            )
-        return self._check_text(text), record
-
-    def _check_text(self, text: str) -> str:
-        if "\0" in text:
-            raise _null_byte()
-        # A character is at most four bytes, so most texts need no encoding to be known as small
-        # enough.
-        if len(text) * 4 > self.max_text_bytes or not text.isascii():
-            try:
-                size = len(text.encode("utf-8"))
-            except UnicodeEncodeError:  # half of a surrogate pair, spelled out in JSON
-                raise _not_utf8() from None
-            if size > self.max_text_bytes:
-                raise self._too_large()
-        return text
-
-    # CSV ------------------------------------------------------------------------------------------
-
-    def _csv_records(self, stream: BinaryIO) -> Iterator[tuple[str, Any] | _BadRecord]:
-        limit = self.max_text_bytes * _RECORD_FACTOR
-        # The limit is one number for the whole process; it may only be raised, for others may have
-        # raised it, too.
-        csv.field_size_limit(max(csv.field_size_limit(), limit))
-        lines = _CsvLines(self, stream, limit)
-        rows = csv.reader(lines, strict=True)
-
-        def next_row() -> list[str] | _BadRecord | None:
-            lines.start_row()
-            try:
-                row = next(rows, None)
-            except (csv.Error, _BadRecord) as error:
-                # Fatal even with "skip": from here on nobody knows where a field begins, and a
-                # piece of a text taken for another column would pass through unprotected.
-                found = "a row that is too long" if isinstance(error, _BadRecord) else "a stray one"
-                raise CorpusError(
-                    f"{self.name}, line {self._record_line}: expected quotes that are closed, and "
-                    f"doubled inside a field, in a row of at most {limit:,} bytes; found {found}. "
-                    "The rows after it cannot be told apart, so it cannot be skipped: repair the "
-                    "file."
-                ) from None
-            return lines.flaw if row is not None and lines.flaw is not None else row
-
-        header = next_row()
-        if header is None:
-            raise CorpusError(
-                f"{self.name} is empty: expected a CSV header with a column {self.text_column!r}."
-            )
-        if isinstance(header, _BadRecord):
-            raise CorpusError(f"{self.name}, line 1 (the header): {header} Repair the file.")
-        if header.count(self.text_column) != 1:
-            found = "more than one" if self.text_column in header else "none"
-            raise CorpusError(
-                f"{self.name}, line 1 (the header): expected a column named {self.text_column!r}, "
-                f"found {found} among {len(header)} column(s). Name the column that holds the text "
-                "with --text-column; the file needs a header line, and commas between the columns."
-            )
-        self.columns, self.newline = header, lines.newline
-        column = header.index(self.text_column)
-        while (row := next_row()) is not None:
-            if isinstance(row, _BadRecord):
-                yield row
-            elif len(row) == len(header):
-                try:
-                    yield self._check_text(row[column]), row
-                except _BadRecord as error:
-                    yield error
-            elif row:
-                yield _BadRecord(
-                    "columns",
-                    f"expected {len(header)} column(s) as in the header, found {len(row)}.",
-                )
-            # An empty list is a blank line between rows: no record.
-
-
-class _CsvLines:
-    """Feed decoded lines to ``csv.reader``, row by row, and stop a row that grows past the limit.
-
-    An undecodable byte or a NUL is passed on in disguise and remembered as the row's flaw, so that
-    the quoting around it is still understood and the next row starts where it should.
-    """
-
-    def __init__(self, reader: CorpusReader, stream: BinaryIO, limit: int) -> None:
-        self._lines = reader._lines(stream, limit)
-        self._reader = reader
-        self._limit = limit
-        self._row_bytes = 0
-        self.flaw: _BadRecord | None = None
-        self.newline = "\n"
-
-    def start_row(self) -> None:
-        self._reader._record_line = self._reader._line + 1
-        self._row_bytes = 0
-        self.flaw = None
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        line = next(self._lines)
-        if isinstance(line, _BadRecord):
-            raise line
-        self._row_bytes += len(line)
-        if self._row_bytes > self._limit:
-            raise self._reader._too_large()
-        if self._reader._line == 1 and line.endswith(b"\r\n"):
-            self.newline = "\r\n"
-        if b"\0" in line:
-            self.flaw = _null_byte()
-            line = line.replace(b"\0", b" ")
-        try:
-            return line.decode("utf-8")
-        except UnicodeDecodeError:
-            self.flaw = _not_utf8()
-            return line.decode("utf-8", errors="surrogateescape")
-
-
-def _not_utf8() -> _BadRecord:
-    return _BadRecord("encoding", "expected UTF-8, found bytes or characters that are not.")
-
-
-def _null_byte() -> _BadRecord:
-    return _BadRecord(
-        "null_byte",
-        "expected UTF-8 text, found a NUL character (is the file UTF-16, or no text at all?).",
-    )
-
-
-def _json_type(value: object) -> str:
-    names = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
-    return names.get(type(value), "number")
-
-
-def read_records(
-    path: str | os.PathLike[str],
-    format: str | None = None,
-    text_column: str = "text",
-    on_error: str = "fail",
-    *,
-    batch_size: int = 1000,
-    max_text_bytes: int = MAX_TEXT_BYTES,
-) -> CorpusReader:
-    """Read text records in batches, in constant memory.
-
-    Parameters
-    ----------
-    path
-        The file, or ``"-"`` for standard input.
-    format
-        ``"jsonl"``, ``"csv"`` or ``"text"``; None goes by the extension, and by ``"text"`` for
-        standard input.
-    text_column
-        The JSON field or CSV column that holds the text. ``text`` files have none.
-    on_error
-        ``"fail"`` raises at the first bad record; ``"skip"`` leaves bad records out and counts them
-        by reason: ``encoding``, ``null_byte``, ``malformed``, ``missing_text``, ``wrong_type``,
-        ``columns``, ``too_large``. A broken quote in a CSV file ends the run either way, since the
-        rows after it cannot be told apart.
-    batch_size
-        Most records in a batch; a batch also closes at about 4 million characters.
-    max_text_bytes
-        Most bytes (UTF-8) of one text.
-
-    Returns
-    -------
-    CorpusReader
-        Iterate over it for :class:`Batch` objects; its ``skipped`` and ``columns`` fill as it goes.
-
-    Raises
-    ------
-    CorpusError
-        Here for an unknown format or option; while iterating for bad records and damaged files. The
-        message names the file and the line, never what stands there.
-    """
-    return CorpusReader(path, format, text_column, on_error, batch_size, max_text_bytes)
-
-
-# --------------------------------------------------------------------------------------------------
-# Writing
-# --------------------------------------------------------------------------------------------------
-
-
-class _Encoder:
-    """Turn records back into bytes, with the private text in the place of the raw one."""
-
-    def __init__(self, reader: CorpusReader) -> None:
-        self._reader = reader
-
-    def header(self) -> bytes:
-        """Return what comes before the first record."""
-        return self._csv_row(self._reader.columns) if self._reader.format == "csv" else b""
-
-    def record(self, row: Any, text: str) -> bytes:
-        """Return one record."""
-        if self._reader.format == "text":
-            # One document a line is the format, so a released line break becomes a space.
-            return text.replace("\r", " ").replace("\n", " ").encode("utf-8") + b"\n"
-        if self._reader.format == "csv":
-            column = self._reader.columns.index(self._reader.text_column)
-            return self._csv_row([*row[:column], text, *row[column + 1 :]])
-        record = {**row, self._reader.text_column: text}
-        try:
-            return _dump_json(record, ensure_ascii=False).encode("utf-8") + b"\n"
-        except UnicodeEncodeError:
-            # Another field holds half a surrogate pair, which only an escape can write.
-            return _dump_json(record, ensure_ascii=True).encode("ascii") + b"\n"
-
-    def _csv_row(self, row: list[str]) -> bytes:
-        buffer = io.StringIO(newline="")
-        # Not every Python version quotes a lone carriage return, and a reader would take it for the
-        # end of the row.
-        writer = csv.writer(
-            buffer,
-            quoting=csv.QUOTE_ALL if any("\r" in value for value in row) else csv.QUOTE_MINIMAL,
-            lineterminator=self._reader.newline,
-        )
-        writer.writerow(row)
-        return buffer.getvalue().encode("utf-8")
-
-
-def _dump_json(record: Mapping[str, Any], ensure_ascii: bool) -> str:
-    return json.dumps(record, ensure_ascii=ensure_ascii, separators=(",", ":"))
-
-
-@contextlib.contextmanager
-def _atomic_output(target: str, compression: str | None) -> Iterator[BinaryIO]:
-    """Open a file that appears under its name only when the block ends well.
-
-    Until then it is a hidden file in the same folder that only its owner may read. If the block
-    raises, it is removed and whatever stood at ``target`` before is untouched. Standard output,
-    devices and pipes are written as they come.
-    """
-    if _is_stream(target):
-        with contextlib.ExitStack() as stack:
-            stream: BinaryIO
-            if target == STANDARD_STREAM:
-                stream = sys.stdout.buffer
-            else:
-                stream = stack.enter_context(open(target, "wb"))
-            with _compressed(stream, compression) as out:
-                yield out
-            stream.flush()
-        return
-    # A link stays a link: the file that it points to is the one to replace.
-    final = Path(os.path.realpath(target))
-    if final.is_dir():
-        raise CorpusError(f"Cannot write to {target}: it is a folder. Name a file.")
-    if not final.parent.is_dir():
-        raise CorpusError(f"Cannot write to {target}: its folder does not exist. Make it first.")
-    temporary = final.with_name(f".{final.name[:200]}.{secrets.token_hex(8)}.tmp")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except OSError as error:  # would name the hidden file, of which the user knows nothing
-        raise CorpusError(
-            f"Cannot write to {target}: {error.strerror}. Choose another place, or make room there."
-        ) from error
-    try:
-        with os.fdopen(descriptor, "wb") as raw:
-            with _compressed(raw, compression) as out:
-                yield out
-            raw.flush()
-            os.fchmod(raw.fileno(), _final_mode(final))
-            os.fsync(raw.fileno())
-        os.replace(temporary, final)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _sync_folder(final.parent)
-
-
-@contextlib.contextmanager
-def _compressed(raw: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
-    if compression == "gzip":
-        # No name and no time inside, so that the same output is the same bytes.
-        with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed:
-            yield packed  # type: ignore[misc]
-    elif compression == "zstd":
-        import pyarrow as pa
-
-        # Arrow closes the file below together with its own stream; the caller still has to flush it
-        # to the disk.
-        with (
-            open(os.dup(raw.fileno()), "wb") as below,
-            pa.CompressedOutputStream(below, "zstd") as out,
-        ):
-            yield out
-    else:
-        yield raw
-
-
-def _final_mode(final: Path) -> int:
-    """Return the permissions that writing in place would leave: the old file's, or the umask's."""
-    try:
-        return stat.S_IMODE(final.stat().st_mode)
-    except FileNotFoundError:
-        umask = os.umask(0o077)
-        os.umask(umask)
-        return 0o666 & ~umask
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name survive a power cut, where a folder can be synchronised."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-# --------------------------------------------------------------------------------------------------
-# Privatizing
-# --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PrivatizerSettings:
-    """What a process needs to build the same Privatizer: an index path and plain values.
-
-    Attributes
-    ----------
-    index
-        Path of a saved index folder; each process maps it into memory.
-    mechanism
-        Registered name, such as ``"textpriv.TEM.v1"``.
-    options
-        The mechanism's arguments, such as ``{"epsilon": 6.0}`` (epsilon in units of 1/distance).
-    policy
-        Fields of TokenPolicy; those left out keep their defaults.
-    seed
-        For experiments only; None for secret randomness.
-    run_key
-        32 random bytes that every process shares, so that the output does not depend on their
-        number. Not used with a ledger.
-    ledger
-        Path of the ledger that counts every document.
-    document_limit, author_limit
-        The ledger's limits, as in :class:`textpriv.ledger.Ledger`.
-    """
-
-    index: str
-    mechanism: str = "textpriv.TEM.v1"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    policy: Mapping[str, str] = field(default_factory=dict)
-    seed: int | None = None
-    run_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    ledger: str | None = None
-    document_limit: float | None = None
-    author_limit: float | None = None
-
-    def build(self) -> Privatizer:
-        """Load the index and build the Privatizer.
-
-        Raises
-        ------
-        TextprivError
-            If the index, the mechanism or the policy cannot be used.
-        """
-        from textpriv.index import Index
-        from textpriv.mechanisms import registry
-        from textpriv.policy import TokenPolicy
-        from textpriv.privatizer import Privatizer
-
-        mechanism = registry.get(self.mechanism)(**self.options)(Index.load(self.index))
-        policy = TokenPolicy.from_dict(dict(self.policy))
-        if self.ledger is not None:
-            from textpriv.ledger import Ledger
-
-            limits = {"document_limit": self.document_limit, "author_limit": self.author_limit}
-            ledger = Ledger(self.ledger, **limits)
-            return Privatizer(mechanism, policy, seed=self.seed, ledger=ledger)
-        run_key = None if self.seed is not None else self.run_key
-        return Privatizer(mechanism, policy, seed=self.seed, run_key=run_key)
+    documents: int
+    tokens: int
+    fraction: float | None
 
 
 @dataclass(frozen=True)
@@ -785,6 +120,12 @@ class CorpusReport:
         Names of the other columns, which pass through as they are.
     seconds
         Wall time.
+    files
+        Files written.
+    quarantine
+        The file of the bad records that were set aside; None if there are none.
+    resumed
+        Documents that an earlier, interrupted run had finished.
     """
 
     documents: int
@@ -792,6 +133,9 @@ class CorpusReport:
     skipped: Mapping[str, int]
     unprotected: tuple[str, ...]
     seconds: float
+    files: int = 1
+    quarantine: str | None = None
+    resumed: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
@@ -801,20 +145,10 @@ class CorpusReport:
             "skipped": dict(self.skipped),
             "unprotected": list(self.unprotected),
             "seconds": round(self.seconds, 3),
+            "files": self.files,
+            "quarantine": self.quarantine,
+            "resumed": self.resumed,
         }
-
-
-_Released = tuple[list[str], Counter[str]]
-
-
-def _release(privatizer: Privatizer, texts: list[str], keys: list[ReleaseKey]) -> _Released:
-    """Privatize one batch: the private texts, and the tokens by class."""
-    counts: Counter[str] = Counter()
-    released: list[str] = []
-    for tokens in privatizer.release([privatizer.read(text) for text in texts], keys):
-        counts.update(tokens.counts)
-        released.append(tokens.text)
-    return released, counts
 
 
 def privatize_corpus(
@@ -825,46 +159,67 @@ def privatize_corpus(
     format: str | None = None,
     text_column: str = "text",
     on_error: str = "fail",
-    batch_size: int = 1000,
+    batch_size: int = 500,
     max_text_bytes: int = MAX_TEXT_BYTES,
     workers: int = 1,
     settings: PrivatizerSettings | None = None,
     document_column: str | None = None,
     author_column: str | None = None,
-    on_progress: Callable[[int, float | None], None] | None = None,
+    columns: ColumnRule | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    key: RunKey | None = None,
+    resume: bool | None = None,
+    part_records: int = PART_RECORDS,
+    on_progress: Callable[[Progress], None] | None = None,
     on_unprotected: Callable[[tuple[str, ...]], None] | None = None,
 ) -> CorpusReport:
-    """Replace the text of every record of a file by its private version.
+    """Replace the text of every record of a file, or of a folder of files, by its private version.
 
-    Records keep their order and their other fields. ``target`` appears when all is written and
-    synchronised, or not at all; a failed run leaves an older ``target`` as it was. The output never
-    depends on ``batch_size`` or ``workers``. A document's identity for the randomness is its record
-    number, together with a fresh secret for each call, so that two runs never share a random
-    stream; with a seed it is the record number alone, so that the run can be repeated.
+    Records keep their order and their other fields. ``target`` appears when all is written and synchronised, or not at
+    all; a failed run leaves an older file ``target`` as it was. The output never depends on ``batch_size``, ``workers``,
+    ``engine`` or ``part_records``.
 
     Parameters
     ----------
     source, target
-        Files, or ``"-"`` for standard input and output. Both have the same format; the compression
-        may differ.
+        Files, or ``"-"`` for standard input and output; or a folder of files of one format, and a folder to make, which
+        then gets a ``manifest.json`` with a checksum of each file. Both ends have the same format; the compression of a
+        single file may differ.
     privatizer
         What makes a text private.
     format
-        ``"jsonl"``, ``"csv"`` or ``"text"`` for both ends; None goes by the extensions. With
-        ``"-"`` at one end the other end's extension decides, with ``"-"`` at both it is ``"text"``.
+        ``"jsonl"``, ``"csv"``, ``"text"`` or ``"parquet"`` for both ends; None goes by the extensions. With ``"-"`` at
+        one end the other end's extension decides, with ``"-"`` at both it is ``"text"``.
     text_column, on_error, batch_size, max_text_bytes
-        As in :func:`read_records`.
+        As in :func:`read_records`. With ``on_error="quarantine"`` bad records are set aside in
+        ``target.quarantine.jsonl`` (mode 0600), which holds raw text.
     workers
-        Number of local processes; 1 uses this process alone.
+        Number of processes that work, of which this is one if there are up to four; 1 uses this process alone.
     settings
-        What the worker processes build their Privatizer from; required for more than one worker,
-        and must describe ``privatizer``.
-    document_column, author_column
-        With a ledger: the fields that name each document and, where authors are counted, its
-        author. They pass through as they are, and must not be made from the text.
+        What other processes build their Privatizer from; required for more than one worker and for the engines
+        ``"spark"`` and ``"ray"``, and must describe ``privatizer``.
+    document_column
+        The field that names each document: its randomness then follows from the run key and this name, wherever in the
+        corpus it stands; without one it follows from its number in the corpus. Names pass through as they are, and must
+        not be made from the text. Required with a ledger.
+    author_column
+        With a ledger: the field that names each document's author.
+    columns
+        Which other columns pass through; all of them by default.
+    engine
+        ``"local"``, ``"spark"`` or ``"ray"``.
+    address
+        The Spark master or the Ray cluster; None starts one on this machine.
+    key
+        The run key that ``privatizer`` was built with, kept in a file as long as the run is not finished.
+    resume
+        None keeps nothing of a run that fails. False begins a run that can be continued, True continues it (or begins
+        one). Needs a key, a seed or a ledger: without one the rest would be drawn from another key.
+    part_records
+        Records after which what is done is safe on the disk; also the unit of work of Spark and Ray.
     on_progress
-        Called after each batch with the documents done and the share of the file read (None if
-        unknown).
+        Called after each batch or part.
     on_unprotected
         Called once, as soon as they are known, with the names of the columns that pass through
         unprotected, if any.
@@ -877,184 +232,263 @@ def privatize_corpus(
     Raises
     ------
     CorpusError
-        For bad records, formats that differ, source and target being one file, or a worker that
-        dies.
+        For bad records, formats that differ, source and target being one file, or a process that dies.
     LedgerError
         At the first document that the ledger refuses; names its record. Documents before it stay
         counted and, as the same text, cost nothing the next time.
     OSError
         If a file cannot be opened or written.
+
+    Notes
+    -----
+    Without ``key`` a fresh secret goes into the identity of each document, so that two calls never share a random stream
+    even for the same privatizer. With a seed and no names the identity is the document's number alone, so that
+    ``privatizer.privatize(text, key=number)`` gives the same.
     """
     started = time.perf_counter()
+    source, target = os.fspath(source), os.fspath(target)
+    if (is_stream(source) or is_stream(target)) and (resume is not None or engine != "local"):
+        raise CorpusError(
+            "A stream passes only once, so its run can neither be continued nor be shared out: name files."
+        )
+    _check_options(privatizer, workers, settings, engine, document_column, key, resume)
+    plan = _Plan.of(
+        source,
+        target,
+        format,
+        text_column=text_column,
+        on_error=on_error,
+        batch_size=batch_size,
+        max_text_bytes=max_text_bytes,
+        rule=columns or ColumnRule(),
+        part_records=part_records,
+        names=tuple(name for name in (document_column, author_column) if name is not None),
+    )
+    watch = _Watch(plan, on_progress, on_unprotected)
+    if is_stream(target):
+        if plan.is_folder or plan.format == "parquet" or on_error == "quarantine":
+            raise CorpusError(
+                "Only a single jsonl, csv or text file goes to a stream, and nothing can be set "
+                "aside beside a stream: name a file as the output."
+            )
+        with _local_engine(plan, privatizer, settings, workers, secrets.token_bytes(16)) as local:
+            _write_stream(plan, target, local, watch)
+        return watch.report(time.perf_counter() - started)
+    run = _Run(plan, Path(os.path.realpath(target)), privatizer, settings, key, watch)
+    with run.opened(resume):
+        if not run.complete:
+            if engine == "local":
+                run.here(workers)
+            else:
+                run.elsewhere(engine, address, workers)
+        return run.published(started)
+
+
+def _check_options(
+    privatizer: Privatizer,
+    workers: int,
+    settings: PrivatizerSettings | None,
+    engine: str,
+    document_column: str | None,
+    key: RunKey | None,
+    resume: bool | None,
+) -> None:
+    ledger = getattr(privatizer, "ledger", None)
     if workers < 1:
         raise CorpusError(f"workers must be at least 1; found {workers}.")
-    if workers > 1 and settings is None:
+    if engine not in ENGINES:
+        raise CorpusError(f"engine must be one of {', '.join(ENGINES)}; found {engine!r}.")
+    if (workers > 1 or engine != "local") and settings is None:
         raise CorpusError(
             "More than one worker needs settings=PrivatizerSettings(...) to build from."
         )
-    if (getattr(privatizer, "ledger", None) is None) != (document_column is None):
+    if ledger is not None and document_column is None:
         raise CorpusError(
-            "A ledger and a document_column go together: the ledger counts documents by the names "
-            "in that column."
+            "A ledger and a document_column go together: the ledger counts documents by the names in that column."
         )
-    source, target = os.fspath(source), os.fspath(target)
-    format, compression = _common_format(source, target, format)
-    if format == "text" and document_column is not None:
+    if ledger is not None and engine != "local":
         raise CorpusError(
-            "A ledger counts documents by a column of their names, and a text file has none: use "
-            "jsonl or csv."
+            "A ledger lies on a local disk, where other machines cannot count in it: use the local engine."
         )
-    _refuse_same_file(source, target)
-    reader = read_records(
-        source,
-        format,
-        text_column,
-        on_error,
-        batch_size=batch_size,
-        max_text_bytes=max_text_bytes,
-    )
-    run = _Run(reader, privatizer, on_unprotected, document_column, author_column)
-    with (
-        _atomic_output(target, compression) as out,
-        # Closed by name: on failure a worker pool must not live on in the traceback.
-        contextlib.closing(run.results(workers, settings)) as results,
-    ):
-        encoder = _Encoder(reader)
-        header_due = True
-        for batch, (texts, counts) in results:
-            if header_due:
-                out.write(encoder.header())
-                header_due = False
-            for row, text in zip(batch.rows, texts, strict=True):
-                out.write(encoder.record(row, text))
-            run.documents += len(texts)
-            run.tokens.update(counts)
-            if on_progress is not None:
-                on_progress(run.documents, reader.fraction)
-        if header_due:
-            out.write(encoder.header())
-    return CorpusReport(
-        documents=run.documents,
-        tokens=dict(run.tokens),
-        skipped=dict(reader.skipped),
-        unprotected=run.unprotected,
-        seconds=time.perf_counter() - started,
-    )
+    if resume is not None and key is None and ledger is None and privatizer.seed is None:
+        raise CorpusError("A run can be continued only with a run key, a seed or a ledger.")
 
 
-class _Run:
-    """One pass over a reader: names the documents, releases the batches in order, adds up."""
+# --------------------------------------------------------------------------------------------------
+# What is to be done
+# --------------------------------------------------------------------------------------------------
 
-    def __init__(
-        self,
-        reader: CorpusReader,
-        privatizer: Privatizer,
-        on_unprotected: Callable[[tuple[str, ...]], None] | None,
-        document_column: str | None,
-        author_column: str | None,
-    ) -> None:
-        self._reader = reader
-        self._privatizer = privatizer
-        self._on_unprotected = on_unprotected
-        self._document_column = document_column
-        self._author_column = author_column
-        # A privatizer may serve many files. Record numbers repeat from file to file, and a random
-        # stream must not: two documents under one stream would betray where they differ. Only a
-        # seed asks for exactly that.
-        self._salt = secrets.token_bytes(16) if privatizer.seed is None else b""
-        self.documents = 0
-        self.tokens: Counter[str] = Counter()
-        self.unprotected: tuple[str, ...] = ()
 
-    def results(
-        self, workers: int, settings: PrivatizerSettings | None
-    ) -> Generator[tuple[Batch, _Released], None, None]:
-        """Yield each batch with what was released for it, in the order of the file."""
-        if workers == 1 or settings is None:
-            for batch in self._batches():
-                with _naming_record(batch):
-                    released = _release(self._privatizer, batch.texts, self._keys(batch))
-                yield batch, released
-            return
-        # The compiled code is kept on disk. Made once here, it need not be made in every worker.
-        # What is made here is not counted, for it is no document.
-        uncounted = self._privatizer
-        if self._document_column is not None:
-            uncounted = type(uncounted)(uncounted.mechanism, uncounted.policy)
-        _release(uncounted, ["text"], [secrets.token_bytes(16)])
-        with _WorkerPool(settings, workers) as pool:
-            yield from pool.ordered(
-                (batch, batch.texts, self._keys(batch)) for batch in self._batches()
+@dataclass(frozen=True)
+class _Plan:
+    """The files of a job and how they are read and written; travels to other processes."""
+
+    files: tuple[tuple[str, str], ...]  # names below the source ("" for a single file), and paths
+    is_folder: bool
+    format: str
+    compression: str | None  # of a single output
+    text_column: str
+    on_error: str
+    batch_size: int
+    max_text_bytes: int
+    rule: ColumnRule
+    part_records: int
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, source: str, target: str, format: str | None, **options: Any) -> _Plan:
+        if options["part_records"] < 1:
+            raise CorpusError(f"part_records must be at least 1; found {options['part_records']}.")
+        compression = None
+        is_folder = os.path.isdir(source)
+        if is_folder:
+            _refuse_overlap(source, target)
+            files = _files_of(source, format)
+            found = {corpus_format(path, format)[0] for _, path in files}
+            if len(found) > 1:
+                raise CorpusError(
+                    f"{source} holds files of several formats ({', '.join(sorted(map(str, found)))}): expected one. Move "
+                    "them into folders of their own."
+                )
+            format = found.pop()
+        else:
+            format, compression = _common_format(source, target, format)
+            _refuse_same_file(source, target)
+            files = (("", source),)
+        if format == "text" and options["names"]:
+            raise CorpusError(
+                "Documents are named by a column, and a text file has none: use jsonl, csv or parquet."
             )
+        return cls(files, is_folder, str(format), compression, **options)
 
-    def _batches(self) -> Iterator[Batch]:
-        for batch in self._reader:
-            if not self.unprotected:
-                self._find_unprotected(batch.rows)
-            yield batch
+    @property
+    def columns(self) -> Columns:
+        return (_COLUMNS, _NAMED, _OWNED)[len(self.names)]
 
-    def _find_unprotected(self, rows: list[Any]) -> None:
-        """Learn and tell the names of the other columns, from the first record that has any."""
-        if self._reader.format == "text":
-            return
-        fields: Iterable[list[str]] = (
-            [self._reader.columns] if self._reader.format == "csv" else map(list, rows)
+    def reader(
+        self, file: int, start: Place | None = None, stop: int | None = None
+    ) -> CorpusReader:
+        return read_records(
+            self.files[file][1],
+            self.format,
+            self.text_column,
+            self.on_error,
+            batch_size=self.batch_size,
+            max_text_bytes=self.max_text_bytes,
+            start=start,
+            stop=stop,
+            cut=self.part_records,
+            names=self.names,
         )
-        for names in fields:
-            others = tuple(name for name in names if name != self._reader.text_column)
-            if others:
-                self.unprotected = others
-                if self._on_unprotected is not None:
-                    self._on_unprotected(others)
-                return
 
-    def _keys(self, batch: Batch) -> list[ReleaseKey]:
-        if self._document_column is not None:
-            return self._documents(batch, self._document_column)
-        if not self._salt:
-            return list(batch.positions)
-        return [self._salt + position.to_bytes(8, "big") for position in batch.positions]
+    def compression_of(self, file: int) -> str | None:
+        """The compression of an output file: a folder keeps that of each input."""
+        if not self.is_folder:
+            return self.compression
+        return corpus_format(self.files[file][1], self.format)[1]
 
-    def _documents(self, batch: Batch, column: str) -> list[ReleaseKey]:
-        from textpriv.ledger import Document
+    def record(self, file: int, position: int) -> str:
+        """What a record is called in a message."""
+        name = self.files[file][0]
+        return f"{name + ', ' if name else ''}record {position + 1}"
 
-        names = self._names(batch, column)
-        if self._author_column is None:
-            return [Document(name) for name in names]
-        authors = self._names(batch, self._author_column)
-        return [Document(name, author) for name, author in zip(names, authors, strict=True)]
+    def arrow(self, reader: CorpusReader, batch: Batch, base: int) -> pa.RecordBatch | None:
+        """Return what an engine is given of a batch: the texts, and what the documents are known by."""
+        if not batch.texts:
+            return None
+        import pyarrow as pa
 
-    def _names(self, batch: Batch, column: str) -> list[str]:
-        """Read the names in a column; 7 and "7" are one name, for CSV cannot tell them apart."""
-        place: Any = column
-        if self._reader.format == "csv":
-            if self._reader.columns.count(column) != 1:
-                raise CorpusError(
-                    f"{self._reader.name}: expected one column named {column!r}, to count by; found "
-                    f"{self._reader.columns.count(column)} among {len(self._reader.columns)}."
-                )
-            place = self._reader.columns.index(column)
-        names = []
-        for position, row in zip(batch.positions, batch.rows, strict=True):
-            name = row.get(column) if isinstance(row, dict) else row[place]
-            if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-                raise CorpusError(
-                    f"{self._reader.name}, record {position + 1}: expected a name, as text or a "
-                    f"whole number, in {column!r}, to count by; found none."
-                )
-            names.append(str(name))
-        return names
+        columns = {self.columns.text: string_array(batch.texts)}
+        if not self.names:
+            numbers = pa.py_buffer(np.array(batch.positions, dtype=np.uint64) + np.uint64(base))
+            columns[str(self.columns.number)] = pa.Array.from_buffers(
+                pa.uint64(), len(batch.texts), [None, numbers]
+            )
+        for place, name in enumerate(self.names):
+            column = (self.columns.document, self.columns.author)[place]
+            columns[str(column)] = string_array(_names_in(reader, batch, name))
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def job(self, run: str, context: bytes, key: bytes | None, seed: int | None) -> dict[str, Any]:
+        """Everything that decides the output, in plain values."""
+        from textpriv import __version__
+
+        check = None
+        if key is not None:
+            check = hashlib.blake2b(key=key, person=b"textpriv-check").hexdigest()
+        return {
+            "version": __version__,
+            "settings": context.hex(),
+            "key": check,
+            "seed": seed,
+            "input": [[name, *_likeness(path, run)] for name, path in self.files],
+            "format": [self.format, self.compression],
+            "columns": [self.text_column, *self.names, asdict(self.rule)],
+            "bad records": [self.on_error, self.max_text_bytes],
+            "part": self.part_records,
+        }
+
+    def absolute(self) -> _Plan:
+        """Return the plan with paths that mean the same in any process."""
+        files = tuple((name, os.path.abspath(path)) for name, path in self.files)
+        return replace(self, files=files)
 
 
-@contextlib.contextmanager
-def _naming_record(batch: Batch) -> Iterator[None]:
-    """Say in which record a document stands that the ledger refuses."""
-    try:
-        yield
-    except LedgerError as error:
-        if error.place is None:
-            raise
-        raise error.named(f"record {batch.positions[error.place] + 1}") from None
+def _names_in(reader: CorpusReader, batch: Batch, column: str) -> list[str]:
+    """Read the names in a column, which the reader has checked; 7 and "7" are one name, for CSV cannot tell them apart."""
+    if reader.format == "parquet":
+        values = column_values(batch.rows.column(reader.columns.index(column)))
+    elif reader.format == "csv":
+        place = reader.columns.index(column)
+        values = [row[place] for row in batch.rows]
+    else:
+        values = [row[column] for row in batch.rows]
+    return [str(value) for value in values]
+
+
+def _likeness(path: str, run: str) -> tuple[int, str]:
+    """Return the size of a file and a hash of its ends, keyed by the run's name: to notice another input."""
+    if is_stream(path):
+        return 0, ""
+    found = hashlib.blake2b(key=run.encode(), digest_size=16)
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        found.update(file.read(_ENDS))
+        file.seek(max(0, size - _ENDS))
+        found.update(file.read(_ENDS))
+    return size, found.hexdigest()
+
+
+def _first_texts(plan: _Plan) -> Iterator[str]:
+    """Yield the good documents from the first one on."""
+    for _, path in plan.files:
+        reader = read_records(
+            path, plan.format, plan.text_column, "skip", max_text_bytes=plan.max_text_bytes
+        )
+        for batch in reader:
+            yield from batch.texts
+
+
+def _files_of(source: str, format: str | None) -> tuple[tuple[str, str], ...]:
+    """Return the names and paths of a folder's files, in the order of their names, numbers in them by value."""
+    names = []
+    for folder, folders, files in os.walk(source):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        for name in files:
+            path = os.path.join(folder, name)
+            if name.startswith((".", "_")) or name == MANIFEST or is_stream(path):
+                continue
+            corpus_format(path, format)
+            names.append(os.path.relpath(path, source))
+    if not names:
+        raise CorpusError(f"{source} holds no files: expected .jsonl, .csv, .txt or .parquet.")
+    names.sort(
+        key=lambda name: (
+            [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", name)],
+            name,
+        )
+    )
+    return tuple((name, os.path.join(source, name)) for name in names)
 
 
 def _common_format(source: str, target: str, format: str | None) -> tuple[str, str | None]:
@@ -1075,85 +509,674 @@ def _refuse_same_file(source: str, target: str) -> None:
     same = os.path.realpath(source) == os.path.realpath(target)
     with contextlib.suppress(OSError):
         same = same or os.path.samefile(source, target)
-    if same and not _is_stream(target):
+    if same and not is_stream(target):
         raise CorpusError(
             f"Input and output are the same file, {source}: the private text must not replace its "
             "only source. Name another output."
         )
 
 
-# --------------------------------------------------------------------------------------------------
-# Worker processes
-# --------------------------------------------------------------------------------------------------
-
-_worker: Privatizer | TextprivError | OSError | None = None
-
-
-def _start_worker(settings: PrivatizerSettings) -> None:
-    """Build this process's Privatizer once; a failure is kept and told at the first batch."""
-    import signal
-
-    global _worker
-    # Ctrl-C reaches every process of the terminal; only the parent answers it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        _worker = settings.build()
-    except (TextprivError, OSError) as error:
-        _worker = error
-
-
-def _work(texts: list[str], keys: list[ReleaseKey]) -> _Released:
-    if isinstance(_worker, Exception):
-        raise _worker
-    assert _worker is not None
-    return _release(_worker, texts, keys)
-
-
-def _finished(batch: Batch, future: Future[_Released]) -> tuple[Batch, _Released]:
-    with _naming_record(batch):
-        return batch, future.result()
-
-
-class _WorkerPool:
-    """A few processes that release batches; results come in order and few batches are in flight."""
-
-    def __init__(self, settings: PrivatizerSettings, workers: int) -> None:
-        import multiprocessing
-        from concurrent.futures import ProcessPoolExecutor
-
-        # "spawn": a forked copy of a process that has already run compiled threads may hang.
-        self._pool = ProcessPoolExecutor(
-            max_workers=workers,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_start_worker,
-            initargs=(settings,),
+def _refuse_overlap(source: str, target: str) -> None:
+    if is_stream(target):
+        return
+    inner, outer = Path(os.path.realpath(target)), Path(os.path.realpath(source))
+    if inner == outer or outer in inner.parents or inner in outer.parents:
+        raise CorpusError(
+            f"One of {source} and {target} lies in the other: the private files must not stand among the raw ones. Name "
+            "another folder."
         )
-        self._in_flight = 2 * workers
 
-    def __enter__(self) -> _WorkerPool:
-        return self
 
-    def __exit__(self, *exception: object) -> None:
-        # On failure the batches that have begun still end, but none begins any more.
-        self._pool.shutdown(wait=True, cancel_futures=True)
+# --------------------------------------------------------------------------------------------------
+# Watching
+# --------------------------------------------------------------------------------------------------
 
-    def ordered(
-        self, jobs: Iterable[tuple[Batch, list[str], list[ReleaseKey]]]
-    ) -> Iterator[tuple[Batch, _Released]]:
-        """Yield each job's batch and result in the order of the jobs."""
-        from concurrent.futures.process import BrokenProcessPool
 
-        waiting: deque[tuple[Batch, Future[_Released]]] = deque()
+class _Watch:
+    """Adds up what was done, and tells it."""
+
+    def __init__(
+        self,
+        plan: _Plan,
+        on_progress: Callable[[Progress], None] | None,
+        on_unprotected: Callable[[tuple[str, ...]], None] | None,
+    ) -> None:
+        self._plan = plan
+        self._on_progress = on_progress
+        self._on_unprotected = on_unprotected
+        # Bytes of the input before each file, and of all of it.
+        self._sizes = [0, *accumulate(_size(path) for _, path in plan.files)]
+        self.documents = 0
+        self.tokens: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
+        self.unprotected: tuple[str, ...] = ()
+
+    def columns(self, reader: CorpusReader, batch: Batch) -> None:
+        """Learn and tell the names of the other columns, from the first record that has any."""
+        if self.unprotected or reader.format == "text":
+            return
+        fields: Iterable[list[str]] = (
+            map(list, batch.rows) if reader.format == "jsonl" else [reader.columns]
+        )
+        for names in fields:
+            others = tuple(
+                name
+                for name in names
+                if name != reader.text_column and self._plan.rule.passes(name)
+            )
+            if others:
+                self.unprotected = others
+                if self._on_unprotected is not None:
+                    self._on_unprotected(others)
+                return
+
+    def restored(self, entry: Entry) -> None:
+        """Count what an earlier run has finished, or another process."""
+        self.documents += entry.documents
+        self.tokens.update(entry.tokens)
+        self.skipped.update(entry.skipped)
+
+    def released(self, file: int, reader: CorpusReader, batch: Batch, tokens: Counter[str]) -> None:
+        """Count a batch."""
+        self.documents += len(batch.texts)
+        self.tokens.update(tokens)
+        self.skipped.update(bad.reason for bad in batch.bad)
+        part, total = reader.fraction, self._sizes[-1]
+        if part is None or not total:
+            self.tell(None)
+        else:
+            before, end = self._sizes[file], self._sizes[file + 1]
+            self.tell((before + part * (end - before)) / total)
+
+    def tell(self, fraction: float | None) -> None:
+        """Tell how far the run is."""
+        if self._on_progress is not None:
+            done = None if fraction is None else min(1.0, fraction)
+            self._on_progress(Progress(self.documents, sum(self.tokens.values()), done))
+
+    def report(self, seconds: float, **more: Any) -> CorpusReport:
+        return CorpusReport(
+            documents=self.documents,
+            tokens=dict(self.tokens),
+            skipped=dict(self.skipped),
+            unprotected=self.unprotected,
+            seconds=seconds,
+            **more,
+        )
+
+
+def _size(path: str) -> int:
+    try:
+        return 0 if is_stream(path) else os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+# --------------------------------------------------------------------------------------------------
+# Doing it
+# --------------------------------------------------------------------------------------------------
+
+
+def _local_engine(
+    plan: _Plan,
+    privatizer: Privatizer,
+    settings: PrivatizerSettings | None,
+    workers: int,
+    context: bytes,
+) -> InProcess | WorkerPool:
+    if workers == 1 or settings is None:
+        return InProcess(BatchRelease(privatizer, plan.columns, context))
+    # The compiled code is kept on disk. Made once here, it need not be made in every worker. What is made here is not
+    # counted, for it is no document.
+    uncounted = privatizer
+    if getattr(privatizer, "ledger", None) is not None:
+        uncounted = type(privatizer)(privatizer.mechanism, privatizer.policy)
+    uncounted.release([uncounted.read("text")], [secrets.token_bytes(16)])
+    release = BatchRelease(privatizer, plan.columns, context)
+    return WorkerPool(release, settings, plan.columns, context, workers)
+
+
+def _texts_of(
+    plan: _Plan, file: int, batch: Batch, released: Released
+) -> tuple[list[str], Counter[str]]:
+    """Return what was released for a batch, or raise its error with the name of the record."""
+    try:
+        done, tokens = released.result()
+    except TextprivError as error:
+        raise named_error(error, lambda row: plan.record(file, batch.positions[row])) from None
+    return ([] if done is None else done.column(0).to_pylist()), tokens
+
+
+def _write_stream(plan: _Plan, target: str, local: InProcess | WorkerPool, watch: _Watch) -> None:
+    """Write one file to standard output, a device or a pipe, as it comes."""
+    reader = plan.reader(0)
+
+    def jobs() -> Iterator[tuple[Batch, pa.RecordBatch | None]]:
+        for batch in reader:
+            watch.columns(reader, batch)
+            yield batch, plan.arrow(reader, batch, 0)
+
+    with contextlib.ExitStack() as stack:
+        stream = sys.stdout.buffer
+        if target != STANDARD_STREAM:
+            stream = stack.enter_context(open(target, "wb"))
+        stack.enter_context(local)
+        with compressed(stream, plan.compression) as out:
+            writer: RecordWriter | None = None
+            for batch, released in local.ordered(jobs()):
+                texts, tokens = _texts_of(plan, 0, batch, released)
+                if writer is None:
+                    writer = writer_for(reader, out, plan.rule)
+                    writer.begin()
+                writer.write(batch, texts)
+                watch.released(0, reader, batch, tokens)
+            if writer is None:
+                writer_for(reader, out, plan.rule).begin()
+        stream.flush()
+
+
+class _Parts:
+    """Writes the batches of one file, or of some parts of it, into a work folder."""
+
+    def __init__(self, plan: _Plan, folder: WorkFolder, file: int, reader: CorpusReader) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._file = file
+        self._reader = reader
+        self._stack: contextlib.ExitStack | None = None
+        self._writer: RecordWriter | None = None
+        self._documents = 0
+        self._tokens: Counter[str] = Counter()
+        self._skipped: Counter[str] = Counter()
+        self._end = Place()
+
+    def take(self, batch: Batch, texts: Sequence[str], tokens: Counter[str]) -> None:
+        """Write a batch; a part that is full is finished."""
+        if self._writer is None:
+            self._begin(batch.start // self._plan.part_records)
+        assert self._writer is not None
+        self._writer.write(batch, texts)
+        self._documents += len(texts)
+        self._tokens.update(tokens)
+        for bad in batch.bad:
+            self._skipped[bad.reason] += 1
+            if self._plan.on_error == "quarantine":
+                self._aside.write(self._quarantined(bad))
+        self._end = batch.end
+        if batch.end.record % self._plan.part_records == 0:
+            self._finish()
+
+    def end(self, is_empty: bool) -> None:
+        """Finish the last part; a file without records has one part without records."""
+        if self._writer is None and is_empty:
+            self._begin(0)
+        if self._writer is not None:
+            self._finish()
+
+    def close(self) -> None:
+        """Give up a part that is not finished."""
+        stack, self._stack = self._stack, None
+        if self._writer is not None:
+            self._writer.abandon()
+            self._writer = None
+        if stack is not None:
+            # What could not be written may fail again when its file is closed.
+            with contextlib.suppress(OSError):
+                stack.close()
+
+    def _begin(self, part: int) -> None:
+        self._documents, self._tokens, self._skipped = 0, Counter(), Counter()
+        self._part = part
+        self._stack = contextlib.ExitStack()
+        out, self._aside, self._done = self._stack.enter_context(
+            self._folder.part(self._file, part)
+        )
+        self._writer = writer_for(self._reader, out, self._plan.rule)
+        # Parts of lines are joined as they are, so only the first one has a header.
+        if part == 0 or self._plan.format == "parquet":
+            self._writer.begin()
+
+    def _finish(self) -> None:
+        assert self._writer is not None
+        assert self._stack is not None
+        self._writer.close()
+        self._writer = None
+        self._done.append(
+            Entry(
+                self._file,
+                self._part,
+                self._end,
+                self._documents,
+                dict(self._tokens),
+                dict(self._skipped),
+            )
+        )
+        stack, self._stack = self._stack, None
+        stack.close()
+
+    def _quarantined(self, bad: BadRecord) -> bytes:
+        """One line of the quarantine: where a bad record stands, why it is bad, and its bytes."""
+        found: dict[str, Any] = {
+            "file": self._plan.files[self._file][0] or os.path.basename(self._reader.name),
+            "record": bad.position + 1,
+            "line": bad.line or None,
+            "reason": bad.reason,
+        }
+        if bad.raw is not None:
+            try:
+                found["raw"] = bad.raw.decode("utf-8")
+            except UnicodeDecodeError:
+                found["raw_base64"] = base64.b64encode(bad.raw).decode("ascii")
+        return json.dumps(found, ensure_ascii=False).encode("utf-8") + b"\n"
+
+
+@dataclass(frozen=True)
+class PartRunner:
+    """Makes parts of a corpus in another process; what Spark and Ray are given to do.
+
+    Attributes
+    ----------
+    plan
+        The job.
+    settings
+        What the process builds its Privatizer from.
+    context
+        Goes before every identity.
+    folder
+        The work folder, on storage that all processes share.
+    """
+
+    plan: _Plan
+    settings: PrivatizerSettings
+    context: bytes
+    folder: str
+
+    def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
+        """Make the parts of a task; an error that the user can mend comes back as its message."""
         try:
-            for batch, texts, keys in jobs:
-                waiting.append((batch, self._pool.submit(_work, texts, keys)))
-                if len(waiting) >= self._in_flight:
-                    yield _finished(*waiting.popleft())
-            while waiting:
-                yield _finished(*waiting.popleft())
-        except BrokenProcessPool as error:
+            release = release_in_process(self.settings, self.plan.columns, self.context)
+            self._make(task, InProcess(release))
+        except TextprivError as error:
+            return {"error": str(error)}
+        except OSError as error:
+            return {
+                "error": f"{error.strerror or type(error).__name__}: {error.filename or self.folder}"
+            }
+        return {}
+
+    def _make(self, task: Mapping[str, Any], local: InProcess) -> None:
+        file, stop = task["file"], task["stop"]
+        start = Place(**task["start"])
+        folder = WorkFolder.attach(Path(self.folder))
+        reader = self.plan.reader(file, start, stop)
+
+        def jobs() -> Iterator[tuple[Batch, pa.RecordBatch | None]]:
+            for batch in reader:
+                yield batch, self.plan.arrow(reader, batch, task["base"])
+
+        parts = _Parts(self.plan, folder, file, reader)
+        with contextlib.closing(parts):
+            for batch, released in local.ordered(jobs()):
+                texts, tokens = _texts_of(self.plan, file, batch, released)
+                parts.take(batch, texts, tokens)
+            parts.end(is_empty=stop == 0)
+
+
+@dataclass(frozen=True)
+class FileJoiner:
+    """Joins the parts of files in another process; see :class:`PartRunner`."""
+
+    plan: _Plan
+    folder: str
+
+    def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
+        """Join the parts of one file."""
+        try:
+            _join(self.plan, WorkFolder.attach(Path(self.folder)), task["file"])
+        except TextprivError as error:
+            return {"error": str(error)}
+        except OSError as error:
+            return {
+                "error": f"{error.strerror or type(error).__name__}: {error.filename or self.folder}"
+            }
+        return {}
+
+
+def _join(plan: _Plan, folder: WorkFolder, file: int) -> None:
+    closed = folder.closed_file(file)
+    if closed is None:
+        raise CorpusError("A file was not read to its end. Continue the run with --resume.")
+    parts = folder.parts(file, closed[0])
+    name, compression = plan.files[file][0], plan.compression_of(file)
+    if len(parts) == 1 and compression is None:
+        folder.adopt(parts[0], name)
+        return
+    with folder.result(name) as out:
+        join_parts(parts, out, plan.format, compression, plan.text_column)
+
+
+class _Run:
+    """One run into files: opens the work folder, has the parts made, and publishes the output."""
+
+    def __init__(
+        self,
+        plan: _Plan,
+        target: Path,
+        privatizer: Privatizer,
+        settings: PrivatizerSettings | None,
+        key: RunKey | None,
+        watch: _Watch,
+    ) -> None:
+        self._plan = plan
+        self._target = target
+        self._privatizer = privatizer
+        self._settings = settings
+        self._key = key
+        self._watch = watch
+        self._context = b""
+        self._entries: dict[tuple[int, int], Entry] = {}
+        self._engine: tuple[str, str | None, int] | None = None
+        self._resumed = 0
+        self.complete = False
+
+    @contextlib.contextmanager
+    def opened(self, resume: bool | None) -> Iterator[None]:
+        """Open the work folder for the block; afterwards it is gone, unless the run is to be continued."""
+        for _, name in self._plan.files:
+            if not is_stream(name):
+                open(name, "rb").close()  # a missing input is told before anything is made
+        self._check_target()
+        path = work_path(self._target, kept=resume is not None)
+        new_key = self._key is not None and self._key.fresh
+        if resume and new_key and path.exists() and WorkFolder.attach(path).entries():
             raise CorpusError(
-                "A worker process ended before its work was done (out of memory, killed, or a "
-                "script without 'if __name__ == \"__main__\":'). The output is not complete. Try "
-                "fewer workers or a smaller batch size."
-            ) from error
+                f"The run in {path} was begun under a run key that is gone, so it cannot be continued. Put "
+                f"{self._key.path} back, or remove that folder to begin again; both releases together then keep less "  # type: ignore[union-attr]
+                "than one."
+            )
+        if self._key is None:
+            # No two calls share a random stream, even for the same privatizer.
+            self._context = secrets.token_bytes(16)
+            if resume is not None:
+                self._context = release_context(self._privatizer)
+        else:
+            corpus = b""
+            if not self._plan.names:
+                corpus = corpus_name(_first_texts(self._plan), self._key.secret)
+            self._context = release_context(self._privatizer, corpus)
+        self._refuse_output(resume)
+        if self.complete:
+            if path.exists():  # the run ended between its last two steps
+                WorkFolder.attach(path).remove()
+            yield
+            return
+        if self._key is not None:
+            if resume and new_key:
+                WorkFolder.attach(path).remove()  # nothing was finished there
+            self._key.keep()
+        try:
+            self._folder = WorkFolder.begin(path, self._job, bool(resume))
+        except BaseException:
+            self._forget(new_key)
+            raise
+        try:
+            if resume:
+                self._entries = self._folder.entries(checked=True)
+                for entry in self._entries.values():
+                    self._watch.restored(entry)
+                self._resumed = self._watch.documents
+            yield
+        except BaseException:
+            if resume is None or not self._folder.entries():
+                self._folder.remove()
+                self._forget(new_key)
+            raise
+        else:
+            self._folder.remove()
+        finally:
+            self._folder.release()
+
+    def _forget(self, new_key: bool) -> None:
+        """Destroy a key under which nothing was released."""
+        if new_key and self._key is not None:
+            self._key.forget()
+
+    def _job(self, run: str) -> dict[str, Any]:
+        key = None if self._key is None else self._key.secret
+        return self._plan.job(run, self._context, key, self._privatizer.seed)
+
+    def _check_target(self) -> None:
+        if not self._target.parent.is_dir():
+            raise CorpusError(
+                f"Cannot write to {self._target}: its folder does not exist. Make it first."
+            )
+        if self._target.is_dir() and not self._plan.is_folder:
+            raise CorpusError(f"Cannot write to {self._target}: it is a folder. Name a file.")
+
+    def _refuse_output(self, resume: bool | None) -> None:
+        """Refuse an output folder that exists, unless it is what is to be continued."""
+        if not self._plan.is_folder or not self._target.exists():
+            return
+        if self._target.is_dir() and not any(self._target.iterdir()):
+            return
+        if resume:
+            found = self._manifest()
+            run = found.get("run")
+            if isinstance(run, str) and found.get("job") == self._job_name(run):
+                self.complete = True
+                return
+        raise CorpusError(
+            f"{self._target} exists. Choose another folder for the output, or remove that one first."
+        )
+
+    def _manifest(self) -> dict[str, Any]:
+        try:
+            found = json.loads((self._target / MANIFEST).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _job_name(self, run: str) -> str:
+        content = json.dumps(self._job(run), sort_keys=True)
+        return hashlib.blake2b(content.encode(), key=run.encode(), digest_size=16).hexdigest()
+
+    # Making the parts
+
+    def here(self, workers: int) -> None:
+        """Make all parts in this process or its workers."""
+        plan, folder, watch = self._plan, self._folder, self._watch
+        parts: _Parts | None = None
+        with contextlib.ExitStack() as stack:
+            local = _local_engine(plan, self._privatizer, self._settings, workers, self._context)
+            stack.enter_context(local)
+            # Closed by name: on failure a worker pool must not live on in the traceback.
+            results = stack.enter_context(contextlib.closing(local.ordered(self._jobs())))
+            try:
+                for (file, reader, batch, end), released in results:
+                    parts = parts or _Parts(plan, folder, file, reader)
+                    if batch is not None:
+                        texts, tokens = _texts_of(plan, file, batch, released)
+                        parts.take(batch, texts, tokens)
+                        watch.released(file, reader, batch, tokens)
+                        continue
+                    parts.end(is_empty=end.record == 0)
+                    folder.close_file(file, self._count(end), end.record)
+                    parts = None
+            finally:
+                if parts is not None:
+                    parts.close()
+
+    def _jobs(self) -> Iterator[tuple[tuple[int, CorpusReader, Batch | None, Place], Any]]:
+        """Yield what is still to be done: each batch with what the engine is given, and each file's end with nothing."""
+        base = 0
+        for file in range(len(self._plan.files)):
+            done = 0
+            while (file, done) in self._entries:
+                done += 1
+            closed = self._folder.closed_file(file)
+            if closed is not None and done == closed[0]:
+                base += closed[1]
+                continue
+            end = self._entries[file, done - 1].end if done else Place()
+            reader = self._plan.reader(file, end)
+            for batch in reader:
+                self._watch.columns(reader, batch)
+                end = batch.end
+                yield (file, reader, batch, end), self._plan.arrow(reader, batch, base)
+            yield (file, reader, None, end), None
+            base += end.record
+
+    def _count(self, end: Place) -> int:
+        return max(1, -(-end.record // self._plan.part_records))
+
+    def elsewhere(self, engine: str, address: str | None, workers: int) -> None:
+        """Make all parts on Spark or Ray."""
+        plan = self._plan
+        assert self._settings is not None
+        settings = replace(self._settings, index=os.path.abspath(self._settings.index))
+        if self._key is not None:
+            # The executors read the key where the output is; in what is sent to them there is no secret.
+            settings = replace(settings, key_file=str(self._key.path), run_key=b"")
+        first = plan.reader(0, stop=plan.batch_size)
+        for batch in first:
+            self._watch.columns(first, batch)
+        tasks = []
+        base = 0
+        for file in range(len(plan.files)):
+            places = [Place(), *plan.reader(file).places()]
+            tasks += self._tasks(file, places, base)
+            base += places[-1].record
+            self._folder.close_file(file, self._count(places[-1]), places[-1].record)
+        self._engine = (engine, address, workers)
+        if tasks:
+            runner = PartRunner(plan.absolute(), settings, self._context, str(self._folder.path))
+            with self._followed(base):
+                self._each(tasks, runner)
+
+    def _tasks(self, file: int, places: Sequence[Place], base: int) -> list[dict[str, Any]]:
+        """One task for each part that is missing; one for all of them where a file cannot be entered in its middle."""
+        missing = [
+            part for part in range(self._count(places[-1])) if (file, part) not in self._entries
+        ]
+        if self._plan.format != "parquet" and places[-1].offset is None:
+            missing = missing[:1]
+            stops = [places[-1].record]
+        else:
+            stops = [places[part + 1].record for part in missing]
+        return [
+            {"file": file, "start": asdict(places[part]), "stop": stop, "base": base}
+            for part, stop in zip(missing, stops, strict=False)
+        ]
+
+    def _each(self, tasks: list[dict[str, Any]], work: Callable[[Any], dict[str, Any]]) -> None:
+        assert self._engine is not None
+        engine, address, workers = self._engine
+        each = import_module(f"textpriv.engines.{engine}").each
+        for told in each(tasks, work, address=address, workers=workers):
+            if "error" in told:
+                raise CorpusError(told["error"])
+
+    @contextlib.contextmanager
+    def _followed(self, records: int) -> Iterator[None]:
+        """Tell, from a thread, of the parts that other processes have finished."""
+        over = threading.Event()
+
+        def follow() -> None:
+            seen = set(self._entries)
+            while not over.wait(0.5):
+                with contextlib.suppress(OSError):
+                    for place, entry in self._folder.entries(without=seen).items():
+                        seen.add(place)
+                        self._watch.restored(entry)
+                done = self._watch.documents + self._watch.skipped.total()
+                self._watch.tell(done / records if records else None)
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    # The output
+
+    def published(self, started: float) -> CorpusReport:
+        """Join the parts, let the output appear, and report."""
+        plan, watch = self._plan, self._watch
+        aside = self._target.with_name(self._target.name + ".quarantine.jsonl")
+        if self.complete:
+            return self._report_published(started, aside)
+        entries = self._folder.entries()
+        self._join_all()
+        watch.documents = 0
+        watch.tokens.clear()
+        watch.skipped.clear()
+        documents: Counter[int] = Counter()
+        for entry in sorted(entries.values(), key=lambda entry: (entry.file, entry.part)):
+            watch.restored(entry)
+            documents[entry.file] += entry.documents
+        has_aside = self._folder.publish_quarantine(aside, [entries[at] for at in sorted(entries)])
+        if plan.is_folder:
+            self._folder.publish_folder(self._target, self._new_manifest(documents))
+        else:
+            self._folder.publish_file(self._target)
+        return watch.report(
+            time.perf_counter() - started,
+            files=len(plan.files),
+            quarantine=str(aside) if has_aside else None,
+            resumed=self._resumed,
+        )
+
+    def _join_all(self) -> None:
+        plan, folder = self._plan, self._folder
+        count = len(plan.files)
+        if self._engine is not None and count > 1 and plan.compression_of(0) is not None:
+            self._each(
+                [{"file": file} for file in range(count)],
+                FileJoiner(plan.absolute(), str(folder.path)),
+            )
+            return
+        for file in range(count):
+            _join(plan, folder, file)
+
+    def _new_manifest(self, documents: Mapping[int, int]) -> dict[str, Any]:
+        from textpriv import __version__
+
+        files = []
+        for file, (name, _) in enumerate(self._plan.files):
+            path = self._folder.result_path(name)
+            files.append(
+                {
+                    "name": name,
+                    "bytes": path.stat().st_size,
+                    "sha256": digest(path),
+                    "documents": documents[file],
+                }
+            )
+        statement = getattr(self._privatizer, "statement", None)
+        return {
+            "textpriv": __version__,
+            "run": self._folder.run,
+            "job": self._job_name(self._folder.run),
+            "format": self._plan.format,
+            "files": files,
+            "documents": self._watch.documents,
+            "tokens": dict(self._watch.tokens),
+            "skipped": dict(self._watch.skipped),
+            "unprotected": list(self._watch.unprotected),
+            "statement": None if statement is None else statement.to_dict(),
+        }
+
+    def _report_published(self, started: float, aside: Path) -> CorpusReport:
+        found = self._manifest()
+        return CorpusReport(
+            documents=found["documents"],
+            tokens=found["tokens"],
+            skipped=found["skipped"],
+            unprotected=tuple(found["unprotected"]),
+            seconds=time.perf_counter() - started,
+            files=len(found["files"]),
+            quarantine=str(aside) if aside.exists() else None,
+            resumed=found["documents"],
+        )

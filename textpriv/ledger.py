@@ -51,7 +51,16 @@ if TYPE_CHECKING:
     from textpriv.mechanisms.mechanism import Mechanism
     from textpriv.policy import TokenPolicy
 
-__all__ = ["FORMAT", "Charge", "Document", "Ledger", "Release", "Spent", "Terms"]
+__all__ = [
+    "FORMAT",
+    "Charge",
+    "Document",
+    "Ledger",
+    "Release",
+    "Spent",
+    "Terms",
+    "settings_fingerprint",
+]
 
 FORMAT = 1  # of the file; raised when an older reader would misread a newer ledger
 
@@ -135,27 +144,11 @@ class Terms:
                 f"a ledger adds up proved guarantees, and {mechanism.name} as configured has none. Use exact lists "
                 "(backend='exact') and a mechanism whose statement is proved."
             )
-        # A stored key is used again only where it gives the same words again. So whatever the sampler reads belongs here:
-        # the weights of the prior and the rate themselves, what leaves the law alone (the length of the lists), and the
-        # version, since a new one may draw in another order.
-        from textpriv import __version__
-
         index = mechanism.index
-        measure = getattr(mechanism, "measure", None)
-        everything = {
-            "version": __version__,
-            "mechanism": mechanism.binding(),
-            "prior": None
-            if measure is None
-            else hashlib.sha256(measure.parts.tobytes()).hexdigest(),
-            "law": [getattr(mechanism, "t", None), getattr(mechanism, "gamma", None)],
-            "lists": index.k,
-            "policy": policy.to_dict(),
-        }
         metric = index.metric.settings()
         space = _fingerprint([index.fingerprint, metric]).hex()[:16]
         return cls(
-            settings=_fingerprint(everything),
+            settings=settings_fingerprint(mechanism, policy),
             distance=f"{index.metric.name} {space}",
             epsilon=statement.epsilon,
             word_loss=loss + statement.figures.get("numerical_slack", 0.0),
@@ -579,6 +572,30 @@ def _keep(limit: int | None, spent: int, more: int, whose: str, unit: str) -> No
         f"the limit of this {whose} is {limit / _UNIT:,.6g} {unit}; it has spent {spent / _UNIT:,.6g}, and this release "
         f"would add {more / _UNIT:,.6g}. It was neither drawn nor counted. Leave the {whose} out, raise the limit, or "
         "use a smaller epsilon; repeating an earlier release exactly costs nothing."
+    )
+
+
+def settings_fingerprint(mechanism: Mechanism, policy: TokenPolicy) -> bytes:
+    """Return 32 bytes that stand for everything that decides, with a key, what is drawn.
+
+    A kept key is used again only where it gives the same words again. So whatever the sampler reads belongs here: the
+    weights of the prior and the rate themselves, what leaves the law alone (the length of the lists), and the version,
+    since a new one may draw in another order.
+    """
+    from textpriv import __version__
+
+    measure = getattr(mechanism, "measure", None)
+    return _fingerprint(
+        {
+            "version": __version__,
+            "mechanism": mechanism.binding(),
+            "prior": None
+            if measure is None
+            else hashlib.sha256(measure.parts.tobytes()).hexdigest(),
+            "law": [getattr(mechanism, "t", None), getattr(mechanism, "gamma", None)],
+            "lists": mechanism.index.k,
+            "policy": policy.to_dict(),
+        }
     )
 
 

@@ -1,0 +1,282 @@
+"""``textpriv privatize`` over whole corpora: its key, its engines, how it goes on, and what it says meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from textpriv.cli import app
+from textpriv.corpus import Progress, privatize_corpus
+from textpriv.errors import CorpusError
+from textpriv.index import Index
+from textpriv.progress import shown_progress
+from textpriv.runkey import RunKey, read_run_key
+from textpriv.vocabulary import Vocabulary
+
+WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst", "ao")]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory) -> Path:
+    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 8))
+    path = tmp_path_factory.mktemp("index") / "small.idx"
+    Index.build(Vocabulary(WORDS, vectors), k=16, hnsw=False).save(path)
+    return path
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    rng = np.random.default_rng(1)
+    path = tmp_path / "raw.jsonl"
+    rows = [
+        {"id": n, "text": " ".join(WORDS[i] for i in rng.integers(len(WORDS), size=20))}
+        for n in range(30)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def run(index, source, tmp_path):
+    """``run("out.jsonl", *options)``: privatize the source, and return the result of the command."""
+
+    def invoke(name: str, *options, given: Path = source):
+        arguments = [str(given), str(tmp_path / name), "--index", str(index), "-e", "2"]
+        return CliRunner().invoke(app, ["privatize", *arguments, *map(str, options)])
+
+    return invoke
+
+
+def _texts(path: Path) -> list[str]:
+    return [json.loads(line)["text"] for line in path.read_text().splitlines()]
+
+
+# The key
+
+
+def test_the_key_lies_beside_the_output_for_its_owner_alone_and_is_told(run, tmp_path):
+    result = run("out.jsonl")
+    assert result.exit_code == 0, result.stderr
+    key = tmp_path / "out.jsonl.key"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert key.stat().st_size == 32
+    assert "out.jsonl.key: with it this release can be repeated" in result.stderr.replace("\n", " ")
+    assert sorted(os.listdir(tmp_path)) == ["out.jsonl", "out.jsonl.key", "raw.jsonl"]
+
+
+def test_the_same_key_repeats_a_release_and_another_does_not(run, tmp_path):
+    run("a.jsonl")
+    run("b.jsonl", "--key", tmp_path / "a.jsonl.key", "--batch-size", 7)
+    run("c.jsonl")
+    run("a2.jsonl", "--key", tmp_path / "a.jsonl.key", "--stopword", "keep")
+    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+    assert _texts(tmp_path / "a.jsonl") != _texts(tmp_path / "c.jsonl")
+    # Nothing is a stop word here, so only the settings differ: they draw independently.
+    assert _texts(tmp_path / "a.jsonl") != _texts(tmp_path / "a2.jsonl")
+
+
+def test_forget_key_destroys_it_when_all_is_done(run, tmp_path):
+    result = run("out.jsonl", "--forget-key")
+    assert result.exit_code == 0, result.stderr
+    assert "was destroyed" in result.stderr
+    assert not (tmp_path / "out.jsonl.key").exists()
+
+
+def test_a_failed_run_keeps_a_key_that_it_did_not_make(run, tmp_path):
+    run("out.jsonl")
+    (tmp_path / "bad.jsonl").write_text("zanzibar\n")
+    result = run("out.jsonl", "--forget-key", given=tmp_path / "bad.jsonl")
+    assert result.exit_code == 1
+    assert (tmp_path / "out.jsonl.key").exists()
+
+
+def test_a_named_document_is_released_the_same_way_wherever_it_stands(run, source, tmp_path):
+    lines = source.read_text().splitlines(keepends=True)
+    (tmp_path / "turned.jsonl").write_text("".join(reversed(lines)))
+    run("a.jsonl", "--document", "id")
+    key = tmp_path / "a.jsonl.key"
+    run("b.jsonl", "--document", "id", "--key", key, given=tmp_path / "turned.jsonl")
+    assert _texts(tmp_path / "a.jsonl") == _texts(tmp_path / "b.jsonl")[::-1]
+
+
+def test_another_corpus_under_the_same_key_shares_no_stream(run, source, tmp_path):
+    lines = source.read_text().splitlines(keepends=True)
+    (tmp_path / "other.jsonl").write_text("".join([json.dumps({"text": "ba"}) + "\n", *lines[1:]]))
+    run("a.jsonl")
+    run("b.jsonl", "--key", tmp_path / "a.jsonl.key", given=tmp_path / "other.jsonl")
+    same = sum(map(str.__eq__, _texts(tmp_path / "a.jsonl")[1:], _texts(tmp_path / "b.jsonl")[1:]))
+    # A document of 20 words at epsilon 2 is drawn twice alike with a probability far below 1e-6.
+    assert same == 0
+
+
+def test_a_longer_corpus_under_the_same_key_is_released_as_before(
+    index, source, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("textpriv.engines.batch._FIRST", 10)
+    from textpriv.corpus import PrivatizerSettings
+
+    lines = source.read_text().splitlines(keepends=True)
+    (tmp_path / "half.jsonl").write_text("".join(lines[:15]))
+    made = []
+    for given, name in [(tmp_path / "half.jsonl", "a.jsonl"), (source, "b.jsonl")]:
+        key = RunKey.open(tmp_path / "run.key")
+        settings = PrivatizerSettings(str(index), options={"epsilon": 2.0}, run_key=key.secret)
+        privatize_corpus(given, tmp_path / name, settings.build(), key=key, resume=False)
+        made.append(_texts(tmp_path / name))
+    assert made[0] == made[1][:15]
+
+
+@pytest.mark.parametrize("option", [["--seed", 1], ["--ledger", "l", "--document", "id"]])
+def test_what_keeps_no_key_refuses_one(run, tmp_path, option):
+    assert run("a.jsonl", *option, "--key", tmp_path / "k").exit_code == 2
+    assert run("a.jsonl", *option, "--forget-key").exit_code == 2
+
+
+def test_a_key_that_others_may_read_or_that_is_none_is_refused(tmp_path):
+    key = RunKey.open(tmp_path / "a.key")
+    key.keep()
+    assert read_run_key(tmp_path / "a.key") == key.secret
+    (tmp_path / "a.key").chmod(0o640)
+    with pytest.raises(CorpusError, match="chmod 600"):
+        RunKey.open(tmp_path / "a.key")
+    (tmp_path / "a.key").chmod(0o600)
+    (tmp_path / "a.key").write_bytes(b"short")
+    with pytest.raises(CorpusError, match="expected 32 bytes, found 5"):
+        RunKey.open(tmp_path / "a.key")
+
+
+def test_a_key_is_never_written_over(tmp_path):
+    first, second = RunKey.open(tmp_path / "a.key"), RunKey.open(tmp_path / "a.key")
+    first.keep()
+    with pytest.raises(CorpusError, match="Another run"):
+        second.keep()
+    assert read_run_key(tmp_path / "a.key") == first.secret
+
+
+def test_a_forgotten_key_was_overwritten_before_its_name_was_removed(tmp_path):
+    key = RunKey.open(tmp_path / "a.key")
+    key.keep()
+    os.link(tmp_path / "a.key", tmp_path / "seen")
+    assert key.forget()
+    assert not (tmp_path / "a.key").exists()
+    assert (tmp_path / "seen").read_bytes() != key.secret
+    assert not key.forget()
+
+
+def test_a_key_shows_itself_nowhere(tmp_path):
+    key = RunKey.open(tmp_path / "a.key")
+    assert repr(key.secret) not in repr(key)
+
+
+# Going on
+
+
+def test_an_interrupted_command_says_how_to_go_on_and_does(run, source, tmp_path, monkeypatch):
+    from textpriv import corpus
+
+    whole = corpus.privatize_corpus
+
+    def stopped(*arguments, **options):
+        def stop(progress):
+            if progress.documents >= 12:
+                raise KeyboardInterrupt
+
+        options |= {"part_records": 5, "batch_size": 4, "on_progress": stop}
+        return whole(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(corpus, "privatize_corpus", stopped)
+        result = run("out.jsonl")
+    assert result.exit_code == 130
+    assert "go on with --resume" in result.stderr
+    assert "no output file was written" in result.stderr
+    assert run("out.jsonl").exit_code == 1
+    monkeypatch.setattr(
+        corpus, "privatize_corpus", lambda *a, **o: whole(*a, **{**o, "part_records": 5})
+    )
+    result = run("out.jsonl", "--resume")
+    assert result.exit_code == 0, result.stderr
+    assert "of them were done by the run before" in result.stderr
+    run("again.jsonl", "--key", tmp_path / "out.jsonl.key")
+    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
+
+
+def test_resume_begins_a_run_where_there_is_none(run, tmp_path):
+    assert run("out.jsonl", "--resume").exit_code == 0
+    assert len(_texts(tmp_path / "out.jsonl")) == 30
+
+
+def test_a_stream_cannot_be_resumed(index, tmp_path):
+    arguments = ["privatize", "-", str(tmp_path / "o.txt"), "--index", str(index), "-e", "2"]
+    result = CliRunner().invoke(app, [*arguments, "--resume"], input="ba\n")
+    assert result.exit_code == 1
+    assert "passes only once" in result.stderr
+
+
+# Records and columns
+
+
+def test_bad_records_are_set_aside_on_request(run, tmp_path):
+    (tmp_path / "bad.jsonl").write_text('{"text":"ba"}\nzanzibar\n')
+    result = run("out.jsonl", "--on-error", "quarantine", given=tmp_path / "bad.jsonl")
+    assert result.exit_code == 0, result.stderr
+    assert "left out: 1 malformed" in result.stderr
+    assert "out.jsonl.quarantine.jsonl" in result.stderr
+    assert "zanzibar" not in result.stderr
+    assert "zanzibar" in (tmp_path / "out.jsonl.quarantine.jsonl").read_text()
+
+
+def test_columns_are_kept_and_dropped_by_pattern(run, tmp_path):
+    result = run("out.jsonl", "--drop", "*")
+    assert "copied as they are" not in result.stderr
+    assert set(json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])) == {"text"}
+    run("kept.jsonl", "--keep", "i*")
+    assert set(json.loads((tmp_path / "kept.jsonl").read_text().splitlines()[0])) == {"id", "text"}
+
+
+def test_a_ledger_and_another_engine_do_not_go_together(run, tmp_path):
+    account = ["--ledger", tmp_path / "ledger", "--document", "id"]
+    result = run("out.jsonl", *account, "--engine", "spark")
+    assert result.exit_code == 1
+    assert "use the local engine" in result.stderr
+
+
+# What is shown
+
+
+def test_json_events_are_lines_of_json_on_standard_error(run):
+    result = run("out.jsonl", "--json", "--batch-size", 5)
+    events = [json.loads(line) for line in result.stderr.splitlines()]
+    assert [event["event"] for event in events][:2] == ["unprotected", "progress"]
+    assert events[0]["columns"] == ["id"]
+    assert set(events[1]) == {
+        *["event", "documents", "tokens", "fraction", "seconds"],
+        *["tokens_per_second", "seconds_left"],
+    }
+    assert json.loads(result.stdout)["report"]["documents"] == 30
+
+
+def test_nothing_is_shown_where_nobody_watches():
+    with shown_progress(Console(file=open(os.devnull, "w")), events=False) as show:
+        assert show is None
+
+
+def test_the_bar_shows_documents_tokens_rate_and_what_is_left(tmp_path):
+    with (tmp_path / "screen").open("w+") as file:
+        console = Console(file=file, force_terminal=True, width=160)
+        with shown_progress(console, events=False) as show:
+            show(Progress(10, 2_000, 0.5))
+            show(Progress(20, 4_000, 0.9))
+        file.seek(0)
+        shown = file.read()
+    assert "20 documents, 4,000 tokens" in shown
+    assert "tokens/s" in shown
+    assert "left" in shown

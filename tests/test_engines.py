@@ -1,0 +1,356 @@
+"""Spark, Ray and datasets release the same bytes as this process, also when a task or an actor is killed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from textpriv import corpus
+from textpriv.corpus import PrivatizerSettings, privatize_corpus
+from textpriv.engines.batch import BatchRelease, Columns, release_context
+from textpriv.errors import CorpusError
+from textpriv.index import Index
+from textpriv.runkey import RunKey
+from textpriv.vocabulary import Vocabulary
+
+WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst", "ao")]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory) -> Path:
+    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 8))
+    path = tmp_path_factory.mktemp("index") / "small.idx"
+    Index.build(Vocabulary(WORDS, vectors), k=16, hnsw=False).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    rng = np.random.default_rng(1)
+    texts = [" ".join(WORDS[i] for i in rng.integers(len(WORDS), size=25)) for _ in range(120)]
+    names = [f"document {n}" for n in range(120)]
+    return pa.table({"id": names, "text": texts, "stars": list(range(120))})
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory, table) -> Path:
+    folder = tmp_path_factory.mktemp("shards") / "raw"
+    folder.mkdir()
+    for n in range(3):
+        pq.write_table(table.slice(40 * n, 40), folder / f"{n}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory) -> RunKey:
+    key = RunKey.open(tmp_path_factory.mktemp("key") / "run.key")
+    key.keep()
+    return key
+
+
+@pytest.fixture(scope="module")
+def settings(index, key) -> PrivatizerSettings:
+    return PrivatizerSettings(str(index), options={"epsilon": 4.0}, run_key=key.secret)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory, shards, settings, key) -> dict[str, bytes]:
+    return _bytes(_run(tmp_path_factory.mktemp("local") / "out", shards, settings, key))
+
+
+@pytest.fixture(scope="module")
+def private(table, settings) -> dict[str, str]:
+    """The private text of each named document."""
+    privatizer = settings.build()
+    release = BatchRelease(privatizer, Columns("text", document="id"), release_context(privatizer))
+    (batch,) = table.to_batches()
+    done = release(batch)
+    return dict(zip(done["id"].to_pylist(), done["text"].to_pylist(), strict=True))
+
+
+def _run(target: Path, source: Path, settings, key, resume=False, **options) -> Path:
+    key = RunKey.open(key.path)
+    options = {"part_records": 20, "settings": settings, **options}
+    privatize_corpus(source, target, settings.build(), key=key, resume=resume, **options)
+    return target
+
+
+def _bytes(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.suffix != ".json"}
+
+
+@dataclass(frozen=True)
+class KilledOnce(corpus.PartRunner):
+    """Kills its own process at the first task that any process begins."""
+
+    marker: str = ""
+
+    def __call__(self, task):
+        try:
+            os.close(os.open(self.marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return super().__call__(task)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+@dataclass(frozen=True)
+class FailingAt(corpus.PartRunner):
+    """Fails always at one task."""
+
+    place: int = 0
+
+    def __call__(self, task):
+        if task["base"] == self.place:
+            raise OSError(5, "zanzibar")
+        return super().__call__(task)
+
+
+@pytest.fixture
+def killed_once(monkeypatch, tmp_path) -> Path:
+    marker = tmp_path / "killed"
+    monkeypatch.setattr(
+        corpus,
+        "PartRunner",
+        lambda *arguments: KilledOnce(*arguments, marker=str(marker)),
+    )
+    return marker
+
+
+# Spark
+
+
+@pytest.fixture(scope="module")
+def spark():
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs a Java runtime, and there is no java here")
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    from pyspark import cloudpickle
+
+    from textpriv.engines.spark import session
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    with session("local[2,4]") as spark:
+        yield spark
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+def test_spark_releases_the_same_bytes_also_when_a_task_is_killed(
+    spark, tmp_path, shards, settings, key, expected, killed_once
+):
+    made = _run(tmp_path / "out", shards, settings, key, engine="spark", workers=2)
+    assert killed_once.exists()
+    assert _bytes(made) == expected
+
+
+def test_a_run_that_spark_gave_up_is_continued_to_the_same_bytes(
+    spark, tmp_path, shards, settings, key, expected, monkeypatch, capfd
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(corpus, "PartRunner", lambda *given: FailingAt(*given, place=40))
+        with pytest.raises(CorpusError, match="continue with --resume") as error:
+            _run(tmp_path / "out", shards, settings, key, engine="spark", workers=2)
+    assert not (tmp_path / "out").exists()
+    assert "zanzibar" not in str(error.value) + capfd.readouterr().err
+    made = _run(tmp_path / "out", shards, settings, key, resume=True)
+    assert _bytes(made) == expected
+
+
+def test_a_spark_dataframe_keeps_its_columns_and_gets_the_same_texts(
+    spark, table, settings, key, private
+):
+    from textpriv.engines.spark import privatize_dataframe
+
+    frame = spark.createDataFrame(
+        list(zip(*table.to_pydict().values(), strict=True)), "id string, text string, stars long"
+    )
+    sent = replace(settings, run_key=b"", key_file=str(key.path))
+    done = privatize_dataframe(frame.repartition(3), sent, document_column="id")
+    assert done.schema == frame.schema
+    rows = done.collect()
+    assert {row.id: row.text for row in rows} == private
+    assert sorted(row.stars for row in rows) == list(range(120))
+
+
+def test_a_spark_dataframe_needs_a_column_of_names(spark, settings):
+    from textpriv.engines.spark import privatize_dataframe
+
+    frame = spark.createDataFrame([("a",)], "text string")
+    with pytest.raises(CorpusError, match="one column named 'id', found 0"):
+        privatize_dataframe(frame, settings, document_column="id")
+
+
+# Ray
+
+
+@pytest.fixture(scope="module")
+def ray():
+    pytest.importorskip("ray.data", reason="ray is not installed")
+    from ray import cloudpickle
+
+    from textpriv.engines.ray import cluster
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    with cluster(workers=2):
+        yield
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+def test_ray_releases_the_same_bytes_also_when_an_actor_is_killed(
+    ray, tmp_path, shards, settings, key, expected, killed_once
+):
+    made = _run(tmp_path / "out", shards, settings, key, engine="ray", workers=2)
+    assert killed_once.exists()
+    assert _bytes(made) == expected
+
+
+def test_a_ray_dataset_keeps_its_columns_and_gets_the_same_texts(
+    ray, table, settings, key, private
+):
+    import ray.data
+
+    from textpriv.engines.ray import privatize_dataset
+
+    sent = replace(settings, run_key=b"", key_file=str(key.path))
+    done = privatize_dataset(ray.data.from_arrow(table), sent, document_column="id", batch_size=50)
+    rows = done.take_all()
+    assert {row["id"]: row["text"] for row in rows} == private
+    assert sorted(row["stars"] for row in rows) == list(range(120))
+
+
+# datasets
+
+
+def test_a_dataset_gets_the_texts_of_the_corpus_it_is(table, settings, shards, tmp_path, key):
+    datasets = pytest.importorskip("datasets")
+    from textpriv.engines.datasets import privatize_dataset
+
+    made = _run(tmp_path / "out", shards, settings, key)
+    corpus_texts = [
+        text for n in range(3) for text in pq.read_table(made / f"{n}.parquet")["text"].to_pylist()
+    ]
+    dataset = datasets.Dataset(table)
+    done = privatize_dataset(dataset, settings, batch_size=50)
+    assert done["text"][:] == corpus_texts
+    assert done.features == dataset.features
+    streamed = privatize_dataset(dataset.to_iterable_dataset(), settings, batch_size=50)
+    assert [row["text"] for row in streamed] == corpus_texts
+
+
+def test_a_dataset_with_names_gets_the_texts_of_its_documents(table, settings, private):
+    datasets = pytest.importorskip("datasets")
+    from textpriv.engines.datasets import privatize_dataset
+
+    done = privatize_dataset(datasets.Dataset(table), settings, document_column="id")
+    assert dict(zip(done["id"], done["text"], strict=True)) == private
+
+
+# The function itself
+
+
+def _release(settings, batch, columns, context=b"x") -> list[str]:
+    return BatchRelease(settings.build(), columns, context)(batch)[columns.text].to_pylist()
+
+
+def test_a_named_document_is_released_the_same_way_in_any_batch(table, settings, private):
+    columns = Columns("text", document="id")
+    shuffled = table.take(np.random.default_rng(3).permutation(120))
+    for batch in shuffled.to_batches(max_chunksize=11):
+        context = release_context(settings.build())
+        made = _release(settings, batch, columns, context)
+        assert made == [private[name] for name in batch["id"].to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("columns", "change"),
+    [
+        (Columns("text", document="id"), {"id": ["b"]}),
+        (Columns("text", number="n"), {"n": [1]}),
+    ],
+)
+def test_equal_texts_of_two_documents_are_drawn_independently(settings, columns, change):
+    batch = {"id": ["a"], "n": [0], "text": [" ".join(WORDS)]}
+    one = _release(settings, pa.RecordBatch.from_pydict(batch), columns)
+    again = _release(settings, pa.RecordBatch.from_pydict(batch), columns)
+    other = _release(settings, pa.RecordBatch.from_pydict({**batch, **change}), columns)
+    assert one == again != other
+
+
+def test_two_versions_of_a_document_are_drawn_independently(index, key):
+    # At this epsilon words leave their place often, so that one stream would show in the words that did not change.
+    settings = PrivatizerSettings(str(index), options={"epsilon": 0.1}, run_key=key.secret)
+    columns = Columns("text", document="id")
+    texts = [" ".join(WORDS), " ".join([*WORDS[:-1], WORDS[0]])]
+    first, second = (
+        _release(settings, pa.RecordBatch.from_pydict({"id": ["a"], "text": [text]}), columns)[0]
+        for text in texts
+    )
+    same = sum(a == b for a, b in zip(first.split(), second.split(), strict=True))
+    # Independent draws over 280 words at a small epsilon agree in about one place in 280; more than 40 of 280 by chance
+    # has probability below 1e-20 even if one word had a tenth of the mass.
+    assert same <= 80
+
+
+def test_two_settings_draw_independently_under_one_key(index, key):
+    batch = pa.RecordBatch.from_pydict({"id": ["a"], "text": [" ".join(WORDS)]})
+    contexts = {
+        release_context(
+            PrivatizerSettings(
+                str(index), options={"epsilon": epsilon}, policy=policy, run_key=key.secret
+            ).build()
+        )
+        for epsilon in (1.0, 2.0)
+        for policy in ({}, {"number": "mask"})
+    }
+    assert len(contexts) == 4
+    assert batch.num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "match"),
+    [
+        ({"id": ["a"], "body": ["x"]}, "one column named 'text', found 0"),
+        ({"id": ["a"], "text": [None]}, "row 1 of a batch: expected a text"),
+        ({"id": [""], "text": ["zanzibar"]}, "expected a name"),
+        ({"text": ["zanzibar"]}, "one column named 'id', found 0"),
+    ],
+)
+def test_a_batch_that_cannot_be_released_is_told_without_its_text(settings, rows, match):
+    schema = pa.schema([(name, pa.string()) for name in rows])
+    batch = pa.RecordBatch.from_pydict(rows, schema=schema)
+    with pytest.raises(CorpusError, match=match) as error:
+        _release(settings, batch, Columns("text", document="id"))
+    assert "zanzibar" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_the_schema_of_a_batch_stays(settings, kind):
+    schema = pa.schema(
+        [
+            pa.field("id", pa.int64()),
+            pa.field("text", kind, nullable=False),
+            ("x", pa.list_(pa.int8())),
+        ]
+    )
+    batch = pa.RecordBatch.from_pydict({"id": [1], "text": [WORDS[0]], "x": [[1]]}, schema=schema)
+    release = BatchRelease(settings.build(), Columns("text", document="id"), b"x")
+    assert release(batch).schema == schema
+
+
+def test_a_ledger_is_kept_to_this_machine(settings):
+    from textpriv.engines import ray, spark
+
+    counted = replace(settings, ledger="somewhere")
+    for make in (spark.privatize_dataframe, ray.privatize_dataset):
+        with pytest.raises(CorpusError, match="ledger lies on a local disk"):
+            make(None, counted, document_column="id")

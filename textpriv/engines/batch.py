@@ -1,0 +1,364 @@
+"""The one function from an Arrow record batch to an Arrow record batch, and what a process builds it from.
+
+Every engine calls :class:`BatchRelease`; so every engine releases the same texts. It replaces the text column and leaves
+the others as they are. What lives here as well: which random stream a document has. What does not: how a text becomes
+private (``privatizer``), files (``corpus``), and processes (the other engines).
+
+The identity of a document
+--------------------------
+A document's stream is the ChaCha20 stream of a keyed hash, under the run key, of
+
+* the settings of the release (mechanism, vocabulary, policy, version),
+* its name, which is the value in the document column; or, without one, the corpus and its number there,
+* and the ids of the words that are drawn for it.
+
+Each part is needed. The same document under the same key is released the same way whichever file, batch, process or
+machine it is in. Two documents of equal text have different names or numbers and so independent streams: equal outputs
+would tell that the texts are equal. Two versions of one document, or one document under two settings, have independent
+streams too: under one stream two contents would show where they differ, and two laws would add up to more than the sum
+of their epsilons. A number depends on the order of the corpus but not on how it is cut into files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from textpriv.errors import CorpusError, LedgerError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from textpriv.privatizer import Privatizer, RawTokens, ReleaseKey
+
+__all__ = [
+    "BatchRelease",
+    "Columns",
+    "PrivatizerSettings",
+    "corpus_name",
+    "named_error",
+    "release_context",
+    "release_in_process",
+    "string_array",
+]
+
+
+_FIRST = 1000  # documents by which a corpus is known again
+
+
+@dataclass(frozen=True)
+class PrivatizerSettings:
+    """What a process needs to build the same Privatizer: an index path and plain values.
+
+    Attributes
+    ----------
+    index
+        Path of a saved index folder; each process maps it into memory.
+    mechanism
+        Registered name, such as ``"textpriv.TEM.v1"``.
+    options
+        The mechanism's arguments, such as ``{"epsilon": 6.0}`` (epsilon in units of 1/distance).
+    policy
+        Fields of TokenPolicy; those left out keep their defaults.
+    seed
+        For experiments only; None for secret randomness.
+    run_key
+        32 random bytes that every process shares, so that the output does not depend on their
+        number. Not used with a ledger.
+    key_file
+        Path of a run key that each process reads for itself; then ``run_key`` is not used, and no secret travels.
+    ledger
+        Path of the ledger that counts every document.
+    document_limit, author_limit
+        The ledger's limits, as in :class:`textpriv.ledger.Ledger`.
+    """
+
+    index: str
+    mechanism: str = "textpriv.TEM.v1"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    policy: Mapping[str, str] = field(default_factory=dict)
+    seed: int | None = None
+    run_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    key_file: str | None = None
+    ledger: str | None = None
+    document_limit: float | None = None
+    author_limit: float | None = None
+
+    def build(self) -> Privatizer:
+        """Load the index and build the Privatizer.
+
+        Raises
+        ------
+        TextprivError
+            If the index, the mechanism, the policy or the key file cannot be used.
+        """
+        from textpriv.index import Index
+        from textpriv.mechanisms import registry
+        from textpriv.policy import TokenPolicy
+        from textpriv.privatizer import Privatizer
+
+        mechanism = registry.get(self.mechanism)(**self.options)(Index.load(self.index))
+        policy = TokenPolicy.from_dict(dict(self.policy))
+        if self.ledger is not None:
+            from textpriv.ledger import Ledger
+
+            limits = {"document_limit": self.document_limit, "author_limit": self.author_limit}
+            ledger = Ledger(self.ledger, **limits)
+            return Privatizer(mechanism, policy, seed=self.seed, ledger=ledger)
+        if self.seed is not None:
+            return Privatizer(mechanism, policy, seed=self.seed)
+        return Privatizer(mechanism, policy, run_key=self.secret())
+
+    def secret(self) -> bytes:
+        """Return the run key itself."""
+        if self.key_file is None:
+            return self.run_key
+        from textpriv.runkey import read_run_key
+
+        return read_run_key(self.key_file)
+
+    def without_secret(self) -> PrivatizerSettings:
+        """Return the same settings with the key only by its file, ready to travel between machines."""
+        return self if self.key_file is None else replace(self, run_key=b"")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a record batch mean what.
+
+    Attributes
+    ----------
+    text
+        The texts: strings, none of them null.
+    document
+        The name of each document; None if documents are known by their numbers.
+    author
+        The name of each document's author, for a ledger.
+    number
+        The number of each document in its corpus; not needed with ``document``.
+    """
+
+    text: str = "text"
+    document: str | None = None
+    author: str | None = None
+    number: str | None = None
+
+
+def release_context(privatizer: Privatizer, corpus: bytes = b"") -> bytes:
+    """Return 32 bytes that stand for the settings of a release and, for documents without names, for their corpus."""
+    from textpriv.ledger import settings_fingerprint
+
+    settings = settings_fingerprint(privatizer.mechanism, privatizer.policy)
+    return hashlib.sha256(settings + corpus).digest()
+
+
+def corpus_name(texts: Iterable[str], key: bytes) -> bytes:
+    """Return a keyed hash of the first documents of a corpus: it is known again however it is cut into files.
+
+    Two corpora under one key must not share streams: documents of equal text and number would come out equal, and so
+    betray that they are. Documents that have names need no corpus.
+    """
+    found = hashlib.blake2b(key=key, person=b"textpriv-corpus")
+    for text in islice(texts, _FIRST):
+        content = text.encode("utf-8")
+        found.update(len(content).to_bytes(8, "big") + content)
+    return found.digest()
+
+
+class BatchRelease:
+    """Makes record batches private; one in each process.
+
+    Parameters
+    ----------
+    privatizer : Privatizer
+    columns : Columns
+    context : bytes
+        Goes before every identity; see :func:`release_context`.
+
+    Attributes
+    ----------
+    tokens : Counter
+        Tokens by class, as released by all calls so far.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa, textpriv
+    >>> rng = np.random.default_rng(0)
+    >>> vocabulary = textpriv.Vocabulary(["good", "bad", "film"], rng.normal(size=(3, 5)))
+    >>> mechanism = textpriv.TEM(textpriv.Index.build(vocabulary), epsilon=300.0)
+    >>> release = BatchRelease(textpriv.Privatizer(mechanism, seed=1), Columns("text", document="id"))
+    >>> release(pa.RecordBatch.from_pydict({"id": ["a"], "text": ["GOOD film!"]})).to_pylist()
+    [{'id': 'a', 'text': 'good film!'}]
+    """
+
+    def __init__(self, privatizer: Privatizer, columns: Columns, context: bytes = b"") -> None:
+        self.privatizer = privatizer
+        self.columns = columns
+        self.tokens: Counter[str] = Counter()
+        self._context = context
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch with private texts; the other columns are the same objects.
+
+        Raises
+        ------
+        CorpusError
+            If a column is missing, or a text or a name is null or of another type; names the row.
+        LedgerError
+            For a document that the ledger refuses; nothing of the batch is drawn.
+        """
+        place = _place(batch, self.columns.text)
+        texts = batch.column(place).to_pylist()
+        for row, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise CorpusError(
+                    f"row {row + 1} of a batch: expected a text in {self.columns.text!r}, found "
+                    f"{'none (null)' if text is None else type(text).__name__}. Leave such rows out first."
+                )
+        raw = [self.privatizer.read(text) for text in texts]
+        released: list[str] = []
+        for tokens in self.privatizer.release(raw, self._keys(batch, raw)):
+            self.tokens.update(tokens.counts)
+            released.append(tokens.text)
+        field = batch.schema.field(place)
+        column = string_array(released)
+        if column.type != field.type:
+            column = column.cast(field.type)
+        return batch.set_column(place, field, column)
+
+    def _keys(self, batch: pa.RecordBatch, raw: Sequence[RawTokens]) -> list[ReleaseKey]:
+        names = None if self.columns.document is None else self._names(batch, self.columns.document)
+        if getattr(self.privatizer, "ledger", None) is not None:
+            from textpriv.ledger import Document
+
+            if names is None:
+                raise CorpusError("A ledger counts documents by their names: name their column.")
+            if self.columns.author is None:
+                return [Document(name) for name in names]
+            authors = self._names(batch, self.columns.author)
+            return [Document(name, author) for name, author in zip(names, authors, strict=True)]
+        if names is None and self.columns.number is None:
+            raise CorpusError(
+                "Each document needs a name of its own, from which its randomness follows: name their column."
+            )
+        numbers: list[int] = []
+        if names is None:
+            numbers = batch.column(_place(batch, str(self.columns.number))).to_pylist()
+        if self.privatizer.seed is not None:
+            return list(numbers if names is None else names)
+        # A name is told from a number, and where it ends, so that no two identities are the same bytes.
+        tags = (
+            [b"n" + number.to_bytes(8, "big") for number in numbers]
+            if names is None
+            else [_framed(name) for name in names]
+        )
+        return [self._context + tag + _drawn(tokens) for tag, tokens in zip(tags, raw, strict=True)]
+
+    def _names(self, batch: pa.RecordBatch, column: str) -> list[str]:
+        """Read the names in a column; 7 and "7" are one name, for CSV cannot tell them apart."""
+        names = []
+        for row, name in enumerate(batch.column(_place(batch, column)).to_pylist()):
+            if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
+                raise _Unnamed(row, column)
+            names.append(str(name))
+        return names
+
+
+def string_array(texts: Sequence[str]) -> pa.StringArray:
+    """Return texts as an Arrow array; unlike ``pyarrow.array`` this does not load pandas where that is installed."""
+    import pyarrow as pa
+
+    encoded = [text.encode("utf-8") for text in texts]
+    offsets = np.zeros(len(encoded) + 1, dtype=np.int32)
+    np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
+    buffers = pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))
+    return pa.StringArray.from_buffers(len(encoded), *buffers)
+
+
+class _Unnamed(CorpusError):
+    """A document without a name; ``place`` is its row in the batch."""
+
+    def __init__(self, place: int, column: str) -> None:
+        super().__init__(
+            f"expected a name, as text or a whole number, in {column!r}, to know the document by; found none."
+        )
+        self.place: int | None = place
+        self._column = column
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_Unnamed, (self.place, self._column))
+
+    def named(self, name: str) -> CorpusError:
+        return CorpusError(f"{name}: {self}")
+
+
+def named_error(error: Exception, name: Callable[[int], str]) -> Exception:
+    """Return an error of a batch with the record it is about, where it is about one.
+
+    Parameters
+    ----------
+    error : Exception
+    name : callable
+        From a row of the batch to what the record is called.
+    """
+    place = getattr(error, "place", None)
+    if place is None or not isinstance(error, LedgerError | _Unnamed):
+        return error
+    return error.named(name(place))
+
+
+def _place(batch: pa.RecordBatch, column: str) -> int:
+    count = batch.schema.names.count(column)
+    if count != 1:
+        raise CorpusError(
+            f"expected one column named {column!r}, found {count} among {len(batch.schema.names)} columns."
+        )
+    place: int = batch.schema.names.index(column)
+    return place
+
+
+def _framed(name: str) -> bytes:
+    content = name.encode("utf-8", "surrogatepass")
+    return b"d" + len(content).to_bytes(8, "big") + content
+
+
+def _drawn(tokens: RawTokens) -> bytes:
+    """The ids of the words that are drawn, in order: what the mechanism is given of the document."""
+    from textpriv.mechanisms.mechanism import UNKNOWN
+
+    codes = tokens.codes
+    return codes[codes >= UNKNOWN].astype("<i4").tobytes()
+
+
+_built: dict[str, BatchRelease] = {}
+
+
+def release_in_process(
+    settings: PrivatizerSettings, columns: Columns, context: bytes | None
+) -> BatchRelease:
+    """Return this process's release, built once: the index is loaded when the first batch or task arrives.
+
+    Parameters
+    ----------
+    settings, columns
+    context : bytes or None
+        None takes the one of documents that are known by their names.
+    """
+    key = hashlib.sha256(
+        repr((settings, settings.run_key, columns, context)).encode("utf-8", "surrogatepass")
+    ).hexdigest()
+    if key not in _built:
+        privatizer = settings.build()
+        if context is None:
+            context = release_context(privatizer)
+        # One at a time: a process that serves many runs must not keep all their indices.
+        _built.clear()
+        _built[key] = BatchRelease(privatizer, columns, context)
+    return _built[key]

@@ -1,0 +1,220 @@
+"""The Arrow-batch function on Ray: a Dataset in, a Dataset out, and tasks shared out among actors.
+
+Everything runs through ``map_batches`` with a class, so that each actor loads the index once, by its path. The index and
+the ``textpriv`` package must be on every machine. Needs ``ray[data]``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from textpriv.engines.batch import Columns, PrivatizerSettings, release_in_process
+from textpriv.errors import CorpusError, TextprivError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from ray.data import Dataset
+
+__all__ = ["cluster", "each", "privatize_dataset"]
+
+_STORE_BYTES = 256 * 1024 * 1024  # of an object store on this machine; batches pass through it
+
+
+def privatize_dataset(
+    dataset: Dataset,
+    settings: PrivatizerSettings,
+    *,
+    document_column: str,
+    text_column: str = "text",
+    workers: int = 1,
+    batch_size: int = 1000,
+) -> Dataset:
+    """Return a Ray Dataset with private texts and the other columns as they are.
+
+    Parameters
+    ----------
+    dataset : ray.data.Dataset
+        Rows without a text (null) make the job fail: filter them out first.
+    settings : PrivatizerSettings
+        With ``key_file``, a path that every actor can read, no secret is sent to the actors. With ``run_key`` the key
+        travels in the job. A ledger cannot be used.
+    document_column : str
+        The name of each document, from which its randomness follows. The same name, text, settings and key give the same
+        private text on any engine.
+    text_column : str
+    workers : int
+        Actors.
+    batch_size : int
+        Rows at a time; changes speed only.
+
+    Returns
+    -------
+    ray.data.Dataset
+        Lazy, like any other. A batch that Ray repeats on another actor comes out the same.
+
+    Raises
+    ------
+    CorpusError
+        For settings with a ledger.
+    """
+    if settings.ledger is not None:
+        raise CorpusError(
+            "A ledger lies on a local disk, where actors cannot count in it: use a run key."
+        )
+    return dataset.map_batches(
+        _Batches,
+        fn_constructor_args=(
+            settings.without_secret(),
+            Columns(text_column, document=document_column),
+        ),
+        batch_format="pyarrow",
+        batch_size=batch_size,
+        concurrency=workers,
+    )
+
+
+class _Batches:
+    """What an actor does: tables in, tables out."""
+
+    def __init__(self, settings: PrivatizerSettings, columns: Columns) -> None:
+        self._release = release_in_process(settings, columns, None)
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        import pyarrow as pa
+
+        done = [_without_trace(self._release, batch) for batch in table.to_batches()]
+        return pa.Table.from_batches(done, table.schema)
+
+
+class _Tasks:
+    """What an actor does: tasks in, what they told out."""
+
+    def __init__(self, tasks: Sequence[Any], work: Callable[[Any], dict[str, Any]]) -> None:
+        self._tasks = tasks
+        self._work = work
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        import pyarrow as pa
+
+        told = [
+            json.dumps(_without_trace(self._work, self._tasks[number]))
+            for number in table.column("id").to_pylist()
+        ]
+        return pa.table({"told": pa.array(told, pa.string())})
+
+
+def _without_trace(work: Callable[[Any], Any], given: Any) -> Any:
+    """Do the work; what goes wrong is told by its kind alone, for Ray keeps messages in its logs."""
+    try:
+        return work(given)
+    except TextprivError:
+        raise  # says nothing private
+    except Exception as error:
+        raise RuntimeError(f"textpriv failed with {type(error).__name__}") from None
+
+
+def each(
+    tasks: Sequence[Any],
+    work: Callable[[Any], dict[str, Any]],
+    *,
+    address: str | None = None,
+    workers: int = 1,
+) -> Iterator[dict[str, Any]]:
+    """Do tasks on actors, and yield what they tell as they finish.
+
+    Parameters
+    ----------
+    tasks : sequence
+        Values that can be pickled.
+    work : callable
+        From a task to JSON types; can be pickled. Ray may call it several times with one task.
+    address : str, optional
+        The Ray cluster; by default one is started on this machine.
+    workers : int
+        Actors.
+
+    Raises
+    ------
+    CorpusError
+        If Ray gives a task up.
+    """
+    with cluster(address, workers):
+        import ray
+
+        # Not ray.data.range, whose reading wants a processor that the actors may hold.
+        blocks = [{"id": number} for number in range(len(tasks))]
+        numbers = ray.data.from_items(blocks, override_num_blocks=len(tasks)).map_batches(
+            _Tasks,
+            fn_constructor_args=(tasks, work),
+            batch_format="pyarrow",
+            batch_size=1,
+            concurrency=min(workers, len(tasks)),
+        )
+        try:
+            for row in numbers.iter_rows():
+                yield json.loads(row["told"])
+        except ray.exceptions.RayError as error:
+            raise CorpusError(
+                f"Ray gave up a task ({type(error).__name__}): an actor was killed again and again or ran out of memory, "
+                "the index is not where the actors look for it, or textpriv is not installed there. Ray's own log says "
+                "more. What is done is kept: continue with --resume."
+            ) from None
+
+
+@contextlib.contextmanager
+def cluster(address: str | None = None, workers: int = 1) -> Iterator[None]:
+    """Connect to Ray for the block; a connection that is open already is used, and left open.
+
+    Parameters
+    ----------
+    address : str, optional
+        The cluster; by default one is started on this machine, on the loopback interface only.
+    workers : int
+        Actors that a cluster on this machine has room for.
+
+    Raises
+    ------
+    CorpusError
+        If ray is missing, or the cluster cannot be reached.
+    """
+    # Nothing is reported to anyone, whatever the machine's settings.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # By default actors give way to every other program.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise CorpusError("Ray needs the package ray: pip install 'textpriv[ray]'.") from None
+    if ray.is_initialized():
+        yield
+        return
+    options: dict[str, Any] = {"address": address}
+    if address is None:
+        options = {
+            "address": "local",
+            "num_cpus": workers + 1,  # one to read and write with
+            "object_store_memory": _STORE_BYTES,
+            "include_dashboard": False,
+            "_node_ip_address": "127.0.0.1",
+        }
+    try:
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise CorpusError(
+            f"Ray did not start ({type(error).__name__}): is there a cluster at the address?"
+        ) from None
+    context = ray.data.DataContext.get_current()
+    before = context.enable_progress_bars
+    context.enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        context.enable_progress_bars = before
+        ray.shutdown()

@@ -1,0 +1,420 @@
+"""Output that is whole or absent: parts, their checksums, and the folder in which a run can be continued.
+
+A run writes parts of each file into a work folder beside its output. A part counts as finished once a small entry with
+its checksum lies beside it, and both are on the disk; whatever has no entry is made anew. When all parts of all files
+are finished they are joined, and the output appears under its name in one step. What is in a part is up to ``corpus``
+and ``writing``; nothing here knows of records or texts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from textpriv.errors import CorpusError
+from textpriv.reading import Place
+
+__all__ = ["MANIFEST", "Entry", "WorkFolder", "digest", "sync_folder", "work_path"]
+
+MANIFEST = "manifest.json"
+_FORMAT = 1  # of the work folder
+_JOB = "job.json"
+_RESULT = "result"
+_PIECE = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of one finished part.
+
+    Attributes
+    ----------
+    file, part : int
+        Number of the input file in the corpus, and of the part in the file.
+    end : Place
+        Where the part after it begins in the input.
+    documents : int
+        Records written.
+    tokens, skipped : mapping of str to int
+        Tokens by class, and bad records by reason.
+    bytes : int
+    sha256 : str
+        Of the part.
+    quarantine : str or None
+        SHA-256 of the bad records set aside with the part.
+    """
+
+    file: int
+    part: int
+    end: Place
+    documents: int
+    tokens: Mapping[str, int]
+    skipped: Mapping[str, int]
+    bytes: int = 0
+    sha256: str = ""
+    quarantine: str | None = None
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Entry:
+        """Return the entry that :func:`dataclasses.asdict` made into plain values."""
+        return cls(**{**found, "end": Place(**found["end"])})
+
+
+@dataclass
+class WorkFolder:
+    """The folder of one run, opened by :meth:`begin` or :meth:`attach`.
+
+    Attributes
+    ----------
+    path : Path
+    run : str
+        A random name of the run.
+    """
+
+    path: Path
+    run: str = ""
+    _lock: int | None = field(default=None, repr=False)
+
+    # Making and opening
+
+    @classmethod
+    def begin(cls, path: Path, job: Callable[[str], Mapping[str, Any]], resume: bool) -> WorkFolder:
+        """Make the folder of a run, or go on in one of the same job.
+
+        Parameters
+        ----------
+        path : Path
+        job : callable
+            Takes the run's name, a random one that is kept in the folder, and returns plain values that decide the
+            output. A run is continued only if they are the same.
+        resume : bool
+            Whether a folder that exists is to be continued; if not, it is an error.
+
+        Raises
+        ------
+        CorpusError
+            If the folder belongs to a run under way, to another job, or exists and ``resume`` is False.
+        """
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            if not resume:
+                raise CorpusError(
+                    f"An earlier run was interrupted and left {path}. Continue it with --resume, or remove that folder "
+                    "to begin again."
+                ) from None
+        except OSError as error:
+            raise CorpusError(
+                f"Cannot write beside {path.name.removesuffix('.partial')}: {error.strerror}. Choose another place, or "
+                "make room there."
+            ) from None
+        found = cls(path)
+        found._take()
+        try:
+            found._agree(job)
+        except BaseException:
+            found.release()
+            raise
+        sync_folder(path.parent)
+        return found
+
+    @classmethod
+    def attach(cls, path: Path) -> WorkFolder:
+        """Return the folder of a run that another process leads."""
+        return cls(path)
+
+    def _take(self) -> None:
+        """Keep other runs away for as long as this process lives."""
+        self._lock = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            self._lock = None
+            raise CorpusError(
+                f"Another run is writing to {self.path}. Wait for its end, or stop it first."
+            ) from None
+
+    def _agree(self, job: Callable[[str], Mapping[str, Any]]) -> None:
+        place = self.path / _JOB
+        if not place.exists():
+            # Nothing can be finished before the job is written down.
+            self.run = secrets.token_hex(16)
+            _write_whole(place, _job_content(self.run, job))
+            return
+        try:
+            found = json.loads(place.read_bytes())
+            self.run = str(found["run"])
+        except (ValueError, TypeError, KeyError):
+            raise CorpusError(
+                f"{place} is damaged, so the run cannot be continued. Remove {self.path} to begin again; with the same "
+                "run key the documents come out the same."
+            ) from None
+        wanted = json.loads(_job_content(self.run, job))
+        differing = sorted(key for key in {*found, *wanted} if found.get(key) != wanted.get(key))
+        if differing:
+            raise CorpusError(
+                f"The run in {self.path} was begun otherwise (differing: {', '.join(differing)}). Resume it with the same "
+                "input, settings and key, or remove that folder to begin again."
+            )
+
+    def release(self) -> None:
+        """Let other runs in."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.release()
+
+    # Parts
+
+    @contextlib.contextmanager
+    def part(self, file: int, part: int) -> Iterator[tuple[BinaryIO, BinaryIO, list[Entry]]]:
+        """Open a part and its quarantine for writing.
+
+        Parameters
+        ----------
+        file, part : int
+
+        Yields
+        ------
+        tuple
+            The part, the quarantine, and an empty list. The part is finished if, at the end of the block, the list holds
+            its entry; the sizes and checksums are filled in here.
+        """
+        final = self._place(file, part, "part")
+        aside = final.with_suffix(".bad")
+        # Two attempts at one part may run side by side (a slow task is started again elsewhere); both write the same.
+        mark = secrets.token_hex(8)
+        written = [
+            final.with_suffix(f".part.{mark}.tmp"),
+            final.with_suffix(f".bad.{mark}.tmp"),
+        ]
+        done: list[Entry] = []
+        try:
+            with _created(written[0]) as out, _created(written[1]) as bad:
+                yield out, bad, done
+                for written_file in (out, bad):
+                    written_file.flush()
+                    os.fsync(written_file.fileno())
+            if not done:
+                return
+            fields = {
+                **asdict(done[-1]),
+                "bytes": written[0].stat().st_size,
+                "sha256": digest(written[0]),
+                "quarantine": digest(written[1]) if written[1].stat().st_size else None,
+            }
+            if fields["quarantine"]:
+                os.replace(written[1], aside)
+            os.replace(written[0], final)
+            sync_folder(self.path)
+            _write_whole(final.with_suffix(".json"), json.dumps(fields).encode())
+        finally:
+            for path in written:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+
+    def entries(
+        self, checked: bool = False, without: Set[tuple[int, int]] = frozenset()
+    ) -> dict[tuple[int, int], Entry]:
+        """Return the finished parts, by file and part.
+
+        Parameters
+        ----------
+        checked : bool
+            Read every part, and leave out one whose bytes are not those of its entry.
+        without : set
+            Parts to leave out unread.
+        """
+        found = {}
+        for path in sorted(self.path.glob("*.json")):
+            if path.name == _JOB or path.name.startswith("file-"):
+                continue
+            if tuple(map(int, path.stem.split("-"))) in without:
+                continue
+            try:
+                entry = Entry.from_dict(json.loads(path.read_bytes()))
+            except (ValueError, TypeError, KeyError):
+                continue
+            if not checked or self._is_whole(entry):
+                found[entry.file, entry.part] = entry
+        return found
+
+    def _is_whole(self, entry: Entry) -> bool:
+        path = self._place(entry.file, entry.part, "part")
+        try:
+            return digest(path) == entry.sha256 and (
+                entry.quarantine is None or digest(path.with_suffix(".bad")) == entry.quarantine
+            )
+        except OSError:
+            return False
+
+    def close_file(self, file: int, parts: int, records: int) -> None:
+        """Note that a file was read to its end."""
+        content = json.dumps({"parts": parts, "records": records}).encode()
+        _write_whole(self.path / f"file-{file:06d}.json", content)
+
+    def closed_file(self, file: int) -> tuple[int, int] | None:
+        """Return the number of parts and of records of a file that was read to its end."""
+        try:
+            found = json.loads((self.path / f"file-{file:06d}.json").read_bytes())
+            return int(found["parts"]), int(found["records"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def parts(self, file: int, count: int) -> list[Path]:
+        """Return the paths of the parts of a file."""
+        return [self._place(file, part, "part") for part in range(count)]
+
+    def _place(self, file: int, part: int, kind: str) -> Path:
+        return self.path / f"{file:06d}-{part:06d}.{kind}"
+
+    # The result
+
+    @contextlib.contextmanager
+    def result(self, name: str) -> Iterator[BinaryIO]:
+        """Open a file of the finished output, by its name below the output; it appears there when the block ends well."""
+        final = self.result_path(name)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        temporary = final.with_name(f".{secrets.token_hex(8)}.tmp")
+        try:
+            with _created(temporary) as out:
+                yield out
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(temporary, final)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    def adopt(self, part: Path, name: str) -> None:
+        """Make a part a file of the finished output as it is, without a second copy where the disk allows."""
+        final = self.result_path(name)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(final)
+        try:
+            os.link(part, final)
+        except OSError:
+            with self.result(name) as out, open(part, "rb") as file:
+                shutil.copyfileobj(file, out, _PIECE)
+
+    def result_path(self, name: str) -> Path:
+        """Where a file of the finished output lies before it appears."""
+        return self.path / _RESULT / name if name else self.path / _RESULT
+
+    def publish_file(self, target: Path) -> None:
+        """Let the one file of the output appear, with the permissions that writing it in place would leave."""
+        made = self.result_path("")
+        os.chmod(made, _final_mode(target))
+        os.replace(made, target)
+        sync_folder(target.parent)
+
+    def publish_folder(self, target: Path, manifest: Mapping[str, Any]) -> None:
+        """Let the folder of the output appear, with its manifest."""
+        result = self.path / _RESULT
+        result.mkdir(exist_ok=True)
+        umask = os.umask(0o077)
+        os.umask(umask)
+        with self.result(MANIFEST) as out:
+            out.write(json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")
+        for folder, _, names in os.walk(result):
+            os.chmod(folder, 0o777 & ~umask)
+            for name in names:
+                os.chmod(os.path.join(folder, name), 0o666 & ~umask)
+            sync_folder(Path(folder))
+        os.replace(result, target)
+        sync_folder(target.parent)
+
+    def publish_quarantine(self, target: Path, entries: Iterable[Entry]) -> bool:
+        """Let the bad records that were set aside appear in one file (mode 0600); return whether there are any."""
+        paths = [
+            self._place(entry.file, entry.part, "bad") for entry in entries if entry.quarantine
+        ]
+        if not paths:
+            return False
+        temporary = self.path / f".quarantine.{secrets.token_hex(8)}.tmp"
+        with _created(temporary) as out:
+            for path in paths:
+                with open(path, "rb") as file:
+                    shutil.copyfileobj(file, out, _PIECE)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, target)
+        sync_folder(target.parent)
+        return True
+
+
+def work_path(target: Path, kept: bool) -> Path:
+    """Return the work folder of an output: by its name if it is to be found again, else hidden and one of its own."""
+    if kept:
+        return target.with_name(target.name + ".partial")
+    return target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}.tmp")
+
+
+def _job_content(run: str, job: Callable[[str], Mapping[str, Any]]) -> bytes:
+    return json.dumps({"work_folder": _FORMAT, "run": run, **job(run)}).encode()
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(_PIECE):
+            found.update(piece)
+    return found.hexdigest()
+
+
+def _created(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a small file that is there whole, and on the disk, or not at all."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with _created(temporary) as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_folder(path.parent)
+
+
+def _final_mode(final: Path) -> int:
+    """Return the permissions that writing in place would leave: the old file's, or the umask's."""
+    try:
+        return stat.S_IMODE(final.stat().st_mode)
+    except FileNotFoundError:
+        umask = os.umask(0o077)
+        os.umask(umask)
+        return 0o666 & ~umask
+
+
+def sync_folder(folder: Path) -> None:
+    """Make new names in a folder survive a power cut, where a folder can be synchronised."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
