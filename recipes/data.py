@@ -566,7 +566,7 @@ def _checked(raw: pd.DataFrame, table: Table, source: str) -> pd.DataFrame:
         )
     typed: dict[str, pd.Series] = {}
     for name, kind in table.columns.items():
-        values = raw[name].fillna("").astype(str).str.strip()
+        values = raw[name].astype(object).fillna("").astype(str).str.strip()
         absent = values.isin(kind.missing)
         if isinstance(kind, Number):
             numbers = pd.to_numeric(values.mask(absent), errors="coerce")

@@ -115,17 +115,24 @@ for source, name in [(sys.argv[4], "out"), (sys.argv[5], "out.jsonl.gz")]:
         key = target.with_name(target.name + ".key")
         if trial % 2:  # under a key that is there already; else the run makes its own
             shutil.copy(warm.with_name(warm.name + ".key"), key)
+        partial = target.with_name(target.name + ".partial")
         pid = child(source, target, False)
-        time.sleep(moments.uniform(0.0, lasts[name]))
+        # Every other moment is counted from the beginning of the work, so that a busy machine cannot move all of them
+        # out of it.
+        while trial % 2 and not partial.exists() and not target.exists():
+            time.sleep(0.0005)
+        time.sleep(moments.uniform(0.0, lasts[name] * (0.5 if trial % 2 else 1.0)))
         os.kill(pid, signal.SIGKILL)
         killed = os.WIFSIGNALED(os.waitpid(pid, 0)[1])
         absent = not target.exists()
-        begun = target.with_name(target.name + ".partial").exists()
+        begun = partial.exists()
         status = os.waitpid(child(source, target, True), 0)[1]
         again = warm
         if not trial % 2:
             again = folder / f"again-{trial}-{name}"
+            started = time.monotonic()
             os.waitpid(child(source, again, False, key), 0)
+            lasts[name] = time.monotonic() - started
         told.append([killed, absent, begun, status, _bytes(target) == _bytes(again)])
 print(json.dumps(told))
 """
