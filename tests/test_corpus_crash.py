@@ -166,6 +166,24 @@ def test_a_run_killed_at_any_of_20_moments_goes_on_to_the_same_bytes(
     assert sum(killed and begun for killed, _, begun, _, _ in told) >= 8
 
 
+def test_what_a_killed_run_left_half_written_is_not_published(index, shards, tmp_path):
+    target, seen = tmp_path / "out", []
+
+    def stop(progress):
+        seen.append(progress)
+        if len(seen) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _run(index, shards, target, False, on_progress=stop)
+    half = tmp_path / "out.partial" / "result"
+    half.mkdir(exist_ok=True)
+    (half / ".0123456789abcdef.tmp").write_text("half")
+    _run(index, shards, target, True)
+    _run(index, shards, tmp_path / "again", False, key=tmp_path / "out.key")
+    assert _bytes(target) == _bytes(tmp_path / "again")
+
+
 def test_a_killed_worker_ends_the_run_which_then_goes_on_to_the_same_bytes(index, lines, tmp_path):
     target = tmp_path / "out.jsonl"
 

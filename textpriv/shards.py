@@ -122,6 +122,10 @@ class WorkFolder:
         found._take()
         try:
             found._agree(job)
+            # What a killed run had begun to put together is made anew from the parts; else a file that it left half
+            # written would be published with the rest.
+            if found.result_path("").is_dir():
+                shutil.rmtree(found.result_path(""))
         except BaseException:
             found.release()
             raise
