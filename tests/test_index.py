@@ -609,13 +609,23 @@ def scattered(kind):
         rows[:] = rows[0]
     elif kind == "far from the origin":
         rows += 1e4
+    elif kind == "more dimensions than a sketch holds":
+        rows = np.hstack([rows, rows[:, ::-1], rng.normal(size=(400, 60))])
     return rows
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
     "kind",
-    ["plain", "far outliers", "few dimensions", "a line", "equal rows", "far from the origin"],
+    [
+        "plain",
+        "far outliers",
+        "few dimensions",
+        "a line",
+        "equal rows",
+        "far from the origin",
+        "more dimensions than a sketch holds",
+    ],
 )
 def test_a_sketch_never_says_more_than_the_distance(kind, dtype):
     points = scattered(kind).astype(dtype)
@@ -624,8 +634,9 @@ def test_a_sketch_never_says_more_than_the_distance(kind, dtype):
     assert (step * cdist(rows.astype(float), rows.astype(float)) - margin <= apart).all()
 
 
-def test_a_sketch_says_most_of_the_distance():
-    points = scattered("plain")
+@pytest.mark.parametrize("kind", ["plain", "more dimensions than a sketch holds"])
+def test_a_sketch_says_most_of_the_distance(kind):
+    points = scattered(kind)
     rows, (step, margin) = of_points(points, k=5).sketch
     apart = cdist(points, points)[np.triu_indices(400, 1)]
     bound = (step * cdist(rows.astype(float), rows.astype(float)) - margin)[np.triu_indices(400, 1)]

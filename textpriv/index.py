@@ -53,7 +53,8 @@ FORMAT = 1  # of the folder; raised when an older reader would misread a newer f
 
 _META = "index.json"
 _RECORDS = "records"  # certificates and calibrations, one file each
-_SKETCH = 64  # numbers in the short form of a row, a byte each
+_LINE = 64  # bytes of a cache line
+_SKETCH = 3 * _LINE  # most numbers in the short form of a row, a byte each
 _SKETCH_FILE = "sketch.npy"
 _LEAF = 1 << 23  # bytes hashed at a time, so that a large file is hashed on all processors
 
@@ -338,9 +339,9 @@ class Index:
 
         Returns
         -------
-        rows : ndarray of int8, shape (V, 64) or (0, 64)
-            Coordinates in up to 63 orthonormal directions and the length of what is left, clipped and rounded to whole
-            steps. One row is one cache line. Empty for a metric that is not Euclidean.
+        rows : ndarray of int8, shape (V, w) or (0, w)
+            Coordinates in up to w - 1 orthonormal directions and the length of what is left, clipped and rounded to whole
+            steps; w is 64, 128 or 192, so that a row is whole cache lines. Empty for a metric that is not Euclidean.
         grain : ndarray of float64, shape (2,)
             A step s and a margin m: the distance of two words is at least ``s |x - y| - m`` for their rows x and y.
         """
@@ -558,7 +559,7 @@ class Index:
             # A folder of an earlier version has none, and it is computed when it is needed.
             sketch=(
                 (
-                    _map(folder, _SKETCH_FILE, (size, _SKETCH)),
+                    _map(folder, _SKETCH_FILE, (size, None)),
                     np.array(meta["sketch_grain"], dtype=np.float64),
                 )
                 if _SKETCH_FILE in meta["files"]
@@ -680,17 +681,18 @@ def _sketch(coordinates: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.flo
     Projecting on orthonormal directions, taking the length of the rest and clipping never lengthen a distance; rounding to
     steps moves each row by a length that is measured, and the longest such move counts twice, once for either row.
     """
-    size = len(coordinates)
+    size, dimension = coordinates.shape
+    numbers = min(_SKETCH, -(-(dimension + 1) // _LINE) * _LINE)
     # Any orthonormal directions are sound; leading ones, found on a sample, make the bound tight.
     sample = coordinates[:: max(1, size // 20_000)].astype(np.float64)
     centre = sample.mean(axis=0)
     _, directions = np.linalg.eigh((sample - centre).T @ (sample - centre))
-    basis = np.ascontiguousarray(directions[:, ::-1][:, : _SKETCH - 1])
+    basis = np.ascontiguousarray(directions[:, ::-1][:, : numbers - 1])
     width = basis.shape[1]
 
     def short(part: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
         moved = part - centre
-        out = np.zeros((len(part), _SKETCH))
+        out = np.zeros((len(part), numbers))
         out[:, :width] = moved @ basis
         out[:, -1] = np.linalg.norm(moved - out[:, :width] @ basis.T, axis=1)
         return out, float(np.linalg.norm(moved, axis=1).max())
@@ -700,7 +702,7 @@ def _sketch(coordinates: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.flo
     typical[:, -1] -= offset
     # A shorter step rounds less and clips more: only rows with rare large coordinates lose by it.
     step = max(float(np.quantile(np.abs(typical), 0.999)), np.finfo(float).tiny) / 127
-    rows = np.empty((size, _SKETCH), dtype=np.int8)
+    rows = np.empty((size, numbers), dtype=np.int8)
     longest = moved_most = 0.0
     for start in range(0, size, 8192):
         part, length = short(coordinates[start : start + 8192].astype(np.float64))

@@ -7,15 +7,25 @@ goes on where it stopped. No law stands here, and nothing here decides what a dr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.index import Index
+from textpriv.metrics import row_distance
 from textpriv.randomness import RandomWords
 
-__all__ = ["ROOM", "Sampler", "draw_documents", "drawn_distances", "listed", "surely_below"]
+__all__ = [
+    "ROOM",
+    "Sampler",
+    "apart",
+    "draw_documents",
+    "drawn_distances",
+    "listed",
+    "surely_below",
+]
 
 ROOM = 16  # random words that one step of a sampler may use at most
 
@@ -129,20 +139,30 @@ def _fill(
     return random, starts
 
 
+# The compiled functions take whole tables and numbers of rows: a row cut out of a table in a sampler's loop is counted as
+# a reference, once more and once less, and that would take as long as the draw.
+
+
 @njit(cache=True, nogil=True)
-def listed(row: NDArray[np.int32], word: int) -> bool:
+def listed(lists: NDArray[np.int32], row: int, word: int) -> bool:
     """Whether a word stands in a list."""
     found = 0
-    for other in row:
-        found += other == word
+    for place in range(lists.shape[1]):
+        found += lists[row, place] == word
     return found > 0
 
 
-# The sum is of whole numbers below 2^24, so that float32 holds it exactly in any order.
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, nogil=True)
+def apart(kind: int, coordinates: NDArray[Any], word: int, other: int) -> float:
+    """Distance between two words."""
+    return row_distance(kind, coordinates[word], coordinates[other])
+
+
+@njit(cache=True, nogil=True)
 def surely_below(
-    x: NDArray[np.int8],
-    y: NDArray[np.int8],
+    sketch: NDArray[np.int8],
+    word: int,
+    other: int,
     least: float,
     t: float,
     gamma: float,
@@ -159,8 +179,15 @@ def surely_below(
     limit = max(edge - np.log(least) / t, reach)
     if limit >= gamma:
         return False
-    total = np.float32(0.0)
-    for j in range(x.shape[0]):
-        difference = np.float32(x[j]) - np.float32(y[j])
-        total += difference * difference
-    return total * grain[0] ** 2 > (limit + grain[1]) ** 2
+    return _squares(sketch, word, other) > ((limit + grain[1]) / grain[0]) ** 2
+
+
+# Whole numbers of 32 bits throughout, in a function of its own: the compiler then takes many bytes at a time.
+@njit(cache=True, nogil=True)
+def _squares(sketch: NDArray[np.int8], word: int, other: int) -> int:
+    """Sum of squared differences of two rows of at most 33,000 bytes."""
+    total = np.int32(0)
+    for j in range(np.int32(sketch.shape[1])):
+        difference = np.int32(np.int32(sketch[word, j]) - np.int32(sketch[other, j]))
+        total = np.int32(total + np.int32(difference * difference))
+    return total

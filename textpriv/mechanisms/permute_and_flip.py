@@ -27,11 +27,18 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.index import Index
-from textpriv.mechanisms.draws import ROOM, draw_documents, drawn_distances, listed, surely_below
+from textpriv.mechanisms.draws import (
+    ROOM,
+    apart,
+    draw_documents,
+    drawn_distances,
+    listed,
+    surely_below,
+)
 from textpriv.mechanisms.measure import bernoulli
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism, positive
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, truncation
-from textpriv.metrics import INTERPRETED, row_distance
+from textpriv.metrics import INTERPRETED
 from textpriv.randomness import RandomWords, Stream
 from textpriv.statement import PrivacyStatement, UnsoundWarning
 
@@ -423,8 +430,9 @@ def _sample(
                         sketch.shape[0] > 0
                         and part_of_one >= 2.0**-19
                         and surely_below(
-                            sketch[word],
-                            sketch[candidate],
+                            sketch,
+                            word,
+                            candidate,
                             part_of_one / (left + part_of_one * (1.0 - left)),
                             t,
                             gamma,
@@ -436,11 +444,11 @@ def _sample(
                         continue
                     unlisted, beyond = False, 0.0
                     if edge < gamma:
-                        distance = row_distance(kind, coordinates[word], coordinates[candidate])
+                        distance = apart(kind, coordinates, word, candidate)
                         unlisted = distance > reach
                         beyond = max(min(distance, gamma) - edge, 0.0)
                     # A word of the list has had its turn.
-                    if unlisted or not listed(neighbours[word], candidate):
+                    if unlisted or not listed(neighbours, word, candidate):
                         ratio = np.exp(-t * beyond) * left
                         if bernoulli(
                             ratio / (ratio - np.expm1(-t * beyond)),

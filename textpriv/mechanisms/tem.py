@@ -24,11 +24,18 @@ from numpy.typing import NDArray
 from textpriv.errors import MechanismError
 from textpriv.index import Index
 from textpriv.mechanisms.constant import largest_rate
-from textpriv.mechanisms.draws import ROOM, draw_documents, drawn_distances, listed, surely_below
+from textpriv.mechanisms.draws import (
+    ROOM,
+    apart,
+    draw_documents,
+    drawn_distances,
+    listed,
+    surely_below,
+)
 from textpriv.mechanisms.levelling import level
 from textpriv.mechanisms.measure import PARTS, BaseMeasure, bernoulli, draw, integer_parts, numbers
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism, positive
-from textpriv.metrics import INTERPRETED, row_distance
+from textpriv.metrics import INTERPRETED
 from textpriv.randomness import RandomWords, Stream
 from textpriv.statement import PrivacyStatement, UnsoundWarning
 
@@ -464,8 +471,8 @@ def _prepare(
         # the choice is the same on every run.
         accepted, tried = 0.0, 0
         for probe in probes:
-            if not listed(ids[word], probe):
-                distance = row_distance(kind, coordinates[word], coordinates[probe])
+            if not listed(ids, word, probe):
+                distance = apart(kind, coordinates, word, probe)
                 accepted += np.exp(-t * max(min(distance, gamma) - nearest, 0.0))
                 tried += 1
         share = accepted / tried if tried > 0 else 1.0
@@ -584,24 +591,27 @@ def _sample(
                 token += 1
                 continue
             own = places[word]
-            row = cumulative[own]
             chosen = -1
             while chosen < 0 and place <= end:
                 part = random[place] >> np.uint64(2)
                 place += 1
-                if part < row[0] and row[0] >= _COARSE:
+                if part < cumulative[own, 0] and cumulative[own, 0] >= _COARSE:
                     # Most draws keep the word, which stands first in its own list: no need to look further into the row.
                     chosen = word
                     break
-                if part < row[k - 1]:
+                if part < cumulative[own, k - 1]:
                     low, high = 0, k - 1
                     while low < high:
                         middle = (low + high) >> 1
-                        if row[middle] > part:
+                        if cumulative[own, middle] > part:
                             high = middle
                         else:
                             low = middle + 1
-                    width = row[low] - row[low - 1] if low > 0 else row[0]
+                    width = (
+                        cumulative[own, low] - cumulative[own, low - 1]
+                        if low > 0
+                        else cumulative[own, 0]
+                    )
                     candidate = neighbours[word, low]
                     if width < _COARSE:
                         weight = (
@@ -615,11 +625,11 @@ def _sample(
                             continue
                     chosen = candidate
                     break
-                tail_parts = np.uint64(PARTS) - row[k - 1]
+                tail_parts = np.uint64(PARTS) - cumulative[own, k - 1]
                 if tail_parts < _COARSE:
                     outside = np.uint64(PARTS)
-                    for other in neighbours[word]:
-                        outside -= parts[other]
+                    for listed_at in range(k):
+                        outside -= parts[neighbours[word, listed_at]]
                     weight = outside * unit * np.exp(-t * edge[own]) * scale[own]
                     place += 2
                     if not bernoulli(weight / tail_parts, random[place - 2], random[place - 1]):
@@ -634,8 +644,9 @@ def _sample(
                         sketch.shape[0] > 0
                         and part_of_one >= 2.0**-19
                         and surely_below(
-                            sketch[word],
-                            sketch[candidate],
+                            sketch,
+                            word,
+                            candidate,
                             part_of_one,
                             t,
                             gamma,
@@ -646,8 +657,8 @@ def _sample(
                     ):
                         place += 2
                         break
-                    distance = row_distance(kind, coordinates[word], coordinates[candidate])
-                    if distance > reach[own] or not listed(neighbours[word], candidate):
+                    distance = apart(kind, coordinates, word, candidate)
+                    if distance > reach[own] or not listed(neighbours, word, candidate):
                         # A word of the list redraws this draw only; sending it back to the choice between head and tail
                         # would give another law (mechanisms.md 3.4).
                         place += 2
