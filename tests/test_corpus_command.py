@@ -6,6 +6,9 @@ import itertools
 import json
 import os
 import stat
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -280,3 +283,43 @@ def test_the_bar_shows_documents_tokens_rate_and_what_is_left(tmp_path):
     assert "20 documents, 4,000 tokens" in shown
     assert "tokens/s" in shown
     assert "left" in shown
+
+
+# What a process loads and holds
+
+
+def _command(*arguments: object) -> list[str]:
+    return [sys.executable, "-c", "from textpriv.cli import main; main()", *map(str, arguments)]
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_the_command_does_not_load_torch_and_leaves_it_to_be_loaded(index, source, tmp_path):
+    told = [str(source), str(tmp_path / "out.jsonl"), "--index", str(index), "-e", "2"]
+    code = (
+        "import sys\nfrom textpriv.cli import app\n"
+        f"app(['privatize', *{told!r}], standalone_mode=False)\n"
+        "assert 'spacy' in sys.modules and 'torch' not in sys.modules\n"
+        "import torch; torch.zeros(1)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_memory_does_not_grow_with_the_corpus(index, tmp_path):
+    # A long unknown word makes a text large and takes no time.
+    texts = [f"{WORDS[n]} {'x' * 900}" for n in range(100)]
+    peaks = []
+    for documents in (10_000, 100_000):
+        source = tmp_path / f"{documents}.jsonl"
+        with open(source, "w", encoding="utf-8") as out:
+            for n in range(documents):
+                out.write(json.dumps({"text": texts[n % 100]}) + "\n")
+        target = tmp_path / f"{documents}.out.jsonl"
+        command = _command("privatize", source, target, "--index", index, "-e", 2, "--seed", 1)
+        with open(os.devnull, "wb") as nothing:
+            process = subprocess.Popen(command, stdout=nothing, stderr=nothing)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
+        peaks.append(used.ru_maxrss)
+    assert peaks[1] <= 1.1 * peaks[0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import importlib
 import inspect
 import json
 import os
@@ -178,6 +179,18 @@ def _job(command: _Command) -> _Command:
     return run  # type: ignore[return-value]
 
 
+def _load_spacy_alone() -> None:
+    """Import spaCy as if torch were not there: a command only cuts text with it, and torch takes longest of all to load."""
+    if "torch" in sys.modules or "spacy" in sys.modules:
+        return
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        importlib.import_module("spacy")
+    finally:
+        # Whoever needs torch later finds it.
+        del sys.modules["torch"]
+
+
 def _describe(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         remedy = _REMEDIES.get(error.errno or 0, "Check that it can be used, and try again.")
@@ -325,6 +338,7 @@ def demo(
 
     [bold]Example:[/bold] textpriv demo --save demo.idx
     """
+    _load_spacy_alone()
     from rich.console import Console
 
     from textpriv.demo import run_demo
@@ -628,6 +642,7 @@ def privatize(
     if run_key is not None:
         settings = replace(settings, run_key=run_key.secret)
     _announce(mechanism, rate)
+    _load_spacy_alone()
     privatizer = settings.build()
     with _saying_what_is_left(target), shown_progress(_messages(), as_json) as advance:
         report = privatize_corpus(
