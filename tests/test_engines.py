@@ -6,8 +6,10 @@ import itertools
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +118,29 @@ class FailingAt(corpus.PartRunner):
         return super().__call__(task)
 
 
+@dataclass(frozen=True)
+class KillingTheDriver(corpus.PartRunner):
+    """Kills the process that leads the run at one task."""
+
+    driver: int = 0
+    place: int = 0
+
+    def __call__(self, task):
+        if task["base"] == self.place:
+            os.kill(self.driver, signal.SIGKILL)
+        return super().__call__(task)
+
+
+def lead_and_be_killed(engine: str, target: str, shards: str, index: str, key: str) -> None:
+    """What the process does that a task of its own run kills."""
+    pickles = import_module({"spark": "pyspark", "ray": "ray"}[engine]).cloudpickle
+    pickles.register_pickle_by_value(sys.modules[__name__])
+    sent = RunKey.open(Path(key))
+    settings = PrivatizerSettings(index, options={"epsilon": 4.0}, run_key=sent.secret)
+    corpus.PartRunner = lambda *given: KillingTheDriver(*given, driver=os.getpid(), place=80)
+    _run(Path(target), Path(shards), settings, sent, engine=engine, workers=2)
+
+
 @pytest.fixture
 def killed_once(monkeypatch, tmp_path) -> Path:
     marker = tmp_path / "killed"
@@ -125,6 +150,31 @@ def killed_once(monkeypatch, tmp_path) -> Path:
         lambda *arguments: KilledOnce(*arguments, marker=str(marker)),
     )
     return marker
+
+
+@pytest.mark.parametrize("engine", ["spark", "ray"])
+def test_a_run_whose_driver_was_killed_is_continued_to_the_same_bytes(
+    engine, tmp_path, shards, index, settings, key, expected
+):
+    if engine == "spark" and shutil.which("java") is None:
+        pytest.skip("Spark needs a Java runtime, and there is no java here")
+    pytest.importorskip({"spark": "pyspark", "ray": "ray.data"}[engine])
+    given = [engine, *map(str, (tmp_path / "out", shards, index, key.path))]
+    code = f"import test_engines; test_engines.lead_and_be_killed(*{given!r})"
+    # What it leaves behind may hold its output open: that goes to a file.
+    with open(tmp_path / "told", "wb") as told:
+        ended = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=told,
+            stderr=told,
+            cwd=Path(__file__).parent,
+            timeout=200,
+            check=False,
+        ).returncode
+    assert ended == -signal.SIGKILL, (tmp_path / "told").read_text("utf-8", "replace")
+    assert not (tmp_path / "out").exists()
+    made = _run(tmp_path / "out", shards, settings, key, resume=True)
+    assert _bytes(made) == expected
 
 
 # Spark

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from textpriv.errors import CorpusError, LedgerError
+from textpriv.errors import CorpusError, LedgerError, TextprivError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +47,7 @@ __all__ = [
     "release_context",
     "release_in_process",
     "string_array",
+    "without_trace",
 ]
 
 
@@ -280,6 +281,16 @@ def string_array(texts: Sequence[str]) -> pa.StringArray:
     np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
     buffers = pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))
     return pa.StringArray.from_buffers(len(encoded), *buffers)
+
+
+def without_trace(work: Callable[[Any], Any], given: Any) -> Any:
+    """Do the work; what goes wrong is told by its kind alone, for Spark and Ray keep messages in their logs."""
+    try:
+        return work(given)
+    except TextprivError:
+        raise  # says nothing private
+    except Exception as error:
+        raise RuntimeError(f"textpriv failed with {type(error).__name__}") from None
 
 
 class _Unnamed(CorpusError):

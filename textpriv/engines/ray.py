@@ -13,8 +13,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from textpriv.engines.batch import Columns, PrivatizerSettings, release_in_process
-from textpriv.errors import CorpusError, TextprivError
+from textpriv.engines.batch import (
+    Columns,
+    PrivatizerSettings,
+    release_in_process,
+    without_trace,
+)
+from textpriv.errors import CorpusError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +92,7 @@ class _Batches:
     def __call__(self, table: pa.Table) -> pa.Table:
         import pyarrow as pa
 
-        done = [_without_trace(self._release, batch) for batch in table.to_batches()]
+        done = [without_trace(self._release, batch) for batch in table.to_batches()]
         return pa.Table.from_batches(done, table.schema)
 
 
@@ -102,20 +107,10 @@ class _Tasks:
         import pyarrow as pa
 
         told = [
-            json.dumps(_without_trace(self._work, self._tasks[number]))
+            json.dumps(without_trace(self._work, self._tasks[number]))
             for number in table.column("id").to_pylist()
         ]
         return pa.table({"told": pa.array(told, pa.string())})
-
-
-def _without_trace(work: Callable[[Any], Any], given: Any) -> Any:
-    """Do the work; what goes wrong is told by its kind alone, for Ray keeps messages in its logs."""
-    try:
-        return work(given)
-    except TextprivError:
-        raise  # says nothing private
-    except Exception as error:
-        raise RuntimeError(f"textpriv failed with {type(error).__name__}") from None
 
 
 def each(

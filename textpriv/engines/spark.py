@@ -15,8 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from textpriv.engines.batch import Columns, PrivatizerSettings, release_in_process
-from textpriv.errors import CorpusError, TextprivError
+from textpriv.engines.batch import (
+    Columns,
+    PrivatizerSettings,
+    release_in_process,
+    without_trace,
+)
+from textpriv.errors import CorpusError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,7 +86,7 @@ class _Batches:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         release = release_in_process(self.settings, self.columns, None)
         for batch in batches:
-            yield _without_trace(release, batch)
+            yield without_trace(release, batch)
 
 
 @dataclass(frozen=True)
@@ -96,20 +101,10 @@ class _Tasks:
 
         for batch in batches:
             told = [
-                json.dumps(_without_trace(self.work, self.tasks[number]))
+                json.dumps(without_trace(self.work, self.tasks[number]))
                 for number in batch.column(0).to_pylist()
             ]
             yield pa.RecordBatch.from_pydict({"told": pa.array(told, pa.string())})
-
-
-def _without_trace(work: Callable[[Any], Any], given: Any) -> Any:
-    """Do the work; what goes wrong is told by its kind alone, for Spark keeps messages in its logs."""
-    try:
-        return work(given)
-    except TextprivError:
-        raise  # says nothing private
-    except Exception as error:
-        raise RuntimeError(f"textpriv failed with {type(error).__name__}") from None
 
 
 def each(
