@@ -575,7 +575,9 @@ def private_auc_score(
     mu = release_mu(float(epsilon), delta, hardened=hardened)
     noise = plan_gaussian(math.sqrt(2.0), mu, 2, hardened=hardened)
     if budget is not None:
-        budget.charge(noise.event(), label="private_auc_score", adjacency="replace-one")
+        budget.charge(
+            noise.event(), label="private_auc_score", adjacency="replace-one", unit="one record"
+        )
     n = len(labels)
     chosen = labels == positive
     count = float(chosen.sum())
@@ -615,7 +617,12 @@ def private_accuracy_score(
     # The number of hits is a whole number, so on the hardened path nothing is rounded.
     noise = plan_gaussian(1.0, mu, 1, hardened=hardened)
     if budget is not None:
-        budget.charge(noise.event(), label="private_accuracy_score", adjacency="replace-one")
+        budget.charge(
+            noise.event(),
+            label="private_accuracy_score",
+            adjacency="replace-one",
+            unit="one record",
+        )
     hits = float((labels == predicted).sum())
     noisy = float(noise.release(hits, randomness)) / len(labels)
     return min(1.0, max(0.0, noisy))

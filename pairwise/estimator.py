@@ -36,6 +36,7 @@ __all__ = [
     "MINIMUM_RECORDS",
     "Plan",
     "PrivateEstimator",
+    "check_data_norm",
     "check_number",
     "refuse_mixed_labels",
     "without_seed",
@@ -46,6 +47,11 @@ MINIMUM_RECORDS = 4
 
 # Up to here a sum of terms added one after another errs by less than the slack of the clipping (mechanisms.md 2.3).
 _LARGEST_COVERED = 90_000
+
+_UNIT = "one record"
+
+# A smaller bound leaves the range in which floats keep their digits, a larger one overflows when squared.
+_BOUNDS = (1e-100, 1e100)
 
 _CLASSES_READ = (
     "classes was not given, so the set of labels was read from y: it is taken as public, and a neighbour with another set "
@@ -108,6 +114,20 @@ def check_number(name: str, value: Any) -> None:
         raise InvalidParameter(f"{name} must be a number; found {type(value).__name__}.")
 
 
+def check_data_norm(data_norm: float) -> None:
+    """Refuse a bound on the records that is none, or that floats cannot keep."""
+    if not (math.isfinite(data_norm) and data_norm > 0):
+        raise InvalidParameter(
+            f"data_norm must be a positive finite number, declared in public; found {data_norm!r}. "
+            "Without a bound on the records no guarantee holds."
+        )
+    if not _BOUNDS[0] <= data_norm <= _BOUNDS[1]:
+        raise InvalidParameter(
+            f"data_norm must lie in {_BOUNDS[0]:g}..{_BOUNDS[1]:g}, where rounding leaves the bound standing; found "
+            f"{data_norm!r}. Give the records in another unit."
+        )
+
+
 def refuse_mixed_labels(y: Any) -> None:
     """Refuse strings beside other labels, which numpy would turn into strings without a word."""
     unchecked = isinstance(y, list | tuple) or getattr(getattr(y, "dtype", None), "kind", "") == "O"
@@ -124,6 +144,15 @@ def without_values(error: ValueError, X: Any) -> ValueError:
     if "could not convert" in message:
         return InvalidParameter(
             "features must be numbers; found text in X. Encode or drop such columns first."
+        )
+    if "Complex data" in message:
+        return InvalidParameter(
+            "Complex data not supported: features must be real numbers. Give the two parts a column each."
+        )
+    if "array=" in message:
+        return InvalidParameter(
+            f"Expected 2D array, one row per record; found {np.ndim(X)} dimensions. Reshape your data: "
+            "array.reshape(1, -1) for one record, array.reshape(-1, 1) for one feature."
         )
     if "contains NaN" in message or "contains infinity" in message:
         values = np.asarray(X, dtype=np.float64)
@@ -205,11 +234,7 @@ class PrivateEstimator(BaseEstimator):
         check_number("epsilon", self.epsilon)
         delta = default_delta(n) if self.delta is None else float(self.delta)
         check_privacy_parameters(float(self.epsilon), delta, n, force=bool(self.allow_large_delta))
-        if not (math.isfinite(self.data_norm) and self.data_norm > 0):
-            raise InvalidParameter(
-                f"data_norm must be a positive finite number, declared in public; found {self.data_norm!r}. "
-                "Without a bound on the records no guarantee holds."
-            )
+        check_data_norm(self.data_norm)
         return delta
 
     # -- charge, run, state
@@ -227,7 +252,9 @@ class PrivateEstimator(BaseEstimator):
         if plan.unsound:
             warnings.warn(plan.unsound, UnsoundWarning, stacklevel=4)
         if self.budget is not None:
-            self.budget.charge(plan.event, label=type(self).__name__, adjacency=adjacency)
+            self.budget.charge(
+                plan.event, label=type(self).__name__, adjacency=adjacency, unit=_UNIT
+            )
         result = plan.run()
         self._record(plan, delta, randomness, adjacency=adjacency, n=n)
         return result
@@ -273,7 +300,7 @@ class PrivateEstimator(BaseEstimator):
             adjacency=adjacency.value,
             epsilon=epsilon,
             delta=true_delta if private else 0.0,
-            unit="one record",
+            unit=_UNIT,
             proved=plan.proved and not seeded,
             proof=plan.proof,
             assumptions=tuple(assumptions),

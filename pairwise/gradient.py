@@ -98,8 +98,10 @@ def clip_records(X: Array, bound: float) -> Array:
     long = norms > limit
     if not long.any():
         return X
-    factor = np.divide(limit, norms, out=np.ones_like(norms), where=long)
-    return np.asarray(X * factor[:, None])
+    # Divided first: a quotient limit/norm below the smallest normal number would have lost its digits.
+    clipped = X / np.where(long, norms, 1.0)[:, None]
+    clipped *= np.where(long, limit, 1.0)[:, None]
+    return np.asarray(clipped)
 
 
 def random_matching(n: int, randomness: Randomness) -> NDArray[np.int64]:
@@ -428,10 +430,14 @@ class MetricPairs:
         self,
         q: torch.Tensor,
         r: torch.Tensor,
-        scale: torch.Tensor,
+        sizes: tuple[torch.Tensor, torch.Tensor],
+        longest: float,
         similar: torch.Tensor,
     ) -> torch.Tensor:
-        """Return the weight of ΔΔᵀ per pair from q = ΔᵀMΔ, r = ‖Δ‖² and the size of what they were computed from."""
+        """Return the weight of ΔΔᵀ per pair from q = ΔᵀMΔ and r = ‖Δ‖².
+
+        ``sizes`` are the squares that q and r were differences of, and are overwritten; ``longest`` is ‖W‖².
+        """
         slope = self.loss.derivative(q, similar.to(q.dtype) * 2.0 - 1.0)
         if self.parameter == "matrix":
             return slope
@@ -439,9 +445,11 @@ class MetricPairs:
         limit = self.pair_bound * (1.0 - CLIP_SLACK)
         shrink = (q * r).sqrt_().mul_(slope.abs()).reciprocal_().mul_(limit).clamp_(max=1.0)
         weights = slope.mul_(shrink)
-        # Differences lost in rounding have no direction: they are given no gradient, whatever the neighbours
-        # are.
-        return weights.masked_fill_(q <= _DISTANCE_FLOOR * scale, 0.0)
+        # Differences lost in rounding, in Δ or in WΔ, have no length to clip by and no direction: they are given no
+        # gradient, whatever the neighbours are.
+        images, records = sizes
+        images.add_(records, alpha=_DISTANCE_FLOOR * longest).mul_(_DISTANCE_FLOOR)
+        return weights.masked_fill_((q <= images) | (r <= records.mul_(_DISTANCE_FLOOR)), 0.0)
 
     def _laplacian(self, w: Array, X: Array, labels: NDArray[np.int64]) -> Array:
         """Return Σ_{i<j} weight_ij ΔΔᵀ over all pairs of the rows given, shape (d, d)."""
@@ -455,6 +463,7 @@ class MetricPairs:
         other = rows_of if self.parameter == "matrix" else Z
         left = (other * Z).sum(dim=1)
         plain = (rows_of * rows_of).sum(dim=1)
+        longest = float(np.sum(w * w))
         # Each pair once: rows of a block against the columns from its own first row on. Narrow blocks waste little below
         # the diagonal.
         step = max(1, min(_BLOCK_ENTRIES // (4 * max(n, 1)), n // 8 + 1))
@@ -463,11 +472,12 @@ class MetricPairs:
             part, rest = rows_of[start:stop], rows_of[start:]
             scale = left[start:stop, None] + left[None, start:]
             q = torch.addmm(scale, other[start:stop], Z[start:].T, alpha=-2.0)
-            r = plain[start:stop, None] + plain[None, start:]
-            r = r.addmm_(part, rest.T, alpha=-2.0).clamp_(min=0.0)
+            size = plain[start:stop, None] + plain[None, start:]
+            r = torch.addmm(size, part, rest.T, alpha=-2.0).clamp_(min=0.0)
             if self.parameter == "factor":
                 q.clamp_(min=0.0)
-            C = self._weights(q, r, scale, classes[start:stop, None] == classes[None, start:])
+            similar = classes[start:stop, None] == classes[None, start:]
+            C = self._weights(q, r, (scale, size), longest, similar)
             C[:, : stop - start].triu_(diagonal=1)
             total += part.T @ (C.sum(dim=1)[:, None] * part - 2.0 * (C @ rest))
             total += rest.T @ (C.sum(dim=0)[:, None] * rest)
@@ -488,8 +498,14 @@ class MetricPairs:
         apart = self.X[pairs[:, 0]] - self.X[pairs[:, 1]]
         q, similar = self._distances(w, pairs, apart)
         r = np.einsum("ij,ij->i", apart, apart)
-        size = torch.as_tensor(q)
-        weights = self._weights(size, torch.as_tensor(r), size, torch.as_tensor(similar)).numpy()
+        sizes = torch.tensor(q), torch.tensor(r)
+        weights = self._weights(
+            torch.as_tensor(q),
+            torch.as_tensor(r),
+            sizes,
+            float(np.sum(w * w)),
+            torch.as_tensor(similar),
+        ).numpy()
         return self._finish(w, (weights[:, None] * apart).T @ apart)
 
     def within(self, w: Array, slots: NDArray[np.int64]) -> Array:

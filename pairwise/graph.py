@@ -90,7 +90,7 @@ class PairGraph:
             n_nodes = highest
         elif n_nodes < highest:
             raise InvalidPairs(
-                f"indices must be below n_nodes = {n_nodes}; found {highest - 1}. Give the number of individuals."
+                f"indices must be below n_nodes = {n_nodes}; found larger ones. Give the number of individuals."
             )
         self_pairs = int(np.count_nonzero(array[:, 0] == array[:, 1]))
         if self_pairs:

@@ -76,6 +76,9 @@ Shape = int | tuple[int, ...]
 _CHUNK = memoryview(bytes(1 << 16))
 _GRID_BITS = 10  # a grid at most 2^-10 of what it is compared with (mechanisms.md 2.2)
 
+# A smaller number may be what is left of a positive one that lost its digits, or all of itself, to underflow.
+_LEAST_SENSITIVITY = 1e-280
+
 
 class Randomness:
     """A source of uniform words and what is made of them, in float64.
@@ -787,6 +790,11 @@ def plan_gaussian(
     """
     if not mu > 0:
         raise InvalidParameter(f"mu must be > 0; found {mu!r}.")
+    if math.isfinite(mu) and not _LEAST_SENSITIVITY <= sensitivity < math.inf:
+        raise InvalidParameter(
+            f"the sensitivity must be finite and at least {_LEAST_SENSITIVITY:g}; found {sensitivity!r}, for which floats "
+            "hold no noise. Use a larger clip, rate or data_norm, or a finite one."
+        )
     if not hardened or not math.isfinite(mu):
         return GaussianPlan(sensitivity, mu, sensitivity / mu)
     lattice = lattice_gaussian_plan(sensitivity, dimension, rho=mu * mu / 2.0)

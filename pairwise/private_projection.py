@@ -24,6 +24,7 @@ from pairwise.accounting import (
     pure_event,
 )
 from pairwise.errors import InvalidParameter
+from pairwise.estimator import check_data_norm, without_seed, without_values
 from pairwise.gradient import clip_records
 from pairwise.noise import CHEAP_PATH_NOTE, Randomness, gaussian
 from pairwise.statement import PrivacyStatement
@@ -116,6 +117,9 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         self.budget = budget
         self.random_state = random_state
 
+    def __getstate__(self) -> dict[str, Any]:
+        return without_seed(dict(super().__getstate__()))
+
     def fit(self, X: ArrayLike, y: Any = None) -> PrivatePCA:
         """Draw the axes; ``y`` is ignored.
 
@@ -123,9 +127,9 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         ----------
         X : (n, d) array-like
         """
-        table = validate_data(self, X, dtype=np.float64)
+        table = _checked(self, X)
         check_privacy_parameters(float(self.epsilon), 0.0, allow_pure=True)
-        _check_norm(self.data_norm)
+        check_data_norm(self.data_norm)
         d = table.shape[1]
         k = int(self.n_components)
         if k < 1:
@@ -134,7 +138,9 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         private = math.isfinite(self.epsilon)
         event = pure_event(float(self.epsilon)) if private else gaussian_event(0.0)
         if self.budget is not None:
-            self.budget.charge(event, label="PrivatePCA", adjacency=Adjacency.REPLACE_ONE)
+            self.budget.charge(
+                event, label="PrivatePCA", adjacency=Adjacency.REPLACE_ONE, unit="one record"
+            )
         randomness = Randomness(self.random_state)
         records = clip_records(table, float(self.data_norm)) / float(self.data_norm)
         second = records.T @ records
@@ -177,7 +183,7 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
     def transform(self, X: ArrayLike) -> Array:
         """Return the coordinates of clipped records on the axes, shape (n, k)."""
         check_is_fitted(self)
-        table = validate_data(self, X, dtype=np.float64, reset=False)
+        table = _checked(self, X, reset=False)
         return np.asarray(clip_records(table, float(self.data_norm)) @ self.components_.T)
 
 
@@ -225,11 +231,14 @@ class PrivateRandomProjection(BaseEstimator):
         self.projection_state = projection_state
         self.random_state = random_state
 
+    def __getstate__(self) -> dict[str, Any]:
+        return without_seed(dict(super().__getstate__()))
+
     def fit(self, X: ArrayLike, y: Any = None) -> PrivateRandomProjection:
         """Draw P for the number of columns of ``X``, whose values are not used; ``y`` is ignored."""
-        table = validate_data(self, X, dtype=np.float64)
+        table = _checked(self, X)
         check_privacy_parameters(float(self.epsilon), float(self.delta))
-        _check_norm(self.data_norm)
+        check_data_norm(self.data_norm)
         k = int(self.n_components)
         if k < 1:
             raise InvalidParameter(f"n_components must be at least 1; found {self.n_components!r}.")
@@ -268,7 +277,7 @@ class PrivateRandomProjection(BaseEstimator):
     def project(self, X: ArrayLike) -> Array:
         """Return Px without noise, for records that need no protection, shape (n, k)."""
         check_is_fitted(self)
-        table = validate_data(self, X, dtype=np.float64, reset=False)
+        table = _checked(self, X, reset=False)
         return np.asarray(clip_records(table, float(self.data_norm)) @ self.components_.T)
 
     def release(self, X: ArrayLike) -> Array:
@@ -278,9 +287,9 @@ class PrivateRandomProjection(BaseEstimator):
         return gaussian(clean, self.noise_scale_, Randomness(self.random_state))
 
 
-def _check_norm(data_norm: float) -> None:
-    if not (math.isfinite(data_norm) and data_norm > 0):
-        raise InvalidParameter(
-            f"data_norm must be a positive finite number, declared in public; found {data_norm!r}. "
-            "Without a bound on the records no guarantee holds."
-        )
+def _checked(estimator: BaseEstimator, X: ArrayLike, *, reset: bool = True) -> Array:
+    """Return a validated table, shape (n, d); complaints repeat nothing of it."""
+    try:
+        return np.asarray(validate_data(estimator, X, dtype=np.float64, reset=reset))
+    except ValueError as error:
+        raise without_values(error, X) from None

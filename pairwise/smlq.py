@@ -298,9 +298,12 @@ def largest_distance(points: Array) -> float:
     rows with norm at least L minus the largest norm can do better.
     """
     centred = points - points.mean(axis=0)
-    norms = np.linalg.norm(centred, axis=1)
-    if norms.max() == 0.0:
+    peak = float(np.abs(centred).max())
+    if peak == 0.0:
         return 0.0
+    # Divided out, so that no square of a difference underflows.
+    centred = centred / peak
+    norms = np.linalg.norm(centred, axis=1)
     best, here = 0.0, int(norms.argmax())
     for _ in range(10):
         apart = np.linalg.norm(centred - centred[here], axis=1)
@@ -313,7 +316,7 @@ def largest_distance(points: Array) -> float:
     for start in range(0, len(rows), step):
         gap = rows[start : start + step, None, :] - rows[None, :, :]
         best = max(best, math.sqrt(float(np.einsum("ijk,ijk->ij", gap, gap).max())))
-    return best
+    return best * peak
 
 
 def smlq_sensitivity(

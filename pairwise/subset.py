@@ -41,6 +41,16 @@ def _check(n_cells: int, size: int, epsilon: float) -> None:
         )
 
 
+def _numbers(values: ArrayLike) -> Array:
+    """Return a private feature as an array; a refusal does not repeat it."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidParameter(
+            "a feature must be a row of numbers; found something else."
+        ) from None
+
+
 def inclusion_probability(n_cells: int, size: int, epsilon: float) -> float:
     """Return ωe^ε/(ωe^ε + C - ω), how often the own cell is in the subset."""
     _check(n_cells, size, epsilon)
@@ -185,11 +195,11 @@ class SubsetQuery:
 
     def cell(self, x: ArrayLike) -> int:
         """Return the cell nearest to a feature, shape (d,). Private: never send it."""
-        return int(self.cells(np.asarray(x, dtype=np.float64)[None])[0])
+        return int(self.cells(_numbers(x)[None])[0])
 
     def cells(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the nearest cell of each feature, shape (m, d) -> (m,). Private: never send them."""
-        table = np.asarray(X, dtype=np.float64)
+        table = _numbers(X)
         if table.ndim != 2 or table.shape[1] != self.codebook.shape[1]:
             raise InvalidParameter(
                 f"a feature must have {self.codebook.shape[1]} values, as the codebook; found shape {table.shape[1:]}."
@@ -264,7 +274,7 @@ class SubsetQuery:
         table = np.asarray(candidates, dtype=np.float64)
         if len(table) == 0:
             return np.empty(0, dtype=np.int64)
-        return nearest(np.asarray(x, dtype=np.float64)[None], table, k)[0]
+        return nearest(_numbers(x)[None], table, k)[0]
 
     # -- what it promises
 

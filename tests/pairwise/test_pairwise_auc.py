@@ -308,6 +308,15 @@ def test_replacing_a_record_moves_the_auc_release_by_at_most_root_two():
     assert 0.6 * math.sqrt(2) < worst <= math.sqrt(2)
 
 
+def test_a_rate_at_which_the_sensitivity_underflows_is_refused_and_not_released_without_noise():
+    r = np.random.default_rng(0)
+    with PrivacyBudget(9.0, 1e-5) as budget:
+        model = PrivateAUCClassifier(algorithm="sgd-output", rate=1e-322, classes=[0, 1])
+        with pytest.raises(PairwiseError, match="sensitivity must be finite and at least"):
+            model.set_params(budget=budget).fit(r.normal(size=(40, 3)), np.arange(40) % 2)
+        assert len(budget.charges) == 0
+
+
 def test_private_scores_are_charged():
     y = np.arange(100) % 2
     with PrivacyBudget(1.0, 1e-5) as budget:
@@ -317,6 +326,14 @@ def test_private_scores_are_charged():
         with pytest.raises(BudgetExceeded):
             private_auc_score(y, y, epsilon=1.0, delta=1e-5, budget=budget)
     assert private_accuracy_score(y, y, epsilon=math.inf) == 1.0
+
+
+def test_private_scores_are_for_one_record_and_no_other_unit():
+    y = np.arange(100) % 2
+    with PrivacyBudget(9.0, 1e-5, unit="any 3 records") as budget:
+        for score in (private_accuracy_score, private_auc_score):
+            with pytest.raises(PairwiseError, match="'any 3 records'"):
+                score(y, y, epsilon=0.5, delta=1e-5, budget=budget)
 
 
 def test_exact_noise_on_private_scores_is_charged_as_zcdp_and_lies_on_a_grid():

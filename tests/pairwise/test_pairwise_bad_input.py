@@ -105,6 +105,18 @@ def test_text_among_the_features_is_refused_without_repeating_it(estimator):
 
 
 @every
+@pytest.mark.parametrize("bad", [np.full(60, SECRET), np.full((60, 3), SECRET + 1j)])
+def test_a_table_of_another_shape_or_kind_is_refused_without_repeating_it(estimator, bad):
+    _, y = _table()
+    with pytest.raises(
+        ValueError, match=r"(Reshape your data|Complex data not supported)"
+    ) as caught:
+        clone(estimator).fit(bad, y)
+    assert "123456" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+@every
 def test_mixed_number_types_are_taken_as_numbers(estimator):
     X, y = _table()
     table = [[int(row[0] * 10), np.float32(row[1]), bool(row[2] > 0)] for row in X]
@@ -177,6 +189,13 @@ def test_gaussian_noise_refuses_a_delta_of_zero(estimator):
 @pytest.mark.parametrize("bound", [0.0, -1.0, math.inf, math.nan])
 def test_records_without_a_bound_are_refused(estimator, bound):
     with pytest.raises(PairwiseError, match="data_norm must be a positive finite number"):
+        clone(estimator).set_params(data_norm=bound).fit(*_table())
+
+
+@with_classes
+@pytest.mark.parametrize("bound", [5e-324, 1e-310, 1e300])
+def test_a_bound_that_floats_cannot_keep_is_refused(estimator, bound):
+    with pytest.raises(PairwiseError, match="where rounding leaves the bound standing"):
         clone(estimator).set_params(data_norm=bound).fit(*_table())
 
 

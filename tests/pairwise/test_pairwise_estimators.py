@@ -146,6 +146,15 @@ def test_the_fit_that_would_pass_the_limit_is_refused_also_on_a_clone(estimator)
         assert len(budget.charges) == 1
 
 
+@every_estimator
+def test_a_budget_for_the_change_of_several_records_refuses_a_fit_for_one(estimator):
+    X, y = _table()
+    with PrivacyBudget(epsilon=10.0, delta=1e-4, unit="any 3 records") as budget:
+        with pytest.raises(PairwiseError, match="protects 'any 3 records'"):
+            clone(estimator).set_params(delta=1e-4, budget=budget).fit(X, y)
+        assert len(budget.charges) == 0
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Seeds
 

@@ -16,6 +16,7 @@ from pairwise.accounting import epsilon_of, gaussian_mu
 from pairwise.domains import L2Ball
 from pairwise.errors import PairwiseError
 from pairwise.gradient import (
+    CLIP_SLACK,
     AUCPairs,
     MetricPairs,
     _logistic_weights_on,
@@ -340,6 +341,35 @@ def test_clipped_records_keep_their_direction_and_never_pass_the_bound():
     assert np.all(np.linalg.norm(out, axis=1) <= 1.0)
     np.testing.assert_allclose(out[0], [0.6, 0.8], rtol=1e-5)
     assert np.array_equal(out[2:4], X[2:4])
+
+
+def test_records_of_any_size_are_clipped_to_bounds_of_any_size():
+    X = np.array([[1e308, 0.0], [1e307, -1e307], [1.0, 2.0]])
+    for bound in (1e-3, 1e-12, 3e-16, 1e-100):
+        norms = np.linalg.norm(clip_records(X, bound) / bound, axis=1)
+        np.testing.assert_allclose(norms, 1.0 - CLIP_SLACK, rtol=1e-12)
+
+
+@pytest.mark.parametrize("apart", [1e-4, 1e-7, 1e-8])
+def test_records_that_differ_by_less_than_rounding_never_pass_the_clip(apart):
+    # W sees nothing of what they have in common, so WΔ is exact while ‖Δ‖² drowns in ‖x‖².
+    X = np.array([[apart / 2, 0.9], [-apart / 2, 0.9]])
+    loss = get_loss("contrastive", margin=10.0 / apart)
+    sums = MetricPairs(X, np.array([0, 1]), loss, 1.0, "factor", 1.0)
+    assert np.linalg.norm(sums.all_pairs(np.array([[1.0, 0.0]]))) <= 1.0
+
+
+@pytest.mark.parametrize("seen", [0.0, 1e-14, 1e-12, 1e-8, 1e-2])
+def test_a_difference_that_w_hardly_sees_never_passes_the_clip(seen):
+    r = np.random.default_rng(0)
+    for _ in range(100):
+        W, v = r.normal(size=(1, 4)), r.normal(size=4)
+        W /= np.linalg.norm(W)
+        v -= (W[0] @ v) * W[0]
+        X = np.array([0.9 * (v / np.linalg.norm(v) + seen * W[0]), np.zeros(4)])
+        sums = MetricPairs(X, np.array([0, 1]), "contrastive", 1.0, "factor", 0.5)
+        assert np.linalg.norm(sums.all_pairs(W)) <= 0.5
+        assert np.linalg.norm(sums.over(W, np.array([[0, 1]]))) <= 0.5
 
 
 def test_one_full_batch_hinge_step_costs_at_most_four_times_a_product_and_a_sort():

@@ -227,6 +227,13 @@ def test_malformed_pairs_are_refused_with_a_remedy(pairs, n_nodes, words):
         PairGraph(pairs, n_nodes)
 
 
+def test_an_index_out_of_range_is_refused_without_naming_it():
+    with pytest.raises(InvalidPairs, match="indices must be below n_nodes = 10") as caught:
+        PairGraph([(0, 2), (2, 4711)], n_nodes=10)
+    assert "4710" not in str(caught.value)
+    assert "4711" not in str(caught.value)
+
+
 def test_whole_floats_are_indices():
     assert PairGraph(np.array([[0.0, 1.0]])).pairs.dtype == np.int64
 

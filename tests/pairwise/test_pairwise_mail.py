@@ -246,6 +246,13 @@ def test_the_largest_distance_is_that_of_all_pairs(seed, n, k):
     assert largest_distance(points) == pytest.approx(gaps.max(), rel=1e-12)
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-170, 1e-161, 1e200])
+def test_the_sensitivity_grows_with_the_start_at_every_scale(scale):
+    Q = np.random.default_rng(0).normal(size=(40, 2))
+    expected = scale * smlq_sensitivity(Q, 0.5, 5.0)
+    assert smlq_sensitivity(scale * Q, 0.5, 5.0) == pytest.approx(expected, rel=1e-9, abs=0.0)
+
+
 def test_equal_rows_of_the_start_stay_as_they_are_and_cost_nothing():
     r = np.random.default_rng(0)
     X, codes = unit_rows(r.normal(size=(20, 3))), r.integers(3, size=20)

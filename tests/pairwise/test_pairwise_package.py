@@ -83,7 +83,14 @@ RETRIEVAL = {
     "service": {"errors"},
     "subset": {"accounting", "errors", "noise", "retrieval", "statement"},
     "mail_published": {"errors", "noise", "retrieval", "smlq"},
-    "private_projection": {"accounting", "errors", "gradient", "noise", "statement"},
+    "private_projection": {
+        "accounting",
+        "errors",
+        "estimator",
+        "gradient",
+        "noise",
+        "statement",
+    },
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.stats import special_ortho_group
+from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -181,6 +183,41 @@ def test_a_feature_of_the_wrong_shape_is_refused_without_its_values():
     with pytest.raises(InvalidParameter, match="3 values") as error:
         SubsetQuery(np.eye(3)).ask([123.456, 1.0])
     assert "123" not in str(error.value)
+
+
+def test_a_feature_that_is_no_number_is_refused_without_repeating_it():
+    query = SubsetQuery(np.eye(3))
+    for use in (query.ask, lambda x: query.rerank(x, np.eye(3), 1)):
+        with pytest.raises(InvalidParameter, match="numbers") as error:
+            use(["1", "2", "a secret remark"])
+        assert "secret" not in str(error.value)
+        assert error.value.__suppress_context__
+
+
+@pytest.mark.parametrize("estimator", [PrivatePCA(2), PrivateRandomProjection(2)], ids=repr)
+def test_what_stands_in_a_table_is_not_repeated_by_a_projection_that_refuses_it(estimator):
+    with pytest.raises(InvalidParameter, match="numbers") as error:
+        clone(estimator).fit(np.array([["1", "a secret remark"]] * 5, dtype=object))
+    assert "secret" not in str(error.value)
+    fitted = clone(estimator).fit(np.eye(4))
+    use = fitted.transform if hasattr(fitted, "transform") else fitted.release
+    with pytest.raises(InvalidParameter, match="Reshape your data") as error:
+        use(np.array([123.456, 1.0, 1.0, 1.0]))
+    assert "123" not in str(error.value)
+
+
+@pytest.mark.parametrize("estimator", [PrivatePCA(2), PrivateRandomProjection(2)], ids=repr)
+def test_the_seed_of_a_projection_does_not_travel_with_it(estimator):
+    model = clone(estimator).set_params(random_state=5)
+    assert pickle.loads(pickle.dumps(model)).random_state == 5
+    assert pickle.loads(pickle.dumps(model.fit(np.eye(4)))).random_state is None
+
+
+def test_axes_for_one_record_are_refused_by_a_budget_for_another_unit():
+    with PrivacyBudget(9.0, 0.0, unit="any 3 records") as budget:
+        with pytest.raises(InvalidParameter, match="'any 3 records'"):
+            PrivatePCA(2, budget=budget).fit(np.eye(4))
+        assert len(budget.charges) == 0
 
 
 # -- digits
