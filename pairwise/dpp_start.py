@@ -1,9 +1,11 @@
-"""Where a metric starts its descent: a public factor raised along the directions in which released class means differ.
+"""Where a metric starts its descent: features weighted by what they tell of the class, and discriminant directions raised.
 
 Post-processing of ``statistics.Moments`` only: what the release costs is decided by the learner that makes it. For two
 classes of equal size the scatter of dissimilar pairs exceeds that of similar ones by exactly δδᵀ, δ the difference of the
 class means. So what a contrastive learner looks for in d² noisy numbers is held by d of them, and by the scatter within
-the classes, which says how much a unit of length is worth in each direction.
+the classes, which says how much a unit of length is worth in each direction. Of that scatter the d variances are known far
+better than the correlations: noise in an entry is √d times smaller than in the matrix. So features are weighted one by one,
+and of directions across features only so much is used as correlations are known.
 """
 
 from __future__ import annotations
@@ -21,14 +23,24 @@ __all__ = ["discriminant_start"]
 
 Array = NDArray[np.float64]
 
+# Expected squared distance within a class along all discriminant directions, over that of the weighted features. Fixed on
+# sets of other origin than those of the results (docs/results/uci.md).
+_DIRECTIONS = 0.25
+
+# How many standard deviations of noise a quantity must exceed before it counts.
+_DEVIATIONS = 3.0
+
 
 def discriminant_start(moments: Moments, n_components: int | None = None) -> Array:
-    """Return W with WᵀW = c(I + Σ_k ρ_k s_k v_k v_kᵀ), v_k the discriminant directions, shape (n_components, d).
+    """Return W with WᵀW = c((1 − ρ)I + ρD + Σ_k ρ_k s_k v_k v_kᵀ), shape (n_components, d).
 
-    No constant in it is tuned. s_k is such that all discriminant directions together carry half of the expected squared
-    distance within a class (less by what regularises that distance where the release is noisy). ρ_k = max(0, 1 −
-    noise_k/λ_k) is the share of the direction's strength λ_k (its between-class variance in units of the within-class
-    one) that noise and sampling do not explain, so that W is the identity where the release says nothing. c keeps the
+    D is diagonal with D_jj ∝ |β_j|, where β_j = δ_j/σ_j² is the slope in feature j of the discriminant that takes features
+    as independent: δ_j the difference of the class means (of many classes, its root mean square), σ_j² the variance within a
+    class. Weights by the size of the gradient are those of Kpotufe, Boularias, Schultz, Kim (Gradients Weights improve
+    Regression and Classification, JMLR 2016). v_k are the discriminant directions under correlations that are shrunk by the
+    size of their noise; s_k is such that all of them together carry a quarter of the expected squared distance within a
+    class that D carries. ρ and ρ_k = max(0, 1 − noise/λ) are the shares of the between-class variance λ, in units of the
+    within-class one, that noise and sampling do not explain: W is the identity where the release says nothing. c keeps the
     mean squared distance of two records, for which the margin is meant.
 
     Parameters
@@ -36,39 +48,76 @@ def discriminant_start(moments: Moments, n_components: int | None = None) -> Arr
     moments : Moments
         Of records of norm at most 1.
     n_components : int, optional
-        Rows of W, the longest axes first; default d, as a symmetric W.
+        Rows of W, those first along which records lie farthest apart; default d, as a symmetric W.
     """
     n, classes = moments.n, len(moments.counts)
     d = moments.second.shape[0]
     counts = np.maximum(moments.counts, 1.0)
-    within = moments.within()
-    trace = float(np.trace(within))
-    # Two errors of S_w: the noise, of spectral norm about √(2d)·σ/n, and that of n samples, about √(d/n) of its mean.
-    ridge = math.sqrt(d) * moments.noise[2] / n + trace / d * math.sqrt(d / n)
-    scatter = within + ridge * np.eye(d)
-    values, vectors = np.linalg.eigh(scatter)
+    priors, means, between = moments.priors, moments.means, moments.between()
+    raw = moments.second / n - (priors[:, None] * means).T @ means
+    entry = moments.noise[2] / n
+    # Never below its own noise, so that no feature looks narrow by chance; above zero for constant features.
+    variances = np.maximum(np.diag(raw), 0.0) + _DEVIATIONS * entry + 1e-9
+    spreads = np.sqrt(variances)
+    # What noise and sampling of the means add to each feature's between-class variance.
+    apart = priors * (1.0 - priors)
+    error = float((apart * (moments.noise[0] / counts) ** 2).sum())
+    error_in_spreads = error / variances + float((apart / counts).sum())
+    strengths = np.diag(between) / variances
+    # Taken at three standard deviations above its mean: it is like a chi-square with d degrees of freedom.
+    unexplained = 1.0 + _DEVIATIONS * math.sqrt(2.0 / d)
+    total = float(strengths.sum())
+    M = np.eye(d)
+    if total > 0:
+        share = max(0.0, 1.0 - unexplained * float(error_in_spreads.sum()) / total)
+        weights = np.sqrt(np.maximum(strengths - error_in_spreads, 0.0)) / spreads
+        carried = float(weights @ variances)
+        if carried > 0:
+            M *= 1.0 - share
+            M += share * np.diag(weights * float(variances.sum()) / carried)
+    M += _directions(raw, between, spreads, error_in_spreads * unexplained, entry, n, classes)
+    spread = moments.within() + between
+    M *= float(np.trace(spread)) / float(np.einsum("ij,ji->", M, spread))
+    lengths, basis = np.linalg.eigh((M + M.T) / 2.0)
+    root = np.asarray((basis * np.sqrt(np.maximum(lengths, 0.0))) @ basis.T)
+    if n_components is None or n_components >= d:
+        return root
+    # The best approximation of all squared distances by so many rows: principal axes of the transformed records.
+    _, axes = np.linalg.eigh(root @ spread @ root)
+    return np.ascontiguousarray(axes[:, ::-1][:, :n_components].T @ root)
+
+
+def _directions(
+    raw: Array,
+    between: Array,
+    spreads: Array,
+    error: Array,
+    entry: float,
+    n: int,
+    classes: int,
+) -> Array:
+    """Return Σ_k ρ_k s_k v_k v_kᵀ, shape (d, d); strengths must exceed ``error``, ``entry`` is the noise of a moment / n."""
+    d = len(spreads)
+    scale = np.outer(spreads, spreads)
+    correlations = (raw + raw.T) / 2.0 / scale
+    np.fill_diagonal(correlations, 1.0)
+    values, vectors = np.linalg.eigh(correlations)
+    correlations = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    # Two errors of the correlations: the spectral norm of their noise, whose entries are larger where spreads are small
+    # (at most twice the largest norm of a row of standard deviations), and about √(d/n) of n samples.
+    row = entry / math.sqrt(2.0) * math.sqrt(float((1.0 / spreads**2).sum())) / spreads.min()
+    ridge = 2.0 * row + math.sqrt(d / n)
+    shrunk = (correlations + ridge * np.eye(d)) / (1.0 + ridge)
+    values, vectors = np.linalg.eigh(shrunk)
     whiten = vectors / np.sqrt(values)
-    between = moments.between()
-    strength, axes = np.linalg.eigh(whiten.T @ between @ whiten)
+    strength, axes = np.linalg.eigh(whiten.T @ (between / scale) @ whiten)
     kept = min(classes - 1, d)
     order = np.argsort(strength)[::-1][:kept]
-    directions = whiten @ axes[:, order]
-    directions /= np.linalg.norm(directions, axis=0)
-    # What a mean's noise and its sampling add to tr(S_w⁻¹ S_b), spread over the directions.
-    priors = moments.priors
-    error = moments.noise[0] ** 2 * float((1.0 / values).sum()) / counts**2 + d / counts
-    # Taken at three standard deviations above its mean: it is like a chi-square with d degrees of freedom.
-    unexplained = 1.0 + 3.0 * math.sqrt(2.0 / d)
-    floor = unexplained * float((priors * (1.0 - priors) * error).sum()) / max(kept, 1)
-    M = np.eye(d)
+    directions = (whiten @ axes[:, order]) / spreads[:, None]
+    floor = float((whiten**2).sum(axis=1) @ error) / max(kept, 1)
+    raised = np.zeros((d, d))
     for direction, found in zip(directions.T, strength[order], strict=True):
         share = max(0.0, 1.0 - floor / found) if found > 0 else 0.0
-        raised = float(np.trace(scatter)) / (kept * float(direction @ scatter @ direction))
-        M += share * raised * np.outer(direction, direction)
-    spread = within + between
-    M *= float(np.trace(spread)) / float(np.einsum("ij,ji->", M, spread))
-    lengths, basis = np.linalg.eigh(M)
-    if n_components is None or n_components >= d:
-        return np.asarray((basis * np.sqrt(lengths)) @ basis.T)
-    longest = np.argsort(lengths)[::-1][:n_components]
-    return np.ascontiguousarray((basis[:, longest] * np.sqrt(lengths[longest])).T)
+        # Whitened, so that the direction carries 1: the squared length of its axis in units of the spreads.
+        raised += share * np.outer(direction, direction)
+    return _DIRECTIONS * float((spreads**2).sum()) / max(kept, 1) * raised

@@ -39,7 +39,7 @@ app = typer.Typer(add_completion=False)
 
 DELTA = 1e-5
 AUC_EPSILONS = (0.5, 1.0, 2.0, 4.0)
-METRIC_EPSILONS = (0.5, 1.0, 4.0)
+METRIC_EPSILONS = (0.5, 1.0, 2.0, 4.0)
 HUAI_EPSILONS = (0.5, 1.5, 2.5)
 
 AUC_SETS = ("pima", "debrecen", "debrecen_steps", "breast_cancer")
@@ -55,8 +55,10 @@ PUBLISHED = ("offpairc", "offpairstrc", "onpairc", "onpairstrc", "sgd-output")
 IDENTITY = "identity metric"
 FREE = "sound DPP, no privacy (epsilon infinite)"
 PAPER_FREE = "Algorithm 1, no privacy"
+WEIGHTED = "features weighted by logistic regression, no privacy"
+MATCHING = "sound DPP (matching, individuals)"
 METRIC_METHODS: dict[str, dict[str, Any]] = {
-    "sound DPP (matching, individuals)": {"algorithm": "matching"},
+    MATCHING: {"algorithm": "matching"},
     "sound DPP without its start": {"algorithm": "matching", "start_share": 0.0},
     "sound DPP on a public 4-regular edge list": {"pairs": "regular", "algorithm": "edges"},
     "Node-DP, sound (cap 16, random pairs)": {
@@ -275,6 +277,14 @@ def learn(
     return learner, learner.fit(pairs, signs).components_
 
 
+def regression_weights(X: Array, y: Labels) -> Array:
+    """Return W with WᵀW = diag(|b|), b the slopes of a logistic regression: what weights of features can reach."""
+    from sklearn.linear_model import LogisticRegression
+
+    slopes = np.abs(LogisticRegression(C=10.0, max_iter=5000).fit(X, y).coef_).mean(axis=0)
+    return np.diag(np.sqrt(slopes))
+
+
 def metric_cells(
     name: str, source: str | None, seed: int, epsilons: tuple[float, ...]
 ) -> Iterator[Cell]:
@@ -294,6 +304,7 @@ def metric_cells(
 
     yield cell(IDENTITY, None, np.eye(X.shape[1]))
     yield cell(FREE, None, learn(X, y, math.inf, {"algorithm": "matching"}, seed)[1])
+    yield cell(WEIGHTED, None, regression_weights(X, y))
     paper = METRIC_METHODS["DPP, Theorem 1, as published"]
     yield cell(PAPER_FREE, None, learn(X, y, math.inf, paper, seed)[1])
     for epsilon in epsilons:
@@ -670,6 +681,32 @@ def differences(cells: list[Cell], reference: str, methods: tuple[str, ...]) -> 
     return "\n".join([*lines, "", ""])
 
 
+def comparison(cells: list[Cell], method: str, others: tuple[str, ...]) -> str:
+    """Return a table of how far ``method`` is above others at the same epsilon, split by split."""
+    epsilons = sorted({c["epsilon"] for c in cells if c["epsilon"] is not None})
+    lines = [
+        f"### {method} less others at the same epsilon, paired by split (± half width of the 95 % interval)",
+        "",
+        "| set | less | " + " | ".join(f"epsilon {e:g}" for e in epsilons) + " |",
+        "|---" * (len(epsilons) + 2) + "|",
+    ]
+    for name in dict.fromkeys(cell["set"] for cell in cells):
+        score = {
+            (c["method"], c["epsilon"], c["seed"]): c["score"] for c in cells if c["set"] == name
+        }
+        for other in others:
+            row = [name, other]
+            for epsilon in epsilons:
+                apart = [
+                    value - score[(other, epsilon, seed)]
+                    for (found, at, seed), value in score.items()
+                    if (found, at) == (method, epsilon)
+                ]
+                row.append("{:+.3f} ± {:.3f}".format(*interval(apart)))
+            lines.append("| " + " | ".join(row) + " |")
+    return "\n".join([*lines, "", ""])
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Figures
 
@@ -979,7 +1016,8 @@ def metric(
     report = markdown(cells, "Metric learning", "mean accuracy")
     for reference in (FREE, IDENTITY):
         others = tuple(method for method in sound if method != reference)
-        report += differences(cells, reference, others)
+        report += differences(cells, reference, (*others, WEIGHTED))
+    report += comparison(cells, MATCHING, tuple(METRIC_METHODS)[1:5])
     (out / "metric.md").write_text(report, encoding="utf-8")
     write_csv(cells, out / "metric.csv", ("set", "method", "epsilon"))
     lines = (IDENTITY, FREE)

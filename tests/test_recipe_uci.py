@@ -126,6 +126,27 @@ def test_an_interval_is_student_s(uci):
     assert math.isnan(uci.interval([1.0])[1])
 
 
+def test_a_comparison_pairs_scores_by_split_and_by_epsilon(uci):
+    scores = {("a", 1.0): (0.7, 0.8), ("b", 1.0): (0.6, 0.6), ("a", 2.0): (0.9, 0.9)}
+    scores[("b", 2.0)] = (0.8, 1.0)
+    cells = [
+        {"set": "s", "method": method, "epsilon": epsilon, "seed": seed, "score": score}
+        for (method, epsilon), found in scores.items()
+        for seed, score in enumerate(found)
+    ]
+    row = uci.comparison(cells, "a", ("b",)).strip().splitlines()[-1]
+    # Differences of 0.1 and 0.2, then of 0.1 and -0.1; Student's quantile for two splits is 12.706.
+    assert row == "| s | b | +0.150 ± 0.635 | +0.000 ± 1.271 |"
+
+
+def test_regression_weights_stretch_the_feature_that_tells_the_classes_apart(uci):
+    r = np.random.default_rng(3)
+    X = r.uniform(-0.5, 0.5, size=(400, 3))
+    W = uci.regression_weights(X, (X[:, 1] > 0).astype(np.int64))
+    np.testing.assert_array_equal(W, np.diag(np.diag(W)))
+    assert W[1, 1] > 3 * max(W[0, 0], W[2, 2])
+
+
 def test_the_objective_equals_the_mean_over_all_pairs(uci):
     r = np.random.default_rng(5)
     scores, y = r.normal(size=9), r.integers(2, size=9)

@@ -407,7 +407,7 @@ def test_an_adaptive_clip_moves_towards_the_median_norm():
         algorithm="matching",
         adaptive_clip=True,
         clip=1e-4,
-        n_steps=60,
+        n_steps=90,
         random_state=0,
     )
     seen = []
