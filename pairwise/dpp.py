@@ -42,7 +42,13 @@ from pairwise.dpp_descent import (
 from pairwise.dpp_published import VARIANTS, Variant, publish, step_sizes, true_epsilon
 from pairwise.dpp_start import discriminant_start
 from pairwise.errors import InvalidPairs, InvalidParameter
-from pairwise.estimator import check_number, refuse_mixed_labels, without_seed, without_values
+from pairwise.estimator import (
+    check_data_norm,
+    check_number,
+    refuse_mixed_labels,
+    without_seed,
+    without_values,
+)
 from pairwise.graph import PairGraph, random_matching
 from pairwise.input_perturbation import perturb_individuals
 from pairwise.noise import (
@@ -402,9 +408,10 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise InvalidParameter(
                 f"start_share must be in [0, 1); found {self.start_share!r}. It is the share of the budget for the start."
             )
-        for name in ("data_norm", "margin", "clip", "learning_rate", "sampling_rate"):
+        check_data_norm(self.data_norm)
+        for name in ("margin", "clip", "learning_rate", "sampling_rate"):
             value = getattr(self, name)
-            if value is None and name not in ("data_norm", "sampling_rate"):
+            if value is None and name != "sampling_rate":
                 continue
             check_number(name, value)
             if not (math.isfinite(value) and value > 0):
@@ -527,7 +534,7 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 raise InvalidPairs(f"preprocessor must have shape (n, d); found {points.shape}.")
             if index.max() >= len(points):
                 raise InvalidPairs(
-                    f"indices must be below the {len(points)} rows of preprocessor; found {index.max()}."
+                    f"indices must be below the {len(points)} rows of preprocessor; found larger ones."
                 )
             return points, index
         used, codes = np.unique(index, return_inverse=True)
@@ -1035,15 +1042,18 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ndarray of shape (n, n_components)
         """
         check_is_fitted(self)
-        if self._of_individuals:
-            X = validate_data(self, X, dtype=np.float64, reset=False)
-        else:
-            X = check_array(X, dtype=np.float64)
-            if X.shape[1] != self.n_features_in_:
-                raise InvalidParameter(
-                    f"X must have {self.n_features_in_} features, as in fit; found {X.shape[1]}."
-                )
-        return np.asarray(X @ self.components_.T)
+        try:
+            if self._of_individuals:
+                table = validate_data(self, X, dtype=np.float64, reset=False)
+            else:
+                table = check_array(X, dtype=np.float64)
+        except ValueError as error:
+            raise without_values(error, X) from None
+        if table.shape[1] != self.n_features_in_:
+            raise InvalidParameter(
+                f"X must have {self.n_features_in_} features, as in fit; found {table.shape[1]}."
+            )
+        return np.asarray(table @ self.components_.T)
 
     def pair_distance(self, pairs: Any) -> NDArray[np.float64]:
         """Return the learned distance ‖W(x − x')‖ of each pair.
@@ -1116,10 +1126,10 @@ def _numbers(array: NDArray[Any]) -> NDArray[np.float64]:
         )
     try:
         out = array.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError):
         raise InvalidPairs(
             "features must be numbers; found mixed or non-numeric entries. Encode them first."
-        ) from error
+        ) from None
     if not np.all(np.isfinite(out)):
         raise InvalidPairs(
             "features must be finite; found NaN or infinity. Fill or drop these first."

@@ -60,13 +60,21 @@ def clip_records(X: NDArray[np.float64], bound: float, order: int = 2) -> NDArra
     largest = np.abs(X).max(axis=1, initial=0.0)
     safe = np.where(largest > 0, largest, 1.0)
     norms = largest * np.linalg.norm(X / safe[:, None], ord=order, axis=1)
-    return X * _clip_factors(norms, bound)[:, None]
+    # Divided first: a quotient bound/norm below the smallest normal number would have lost its digits.
+    long = norms > bound
+    clipped = X / np.where(long, norms, 1.0)[:, None]
+    clipped *= np.where(long, bound, 1.0)[:, None]
+    return np.asarray(clipped)
 
 
 def _clip_factors(norms: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
-    """Return min(1, bound/norm) for every norm, without dividing by a vanishing one."""
+    """Return min(1, bound/norm) for every norm, without dividing by a vanishing one.
+
+    A quotient below the smallest normal number has lost its digits, so it becomes 0.
+    """
     factors = np.ones_like(norms)
     np.divide(bound, norms, out=factors, where=norms > bound)
+    factors[factors < np.finfo(np.float64).tiny] = 0.0
     return factors
 
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from pairwise.accounting import release_mu
 from pairwise.domains import FrobeniusBall, PSDNuclearBall
 from pairwise.errors import InvalidPairs, InvalidParameter
-from pairwise.estimator import Plan
+from pairwise.estimator import Plan, without_values
 from pairwise.gradient import MetricPairs, clip_records, noisy_descent, plan_gradient
 from pairwise.losses import get_loss
 from pairwise.noise import Randomness
@@ -360,7 +360,10 @@ class PrivateMetricLearner(TransformerMixin, StreamingEstimator):
         check_is_fitted(self)
         array = np.asarray(pairs)
         if array.ndim == 2 and array.shape[1:] == (2,) and self.preprocessor is not None:
-            table = check_array(self.preprocessor, dtype=np.float64)
+            try:
+                table = check_array(self.preprocessor, dtype=np.float64)
+            except ValueError as error:
+                raise without_values(error, self.preprocessor) from None
             if not np.issubdtype(array.dtype, np.integer) or not (
                 array.size == 0 or (array.min() >= 0 and array.max() < len(table))
             ):
@@ -373,7 +376,10 @@ class PrivateMetricLearner(TransformerMixin, StreamingEstimator):
                 f"expected pairs of shape (m, 2, {self.n_features_in_}), or (m, 2) indices with preprocessor=X; found "
                 f"shape {array.shape}."
             )
-        array = np.asarray(array, dtype=np.float64)
+        try:
+            array = np.asarray(array, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidPairs("pairs must be numbers; found something else.") from None
         if not np.all(np.isfinite(array)):
             raise InvalidPairs("pairs must be finite; found NaN or infinity.")
         R = float(self.data_norm)

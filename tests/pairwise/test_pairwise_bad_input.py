@@ -117,6 +117,31 @@ def test_a_table_of_another_shape_or_kind_is_refused_without_repeating_it(estima
 
 
 @every
+@pytest.mark.parametrize(
+    "bad", [np.full(3, SECRET), np.array([["a secret 123456", 0.0, 0.0]], dtype=object)]
+)
+def test_a_table_to_use_is_refused_without_repeating_it(estimator, bad):
+    fitted = clone(estimator).fit(*_table())
+    use = fitted.transform if hasattr(fitted, "transform") else fitted.decision_function
+    with pytest.raises(ValueError, match=r"(Reshape your data|numbers)") as caught:
+        use(bad)
+    assert "123456" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    "learner", [PrivateMetricLearner(), DPPMetricLearner(algorithm="matching")]
+)
+def test_pairs_that_are_no_numbers_are_refused_without_repeating_them(learner):
+    fitted = clone(learner).fit(*_table())
+    bad = np.full((2, 2, 3), "a secret 123456", dtype=object)
+    with pytest.raises(PairwiseError, match="numbers") as caught:
+        fitted.pair_distance(bad)
+    assert "123456" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+@every
 def test_mixed_number_types_are_taken_as_numbers(estimator):
     X, y = _table()
     table = [[int(row[0] * 10), np.float32(row[1]), bool(row[2] > 0)] for row in X]
@@ -192,7 +217,7 @@ def test_records_without_a_bound_are_refused(estimator, bound):
         clone(estimator).set_params(data_norm=bound).fit(*_table())
 
 
-@with_classes
+@every
 @pytest.mark.parametrize("bound", [5e-324, 1e-310, 1e300])
 def test_a_bound_that_floats_cannot_keep_is_refused(estimator, bound):
     with pytest.raises(PairwiseError, match="where rounding leaves the bound standing"):

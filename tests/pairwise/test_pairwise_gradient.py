@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pairwise.accounting import epsilon_of, gaussian_mu
 from pairwise.domains import L2Ball
+from pairwise.dpp_descent import clip_records as clip_pair_records
 from pairwise.errors import PairwiseError
 from pairwise.gradient import (
     CLIP_SLACK,
@@ -348,6 +349,14 @@ def test_records_of_any_size_are_clipped_to_bounds_of_any_size():
     for bound in (1e-3, 1e-12, 3e-16, 1e-100):
         norms = np.linalg.norm(clip_records(X, bound) / bound, axis=1)
         np.testing.assert_allclose(norms, 1.0 - CLIP_SLACK, rtol=1e-12)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_records_of_pairs_are_clipped_to_bounds_of_any_size(order):
+    X = np.array([[1e308, 0.0], [1e307, -1e307], [1.0, 2.0]])
+    for bound in (1e-3, 1e-12, 3e-16, 1e-100):
+        norms = np.linalg.norm(clip_pair_records(X, bound, order) / bound, ord=order, axis=1)
+        np.testing.assert_allclose(norms, 1.0, rtol=1e-12)
 
 
 @pytest.mark.parametrize("apart", [1e-4, 1e-7, 1e-8])
