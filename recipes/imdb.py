@@ -9,7 +9,8 @@ Each trial draws new halves. Beside it stand a linear model on word counts, and 
     python recipes/imdb.py --quick --data-dir ../shared/data --vectors VECTORS
 
 writes a table (CSV and Markdown) and figures (PNG and SVG) into OUT. A run that is stopped goes on where it was: every
-finished cell is a file in OUT/cells. The work is in ``textpriv.evaluation``.
+finished cell is a file in OUT/cells. With ``--choose`` it prints the validation by which the classifier's form was chosen,
+on halves that the trial does not measure, and stops. The work is in ``textpriv.evaluation``.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ from textpriv.evaluation.utility import (
     MeanEmbeddingClassifier,
     count_matrix,
     mean_rows,
+    root_counts,
     standardized,
+    whitened,
     word_count_classifier,
 )
 from textpriv.randomness import KeyedStreams
@@ -54,6 +57,9 @@ PUBLISHED, BEST, MADLIB, MADLIB_HNSW, CLEAR = (
     "Madlib, hnsw search",
     "unprivatized",
 )
+# Chosen by ``--choose``: models of TR2, tested on TE2.
+SCALE = 1.0  # of the inputs of every model that reads words as they are, private or clear
+CHANNEL_SCALE = 20.0  # of posterior means, which vary less than the words they stand for
 SHADOWS = 4  # models of the likelihood-ratio attack, each trained on four fifths of TE2
 
 
@@ -116,6 +122,11 @@ class Reviews:
         return count_matrix(self.ids if ids is None else ids, self.offsets, words)
 
 
+def means_of(counts: Any, table: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return what the classifier reads: means of embeddings, a word said n times weighing root n."""
+    return mean_rows(root_counts(counts), table)
+
+
 def mechanism_of(name: str, index: textpriv.Index, epsilon: float) -> Any:
     """Make the mechanism of a name."""
     if name == PUBLISHED:
@@ -137,12 +148,12 @@ def shared(setting: Setting) -> tuple[textpriv.Index, dict[str, Reviews], NDArra
             split: Reviews(*(held[f"{split}_{part}"] for part in ("ids", "offsets", "labels")))
             for split in ("train", "test")
         }
-    return index, reviews, standardized(index.vocabulary), CoupledMadlib(index)
+    return index, reviews, whitened(index.vocabulary), CoupledMadlib(index)
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The four halves of a trial as they are, test counts, and means of the standardized vectors."""
+    """The four halves of a trial as they are, test counts, and means of the whitened vectors."""
 
     tr1: Reviews
     tr2: Reviews
@@ -162,8 +173,7 @@ def parts(setting: Setting, trial: int) -> Parts:
     te1, te2 = reviews["test"].halves(1000 + trial)
     test = te1.counts(len(index))
     means = [
-        mean_rows(counts, table)
-        for counts in (tr1.counts(len(index)), tr2.counts(len(index)), test)
+        means_of(counts, table) for counts in (tr1.counts(len(index)), tr2.counts(len(index)), test)
     ]
     return Parts(tr1, tr2, te1, te2, test, *means)
 
@@ -178,8 +188,8 @@ def shadow(setting: Setting, trial: int, tuned: bool) -> tuple[NDArray[Any], NDA
     index, _, table, _ = shared(setting)
     cut = parts(setting, trial)
     te1, te2 = cut.te1, cut.te2
-    known, other = te2.counts(len(index)), te1.counts(len(index))
-    model = MeanEmbeddingClassifier(start(index, table, tuned), tune=tuned, seed=trial)
+    known, other = (root_counts(part.counts(len(index))) for part in (te2, te1))
+    model = MeanEmbeddingClassifier(start(index, table, tuned), tune=tuned, scale=SCALE, seed=trial)
     model.fit(known, te2.labels)
     inside, outside = model.predict_proba(known), model.predict_proba(other)
     staging = file.with_suffix(f".{os.getpid()}.npz")
@@ -189,16 +199,16 @@ def shadow(setting: Setting, trial: int, tuned: bool) -> tuple[NDArray[Any], NDA
 
 
 def start(index: textpriv.Index, table: NDArray[np.float32], tuned: bool) -> NDArray[np.float32]:
-    """What the classifier starts from: the vectors themselves where it may train them, else standardized ones."""
+    """What the classifier starts from: the vectors themselves where it may train them, else whitened ones."""
     return np.asarray(index.vocabulary.vectors, dtype=np.float32) if tuned else table
 
 
 def channel_table(
-    setting: Setting, mechanism: Any, cell: Cell, table: NDArray[np.float32]
+    setting: Setting, mechanism: Any, name: str, epsilon: float, table: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Posterior means of the standardized vectors; a pass over all pairs of words, kept for the other trials."""
-    name = "published" if cell.mechanism == PUBLISHED else "best"
-    file = Path(setting.work) / f"channel-{name}-{cell.epsilon:g}.npy"
+    """Posterior means of the whitened vectors; a pass over all pairs of words, kept for the other trials."""
+    law = "published" if name == PUBLISHED else "best"
+    file = Path(setting.work) / f"channel-{law}-{epsilon:g}.npy"
     if file.exists():
         found: NDArray[np.float32] = np.load(file, allow_pickle=False)
         return found
@@ -246,13 +256,14 @@ def measure(cell: Cell, setting: Setting) -> dict[str, Any]:
         # Between two training sets that differ in one review: the sum over its words.
         loss = float(mechanism.worst_word_loss * np.median(np.diff(tr1.offsets)))
 
+    roots = root_counts(private)
     target = MeanEmbeddingClassifier(
-        start(index, table, cell.tuned), tune=cell.tuned, seed=cell.trial
-    ).fit(private, tr1.labels)
-    found["training_accuracy"] = target.score(private, tr1.labels)
+        start(index, table, cell.tuned), tune=cell.tuned, scale=SCALE, seed=cell.trial
+    ).fit(roots, tr1.labels)
+    found["training_accuracy"] = target.score(roots, tr1.labels)
     if cell.tuned:
-        found["accuracy"] = target.score(cut.test, te1.labels)
-        outputs = [target.predict_proba(part.counts(words)) for part in (tr1, cut.tr2)]
+        found["accuracy"] = target.score(root_counts(cut.test), te1.labels)
+        outputs = [target.predict_proba(root_counts(part.counts(words))) for part in (tr1, cut.tr2)]
     else:
         found["accuracy"] = target.score(None, te1.labels, means=cut.tested)
         outputs = [target.predict_proba(None, means=each) for each in (members, cut.others)]
@@ -262,9 +273,9 @@ def measure(cell: Cell, setting: Setting) -> dict[str, Any]:
         counts = word_count_classifier().fit(private, tr1.labels)
         found["word_counts"] = float(counts.score(cut.test, te1.labels))
     if cell.mechanism in (PUBLISHED, BEST) and not cell.tuned:
-        posterior = channel_table(setting, mechanism, cell, table)
-        through = MeanEmbeddingClassifier(table, seed=cell.trial).fit(
-            None, tr1.labels, means=mean_rows(private, posterior)
+        posterior = channel_table(setting, mechanism, cell.mechanism, cell.epsilon, table)
+        through = MeanEmbeddingClassifier(table, scale=CHANNEL_SCALE, seed=cell.trial).fit(
+            None, tr1.labels, means=means_of(private, posterior)
         )
         found["channel"] = through.score(None, te1.labels, means=cut.tested)
         found["channel_shadow"] = shadow_attack(
@@ -274,9 +285,9 @@ def measure(cell: Cell, setting: Setting) -> dict[str, Any]:
             loss=loss,
             seed=cell.trial,
         ).to_dict()
-    if cell.mechanism in (PUBLISHED, BEST, CLEAR) and cell.trial == 0 and not cell.tuned:
+    if cell.mechanism in (PUBLISHED, BEST, CLEAR) and not cell.tuned:
         found["lira"] = likelihood_ratio(
-            mean_rows(te2.counts(words, draw(te2, 1)), table), te2.labels, table, target, cut, loss
+            means_of(te2.counts(words, draw(te2, 1)), table), te2.labels, table, target, cut, loss
         ).to_dict()
     found["seconds"] = round(time.perf_counter() - started, 1)
     return found
@@ -297,13 +308,84 @@ def likelihood_ratio(
     for number in range(SHADOWS):
         rng = np.random.default_rng(number)
         chosen = rng.permutation(len(labels))[: 4 * len(labels) // 5]
-        model = MeanEmbeddingClassifier(table, seed=number).fit(
+        model = MeanEmbeddingClassifier(table, scale=SCALE, seed=number).fit(
             None, labels[chosen], means=means[chosen]
         )
         beside.append(true_class_logit(model.predict_proba(None, means=candidates), truth))
     logit = true_class_logit(target.predict_proba(None, means=candidates), truth)
     member = np.arange(len(truth)) < len(cut.members)
     return offline_lira(logit, np.array(beside), member, loss=loss)
+
+
+def validation(setting: Setting, epsilons: list[float], trials: int) -> str:
+    """Return a Markdown table of accuracies on TE2 of models trained on TR2, from which the inputs' form is chosen.
+
+    Both halves are disjoint from TR1 and TE1 of the same trial. TR2 is clear in the first lines, private in the others.
+    """
+    index, _, table, coupled = shared(setting)
+    scales = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0)
+    sums: dict[str, NDArray[np.float64]] = {}
+    for trial in range(trials):
+        cut = parts(setting, trial)
+        tested = means_of(cut.te2.counts(len(index)), table)
+
+        def scores(
+            means: NDArray[np.float32],
+            trial: int = trial,
+            cut: Parts = cut,
+            tested: NDArray[np.float32] = tested,
+        ) -> NDArray[np.float64]:
+            found = []
+            for scale in scales:
+                model = MeanEmbeddingClassifier(table, scale=scale, seed=trial)
+                model.fit(None, cut.tr2.labels, means=means)
+                found.append(model.score(None, cut.te2.labels, means=tested))
+            return np.array(found)
+
+        clear = [part.counts(len(index)) for part in (cut.tr2, cut.te2)]
+        plain = standardized(index.vocabulary, 1.0)
+        lines = {
+            f"{CLEAR}, standardized vectors, counts": scores(
+                mean_rows(clear[0], plain), tested=mean_rows(clear[1], plain)
+            ),
+            f"{CLEAR}, whitened vectors, counts": scores(
+                mean_rows(clear[0], table), tested=mean_rows(clear[1], table)
+            ),
+            f"{CLEAR}, standardized vectors": scores(
+                means_of(clear[0], plain), tested=means_of(clear[1], plain)
+            ),
+            CLEAR: scores(cut.others),
+        }
+        for name in (BEST, PUBLISHED, MADLIB):
+            for epsilon in epsilons:
+                seed = int(
+                    hashlib.sha256(repr((name, epsilon, trial)).encode()).hexdigest()[:12], 16
+                )
+                line = f"{name}, epsilon {epsilon:g}"
+                if name == MADLIB:
+                    ids = coupled.draw(epsilon, cut.tr2.ids, cut.tr2.offsets, seed=seed)
+                    lines[line] = scores(means_of(cut.tr2.counts(len(index), ids), table))
+                    continue
+                mechanism = mechanism_of(name, index, epsilon)
+                streams = KeyedStreams(seed=seed)
+                ids = mechanism.sample_documents(
+                    cut.tr2.ids,
+                    cut.tr2.offsets,
+                    [streams.stream(i) for i in range(len(cut.tr2.labels))],
+                )
+                private = cut.tr2.counts(len(index), ids)
+                lines[line] = scores(means_of(private, table))
+                posterior = channel_table(setting, mechanism, name, epsilon, table)
+                lines[f"{name}, through the channel, epsilon {epsilon:g}"] = scores(
+                    means_of(private, posterior)
+                )
+        for line, found in lines.items():
+            sums[line] = sums.get(line, np.zeros(len(scales))) + found
+    out = ["| | " + " | ".join(f"scale {scale:g}" for scale in scales) + " |"]
+    out.append("|---" * (len(scales) + 1) + "|")
+    for line, total in sums.items():
+        out.append(f"| {line} | " + " | ".join(f"{value:.3f}" for value in total / trials) + " |")
+    return "\n".join(out) + "\n"
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -473,6 +555,15 @@ def tables(rows: list[dict[str, Any]], epsilons: list[float]) -> str:
         cells = [values_of(rows, mechanism, epsilon, figure) for epsilon in epsilons]
         if any(cells):
             out.append(line(name, cells))
+    for figure, words in (("accuracy", ""), ("word_counts", ", word counts")):
+        pairs = [
+            [values_of(rows, name, epsilon, figure) for name in (PUBLISHED, MADLIB)]
+            for epsilon in epsilons
+        ]
+        # A stopped run may lack the second of a pair; trials stand in one order.
+        gains = [[a - b for a, b in zip(ours, theirs, strict=False)] for ours, theirs in pairs]
+        if any(gains):
+            out.append(line(f"TEM as published less Madlib, same trial{words}", gains))
     out += [
         "",
         "### AUC of membership inference by a shadow model (0.5 is a guess)",
@@ -496,6 +587,12 @@ def tables(rows: list[dict[str, Any]], epsilons: list[float]) -> str:
     cells = [values_of(rows, BEST, epsilon, "shadow", tuned=True) for epsilon in epsilons]
     if any(cells):
         out.append(line("TEM, best law, trained embeddings", cells))
+    for name in (CLEAR, PUBLISHED, BEST):
+        cells = [
+            values_of(rows, name, 0.0 if name == CLEAR else epsilon, "lira") for epsilon in epsilons
+        ]
+        if any(cells):
+            out.append(line(f"{name}, offline LiRA instead", cells))
     tuned = values_of(rows, CLEAR, 0.0, "accuracy", tuned=True)
     if tuned:
         train = values_of(rows, CLEAR, 0.0, "training_accuracy", tuned=True)
@@ -703,6 +800,10 @@ def main(
     minutes: Annotated[
         float, typer.Option(help="Start no cell after so many minutes; run again to go on.")
     ] = 1e6,
+    choose: Annotated[
+        bool,
+        typer.Option("--choose", help="Print the validation by which scales are chosen, and stop."),
+    ] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="4,000 reviews, 8,000 words, 2 trials: some minutes.")
     ] = False,
@@ -746,6 +847,9 @@ def main(
     except TextprivError as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
+    if choose:
+        print(validation(setting, wanted, trials))
+        return
     cells = plan(wanted, trials, hnsw_reviews, tuned_trials)
     rows = run(cells, setting, cells_in, workers, progress, minutes)
     write_csv(rows, out / "table.csv")

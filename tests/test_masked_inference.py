@@ -100,6 +100,122 @@ def test_a_language_model_that_is_not_there_is_named(tmp_path):
         masked_language_model(str(tmp_path / "none"), ["a"])
 
 
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "green", "blue", "sea", "##side"]
+
+
+@pytest.fixture(scope="module")
+def language_model(tmp_path_factory):
+    """A folder with a small BERT of random weights, for texts of at most twelve pieces."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    tokenizers = pytest.importorskip("tokenizers")
+    folder = str(tmp_path_factory.mktemp("bert"))
+    cutter = tokenizers.Tokenizer(
+        tokenizers.models.WordPiece({p: i for i, p in enumerate(PIECES)}, unk_token="[UNK]")
+    )
+    cutter.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    cutter.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=cutter, mask_token="[MASK]", model_max_length=12, **names
+    ).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(PIECES),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=12,
+        initializer_range=0.4,  # so that contexts matter
+    )
+    transformers.BertForMaskedLM(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def softmax_at(language_model):
+    """The model's softmax for pieces counted by hand, in numpy."""
+    import torch
+    import transformers
+
+    model = transformers.BertForMaskedLM.from_pretrained(language_model).eval()
+
+    def softmax(pieces, place):
+        ids = torch.tensor([[PIECES.index(piece) for piece in pieces]])
+        with torch.no_grad():
+            logits = model(input_ids=ids).logits[0, place].numpy().astype(np.float64)
+        weights = np.exp(logits - logits.max())
+        return dict(zip(PIECES, weights / weights.sum(), strict=True))
+
+    return softmax
+
+
+def test_a_language_models_scores_are_its_softmax_at_the_mask(language_model, softmax_at):
+    words = ["blue", "red", "green"]
+    found = masked_language_model(language_model, words)("red sea", "green")
+    expected = softmax_at(["[CLS]", "red", "sea", "[MASK]", "green", "[SEP]"], 3)
+    np.testing.assert_allclose(np.exp(found), [expected[word] for word in words], rtol=1e-5)
+    other = masked_language_model(language_model, words)("green sea", "green")
+    assert np.abs(np.exp(found) - np.exp(other)).max() > 1e-3
+
+
+def test_unknown_words_and_words_of_two_pieces_get_no_probability(language_model):
+    words = ["red", "seaside", "yellow", "[MASK]", "sea"]
+    found = masked_language_model(language_model, words)("red", "blue")
+    assert np.isfinite(found).tolist() == [True, False, False, False, True]
+    assert np.exp(found[[0, 4]]).sum() < 1
+    with pytest.raises(TextprivError, match="none of the words"):
+        masked_language_model(language_model, words[1:4])
+
+
+def test_a_text_too_long_for_the_model_is_cut_around_the_mask(language_model, softmax_at):
+    found = masked_language_model(language_model, ["red"])("green " * 20 + "blue", "sea " * 20)
+    # Twelve pieces fit: six before the mask, five after it.
+    kept = ["green"] * 5 + ["blue", "[MASK]"] + ["sea"] * 5
+    np.testing.assert_allclose(np.exp(found), softmax_at(kept, 6)["red"], rtol=1e-5)
+
+
+def test_the_attack_guesses_what_the_language_model_finds_likeliest(language_model, softmax_at):
+    words = ["red", "green", "blue", "sea"]
+    private = np.array([0, 3, 1, 2, 2, 1], dtype=np.int32)
+    guesses = []
+    for place in range(len(private)):
+        pieces = ["[CLS]", *(words[i] for i in private), "[SEP]"]
+        pieces[place + 1] = "[MASK]"
+        expected = softmax_at(pieces, place + 1)
+        guesses.append(int(np.argmax([expected[word] for word in words])))
+    original = np.array(guesses, dtype=np.int32)
+    original[:2] = (original[:2] + 1) % 4  # two places are something else
+    found = infer_masked(
+        original,
+        private,
+        np.array([0, 6]),
+        masked_language_model(language_model, words),
+        words=words,
+        places=6,
+    )
+    assert found.success.value == pytest.approx(4 / 6)
+
+
+def test_where_the_language_model_allows_no_word_the_unigram_law_is_left():
+    ids = np.arange(4, dtype=np.int32)
+    words = ["a", "b", "c", "d"]
+    found = infer_masked(
+        ids, ids, np.array([0, 4]), lambda left, right: np.full(4, -np.inf), words=words, places=4
+    )
+    assert found.auc.value == 0.5
+
+
+def test_a_folder_without_a_model_is_named(tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    with pytest.raises(TextprivError, match="holds no masked language model"):
+        masked_language_model(str(tmp_path), ["a"])
+
+
 @pytest.mark.parametrize("weight", [-0.1, 1.0])
 def test_a_weight_without_meaning_is_refused(weight):
     with pytest.raises(TextprivError, match="weight"):

@@ -74,6 +74,30 @@ def test_a_cell_measures_accuracy_and_attacks(recipe, setting):
     json.dumps(found)
 
 
+def test_scales_are_chosen_without_the_halves_that_are_measured(recipe, setting, monkeypatch):
+    from dataclasses import replace
+
+    whole = recipe.parts
+
+    def parts(*given):
+        return replace(whole(*given), tr1=None, te1=None, test=None, members=None, tested=None)
+
+    monkeypatch.setattr(recipe, "parts", parts)
+    lines = recipe.validation(setting, [6.0], 1).splitlines()
+    assert [line.split(" | ")[0].strip("| ") for line in lines[2:]] == [
+        "unprivatized, standardized vectors, counts",
+        "unprivatized, whitened vectors, counts",
+        "unprivatized, standardized vectors",
+        "unprivatized",
+        "TEM, best law, epsilon 6",
+        "TEM, best law, through the channel, epsilon 6",
+        "TEM as published, epsilon 6",
+        "TEM as published, through the channel, epsilon 6",
+        "Madlib, exact search, epsilon 6",
+    ]
+    assert all(0 <= float(value) <= 1 for value in lines[5].strip("| ").split(" | ")[1:])
+
+
 def test_madlib_is_measured_by_both_searches(recipe, setting):
     for name in (recipe.MADLIB, recipe.MADLIB_HNSW):
         found = recipe.measure(recipe.Cell(name, 20.0, 1, reviews=60), setting)
@@ -133,6 +157,7 @@ def test_table_and_figures_show_every_measured_series(recipe, tmp_path):
                 rows.append({**base, **values, "mechanism": name, "epsilon": epsilon})
     text = recipe.tables(rows, [2.0, 4.0])
     assert "| TEM, best law | 0.805 ± 0.064 | 0.805 ± 0.064 | 2 |" in text
+    assert "less Madlib, same trial | 0.000 ± 0.000 | 0.000 ± 0.000 | 2 |" in text
     recipe.figures(rows, [2.0, 4.0], tmp_path)
     recipe.write_csv(rows, tmp_path / "table.csv")
     for name in ("accuracy", "membership"):

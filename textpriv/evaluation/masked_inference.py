@@ -94,12 +94,18 @@ def masked_language_model(path: str, words: Sequence[str]) -> Any:
     path : str
         A folder with a model for ``transformers``; nothing is downloaded.
     words : sequence of str
-        The vocabulary. Words that the model cuts into several pieces get no probability.
+        The vocabulary. Words that the model does not know, or cuts into several pieces, get no probability.
+
+    Returns
+    -------
+    function of (str, str) to ndarray of float64, shape (V,)
+        The model's own log-probabilities at the mask between the two texts. They sum to less than one over the words. A text
+        too long for the model is cut at both ends, around the mask.
 
     Raises
     ------
     TextprivError
-        Without transformers and torch, or for a folder without a model.
+        Without transformers and torch, for a folder without a model, or where the model knows none of the words.
     """
     if not Path(path).is_dir():
         raise TextprivError(
@@ -112,20 +118,30 @@ def masked_language_model(path: str, words: Sequence[str]) -> Any:
         raise TextprivError(
             "a masked language model needs transformers; install it with: pip install transformers."
         ) from error
-    tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
-    model = transformers.AutoModelForMaskedLM.from_pretrained(path, local_files_only=True).eval()
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
+        model = transformers.AutoModelForMaskedLM.from_pretrained(path, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise TextprivError(f"{path} holds no masked language model: {error}") from error
+    model.eval()
     pieces = [tokenizer.encode(" " + word, add_special_tokens=False) for word in words]
-    whole = np.array([len(each) == 1 for each in pieces])
+    # An unknown word is one piece too, but the piece of all unknown words.
+    special = set(tokenizer.all_special_ids)
+    whole = np.array([len(each) == 1 and each[0] not in special for each in pieces])
+    if not whole.any():
+        raise TextprivError(f"the model in {path} has none of the words as a piece of its own.")
     token = np.array([each[0] if each else 0 for each in pieces])
+    longest = min(tokenizer.model_max_length, model.config.max_position_embeddings)
 
     def log_prob(left: str, right: str) -> NDArray[np.float64]:
-        inputs = tokenizer(
-            f"{left} {tokenizer.mask_token} {right}", return_tensors="pt", truncation=True
-        )
-        place = (inputs["input_ids"][0] == tokenizer.mask_token_id).nonzero()[0, 0]
+        inputs = tokenizer(f"{left} {tokenizer.mask_token} {right}", return_tensors="pt")
+        ids = inputs["input_ids"][0]
+        place = int((ids == tokenizer.mask_token_id).nonzero()[0, 0])
+        begin = max(0, min(place - longest // 2, len(ids) - longest))
+        kept = {name: each[:, begin : begin + longest] for name, each in inputs.items()}
         with torch.no_grad():
-            found = model(**inputs).logits[0, place].log_softmax(-1).numpy()
-        return np.where(whole, found[token], -np.inf).astype(np.float64)
+            found = model(**kept).logits[0, place - begin].double().log_softmax(-1).numpy()
+        return np.where(whole, found[token], -np.inf)
 
     return log_prob
 
@@ -204,6 +220,9 @@ def infer_masked(
             )
         if likelihood is not None:
             score = score + likelihood[number]
+        if not np.isfinite(score.max()):
+            # The language model knows no word that the output may come from: nothing but the unigram law is left.
+            score = np.log(base)
         peak = score.max()
         score = score - (peak + math.log(np.exp(score - peak).sum()))
         hits += int(score.argmax() == original[place])

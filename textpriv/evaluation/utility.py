@@ -23,7 +23,9 @@ __all__ = [
     "count_matrix",
     "log_counts",
     "mean_rows",
+    "root_counts",
     "standardized",
+    "whitened",
     "word_count_classifier",
 ]
 
@@ -61,8 +63,15 @@ def log_counts(counts: csr_matrix) -> csr_matrix:
     return found
 
 
+def root_counts(counts: csr_matrix) -> csr_matrix:
+    """Return the square root of every count: weights of a mean in which a repeated word does not drown the others."""
+    found = counts.copy()
+    found.data = np.sqrt(found.data)
+    return found
+
+
 def mean_rows(counts: csr_matrix, table: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the mean row of the table over each document's words, shape (D, n); zero for an empty document."""
+    """Return the mean row of the table, weighted by counts, for each document: shape (D, n); zero for an empty one."""
     totals = np.asarray(counts.sum(axis=1)).reshape(-1, 1)
     found: NDArray[np.float32] = (counts @ table / np.maximum(totals, 1)).astype(np.float32)
     return found
@@ -71,8 +80,7 @@ def mean_rows(counts: csr_matrix, table: NDArray[np.float32]) -> NDArray[np.floa
 def standardized(vocabulary: Vocabulary, scale: float = 5.0) -> NDArray[np.float32]:
     """Return the vectors, centred and scaled to one deviation ``scale`` in every coordinate under the public Zipf prior.
 
-    Means over documents vary far less than words do, and Adam's steps have a fixed length: without this the linear layer is
-    still far from done after 20 epochs. It depends on public tables alone.
+    It depends on public tables alone.
     """
     vectors = vocabulary.vectors.astype(np.float64)
     prior = vocabulary.prior_weights("zipf")
@@ -81,6 +89,25 @@ def standardized(vocabulary: Vocabulary, scale: float = 5.0) -> NDArray[np.float
     found: NDArray[np.float32] = (
         scale * (vectors - mean) / np.where(deviation > 0, deviation, 1.0)
     ).astype(np.float32)
+    return found
+
+
+def whitened(vocabulary: Vocabulary) -> NDArray[np.float32]:
+    """Return the vectors, centred, with the identity as their covariance under the public Zipf prior.
+
+    Word vectors vary much more along some directions than along others, and Adam's steps have a fixed length: with
+    whitened ones a linear layer learns all directions at one pace. The turn is symmetric (ZCA). Directions in which the
+    vectors do not vary become zero. It depends on public tables alone.
+    """
+    vectors = vocabulary.vectors.astype(np.float64)
+    prior = vocabulary.prior_weights("zipf")
+    centred = vectors - prior @ vectors
+    variances, directions = np.linalg.eigh((centred * prior[:, None]).T @ centred)
+    varies = variances > 1e-10 * variances.max()
+    lengths = np.where(varies, np.where(varies, variances, 1.0) ** -0.5, 0.0)
+    found: NDArray[np.float32] = (centred @ (directions * lengths) @ directions.T).astype(
+        np.float32
+    )
     return found
 
 
@@ -114,6 +141,9 @@ class MeanEmbeddingClassifier:
         Also train the embeddings, as fastText does. Fixed embeddings cannot memorise single documents; trained ones can.
     epochs : int
     batch_size : int
+    scale : float
+        What means are multiplied by before the layer sees them. Adam's steps have a fixed length, so it says how far
+        the layer gets in these epochs; the larger, the less regularised.
     seed : int
         Of the initial layer and the order of the documents.
 
@@ -140,12 +170,14 @@ class MeanEmbeddingClassifier:
         tune: bool = False,
         epochs: int = 20,
         batch_size: int = 64,
+        scale: float = 1.0,
         seed: int = 0,
     ) -> None:
         self.table = table
         self.tune = tune
         self.epochs = epochs
         self.batch_size = batch_size
+        self.scale = scale
         self.seed = seed
 
     def fit(
@@ -220,12 +252,14 @@ class MeanEmbeddingClassifier:
             for batch in torch.randperm(rows, generator=state).split(self.batch_size):
                 for step in steps:
                     step.zero_grad(set_to_none=True)
-                torch.nn.functional.cross_entropy(layer(inputs(batch)), answers[batch]).backward()
+                torch.nn.functional.cross_entropy(
+                    layer(self.scale * inputs(batch)), answers[batch]
+                ).backward()
                 for step in steps:
                     step.step()
         if self.tune:
             self.table_ = embedding.weight.detach().numpy()
-        self.weight_ = layer.weight.detach().numpy().T.copy()
+        self.weight_ = self.scale * layer.weight.detach().numpy().T
         self.bias_ = layer.bias.detach().numpy().copy()
         return self
 
