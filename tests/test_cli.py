@@ -274,6 +274,7 @@ def test_an_epsilon_without_meaning_fails(texts, folder, tmp_path, epsilon):
         ("--epsilon", 6, "--mechanism", "madlib", "--gamma", 1),
         ("--epsilon", 6, "--format", "xml"),
         ("--epsilon", 6, "--workers", 0),
+        ("--epsilon", 6, "--address", "spark://host:7077"),
         ("--epsilon", 6, "--no-such-option"),
     ],
 )

@@ -23,6 +23,7 @@ from textpriv.engines import local
 from textpriv.engines.batch import Columns
 from textpriv.errors import CorpusError, IndexFolderError, MechanismError
 from textpriv.index import Index
+from textpriv.runkey import RunKey
 from textpriv.vocabulary import Vocabulary
 
 SECRET = "zanzibar"
@@ -333,6 +334,12 @@ def test_batches_are_bounded_by_records_and_by_characters(tmp_path):
     assert [len(b.texts) for b in read_records(source)] == [2, 1]
 
 
+def test_what_stands_beside_the_text_fills_a_batch_too(tmp_path):
+    row = json.dumps({"text": "x", "page": "y" * 3_000_000}) + "\n"
+    source = _write(tmp_path / "a.jsonl", row * 3)
+    assert [len(b.texts) for b in read_records(source)] == [2, 1]
+
+
 def test_a_reader_can_be_read_again(tmp_path):
     reader = read_records(
         _write(tmp_path / "a.txt", "one\n\xff\n".encode("latin-1")), on_error="skip"
@@ -360,6 +367,21 @@ def test_without_a_seed_two_runs_share_no_document_key(tmp_path):
     assert len(set(echo.keys)) == 4
 
 
+@pytest.mark.parametrize("ends", [("-", "b.jsonl"), ("a.jsonl", "-")])
+def test_a_stream_without_names_has_no_run_key(tmp_path, ends):
+    _write(tmp_path / "a.jsonl", '{"text":"one"}\n')
+    ends = [end if end == "-" else tmp_path / end for end in ends]
+    with pytest.raises(CorpusError, match="passes only once"):
+        privatize_corpus(*ends, _Echo(), key=RunKey.open(tmp_path / "key"))
+    assert os.listdir(tmp_path) == ["a.jsonl"]
+
+
+def test_a_text_cannot_be_its_own_name(tmp_path):
+    source = _write(tmp_path / "a.jsonl", '{"text":"one"}\n')
+    with pytest.raises(CorpusError, match="equal texts would come out equal"):
+        privatize_corpus(source, tmp_path / "b.jsonl", _Echo(), document_column="text")
+
+
 # Unprotected columns
 
 
@@ -381,6 +403,17 @@ def test_other_columns_are_told_once(tmp_path, name, content):
     )
     assert told == [("id", "who")]
     assert report.unprotected == ("id", "who")
+
+
+@pytest.mark.parametrize("batch_size", [1, 5])
+def test_all_other_columns_are_reported_also_those_of_later_records(tmp_path, batch_size):
+    source = _write(tmp_path / "a.jsonl", '{"text":"one","a":1}\n{"b":1,"text":"two","a":1}\n')
+    told: list[tuple[str, ...]] = []
+    report = privatize_corpus(
+        source, tmp_path / "b.jsonl", _Echo(), batch_size=batch_size, on_unprotected=told.append
+    )
+    assert told == [("a",)]
+    assert report.unprotected == ("a", "b")
 
 
 def test_a_text_column_alone_leaves_nothing_to_tell(tmp_path):

@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from textpriv import progress
 from textpriv.cli import app
 from textpriv.corpus import Progress, privatize_corpus
 from textpriv.errors import CorpusError
@@ -120,10 +121,11 @@ def test_another_corpus_under_the_same_key_shares_no_stream(run, source, tmp_pat
     assert same == 0
 
 
+@pytest.mark.parametrize("first", [10, 1000])
 def test_a_longer_corpus_under_the_same_key_is_released_as_before(
-    index, source, tmp_path, monkeypatch
+    index, source, tmp_path, monkeypatch, first
 ):
-    monkeypatch.setattr("textpriv.engines.batch._FIRST", 10)
+    monkeypatch.setattr("textpriv.engines.batch._FIRST", first)
     from textpriv.corpus import PrivatizerSettings
 
     lines = source.read_text().splitlines(keepends=True)
@@ -135,6 +137,22 @@ def test_a_longer_corpus_under_the_same_key_is_released_as_before(
         privatize_corpus(given, tmp_path / name, settings.build(), key=key, resume=False)
         made.append(_texts(tmp_path / name))
     assert made[0] == made[1][:15]
+
+
+def test_a_corpus_is_released_the_same_way_however_it_is_cut_into_files(run, source, tmp_path):
+    lines = source.read_text().splitlines(keepends=True)
+    lines[3] = lines[12] = "{}\n"  # bad ones count as well
+    source.write_text("".join(lines))
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for n in range(3):
+        (raw / f"{n}.jsonl").write_text("".join(lines[10 * n : 10 * n + 10]))
+    run("a.jsonl", "--on-error", "skip")
+    key = tmp_path / "a.jsonl.key"
+    assert run("out", "--on-error", "skip", "--key", key, given=raw).exit_code == 0
+    made = [text for n in range(3) for text in _texts(tmp_path / "out" / f"{n}.jsonl")]
+    assert made == _texts(tmp_path / "a.jsonl")
+    assert len(made) == 28
 
 
 @pytest.mark.parametrize("option", [["--seed", 1], ["--ledger", "l", "--document", "id"]])
@@ -154,6 +172,21 @@ def test_a_key_that_others_may_read_or_that_is_none_is_refused(tmp_path):
     (tmp_path / "a.key").write_bytes(b"short")
     with pytest.raises(CorpusError, match="expected 32 bytes, found 5"):
         RunKey.open(tmp_path / "a.key")
+
+
+@pytest.mark.parametrize(
+    "option", [["--forget-key", "--key"], ["--document", "id", "--ledger"]], ids=["key", "ledger"]
+)
+def test_a_key_or_a_ledger_never_lies_where_the_output_goes(run, source, tmp_path, option):
+    result = run("out.jsonl", *option, tmp_path / "out.jsonl")
+    assert result.exit_code == 1
+    assert "must lie elsewhere" in result.stderr
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "a.jsonl").write_text(source.read_text())
+    (tmp_path / "out").mkdir()
+    result = run("out", *option, tmp_path / "out" / "secret", given=tmp_path / "raw")
+    assert result.exit_code == 1
+    assert "must lie elsewhere" in result.stderr
 
 
 def test_a_key_is_never_written_over(tmp_path):
@@ -208,6 +241,7 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(run, source, tmp_path
     result = run("out.jsonl", "--resume")
     assert result.exit_code == 0, result.stderr
     assert "of them were done by the run before" in result.stderr
+    assert "tokens per second" not in result.stderr
     run("again.jsonl", "--key", tmp_path / "out.jsonl.key")
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
 
@@ -222,6 +256,23 @@ def test_a_stream_cannot_be_resumed(index, tmp_path):
     result = CliRunner().invoke(app, [*arguments, "--resume"], input="ba\n")
     assert result.exit_code == 1
     assert "passes only once" in result.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_a_closed_standard_stream_is_told_without_a_traceback(index, source, tmp_path, closed):
+    ends = ["-", tmp_path / "out.jsonl"] if closed == "<&-" else [source, "-"]
+    code = "from textpriv.cli import main; main()"
+    command = [sys.executable, "-c", code, "privatize", *ends, "--index", index, "-e", "2"]
+    result = subprocess.run(
+        ["sh", "-c", f'"$@" {closed}', "sh", *map(str, command)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert "is closed: name a file" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 # Records and columns
@@ -252,6 +303,22 @@ def test_a_ledger_and_another_engine_do_not_go_together(run, tmp_path):
     assert "use the local engine" in result.stderr
 
 
+def test_the_manifest_of_a_run_with_a_ledger_confirms_no_guess_of_the_input(run, source, tmp_path):
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "a.jsonl").write_text(source.read_text())
+    account = ["--document", "id", "--ledger"]
+    assert run("out", *account, tmp_path / "ledger", given=raw).exit_code == 0
+    manifest = tmp_path / "out" / "manifest.json"
+    # Whoever guesses the input makes the same job of it, but has another ledger: it is not known as this one.
+    result = run("out", *account, tmp_path / "other", "--resume", given=raw)
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'out'} exists" in result.stderr.replace("\n", " ")
+    before = manifest.read_bytes()
+    assert run("out", *account, tmp_path / "ledger", "--resume", given=raw).exit_code == 0
+    assert manifest.read_bytes() == before
+
+
 # What is shown
 
 
@@ -265,6 +332,17 @@ def test_json_events_are_lines_of_json_on_standard_error(run):
         *["tokens_per_second", "seconds_left"],
     }
     assert json.loads(result.stdout)["report"]["documents"] == 30
+
+
+def test_the_rate_of_a_continued_run_is_its_own(capsys, monkeypatch):
+    clock = iter([0.0, 10.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    with shown_progress(Console(), True) as show:
+        show(Progress(documents=3, tokens=1000, fraction=0.5, resumed=800))
+    event = json.loads(capsys.readouterr().err)
+    assert event["tokens"] == 1000
+    assert event["tokens_per_second"] == 20
+    assert event["seconds_left"] == 50.0  # a tenth of the input in 10 seconds, and half of it to go
 
 
 def test_nothing_is_shown_where_nobody_watches():

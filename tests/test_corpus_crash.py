@@ -392,6 +392,36 @@ def test_a_run_that_ended_between_its_last_two_steps_is_complete(
     assert sorted(os.listdir(tmp_path)) == ["out", "out.key"]
 
 
+@pytest.mark.parametrize("step", ["part", "publish_folder"])
+def test_a_continued_run_reports_the_columns_of_all_its_records(tmp_path, index, monkeypatch, step):
+    from textpriv.shards import WorkFolder
+
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    rows = [{"text": "bana", "one": 1}] * 4 + [{"text": "bana", "two": 2}] * 4
+    (raw / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = getattr(WorkFolder, step)
+
+    def fail(self, *given):
+        if step == "publish_folder" or given == (0, 3):
+            raise OSError(28, "No space left on device")
+        return made(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WorkFolder, step, fail)
+        with pytest.raises(OSError, match="No space"):
+            _run(index, raw, tmp_path / "out", False, part_records=2, batch_size=1)
+    told = []
+    report = _run(
+        index, raw, tmp_path / "out", True, part_records=2, batch_size=1, on_unprotected=told.append
+    )
+    assert report.resumed >= 6
+    assert report.unprotected == ("one", "two")
+    assert told == [("one",)]
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["unprotected"] == ["one", "two"]
+
+
 def test_a_seeded_run_can_be_continued_without_a_key(index, lines, tmp_path):
     settings = PrivatizerSettings(str(index), options={"epsilon": 4.0}, seed=5)
 

@@ -204,6 +204,32 @@ def test_a_row_group_also_closes_at_a_number_of_bytes(tmp_path, monkeypatch):
     assert [found.row_group(n).num_rows for n in range(found.num_row_groups)] == [3, 3, 3]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [["x" * 40] * 9, [{"bytes": b"x" * 40, "n": 1}] * 9],
+    ids=["string", "struct"],
+)
+def test_the_strings_of_other_columns_fill_a_row_group_too(tmp_path, monkeypatch, other):
+    monkeypatch.setattr(writing, "_GROUP_BYTES", 100)
+    source = _parquet(tmp_path / "a.parquet", {"text": [""] * 9, "other": other})
+    privatize_corpus(source, tmp_path / "b.parquet", _Echo(), batch_size=2)
+    found = pq.ParquetFile(tmp_path / "b.parquet").metadata
+    assert [found.row_group(n).num_rows for n in range(found.num_row_groups)] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("parts", [2, 100])
+def test_ordered_categories_keep_their_order(tmp_path, parts):
+    order = pa.array(["low", "mid", "high", "unused"])
+    sizes = pa.DictionaryArray.from_arrays(
+        pa.array([2, 0, 2, 1, 0], pa.int8()), order, ordered=True
+    )
+    source = _parquet(tmp_path / "a.parquet", {"text": ["x"] * 5, "size": sizes}, row_group_size=3)
+    privatize_corpus(source, tmp_path / "b.parquet", _Echo(), part_records=parts)
+    read = pq.read_table(tmp_path / "b.parquet")["size"]
+    assert read.equals(pq.read_table(source)["size"])
+    assert all(chunk.dictionary.equals(order) for chunk in read.chunks)
+
+
 # Places: reading from the middle
 
 
@@ -295,6 +321,33 @@ def test_a_folder_is_never_written_over_or_into_another(tmp_path, target, match)
     _write(tmp_path / "full" / "x", "")
     with pytest.raises(CorpusError, match=match):
         privatize_corpus(source, tmp_path / target, _Echo())
+
+
+def test_a_digit_of_another_script_is_a_letter_of_a_shards_name(tmp_path):
+    for name in ("\u06631.txt", "a10.txt", "a9.txt"):
+        _write(tmp_path / "in" / name, name)
+    privatize_corpus(tmp_path / "in", tmp_path / "out", _Echo())
+    found = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert [file["name"] for file in found["files"]] == ["a9.txt", "a10.txt", "\u06631.txt"]
+
+
+def test_a_shard_may_have_a_name_that_is_no_utf8(tmp_path):
+    name = os.fsdecode(b"caf\xe9.jsonl")
+    _write(tmp_path / "in" / name, '{"text":"one"}\n{}\n')
+    privatize_corpus(tmp_path / "in", tmp_path / "out", _Echo(), on_error="quarantine")
+    assert sorted(os.listdir(tmp_path / "out")) == [name, "manifest.json"]
+    found = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert [file["name"] for file in found["files"]] == [name]
+    aside = json.loads((tmp_path / "out.quarantine.jsonl").read_text())
+    assert aside["file"] == "caf\N{REPLACEMENT CHARACTER}.jsonl"
+
+
+def test_a_link_to_a_folder_of_shards_is_not_left_out_unsaid(tmp_path):
+    _write(tmp_path / "in" / "a.txt", "one\n")
+    _write(tmp_path / "more" / "b.txt", "two\n")
+    (tmp_path / "in" / "more").symlink_to(tmp_path / "more")
+    with pytest.raises(CorpusError, match="a link to a folder"):
+        privatize_corpus(tmp_path / "in", tmp_path / "out", _Echo())
 
 
 def test_a_folder_of_several_formats_or_of_none_is_refused(tmp_path):
@@ -397,6 +450,16 @@ def test_a_row_of_parquet_is_set_aside_with_its_other_columns(tmp_path):
     assert json.loads(json.loads(line)["raw"]) == {"id": 8, "text": None}
 
 
+def test_a_row_that_has_no_json_form_is_set_aside_without_its_bytes(tmp_path):
+    late = pa.array([10**7, 0], pa.int32()).cast(pa.date32())  # after the year 9999
+    source = _parquet(tmp_path / "a.parquet", {"text": [None, "one"], "when": late})
+    privatize_corpus(source, tmp_path / "b.parquet", _Echo(), on_error="quarantine")
+    (line,) = (tmp_path / "b.parquet.quarantine.jsonl").read_text().splitlines()
+    assert json.loads(line)["reason"] == "wrong_type"
+    assert "raw" not in json.loads(line)
+    assert pq.read_table(tmp_path / "b.parquet")["when"].equals(pa.chunked_array([late[1:]]))
+
+
 def test_without_bad_records_nothing_is_set_aside(tmp_path):
     source = _write(tmp_path / "a.txt", "one\n")
     report = privatize_corpus(source, tmp_path / "b.txt", _Echo(), on_error="quarantine")
@@ -420,6 +483,15 @@ def test_a_record_without_a_name_is_a_bad_one(tmp_path, value):
 
 
 # What fuzzing has found
+
+
+def test_a_date_is_no_name(tmp_path):
+    late = pa.array([10**7], pa.int32()).cast(pa.date32())  # Python has no such date
+    source = _parquet(tmp_path / "a.parquet", {"text": ["one"], "when": late})
+    report = privatize_corpus(
+        source, tmp_path / "b.parquet", _Echo(), document_column="when", on_error="skip"
+    )
+    assert report.skipped == {"missing_name": 1}
 
 
 def test_a_byte_order_mark_alone_is_no_record(tmp_path):

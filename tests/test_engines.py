@@ -19,7 +19,7 @@ import pytest
 
 from textpriv import corpus
 from textpriv.corpus import PrivatizerSettings, privatize_corpus
-from textpriv.engines.batch import BatchRelease, Columns, release_context
+from textpriv.engines.batch import BatchRelease, Columns, release_context, release_in_process
 from textpriv.errors import CorpusError
 from textpriv.index import Index
 from textpriv.runkey import RunKey
@@ -297,6 +297,20 @@ def test_a_dataset_gets_the_texts_of_the_corpus_it_is(table, settings, shards, t
     assert [row["text"] for row in streamed] == corpus_texts
 
 
+@pytest.mark.parametrize(
+    "form", [{"type": "pandas"}, {"type": "arrow"}, {"type": "numpy", "columns": ["stars"]}]
+)
+def test_the_format_of_a_dataset_stays_and_changes_no_text(table, settings, form):
+    datasets = pytest.importorskip("datasets")
+    from textpriv.engines.datasets import privatize_dataset
+
+    plain = datasets.Dataset(table)
+    dataset = plain.with_format(**form)
+    done = privatize_dataset(dataset, settings)
+    assert done.format == dataset.format
+    assert done.with_format(None)["text"][:] == privatize_dataset(plain, settings)["text"][:]
+
+
 def test_a_dataset_with_names_gets_the_texts_of_its_documents(table, settings, private):
     datasets = pytest.importorskip("datasets")
     from textpriv.engines.datasets import privatize_dataset
@@ -395,6 +409,28 @@ def test_the_schema_of_a_batch_stays(settings, kind):
     batch = pa.RecordBatch.from_pydict({"id": [1], "text": [WORDS[0]], "x": [[1]]}, schema=schema)
     release = BatchRelease(settings.build(), Columns("text", document="id"), b"x")
     assert release(batch).schema == schema
+
+
+@pytest.mark.parametrize("replaced", ["key", "index"])
+def test_a_process_reads_a_replaced_key_or_index_anew(index, tmp_path, replaced):
+    folder, place = tmp_path / "a.idx", tmp_path / "key"
+    shutil.copytree(index, folder)
+    RunKey.open(place).keep()
+    settings = PrivatizerSettings(str(folder), options={"epsilon": 4.0}, key_file=str(place))
+    first = release_in_process(settings, Columns(document="id"), None)
+    assert release_in_process(settings, Columns(document="id"), None) is first
+    if replaced == "key":
+        place.unlink()
+        RunKey.open(place).keep()
+    else:
+        shutil.move(folder, tmp_path / "old.idx")
+        shutil.copytree(index, folder)
+    assert release_in_process(settings, Columns(document="id"), None) is not first
+
+
+def test_a_column_cannot_hold_both_texts_and_names():
+    with pytest.raises(CorpusError, match="Name another column"):
+        Columns("text", document="text")
 
 
 def test_a_ledger_is_kept_to_this_machine(settings):

@@ -628,6 +628,12 @@ def test_a_name_with_special_characters_is_only_a_name(tmp_path):
     ]
 
 
+def test_the_mark_of_a_ledger_is_its_own_and_stays(tmp_path):
+    with Ledger(tmp_path / "a") as first, Ledger(tmp_path / "b") as second:
+        assert first.mark == Ledger(tmp_path / "a").mark != second.mark
+        assert first._secret not in first.mark
+
+
 # Terms
 
 

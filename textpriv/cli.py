@@ -616,6 +616,10 @@ def privatize(
             "with --json the texts cannot go to standard output, too: name a file"
         )
     _check_account(ledger, document, author, document_limit, author_limit, seed)
+    if address is not None and engine is _Engine.LOCAL:
+        raise typer.BadParameter(
+            "--address belongs to --engine spark or ray: add it, or leave it out"
+        )
     options = _given(
         mechanism,
         prior=prior,
@@ -1193,13 +1197,14 @@ def _warn_unprotected(columns: tuple[str, ...]) -> None:
 def _tell(report: CorpusReport, statement: PrivacyStatement, target: str, seed: int | None) -> None:
     """Say on standard error what was done, and what it guarantees."""
     tokens = sum(report.tokens.values())
-    speed = tokens / report.seconds if report.seconds > 0 else 0.0
+    speed = ""
+    if report.seconds > 0 and not report.resumed:  # else some were made in another time
+        speed = f" ({tokens / report.seconds:,.0f} tokens per second)"
     where = "standard output" if target == "-" else target
     _say(
         "bold",
         "",
-        f"{where}: {report.documents:,} documents, {tokens:,} tokens, {report.seconds:.1f} s "
-        f"({speed:,.0f} tokens per second)",
+        f"{where}: {report.documents:,} documents, {tokens:,} tokens, {report.seconds:.1f} s{speed}",
     )
     if report.skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.skipped.items())

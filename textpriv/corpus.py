@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -80,6 +80,8 @@ __all__ = [
 ENGINES = ("local", "spark", "ray")
 PART_RECORDS = 20_000
 
+_NAMES = 1000  # most names of other columns that are told; JSON may have a new one in every record
+
 # The names of the columns that go to an engine.
 _COLUMNS = Columns("text", number="number")
 _NAMED = Columns("text", document="document")
@@ -97,11 +99,14 @@ class Progress:
         Released so far.
     fraction : float or None
         Share of the input that was read, in [0, 1]; None if unknown.
+    resumed : int
+        Tokens among them that an earlier, interrupted run has released.
     """
 
     documents: int
     tokens: int
     fraction: float | None
+    resumed: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ class CorpusReport:
     skipped
         Bad records left out, by reason.
     unprotected
-        Names of the other columns, which pass through as they are.
+        Names of the other columns, which pass through as they are; the first 1,000 of them.
     seconds
         Wall time.
     files
@@ -212,7 +217,8 @@ def privatize_corpus(
     address
         The Spark master or the Ray cluster; None starts one on this machine.
     key
-        The run key that ``privatizer`` was built with, kept in a file as long as the run is not finished.
+        The run key that ``privatizer`` was built with, kept in a file as long as the run is not finished. The output must
+        be no stream, nor the input unless its documents have names.
     resume
         None keeps nothing of a run that fails. False begins a run that can be continued, True continues it (or begins
         one). Needs a key, a seed or a ledger: without one the rest would be drawn from another key.
@@ -221,8 +227,8 @@ def privatize_corpus(
     on_progress
         Called after each batch or part.
     on_unprotected
-        Called once, as soon as they are known, with the names of the columns that pass through
-        unprotected, if any.
+        Called once, at the first record that has any, with the names of its columns that pass through
+        unprotected.
 
     Returns
     -------
@@ -252,6 +258,11 @@ def privatize_corpus(
             "A stream passes only once, so its run can neither be continued nor be shared out: name files."
         )
     _check_options(privatizer, workers, settings, engine, document_column, key, resume)
+    if key is not None and (is_stream(target) or (is_stream(source) and document_column is None)):
+        raise CorpusError(
+            "A stream passes only once, so under a run key it would not be known again: name files (an input whose "
+            "documents have names may be a stream)."
+        )
     plan = _Plan.of(
         source,
         target,
@@ -337,6 +348,7 @@ class _Plan:
 
     @classmethod
     def of(cls, source: str, target: str, format: str | None, **options: Any) -> _Plan:
+        Columns(options["text_column"], *options["names"])  # refuses a text that is to be a name
         if options["part_records"] < 1:
             raise CorpusError(f"part_records must be at least 1; found {options['part_records']}.")
         compression = None
@@ -459,14 +471,19 @@ def _likeness(path: str, run: str) -> tuple[int, str]:
     return size, found.hexdigest()
 
 
-def _first_texts(plan: _Plan) -> Iterator[str]:
-    """Yield the good documents from the first one on."""
+def _first_texts(plan: _Plan) -> Iterator[tuple[int, str]]:
+    """Yield the good documents from the first one on, with their numbers in the corpus."""
+    base = 0
     for _, path in plan.files:
+        records = 0
         reader = read_records(
             path, plan.format, plan.text_column, "skip", max_text_bytes=plan.max_text_bytes
         )
         for batch in reader:
-            yield from batch.texts
+            for position, text in zip(batch.positions, batch.texts, strict=True):
+                yield base + position, text
+            records = batch.end.record
+        base += records
 
 
 def _files_of(source: str, format: str | None) -> tuple[tuple[str, str], ...]:
@@ -474,6 +491,12 @@ def _files_of(source: str, format: str | None) -> tuple[tuple[str, str], ...]:
     names = []
     for folder, folders, files in os.walk(source):
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        for name in folders:
+            if os.path.islink(os.path.join(folder, name)):
+                raise CorpusError(
+                    f"{os.path.join(folder, name)} is a link to a folder, and links are not followed: its files would be "
+                    "left out. Put the folder itself there, or remove the link."
+                )
         for name in files:
             path = os.path.join(folder, name)
             if name.startswith((".", "_")) or name == MANIFEST or is_stream(path):
@@ -484,7 +507,7 @@ def _files_of(source: str, format: str | None) -> tuple[tuple[str, str], ...]:
         raise CorpusError(f"{source} holds no files: expected .jsonl, .csv, .txt or .parquet.")
     names.sort(
         key=lambda name: (
-            [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", name)],
+            [int(part) if n % 2 else part for n, part in enumerate(re.split(r"([0-9]+)", name))],
             name,
         )
     )
@@ -549,29 +572,24 @@ class _Watch:
         self.documents = 0
         self.tokens: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
-        self.unprotected: tuple[str, ...] = ()
+        self.unprotected: dict[str, None] = {}
+        self._is_told = False
+        self.resumed = 0
 
     def columns(self, reader: CorpusReader, batch: Batch) -> None:
-        """Learn and tell the names of the other columns, from the first record that has any."""
-        if self.unprotected or reader.format == "text":
-            return
-        fields: Iterable[list[str]] = (
-            map(list, batch.rows) if reader.format == "jsonl" else [reader.columns]
-        )
-        for names in fields:
-            others = tuple(
-                name
-                for name in names
-                if name != reader.text_column and self._plan.rule.passes(name)
-            )
-            if others:
-                self.unprotected = others
-                if self._on_unprotected is not None:
-                    self._on_unprotected(others)
-                return
+        """Learn the names of the other columns, and tell those of the first record that has any."""
+        for names in _other_columns(reader, batch, self._plan.rule):
+            self._learn(names)
+
+    def _learn(self, names: Sequence[str]) -> None:
+        if names and not self._is_told and self._on_unprotected is not None:
+            self._is_told = True
+            self._on_unprotected(tuple(names))
+        _add_names(self.unprotected, names)
 
     def restored(self, entry: Entry) -> None:
         """Count what an earlier run has finished, or another process."""
+        self._learn(entry.unprotected)
         self.documents += entry.documents
         self.tokens.update(entry.tokens)
         self.skipped.update(entry.skipped)
@@ -592,17 +610,36 @@ class _Watch:
         """Tell how far the run is."""
         if self._on_progress is not None:
             done = None if fraction is None else min(1.0, fraction)
-            self._on_progress(Progress(self.documents, sum(self.tokens.values()), done))
+            tokens = sum(self.tokens.values())
+            self._on_progress(Progress(self.documents, tokens, done, self.resumed))
 
     def report(self, seconds: float, **more: Any) -> CorpusReport:
         return CorpusReport(
             documents=self.documents,
             tokens=dict(self.tokens),
             skipped=dict(self.skipped),
-            unprotected=self.unprotected,
+            unprotected=tuple(self.unprotected),
             seconds=seconds,
             **more,
         )
+
+
+def _other_columns(reader: CorpusReader, batch: Batch, rule: ColumnRule) -> Iterator[list[str]]:
+    """Yield the names of the other columns that pass: those of each JSON record that has new ones, else of the file."""
+    if reader.format == "text":
+        return
+    known: set[str] = {reader.text_column}
+    for names in batch.rows if reader.format == "jsonl" else [reader.columns]:
+        if not known.issuperset(names):
+            known.update(names)
+            yield [name for name in names if name != reader.text_column and rule.passes(name)]
+
+
+def _add_names(known: dict[str, None], names: Iterable[str]) -> None:
+    """Remember names in the order in which they first appear, but not endlessly many."""
+    for name in names:
+        if len(known) < _NAMES:
+            known[name] = None
 
 
 def _size(path: str) -> int:
@@ -657,9 +694,13 @@ def _write_stream(plan: _Plan, target: str, local: InProcess | WorkerPool, watch
             yield batch, plan.arrow(reader, batch, 0)
 
     with contextlib.ExitStack() as stack:
-        stream = sys.stdout.buffer
+        stream: BinaryIO
         if target != STANDARD_STREAM:
             stream = stack.enter_context(open(target, "wb"))
+        elif sys.stdout is None:
+            raise CorpusError("Standard output is closed: name a file.")
+        else:
+            stream = sys.stdout.buffer
         stack.enter_context(local)
         with compressed(stream, plan.compression) as out:
             writer: RecordWriter | None = None
@@ -688,6 +729,7 @@ class _Parts:
         self._documents = 0
         self._tokens: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()
+        self._unprotected: dict[str, None] = {}
         self._end = Place()
 
     def take(self, batch: Batch, texts: Sequence[str], tokens: Counter[str]) -> None:
@@ -698,6 +740,8 @@ class _Parts:
         self._writer.write(batch, texts)
         self._documents += len(texts)
         self._tokens.update(tokens)
+        for names in _other_columns(self._reader, batch, self._plan.rule):
+            _add_names(self._unprotected, names)
         for bad in batch.bad:
             self._skipped[bad.reason] += 1
             if self._plan.on_error == "quarantine":
@@ -726,6 +770,7 @@ class _Parts:
 
     def _begin(self, part: int) -> None:
         self._documents, self._tokens, self._skipped = 0, Counter(), Counter()
+        self._unprotected = {}
         self._part = part
         self._stack = contextlib.ExitStack()
         out, self._aside, self._done = self._stack.enter_context(
@@ -749,6 +794,7 @@ class _Parts:
                 self._documents,
                 dict(self._tokens),
                 dict(self._skipped),
+                unprotected=tuple(self._unprotected),
             )
         )
         stack, self._stack = self._stack, None
@@ -756,8 +802,9 @@ class _Parts:
 
     def _quarantined(self, bad: BadRecord) -> bytes:
         """One line of the quarantine: where a bad record stands, why it is bad, and its bytes."""
+        name = self._plan.files[self._file][0] or os.path.basename(self._reader.name)
         found: dict[str, Any] = {
-            "file": self._plan.files[self._file][0] or os.path.basename(self._reader.name),
+            "file": os.fsencode(name).decode("utf-8", "replace"),
             "record": bad.position + 1,
             "line": bad.line or None,
             "reason": bad.reason,
@@ -925,6 +972,7 @@ class _Run:
                 for entry in self._entries.values():
                     self._watch.restored(entry)
                 self._resumed = self._watch.documents
+                self._watch.resumed = sum(self._watch.tokens.values())
             yield
         except BaseException:
             if resume is None or not self._folder.entries():
@@ -942,10 +990,23 @@ class _Run:
             self._key.forget()
 
     def _job(self, run: str) -> dict[str, Any]:
-        key = None if self._key is None else self._key.secret
-        return self._plan.job(run, self._context, key, self._privatizer.seed)
+        # The name of a job is published, and made from the input among others: without a secret in it, whoever guesses
+        # the input could see that the guess is right.
+        ledger = getattr(self._privatizer, "ledger", None)
+        secret = None if ledger is None else ledger.mark
+        if self._key is not None:
+            secret = self._key.secret
+        return self._plan.job(run, self._context, secret, self._privatizer.seed)
 
     def _check_target(self) -> None:
+        ledger = getattr(self._privatizer, "ledger", None)
+        for kept in (self._key, ledger):
+            place = None if kept is None else Path(os.path.realpath(kept.path))
+            if place is not None and (place == self._target or self._target in place.parents):
+                raise CorpusError(
+                    f"{place} would lie in the output or be written over by it: a run key or a ledger must lie elsewhere. "
+                    "Name another file."
+                )
         if not self._target.parent.is_dir():
             raise CorpusError(
                 f"Cannot write to {self._target}: its folder does not exist. Make it first."
@@ -1112,6 +1173,7 @@ class _Run:
         watch.documents = 0
         watch.tokens.clear()
         watch.skipped.clear()
+        watch.unprotected.clear()
         documents: Counter[int] = Counter()
         for entry in sorted(entries.values(), key=lambda entry: (entry.file, entry.part)):
             watch.restored(entry)

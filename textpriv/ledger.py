@@ -456,6 +456,11 @@ class Ledger:
         )
 
     @property
+    def mark(self) -> bytes:
+        """16 bytes that tell this ledger from any other; who has them learns nothing of what is in it."""
+        return self._hash(b"mark", b"")
+
+    @property
     def statement(self) -> str:
         """What the ledger counts and refuses, in plain words."""
         limits = []

@@ -59,14 +59,17 @@ def _events() -> Callable[[Progress], None]:
             return
         told = now
         seconds, fraction = now - started, progress.fraction
+        # What this run has done, of which alone the seconds tell.
+        tokens = progress.tokens - progress.resumed
+        share = fraction * tokens / progress.tokens if fraction and progress.tokens else 0.0
         write_event(
             "progress",
             documents=progress.documents,
             tokens=progress.tokens,
             fraction=None if fraction is None else round(fraction, 6),
             seconds=round(seconds, 3),
-            tokens_per_second=round(progress.tokens / seconds) if seconds > 0 else None,
-            seconds_left=round(seconds / fraction - seconds, 1) if fraction else None,
+            tokens_per_second=round(tokens / seconds) if seconds > 0 else None,
+            seconds_left=round(seconds * (1 - fraction) / share, 1) if fraction and share else None,
         )
 
     return show
@@ -98,10 +101,11 @@ def _bar(console: Console) -> Iterator[Callable[[Progress], None]]:
 
         def show(progress: Progress) -> None:
             seconds = time.monotonic() - started
+            tokens = progress.tokens - progress.resumed
             counts: dict[str, Any] = {
                 "documents": progress.documents,
                 "tokens": progress.tokens,
-                "rate": progress.tokens / seconds if seconds > 0 else 0.0,
+                "rate": tokens / seconds if seconds > 0 else 0.0,
             }
             if progress.fraction is None:
                 bar.update(task, refresh=True, **counts)

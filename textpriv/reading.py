@@ -71,8 +71,8 @@ _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 # A record may carry other fields, and JSON may spell a character in six bytes, so it may be this much longer than its
 # text.
 _RECORD_FACTOR = 8
-# A batch closes at this many characters, so that many long documents do not add up in memory.
-_BATCH_CHARACTERS = 4 * 1024 * 1024
+# A batch closes at this many bytes of the file, so that many long records do not add up in memory.
+_BATCH_BYTES = 4 * 1024 * 1024
 _UTF8_MARK = b"\xef\xbb\xbf"
 _SKIP_REMEDY = (
     "Repair the record, leave such records out with --on-error skip (on_error='skip'), or set them aside with "
@@ -311,12 +311,13 @@ class CorpusReader:
         texts: list[str] = []
         rows: list[Any] = []
         bad: list[BadRecord] = []
-        characters = 0
+        begun = 0
         with self._open() as stream:
             for record in self._records(stream):
                 position = self._position
                 self._position += 1
                 if record is None:  # before the start
+                    begun = self._offset
                     continue
                 if isinstance(record, _BadRecord):
                     bad.append(self._refused(record, position))
@@ -325,15 +326,14 @@ class CorpusReader:
                     positions.append(position)
                     texts.append(text)
                     rows.append(row)
-                    characters += len(text)
                 if (
                     len(texts) + len(bad) >= self.batch_size
-                    or characters >= _BATCH_CHARACTERS
+                    or self._offset - begun >= _BATCH_BYTES
                     or self._ends_here()
                 ):
                     yield Batch(positions, texts, rows, bad, start, self._place())
-                    positions, texts, rows, bad, characters = [], [], [], [], 0
-                    start = self._position
+                    positions, texts, rows, bad = [], [], [], []
+                    start, begun = self._position, self._offset
                     if self._position == self._stop:
                         return
             if texts or bad:
@@ -384,6 +384,8 @@ class CorpusReader:
     def _open(self) -> Iterator[BinaryIO]:
         """Open the file for reading bytes, decompressed."""
         if self.path == STANDARD_STREAM:
+            if sys.stdin is None:
+                raise CorpusError("Standard input is closed: name a file.")
             self._raw = None
             yield sys.stdin.buffer
             return
@@ -775,11 +777,11 @@ class _ParquetReader(CorpusReader):
         """As many rows as fit into a batch, by the mean size of those of the largest group."""
         found = [table.metadata.row_group(group) for group in groups]
         mean = max(group.total_byte_size / max(group.num_rows, 1) for group in found)
-        return max(1, min(self.batch_size, int(4 * _BATCH_CHARACTERS / max(mean, 1.0))))
+        return max(1, min(self.batch_size, int(4 * _BATCH_BYTES / max(mean, 1.0))))
 
     def _batch(self, rows: pa.RecordBatch, first: int, end: int) -> Batch:
         values, problem = self._values(rows)
-        names = [column_values(rows.column(self.columns.index(name))) for name in self._names]
+        names = [_possible_names(rows.column(self.columns.index(name))) for name in self._names]
         texts, good, bad = [], [], []
         for place, value in enumerate(values):
             try:
@@ -846,6 +848,18 @@ def column_values(column: pa.Array) -> list[Any]:
     return values
 
 
+def _possible_names(column: pa.Array) -> list[Any]:
+    """Return the values of a column of texts or whole numbers; of any other only nulls, for some have no Python form."""
+    import pyarrow as pa
+
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if any(
+        test(kind) for test in (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string)
+    ):
+        return column_values(column)
+    return [None] * len(column)
+
+
 def _without_views(schema: pa.Schema) -> pa.Schema:
     """Replace types that Arrow reads but can do little with, by their plain forms."""
     import pyarrow as pa
@@ -866,9 +880,11 @@ def _decoded(value: bytes | None) -> str | bytes | None:
 
 def _row_as_json(row: pa.RecordBatch) -> bytes | None:
     """One row for the quarantine; None where it cannot be spelled."""
+    import pyarrow as pa
+
     try:
         return json.dumps(row.to_pylist()[0], ensure_ascii=False, default=str).encode("utf-8")
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError, pa.ArrowException):  # such as a date after 9999
         return None
 
 
@@ -936,7 +952,7 @@ def read_records(
         ``"quarantine"`` also hands their bytes on. A broken quote in a CSV file ends the run in any case, since the
         rows after it cannot be told apart.
     batch_size
-        Most records in a batch; a batch also closes at about 4 million characters.
+        Most records in a batch; a batch also closes at about 4 MiB of the file (of Parquet: 16 MiB in memory).
     max_text_bytes
         Most bytes (UTF-8) of one text.
     start, stop

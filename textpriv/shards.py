@@ -16,7 +16,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -52,6 +52,8 @@ class Entry:
         Of the part.
     quarantine : str or None
         SHA-256 of the bad records set aside with the part.
+    unprotected : sequence of str
+        Names of the other columns that its records have.
     """
 
     file: int
@@ -63,6 +65,7 @@ class Entry:
     bytes: int = 0
     sha256: str = ""
     quarantine: str | None = None
+    unprotected: Sequence[str] = ()
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Entry:
@@ -336,7 +339,8 @@ class WorkFolder:
         umask = os.umask(0o077)
         os.umask(umask)
         with self.result(MANIFEST) as out:
-            out.write(json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")
+            # Escaped, for a file's name may be no UTF-8.
+            out.write(json.dumps(manifest, indent=1).encode() + b"\n")
         for folder, _, names in os.walk(result):
             os.chmod(folder, 0o777 & ~umask)
             for name in names:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ColumnRule", "RecordWriter", "compressed", "join_parts", "writer_for"]
 
-# A row group closes at this many rows, or at this many bytes of text, so that one can be held in memory.
+# A row group closes at this many rows, or at this many bytes of strings, so that one can be held in memory.
 _GROUP_ROWS = 10_000
 _GROUP_BYTES = 64 * 1024 * 1024
 _PIECE = 1024 * 1024
@@ -207,17 +207,13 @@ class _RowGroups:
         """Add rows; a group that is full is written."""
         import numpy as np
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         while rows.num_rows:
             sizes = np.zeros(rows.num_rows)
-            if self._text is not None:
-                column = rows.column(self._text)
-                if pa.types.is_dictionary(column.type):
+            for place, column in enumerate(rows.columns):
+                if place == self._text and pa.types.is_dictionary(column.type):
                     column = column.dictionary_decode()
-                if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-                    column = column.cast(pa.large_string())
-                sizes = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+                sizes += _string_bytes(column)
             full = self._bytes + np.cumsum(sizes) >= _GROUP_BYTES
             full[max(0, _GROUP_ROWS - self._count - 1) :] = True
             taken = int(np.argmax(full)) + 1 if full.any() else rows.num_rows
@@ -235,8 +231,8 @@ class _RowGroups:
             # One piece in each column: the pages of a file follow the pieces that it was given.
             table = pa.Table.from_batches(self._rows, self.schema).combine_chunks()
             for place, field in enumerate(self.schema):
-                if pa.types.is_dictionary(field.type):
-                    # The order of a dictionary, too, is to follow from the rows of the group.
+                if pa.types.is_dictionary(field.type) and not field.type.ordered:
+                    # The order of a dictionary, too, is to follow from the rows of the group, unless it has a meaning.
                     values = table.column(place).cast(field.type.value_type).combine_chunks()
                     again = values.dictionary_encode().cast(field.type)
                     table = table.set_column(place, field, again)
@@ -250,6 +246,26 @@ class _RowGroups:
     def abandon(self) -> None:
         # Else it would try to write its footer when it is collected.
         self._writer.is_open = False
+
+
+def _string_bytes(column: pa.Array) -> Any:
+    """Return the bytes that each row's strings have, also those in a struct; other values are small."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return sum(map(_string_bytes, column.flatten()), np.zeros(len(column)))
+    tests = (
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+    )
+    if any(test(kind) for test in tests):
+        return pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+    return np.zeros(len(column))
 
 
 _WRITERS = {

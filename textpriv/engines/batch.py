@@ -9,7 +9,7 @@ The identity of a document
 A document's stream is the ChaCha20 stream of a keyed hash, under the run key, of
 
 * the settings of the release (mechanism, vocabulary, policy, version),
-* its name, which is the value in the document column; or, without one, the corpus and its number there,
+* its name, which is the value in the document column; or, without one, its number and the corpus up to there,
 * and the ids of the words that are drawn for it.
 
 Each part is needed. The same document under the same key is released the same way whichever file, batch, process or
@@ -21,8 +21,11 @@ of their epsilons. A number depends on the order of the corpus but not on how it
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import secrets
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -144,6 +147,11 @@ class Columns:
         The name of each document's author, for a ledger.
     number
         The number of each document in its corpus; not needed with ``document``.
+
+    Raises
+    ------
+    CorpusError
+        If the text is to be its own name: documents of equal text would come out equal, and so betray that they are.
     """
 
     text: str = "text"
@@ -151,26 +159,37 @@ class Columns:
     author: str | None = None
     number: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.text in (self.document, self.author):
+            raise CorpusError(
+                f"{self.text!r} holds the texts, so it cannot name documents or authors: equal texts would come out equal, "
+                "and so betray that they are. Name another column."
+            )
+
 
 def release_context(privatizer: Privatizer, corpus: bytes = b"") -> bytes:
-    """Return 32 bytes that stand for the settings of a release and, for documents without names, for their corpus."""
+    """Return 32 bytes that stand for the settings of a release, and after them what the corpus is known by, if given."""
     from textpriv.ledger import settings_fingerprint
 
     settings = settings_fingerprint(privatizer.mechanism, privatizer.policy)
-    return hashlib.sha256(settings + corpus).digest()
+    return hashlib.sha256(settings).digest() + corpus
 
 
-def corpus_name(texts: Iterable[str], key: bytes) -> bytes:
-    """Return a keyed hash of the first documents of a corpus: it is known again however it is cut into files.
+def corpus_name(texts: Iterable[tuple[int, str]], key: bytes) -> bytes:
+    """Return what a corpus is known by, however it is cut into files, from its first documents and their numbers.
 
-    Two corpora under one key must not share streams: documents of equal text and number would come out equal, and so
-    betray that they are. Documents that have names need no corpus.
+    For each of them it has 24 bytes: the number, and a keyed hash of this document and of those before it. Two corpora
+    under one key must not share streams: documents of equal text and number would come out equal, and so betray that
+    they are. With the hash up to itself in its identity, a document is the same one only in corpora that begin alike; and
+    it stays the same when others are appended, also to a short corpus. Documents that have names need no corpus.
     """
-    found = hashlib.blake2b(key=key, person=b"textpriv-corpus")
-    for text in islice(texts, _FIRST):
+    found = hashlib.blake2b(key=key, digest_size=16, person=b"textpriv-corpus")
+    known = []
+    for number, text in islice(texts, _FIRST):
         content = text.encode("utf-8")
         found.update(len(content).to_bytes(8, "big") + content)
-    return found.digest()
+        known.append(number.to_bytes(8, "big") + found.digest())
+    return b"".join(known)
 
 
 class BatchRelease:
@@ -203,7 +222,10 @@ class BatchRelease:
         self.privatizer = privatizer
         self.columns = columns
         self.tokens: Counter[str] = Counter()
-        self._context = context
+        self._context, corpus = context[:32], context[32:]
+        places = range(0, len(corpus), 24)
+        self._numbers = [int.from_bytes(corpus[at : at + 8], "big") for at in places]
+        self._corpora = [corpus[at + 8 : at + 24] for at in places]
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch with private texts; the other columns are the same objects.
@@ -256,11 +278,16 @@ class BatchRelease:
             return list(numbers if names is None else names)
         # A name is told from a number, and where it ends, so that no two identities are the same bytes.
         tags = (
-            [b"n" + number.to_bytes(8, "big") for number in numbers]
+            [b"n" + number.to_bytes(8, "big") + self._corpus_at(number) for number in numbers]
             if names is None
             else [_framed(name) for name in names]
         )
         return [self._context + tag + _drawn(tokens) for tag, tokens in zip(tags, raw, strict=True)]
+
+    def _corpus_at(self, number: int) -> bytes:
+        """What the corpus is known by at this document."""
+        place = bisect_right(self._numbers, number)
+        return self._corpora[place - 1] if place else b""
 
     def _names(self, batch: pa.RecordBatch, column: str) -> list[str]:
         """Read the names in a column; 7 and "7" are one name, for CSV cannot tell them apart."""
@@ -356,14 +383,21 @@ def release_in_process(
 ) -> BatchRelease:
     """Return this process's release, built once: the index is loaded when the first batch or task arrives.
 
+    It is built again when the key file or the index folder has been replaced since: a process may serve many runs.
+
     Parameters
     ----------
     settings, columns
     context : bytes or None
         None takes the one of documents that are known by their names.
     """
+    folder = None
+    with contextlib.suppress(OSError):  # a missing index is told by the one who loads it
+        found = os.stat(settings.index)
+        folder = found.st_dev, found.st_ino, found.st_mtime_ns
+    secret = b"" if settings.seed is not None or settings.ledger is not None else settings.secret()
     key = hashlib.sha256(
-        repr((settings, settings.run_key, columns, context)).encode("utf-8", "surrogatepass")
+        repr((settings, secret, folder, columns, context)).encode("utf-8", "surrogatepass")
     ).hexdigest()
     if key not in _built:
         privatizer = settings.build()

@@ -55,7 +55,7 @@ def privatize_dataset(
     Returns
     -------
     datasets.Dataset or datasets.IterableDataset
-        In the format of ``dataset``.
+        In the format of ``dataset``; an IterableDataset in none.
 
     Raises
     ------
@@ -83,16 +83,21 @@ def privatize_dataset(
         # Kept results are looked up by the settings, and an index may have changed under its path.
         options |= {"load_from_cache_file": False, "features": dataset.features}
         options["num_proc"] = workers if workers > 1 else None
-    form = getattr(dataset, "format", {"type": None})
     private: AnyDataset = dataset.with_format("arrow").map(work, **options)
-    return private.with_format(form.get("type"))
+    if not hasattr(dataset, "format"):  # an IterableDataset, which does not tell its own
+        return private.with_format(None)
+    form = dataset.format
+    return private.with_format(
+        form["type"], form["columns"], form["output_all_columns"], **form["format_kwargs"]
+    )
 
 
-def _texts(dataset: Any, column: str) -> Iterator[str]:
-    for row in islice(dataset, 1000):
+def _texts(dataset: Any, column: str) -> Iterator[tuple[int, str]]:
+    # Whatever the format: rows as plain values, with all columns.
+    for number, row in enumerate(islice(dataset.with_format(None), 1000)):
         text = row.get(column)
         if isinstance(text, str):
-            yield text
+            yield number, text
 
 
 @dataclass(frozen=True)
