@@ -1173,7 +1173,7 @@ class PrivacyBudget:
             proof="mechanisms.md 1.2 to 1.4; adaptive composition with parameters fixed in advance",
             assumptions=(
                 "every release about these records was charged here",
-                "each release meets the event it was charged with",
+                "each release meets the event it was charged with, by randomness that stays secret (no seed)",
             ),
         )
 

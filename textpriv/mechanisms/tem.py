@@ -53,6 +53,9 @@ _PATIENCE = 4096.0
 # probability by more than 2^-32 of itself.
 _COARSE = np.uint64(1 << 32)
 _SPARE = 12  # random words a token read ahead
+# A word's row of the table begins with what every draw asks for, so that it comes in one cache line: the end of the head,
+# the edge, the reach and the scale as floats, and then the cumulative parts of the head.
+_END, _EDGE, _REACH, _SCALE, _HEAD = range(5)
 
 
 def truncation(beta: float, size: int, rate: float) -> float:
@@ -163,10 +166,10 @@ class TEM(Mechanism):
         self._mode = np.zeros(size, dtype=np.uint8)
         self._place = np.zeros(size, dtype=np.int32)
         self._used = np.zeros(1, dtype=np.int64)
-        self._cumulative = np.empty((size, k), dtype=np.uint64)
-        self._scale = np.empty(size)
-        self._edge = np.empty(size)
-        self._reach = np.empty(size)
+        self._table = np.empty((size, -(-(k + _HEAD) // 8) * 8), dtype=np.uint64)
+        self._floats = self._table.view(np.float64)
+        self._cumulative = self._table[:, _HEAD : _HEAD + k]
+        self._edge, self._scale = self._floats[:, _EDGE], self._floats[:, _SCALE]
         self._probes = self.measure.quantiles(min(64, size))
         if index.metric.kind == INTERPRETED:
             self._mode[:] = _ROW
@@ -310,10 +313,8 @@ class TEM(Mechanism):
                 self._mode,
                 self._place,
                 self._used,
-                self._cumulative,
-                self._scale,
-                self._edge,
-                self._reach,
+                self._table,
+                self._floats,
                 self.t,
                 self.gamma,
                 ids,
@@ -444,10 +445,8 @@ def _prepare(
     mode: NDArray[np.uint8],
     places: NDArray[np.int32],
     used: NDArray[np.int64],
-    cumulative: NDArray[np.uint64],
-    scale: NDArray[np.float64],
-    edge: NDArray[np.float64],
-    reach: NDArray[np.float64],
+    table: NDArray[np.uint64],
+    floats: NDArray[np.float64],
     t: float,
     gamma: float,
 ) -> None:
@@ -484,18 +483,18 @@ def _prepare(
     places[word] = row
     mode[word] = _ENVELOPE
     factor = float(PARTS) / (total + tail)
-    scale[row] = factor
-    edge[row] = nearest
+    floats[row, _SCALE] = factor
+    floats[row, _EDGE] = nearest
     # Rounded up: whatever lies beyond is not in the list.
-    reach[row] = np.float64(distances[word, k - 1]) * (1.0 + 2.0**-22)
+    floats[row, _REACH] = np.float64(distances[word, k - 1]) * (1.0 + 2.0**-22)
     largest, remaining = 0, np.uint64(PARTS)
     for place in range(k):
         real = head[place] * factor
         # Rounding up leaves room for the exact acceptance of coarse parts.
         whole = np.uint64(np.ceil(real)) if real < _COARSE else np.uint64(real)
-        cumulative[row, place] = whole
+        table[row, _HEAD + place] = whole
         remaining -= whole
-        if whole > cumulative[row, largest]:
+        if whole > table[row, _HEAD + largest]:
             largest = place
     real_tail = tail * factor
     if real_tail < _COARSE:
@@ -504,12 +503,13 @@ def _prepare(
         tail_parts = np.uint64(real_tail)
     # The remainder, below 2^12 parts, goes where it is less than 2^-40 of what stands there. Unsigned wrap-around makes
     # a negative remainder subtract.
-    if cumulative[row, largest] >= tail_parts:
-        cumulative[row, largest] += remaining - tail_parts
+    if table[row, _HEAD + largest] >= tail_parts:
+        table[row, _HEAD + largest] += remaining - tail_parts
     running = np.uint64(0)
     for place in range(k):
-        running += cumulative[row, place]
-        cumulative[row, place] = running
+        running += table[row, _HEAD + place]
+        table[row, _HEAD + place] = running
+    table[row, _END] = running
 
 
 @njit(cache=True, nogil=True)
@@ -529,10 +529,8 @@ def _sample(
     mode: NDArray[np.uint8],
     places: NDArray[np.int32],
     used: NDArray[np.int64],
-    cumulative: NDArray[np.uint64],
-    scale: NDArray[np.float64],
-    edge: NDArray[np.float64],
-    reach: NDArray[np.float64],
+    table: NDArray[np.uint64],
+    floats: NDArray[np.float64],
     t: float,
     gamma: float,
     ids: NDArray[np.int32],
@@ -578,10 +576,8 @@ def _sample(
                     mode,
                     places,
                     used,
-                    cumulative,
-                    scale,
-                    edge,
-                    reach,
+                    table,
+                    floats,
                     t,
                     gamma,
                 )
@@ -591,26 +587,26 @@ def _sample(
                 token += 1
                 continue
             own = places[word]
+            first, last = table[own, _HEAD], table[own, _END]
+            edge, reach = floats[own, _EDGE], floats[own, _REACH]
             chosen = -1
             while chosen < 0 and place <= end:
                 part = random[place] >> np.uint64(2)
                 place += 1
-                if part < cumulative[own, 0] and cumulative[own, 0] >= _COARSE:
+                if part < first and first >= _COARSE:
                     # Most draws keep the word, which stands first in its own list: no need to look further into the row.
                     chosen = word
                     break
-                if part < cumulative[own, k - 1]:
+                if part < last:
                     low, high = 0, k - 1
                     while low < high:
                         middle = (low + high) >> 1
-                        if cumulative[own, middle] > part:
+                        if table[own, _HEAD + middle] > part:
                             high = middle
                         else:
                             low = middle + 1
                     width = (
-                        cumulative[own, low] - cumulative[own, low - 1]
-                        if low > 0
-                        else cumulative[own, 0]
+                        table[own, _HEAD + low] - table[own, _HEAD + low - 1] if low > 0 else first
                     )
                     candidate = neighbours[word, low]
                     if width < _COARSE:
@@ -618,19 +614,19 @@ def _sample(
                             parts[candidate]
                             * unit
                             * np.exp(-t * min(distances[word, low], gamma))
-                            * scale[own]
+                            * floats[own, _SCALE]
                         )
                         place += 2
                         if not bernoulli(weight / width, random[place - 2], random[place - 1]):
                             continue
                     chosen = candidate
                     break
-                tail_parts = np.uint64(PARTS) - cumulative[own, k - 1]
+                tail_parts = np.uint64(PARTS) - last
                 if tail_parts < _COARSE:
                     outside = np.uint64(PARTS)
                     for listed_at in range(k):
                         outside -= parts[neighbours[word, listed_at]]
-                    weight = outside * unit * np.exp(-t * edge[own]) * scale[own]
+                    weight = outside * unit * np.exp(-t * edge) * floats[own, _SCALE]
                     place += 2
                     if not bernoulli(weight / tail_parts, random[place - 2], random[place - 1]):
                         continue
@@ -650,20 +646,20 @@ def _sample(
                             part_of_one,
                             t,
                             gamma,
-                            edge[own],
-                            reach[own],
+                            edge,
+                            reach,
                             grain,
                         )
                     ):
                         place += 2
                         break
                     distance = apart(kind, coordinates, word, candidate)
-                    if distance > reach[own] or not listed(neighbours, word, candidate):
+                    if distance > reach or not listed(neighbours, word, candidate):
                         # A word of the list redraws this draw only; sending it back to the choice between head and tail
                         # would give another law (mechanisms.md 3.4).
                         place += 2
                         if bernoulli(
-                            np.exp(-t * (min(distance, gamma) - edge[own])),
+                            np.exp(-t * (min(distance, gamma) - edge)),
                             random[place - 2],
                             random[place - 1],
                         ):
