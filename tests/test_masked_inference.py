@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -207,6 +209,18 @@ def test_where_the_language_model_allows_no_word_the_unigram_law_is_left():
         ids, ids, np.array([0, 4]), lambda left, right: np.full(4, -np.inf), words=words, places=4
     )
     assert found.auc.value == 0.5
+
+
+def test_weights_in_a_pickle_are_not_read(language_model, tmp_path):
+    import torch
+    from safetensors.torch import load_file
+
+    folder = tmp_path / "pickled"
+    shutil.copytree(language_model, folder)
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(TextprivError, match="holds no masked language model"):
+        masked_language_model(str(folder), ["a"])
 
 
 def test_a_folder_without_a_model_is_named(tmp_path):

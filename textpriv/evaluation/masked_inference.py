@@ -92,7 +92,7 @@ def masked_language_model(path: str, words: Sequence[str]) -> Any:
     Parameters
     ----------
     path : str
-        A folder with a model for ``transformers``; nothing is downloaded.
+        A folder with a model for ``transformers``, its weights in safetensors; nothing is downloaded.
     words : sequence of str
         The vocabulary. Words that the model does not know, or cuts into several pieces, get no probability.
 
@@ -120,7 +120,10 @@ def masked_language_model(path: str, words: Sequence[str]) -> Any:
         ) from error
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
-        model = transformers.AutoModelForMaskedLM.from_pretrained(path, local_files_only=True)
+        # Weights as plain numbers: the older form of them is a pickle, which may run what it likes.
+        model = transformers.AutoModelForMaskedLM.from_pretrained(
+            path, local_files_only=True, use_safetensors=True
+        )
     except (OSError, ValueError) as error:
         raise TextprivError(f"{path} holds no masked language model: {error}") from error
     model.eval()
