@@ -5,7 +5,8 @@ classes of equal size the scatter of dissimilar pairs exceeds that of similar on
 class means. So what a contrastive learner looks for in d² noisy numbers is held by d of them, and by the scatter within
 the classes, which says how much a unit of length is worth in each direction. Of that scatter the d variances are known far
 better than the correlations: noise in an entry is √d times smaller than in the matrix. So features are weighted one by one,
-and of directions across features only so much is used as correlations are known.
+and of directions across features only so much is used as correlations are known. And since class moments tell nothing of
+classes that differ in shape alone, a part of the metric stays Euclidean.
 """
 
 from __future__ import annotations
@@ -23,25 +24,24 @@ __all__ = ["discriminant_start"]
 
 Array = NDArray[np.float64]
 
-# Expected squared distance within a class along all discriminant directions, over that of the weighted features. Fixed on
-# sets of other origin than those of the results (docs/results/uci.md).
-_DIRECTIONS = 0.25
+# Share of the expected squared distance that stays Euclidean. How it was found: docs/results/uci.md.
+_EUCLIDEAN = 0.25
 
 # How many standard deviations of noise a quantity must exceed before it counts.
 _DEVIATIONS = 3.0
 
 
 def discriminant_start(moments: Moments, n_components: int | None = None) -> Array:
-    """Return W with WᵀW = c((1 − ρ)I + ρD + Σ_k ρ_k s_k v_k v_kᵀ), shape (n_components, d).
+    """Return W with WᵀW = ¼I + ¾c((1 − ρ)I + ρD + Σ_k ρ_k s_k v_k v_kᵀ), shape (n_components, d).
 
     D is diagonal with D_jj ∝ |β_j|, where β_j = δ_j/σ_j² is the slope in feature j of the discriminant that takes features
     as independent: δ_j the difference of the class means (of many classes, its root mean square), σ_j² the variance within a
     class. Weights by the size of the gradient are those of Kpotufe, Boularias, Schultz, Kim (Gradients Weights improve
-    Regression and Classification, JMLR 2016). v_k are the discriminant directions under correlations that are shrunk by the
-    size of their noise; s_k is such that all of them together carry a quarter of the expected squared distance within a
-    class that D carries. ρ and ρ_k = max(0, 1 − noise/λ) are the shares of the between-class variance λ, in units of the
-    within-class one, that noise and sampling do not explain: W is the identity where the release says nothing. c keeps the
-    mean squared distance of two records, for which the margin is meant.
+    Regression and Classification, JMLR 2016). v_k are the discriminant directions under correlations R that are shrunk to
+    (R + rI)/(1 + r), r the size of their noise and sampling error; s_k is such that all of them together carry 1/(1 + r) of
+    the expected squared distance within a class that D carries. ρ and ρ_k = max(0, 1 − noise/λ) are the shares of the
+    between-class variance λ, in units of the within-class one, that noise and sampling do not explain: W is the identity
+    where the release says nothing. c keeps the mean squared distance of two records, for which the margin is meant.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def discriminant_start(moments: Moments, n_components: int | None = None) -> Arr
     raw = moments.second / n - (priors[:, None] * means).T @ means
     entry = moments.noise[2] / n
     # Never below its own noise, so that no feature looks narrow by chance; above zero for constant features.
-    variances = np.maximum(np.diag(raw), 0.0) + _DEVIATIONS * entry + 1e-9
+    variances = np.maximum(np.diag(raw), 0.0) + entry + 1e-9
     spreads = np.sqrt(variances)
     # What noise and sampling of the means add to each feature's between-class variance.
     apart = priors * (1.0 - priors)
@@ -78,6 +78,7 @@ def discriminant_start(moments: Moments, n_components: int | None = None) -> Arr
     M += _directions(raw, between, spreads, error_in_spreads * unexplained, entry, n, classes)
     spread = moments.within() + between
     M *= float(np.trace(spread)) / float(np.einsum("ij,ji->", M, spread))
+    M = _EUCLIDEAN * np.eye(d) + (1.0 - _EUCLIDEAN) * M
     lengths, basis = np.linalg.eigh((M + M.T) / 2.0)
     root = np.asarray((basis * np.sqrt(np.maximum(lengths, 0.0))) @ basis.T)
     if n_components is None or n_components >= d:
@@ -120,4 +121,5 @@ def _directions(
         share = max(0.0, 1.0 - floor / found) if found > 0 else 0.0
         # Whitened, so that the direction carries 1: the squared length of its axis in units of the spreads.
         raised += share * np.outer(direction, direction)
-    return _DIRECTIONS * float((spreads**2).sum()) / max(kept, 1) * raised
+    known = 1.0 / (1.0 + ridge)
+    return known * float((spreads**2).sum()) / max(kept, 1) * raised

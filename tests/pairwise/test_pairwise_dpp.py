@@ -368,6 +368,28 @@ def test_a_started_descent_and_its_start_together_spend_exactly_epsilon(
     assert stated <= 1.0 + 1e-9
 
 
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+def test_a_step_from_a_released_start_is_no_longer_than_a_quarter_of_it(monkeypatch, epsilon):
+    # The mean of clipped gradients is at most 1 in units of the clip, so the factor bounds the step; noise shortens it.
+    starts, steps = [], []
+    real_start, real_walk = dpp.discriminant_start, dpp.DriftDescent
+
+    def walk(start, step, **more):
+        steps.append(step)
+        return real_walk(start, step, **more)
+
+    monkeypatch.setattr(
+        dpp, "discriminant_start", lambda *a: starts.append(real_start(*a)) or starts[-1]
+    )
+    monkeypatch.setattr(dpp, "DriftDescent", walk)
+    learner = DPPMetricLearner(epsilon=epsilon, algorithm="matching", n_steps=1, random_state=0)
+    learner.fit(*individuals(1))
+    (start,), (step,) = starts, steps
+    bound = np.linalg.norm(start) / 4
+    assert np.linalg.norm(learner.components_ - start) <= bound
+    assert step == pytest.approx(bound) if math.isinf(epsilon) else step < bound
+
+
 def test_a_start_from_undeclared_classes_says_that_it_shows_which_occur():
     X, y = individuals(1)
     silent = DPPMetricLearner(algorithm="matching", random_state=0).fit(X, y)

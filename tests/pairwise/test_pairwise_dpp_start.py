@@ -50,16 +50,50 @@ def exact(apart, variances, correlation=0.0, n=10**12):
     ), within
 
 
-def test_without_noise_features_weigh_as_slopes_and_the_discriminant_carries_a_quarter_of_that():
+def test_without_noise_features_weigh_as_slopes_and_the_discriminant_carries_as_much_as_they_do():
     apart, variances = np.array([0.2, -0.1, 0.05, 0.02]), np.array([0.04, 0.01, 0.001, 0.02])
-    moments, _ = exact(apart, variances)
+    moments, within = exact(apart, variances)
     slopes = apart / variances
     weights = np.abs(slopes) * variances.sum() / (np.abs(slopes) @ variances)
     along = np.outer(slopes, slopes) / (slopes @ apart)
-    expected = np.diag(weights) + 0.25 * variances.sum() * along
+    learned = np.diag(weights) + variances.sum() * along
+    spread = within + np.outer(apart, apart) / 4
+    # Scaled to the mean squared distance of the Euclidean metric, of which a quarter stays.
+    learned *= np.trace(spread) / np.trace(learned @ spread)
     W = discriminant_start(moments)
-    M = W.T @ W
-    np.testing.assert_allclose(M / np.trace(M), expected / np.trace(expected), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        W.T @ W, 0.25 * np.eye(4) + 0.75 * learned, rtol=1e-4, atol=1e-5 * np.trace(learned)
+    )
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0, math.inf])
+def test_no_direction_is_left_with_less_than_a_quarter_of_its_euclidean_squared_length(mu):
+    X, y = table(12, 3000, 0.12)
+    W = start(X, y, mu)
+    assert np.linalg.eigvalsh(W.T @ W).min() >= 0.25 - 1e-9
+
+
+def test_directions_lose_weight_as_the_size_of_an_error_of_the_correlations_grows():
+    # Without noise the error is that of n samples, √(d/n), and the directions carry 1/(1 + √(d/n)) of the whole.
+    def off_diagonal(n):
+        moments, _ = exact(np.array([0.2, 0.1, 0.1]), np.array([0.04, 0.01, 0.02]), n=n)
+        W = discriminant_start(moments)
+        M = W.T @ W - 0.25 * np.eye(3)
+        return M[0, 1] / np.sqrt(M[0, 0] * M[1, 1])
+
+    assert off_diagonal(100) < 0.95 * off_diagonal(10**12)
+
+
+def test_a_variance_counts_as_one_deviation_of_its_noise_more_than_was_released():
+    n, noise = 10**6, 100.0
+    variances = np.array([0.01, 0.0])
+    moments, _ = exact(np.array([0.02, 0.02]), variances, n=n)
+    W = discriminant_start(dataclasses.replace(moments, noise=(1e-9, 1e-9, noise)))
+    M = W.T @ W - 0.25 * np.eye(2)
+    # Slopes β enter as aβ_j on the diagonal and as bβ_jβ_k in all of M, so this is the ratio of the two.
+    ratio = (M[1, 1] + M[0, 1]) / (M[0, 0] + M[0, 1])
+    counted = variances + noise / n
+    assert ratio == pytest.approx(counted[0] / counted[1], rel=0.01)
 
 
 def test_the_direction_accounts_for_correlations_where_these_are_known():

@@ -175,7 +175,8 @@ def test_a_fit_without_a_seed_is_called_proved(estimator):
 
 @every_estimator
 def test_the_same_seed_repeats_a_fit_and_no_seed_never_does(estimator):
-    X, y = _table()
+    # Of fewer records shrinkage may leave nothing but the Euclidean metric, every time.
+    X, y = _table(n=600)
 
     def learned(seed):
         fitted = clone(estimator).set_params(random_state=seed).fit(X, y)
