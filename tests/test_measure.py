@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textpriv.mechanisms.measure import PARTS, BaseMeasure, bernoulli, draw, integer_parts
+from textpriv.mechanisms.measure import (
+    PARTS,
+    BaseMeasure,
+    bernoulli,
+    draw,
+    find,
+    integer_parts,
+    quantiles,
+)
 
 WEIGHTS = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=60)
 
@@ -80,7 +88,7 @@ def test_the_two_lowest_bits_of_a_word_do_not_matter_to_a_draw():
 
 def test_quantiles_stand_for_the_measure():
     measure = BaseMeasure(np.array([1.0, 2.0, 1.0]))
-    assert measure.quantiles(4).tolist() == [0, 1, 1, 2]
+    assert quantiles(measure.cumulative, 4).tolist() == [0, 1, 1, 2]
 
 
 @given(st.floats(2.0**-44, 1.0, exclude_max=True))
@@ -105,3 +113,35 @@ def test_a_probability_of_one_or_rounded_above_it_always_accepts():
     most = np.uint64(2**64 - 1)
     assert bernoulli(1.0, most, most)
     assert bernoulli(math.nextafter(1.0, 2.0), most, most)
+
+
+@given(WEIGHTS, st.data())
+@settings(max_examples=50, deadline=None)
+def test_a_draw_without_some_words_finds_each_of_the_others_at_exactly_its_parts(weights, data):
+    measure = BaseMeasure(np.array(weights))
+    left_out = data.draw(st.sets(st.integers(0, len(weights) - 1), max_size=len(weights) - 1))
+    ids = np.array(sorted(left_out), dtype=np.int32)
+    cumulative, guide, shift, drop, total = measure.tables_without(ids)
+    kept = [i for i in range(len(weights)) if i not in left_out]
+    assert int(total) == sum(int(measure.parts[i]) for i in kept)
+    # A shifted word is uniform on twice as many numbers at most.
+    assert int(total) <= 2 ** (64 - int(drop)) <= max(2 * int(total), len(guide))
+    start = 0
+    for i in kept:
+        end = start + int(measure.parts[i])
+        for part in (start, end - 1):
+            assert find(np.uint64(part), cumulative, guide, shift) == i
+        start = end
+
+
+def test_a_measure_without_any_word_left_out_is_the_measure():
+    measure = BaseMeasure(np.array([3.0, 1.0, 2.0]))
+    cumulative, guide, shift, drop, total = measure.tables_without(np.empty(0, dtype=np.int32))
+    for mine, own in zip((cumulative, guide, shift), measure.tables(), strict=True):
+        np.testing.assert_array_equal(mine, own)
+    assert (int(drop), int(total)) == (2, PARTS)
+
+
+def test_the_most_probable_words_come_in_order_and_equals_by_their_number():
+    measure = BaseMeasure(np.array([1.0, 5.0, 2.0, 5.0, 2.0]))
+    assert measure.most_probable(4).tolist() == [1, 3, 2, 4]

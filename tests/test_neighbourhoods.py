@@ -39,7 +39,13 @@ def metric_of(name, dimension):
 
 def brute_force(coordinates, metric, rows):
     return np.array(
-        [[row_distance(metric.kind, coordinates[i], y) for y in coordinates] for i in rows]
+        [
+            [
+                row_distance(metric.kind, coordinates, i, coordinates, j)
+                for j in range(len(coordinates))
+            ]
+            for i in rows
+        ]
     )
 
 

@@ -18,6 +18,7 @@ from textpriv.mechanisms import TEM, UNKNOWN, draws, tem
 from textpriv.mechanisms.measure import PARTS
 from textpriv.mechanisms.tem import truncation
 from textpriv.metrics import CallableMetric, Mahalanobis
+from textpriv.sketch import Sketch
 from textpriv.statement import UnsoundWarning
 
 ENVELOPE, ROW = 1, 2  # values of TEM._mode
@@ -589,6 +590,153 @@ def test_samples_follow_the_law(
     assert (modes == ENVELOPE).all() if k > 1 else (modes == ENVELOPE).any()
 
 
+def expecting(index_of, metric="euclidean", dtype=np.float32, t=6.0) -> TEM:
+    """Over 3,000 words, of which some hold most of the prior, with short lists."""
+    points = np.random.default_rng(12).normal(size=(3000, 6)) * np.linspace(2, 0.3, 6) + 3.0
+    return TEM(index_of(points, dtype, metric=metric, k=12), t, "zipf")
+
+
+def envelope_over_common_words(mechanism: TEM, word: int):
+    """Of each common word: its envelope and its true weight; and those of all common words and of the tail."""
+    row = mechanism._place[mechanism.index.representatives[word]]
+    units = np.diff(mechanism._units[row].astype(int), prepend=0)
+    common, listed = mechanism._common, mechanism.index.neighbours.ids[word]
+    near = np.minimum(mechanism.distances(word), mechanism.gamma)
+    weights = mechanism.measure.weights * np.exp(-mechanism.t * near)
+    weights[listed] = 0.0
+    quantum = mechanism._floats[row, tem._UNIT]
+    end, beyond = (int(part) for part in mechanism._table[row, [tem._END, tem._COMMON_END]])
+    outside = np.delete(mechanism.measure.weights, np.union1d(common, listed)).sum()
+    return (
+        units * quantum,
+        weights[common],
+        np.array([units.sum() * quantum, outside * np.exp(-mechanism.t * mechanism._edge[row])]),
+        np.array([beyond - end, PARTS - beyond]) / mechanism._scale[row],
+    )
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "angular"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_envelope_over_common_words_covers_each_of_them(index_of, stream, metric, dtype):
+    mechanism = prepared(expecting(index_of, metric, dtype), stream)
+    checked = 0
+    for word in np.flatnonzero(mechanism._mode == ENVELOPE)[::37]:
+        envelope, weights, real, parts = envelope_over_common_words(mechanism, word)
+        assert (envelope >= weights * (1 - 1e-12)).all()
+        # A word of the list has its weight there.
+        assert (envelope[weights == 0] == 0).all()
+        assert_allclose(parts, real, rtol=1e-9)
+        checked += len(weights)
+    assert checked > 10_000
+
+
+@pytest.mark.parametrize("t", [6.0, 12.0])
+@pytest.mark.parametrize("short", [True, False])
+def test_a_common_word_is_accepted_exactly_below_its_chance(index_of, stream, t, short):
+    mechanism = expecting(index_of, t=t)
+    if not short:
+        mechanism.index.__dict__["sketch"] = Sketch.none()
+    prepared(mechanism, stream)
+    fine, coarse = 0, 0
+    for word in np.flatnonzero(mechanism._mode == ENVELOPE)[5::211]:
+        envelope, weights, _, _ = envelope_over_common_words(mechanism, word)
+        row = mechanism._place[word]
+        ends = [0, *mechanism._units[row].astype(int).tolist()]
+        end, beyond = (int(part) for part in mechanism._table[row, [tem._END, tem._COMMON_END]])
+        # Coarse parts of the whole envelope are accepted first.
+        choose = [end << 2, 0, 0] if beyond - end < COARSE else [end << 2]
+
+        def drawn_with(place, first, second, word=word, ends=ends, choose=choose):
+            # The middle of the numbers that choose a unit of this word.
+            which = ((2 * ends[place] + 1 << 63) // ends[-1]) + 1
+            found = mechanism.sample([word], Script(*choose, which, first, second))[0]
+            return found == mechanism._common[place]
+
+        outside = np.flatnonzero(weights)
+        rarest = outside[np.argsort(weights[outside])[:8]]
+        for place in np.union1d(outside[::23], rarest):
+            chance = weights[place] / envelope[place]
+            if mechanism._common[place] == word:
+                continue
+            if chance >= 2.0**-18:
+                edge = int(chance * 2.0**64)
+                near = max(int(edge * 1e-9), 1)
+                assert drawn_with(place, edge - near, 0)
+                assert not drawn_with(place, min(edge + near, 2**64 - 1), 0)
+                fine += 1
+            elif chance < 2.0**-21:
+                edge = int(chance * 2.0**84)
+                near = max(int(edge * 1e-9), 1)
+                assert drawn_with(place, 2**44 - 1, edge - near)
+                assert not drawn_with(place, 2**44 - 1, edge + near)
+                # A first word below the chance decides nothing by itself.
+                assert not drawn_with(place, int(chance * 2.0**63), 2**64 - 1)
+                coarse += 1
+    assert fine > 50
+    assert coarse > 20 or t == 6.0
+
+
+def test_a_stepwise_exponential_is_never_below_and_hardly_above():
+    x = np.random.default_rng(4).uniform(0, 30, 10_000)
+    ratio = tem._FALLING[(x * tem._FALLING_STEPS).astype(int)] / np.exp(-x)
+    assert (ratio >= 1 - 1e-12).all()
+    assert (ratio <= np.exp(1.01 / tem._FALLING_STEPS)).all()
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
+@pytest.mark.parametrize("word", [3, 700, 2999])
+def test_words_beside_common_ones_are_sampled_by_the_law(
+    index_of, stream, goodness, level, metric, word
+):
+    mechanism = expecting(index_of, metric)
+    assert len(mechanism._common) > 100
+    counts = drawn(mechanism, word, 40_000, stream, "common", metric)
+    assert goodness(counts, law_of(mechanism, word)) > level
+    assert mechanism._mode[word] == ENVELOPE
+
+
+def test_a_prior_without_common_words_has_no_envelope_over_them(index_of):
+    points = np.random.default_rng(12).normal(size=(3000, 3))
+    assert len(TEM(index_of(points, k=8), 2.0, "uniform")._common) == 0
+    assert len(TEM(index_of(points[:1000], k=8), 2.0, "zipf")._common) == 0
+
+
+def test_common_words_that_are_all_listed_leave_their_envelope_empty(index_of, stream):
+    # The list of a word amid the common ones holds them all.
+    points = np.concatenate([np.linspace(0, 1, 600), np.linspace(50, 90, 2400)])
+    mechanism = prepared(TEM(index_of(points, k=610), 1.0, "zipf"), stream)
+    row = mechanism._place[100]
+    assert mechanism._mode[100] == ENVELOPE
+    assert mechanism._table[row, tem._END] == mechanism._table[row, tem._COMMON_END]
+    assert (mechanism._units[row] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_tail_draws_are_the_same_with_and_without_short_forms_of_rows(index_of, stream, dtype):
+    points = np.random.default_rng(12).normal(size=(3000, 6)) * np.linspace(2, 0.3, 6)
+    ids = np.random.default_rng(15).integers(0, 3000, 20_000).astype(np.int32)
+    found = []
+    for short in (True, False):
+        # Under the uniform prior no word has an envelope over common ones, which is made from short forms.
+        mechanism = TEM(index_of(points, dtype, k=12), 6.0, "uniform")
+        if not short:
+            mechanism.index.__dict__["sketch"] = Sketch.none()
+        found.append(mechanism.sample(ids, stream("short forms")))
+    assert (mechanism._mode == ENVELOPE).sum() > 2000
+    assert (found[0] == found[1]).all()
+
+
+@pytest.mark.parametrize("word", [3, 2999])
+def test_without_short_forms_of_rows_words_are_sampled_by_the_law(
+    index_of, stream, goodness, level, word
+):
+    mechanism = expecting(index_of)
+    mechanism.index.__dict__["sketch"] = Sketch.none()
+    assert len(mechanism._common) > 100
+    counts = drawn(mechanism, word, 20_000, stream, "no short forms")
+    assert goodness(counts, law_of(mechanism, word)) > level
+
+
 def test_float32_vectors_are_sampled_by_the_law(index_of, stream, goodness, level):
     points = np.random.default_rng(10).normal(size=(400, 5))
     mechanism = TEM(index_of(points, np.float32, k=16), 4.0)
@@ -744,6 +892,7 @@ def test_a_document_that_outruns_its_random_words_draws_as_with_enough_of_them(
     assert mechanism._mode[0] == ENVELOPE
     assert short[0].reads > 1
     monkeypatch.setattr(tem, "_SPARE", 5000)
+    monkeypatch.setattr(draws, "_AT_ONCE", 1 << 22)
     ample = [Counting(stream("thirst", i)) for i in range(3)]
     drawn_ample = mechanism.sample_documents(ids, offsets, ample)
     assert ample[0].reads == 1
@@ -755,13 +904,29 @@ def test_random_words_may_run_out_in_the_middle_of_a_round(index_of, stream, mon
     points = np.concatenate([[0.0, 1.0], np.linspace(1.5, 3.0, 30)])
     mechanism = TEM(index_of(points, k=2), 4.0, np.array([1e-3, 0.95, *np.full(30, 0.05 / 30)]))
     ids, offsets = np.zeros(3000, dtype=np.int32), np.array([0, 2000, 3000])
-    fill, found = draws._fill, []
+    found = []
+    monkeypatch.setattr(draws, "_AT_ONCE", 1 << 22)
     for generous in (0, 100):  # 32 words at a time, and enough at once
-        monkeypatch.setattr(draws, "_fill", lambda *a, generous=generous: fill(*a[:-1], generous))
+        monkeypatch.setattr(tem, "_SPARE", generous)
         streams = [Counting(stream("middle", i)) for i in range(2)]
         found.append(mechanism.sample_documents(ids, offsets, streams))
         assert (streams[0].reads == 1) == (generous == 100)
     assert mechanism._mode[0] == ENVELOPE
+    assert (found[0] == found[1]).all()
+
+
+@pytest.mark.parametrize("at_once", [64, 1000])
+def test_documents_draw_the_same_however_few_random_words_are_made_at_once(
+    mixed, stream, monkeypatch, at_once
+):
+    ids = np.random.default_rng(14).integers(-1, 60, 5000).astype(np.int32)
+    offsets = np.array([0, 0, 3000, 3001, 3040, 3041, 3900, 5000, 5000])
+    found = []
+    for words in (1 << 22, at_once):
+        monkeypatch.setattr(draws, "_AT_ONCE", words)
+        streams = [Counting(stream("pieces", i)) for i in range(8)]
+        found.append(mixed.sample_documents(ids, offsets, streams))
+        assert (streams[1].reads > 5) == (words == at_once)
     assert (found[0] == found[1]).all()
 
 

@@ -42,6 +42,7 @@ from textpriv.neighbourhoods import (
     hnsw_index,
     measure_recall,
 )
+from textpriv.sketch import Sketch, sketch_of
 from textpriv.vocabulary import Vocabulary, equal_rows
 
 if TYPE_CHECKING:
@@ -53,8 +54,6 @@ FORMAT = 1  # of the folder; raised when an older reader would misread a newer f
 
 _META = "index.json"
 _RECORDS = "records"  # certificates and calibrations, one file each
-_LINE = 64  # bytes of a cache line
-_SKETCH = 3 * _LINE  # most numbers in the short form of a row, a byte each
 _SKETCH_FILE = "sketch.npy"
 _LEAF = 1 << 23  # bytes hashed at a time, so that a large file is hashed on all processors
 
@@ -105,7 +104,7 @@ class Index:
         fingerprint: str,
         path: Path | None = None,
         graph: Any = None,
-        sketch: tuple[NDArray[np.int8], NDArray[np.float64]] | None = None,
+        sketch: Sketch | None = None,
     ) -> None:
         self.vocabulary = vocabulary
         self.metric = metric
@@ -142,7 +141,9 @@ class Index:
         rows = self.representatives[[first, second]]
         if self.metric.kind == INTERPRETED:
             return float(self.metric.pairwise(*self.coordinates[rows][:, None])[0, 0])
-        return float(row_distance(self.metric.kind, *self.coordinates[rows]))
+        return float(
+            row_distance(self.metric.kind, self.coordinates, rows[0], self.coordinates, rows[1])
+        )
 
     def distances_of(self, words: NDArray[np.int64], *, device: str = "cpu") -> NDArray[np.float64]:
         """Distances from some words, as inputs, to every word: shape (len(words), V), float64 by differences.
@@ -174,6 +175,8 @@ class Index:
             if name
             not in ("graph", "_graph", "sketch", "_stored_sketch", "path", "_records", "_bindings")
         }
+        # Draws read it, and computed elsewhere it might differ in a last digit.
+        state["sketch"] = self.sketch
         return _revive, (state,)
 
     def __repr__(self) -> str:
@@ -334,20 +337,11 @@ class Index:
                 _write_record(self.path / _RECORDS, name, binding, content)
 
     @cached_property
-    def sketch(self) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
-        """A short form of every row from which a lower bound on a Euclidean distance can be read.
-
-        Returns
-        -------
-        rows : ndarray of int8, shape (V, w) or (0, w)
-            Coordinates in up to w - 1 orthonormal directions and the length of what is left, clipped and rounded to whole
-            steps; w is 64, 128 or 192, so that a row is whole cache lines. Empty for a metric that is not Euclidean.
-        grain : ndarray of float64, shape (2,)
-            A step s and a margin m: the distance of two words is at least ``s |x - y| - m`` for their rows x and y.
-        """
-        if self.metric.kind != EUCLIDEAN:
-            return np.empty((0, _SKETCH), dtype=np.int8), np.zeros(2)
-        return self._stored_sketch or _sketch(self.coordinates)
+    def sketch(self) -> Sketch:
+        """Short forms of all rows, from which bounds on a Euclidean distance can be read; empty for other metrics."""
+        if self._stored_sketch is not None:
+            return self._stored_sketch
+        return sketch_of(self.coordinates) if self.metric.kind == EUCLIDEAN else Sketch.none()
 
     @cached_property
     def graph(self) -> Any:
@@ -431,9 +425,8 @@ class Index:
             arrays["coordinates.npy"] = self.coordinates
         if self.vocabulary.prior is not None:
             arrays["prior.npy"] = self.vocabulary.prior
-        rows, grain = self.sketch
-        if len(rows):
-            arrays[_SKETCH_FILE] = rows
+        if len(self.sketch.rows):
+            arrays[_SKETCH_FILE] = self.sketch.rows
         for name, array in arrays.items():
             with open(folder / name, "wb") as file:
                 np.save(file, array, allow_pickle=False)
@@ -462,7 +455,7 @@ class Index:
             "tau": self.tau,
             "reference_distance": self.reference_distance,
             "diameter_bound": self.diameter_bound,
-            "sketch_grain": grain.tolist(),
+            "sketch": {"leading": self.sketch.leading, "grain": self.sketch.grain.tolist()},
             "fingerprint": self.fingerprint,
             "files": {
                 name: {"bytes": (folder / name).stat().st_size, "sha256": _checksum(folder / name)}
@@ -556,16 +549,23 @@ class Index:
             diameter_bound=float(meta["diameter_bound"]),
             fingerprint=str(meta["fingerprint"]),
             path=folder.resolve(),
-            # A folder of an earlier version has none, and it is computed when it is needed.
-            sketch=(
-                (
-                    _map(folder, _SKETCH_FILE, (size, None)),
-                    np.array(meta["sketch_grain"], dtype=np.float64),
-                )
-                if _SKETCH_FILE in meta["files"]
-                else None
-            ),
+            sketch=_kept_sketch(folder, meta, size),
         )
+
+
+def _kept_sketch(folder: Path, meta: Mapping[str, Any], size: int) -> Sketch:
+    """The sketch of a saved folder; one that is empty where an earlier version has kept none like it.
+
+    Draws read it, and computed anew on another machine it might differ in a last digit.
+    """
+    found = meta.get("sketch", {"grain": []})
+    grain = np.array(found["grain"], dtype=np.float64)
+    if grain.shape != Sketch.none().grain.shape or _SKETCH_FILE not in meta["files"]:
+        return Sketch.none()
+    rows, leading = _map(folder, _SKETCH_FILE, (size, None)), int(found["leading"])
+    if not 0 < leading < rows.shape[1]:
+        raise IndexFolderError(f"{folder / _SKETCH_FILE} is damaged; build the index again.")
+    return Sketch(rows, leading, grain)
 
 
 def _plain(value: Any) -> Any:
@@ -673,46 +673,6 @@ def _representatives(
     first = np.full(count, size, dtype=np.int32)
     np.minimum.at(first, label, own.astype(np.int32))
     return first[label]
-
-
-def _sketch(coordinates: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
-    """Short forms of Euclidean rows; see :attr:`Index.sketch`.
-
-    Projecting on orthonormal directions, taking the length of the rest and clipping never lengthen a distance; rounding to
-    steps moves each row by a length that is measured, and the longest such move counts twice, once for either row.
-    """
-    size, dimension = coordinates.shape
-    numbers = min(_SKETCH, -(-(dimension + 1) // _LINE) * _LINE)
-    # Any orthonormal directions are sound; leading ones, found on a sample, make the bound tight.
-    sample = coordinates[:: max(1, size // 20_000)].astype(np.float64)
-    centre = sample.mean(axis=0)
-    _, directions = np.linalg.eigh((sample - centre).T @ (sample - centre))
-    basis = np.ascontiguousarray(directions[:, ::-1][:, : numbers - 1])
-    width = basis.shape[1]
-
-    def short(part: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-        moved = part - centre
-        out = np.zeros((len(part), numbers))
-        out[:, :width] = moved @ basis
-        out[:, -1] = np.linalg.norm(moved - out[:, :width] @ basis.T, axis=1)
-        return out, float(np.linalg.norm(moved, axis=1).max())
-
-    typical, _ = short(sample)
-    offset = np.median(typical[:, -1])
-    typical[:, -1] -= offset
-    # A shorter step rounds less and clips more: only rows with rare large coordinates lose by it.
-    step = max(float(np.quantile(np.abs(typical), 0.999)), np.finfo(float).tiny) / 127
-    rows = np.empty((size, numbers), dtype=np.int8)
-    longest = moved_most = 0.0
-    for start in range(0, size, 8192):
-        part, length = short(coordinates[start : start + 8192].astype(np.float64))
-        part[:, -1] -= offset
-        np.clip(part, -127 * step, 127 * step, out=part)
-        rounded = np.rint(part / step)
-        rows[start : start + 8192] = rounded
-        moved_most = max(moved_most, float(np.linalg.norm(part - step * rounded, axis=1).max()))
-        longest = max(longest, length)
-    return rows, np.array([step, 2 * moved_most + 1e-6 * longest])
 
 
 def _umask() -> int:

@@ -42,32 +42,37 @@ EUCLIDEAN, MANHATTAN, CHEBYSHEV, ANGULAR, INTERPRETED = 0, 1, 2, 3, -1
 _FAST = {"reassoc", "contract", "nsz"}
 
 
+# Whole tables and numbers of rows: a row cut out of a table in a compiled loop is counted as a reference, once more and once
+# less, and that would take longer than a short distance. Columns are unsigned so that none is taken from the end, which
+# would keep the compiler from taking many at a time.
+
+
 @njit(cache=True, nogil=True, fastmath=_FAST)
-def row_distance(kind: int, x: NDArray[Any], y: NDArray[Any]) -> float:
-    """Distance between two coordinate rows, in float64 by direct differences (shape (n,) each)."""
-    total = 0.0
+def row_distance(kind: int, a: NDArray[Any], i: int, b: NDArray[Any], j: int) -> float:
+    """Distance between row i of ``a`` (m, n) and row j of ``b`` (p, n), in float64 by direct differences."""
+    total, opposite = 0.0, 0.0
+    columns = np.uint64(a.shape[1])
     if kind == MANHATTAN:
-        for j in range(x.shape[0]):
-            total += abs(np.float64(x[j]) - np.float64(y[j]))
-        return total
-    if kind == CHEBYSHEV:
-        for j in range(x.shape[0]):
-            total = max(total, abs(np.float64(x[j]) - np.float64(y[j])))
-        return total
-    if kind == ANGULAR:
+        for c in range(columns):
+            total += abs(np.float64(a[i, c]) - np.float64(b[j, c]))
+    elif kind == CHEBYSHEV:
+        for c in range(columns):
+            total = max(total, abs(np.float64(a[i, c]) - np.float64(b[j, c])))
+    elif kind == ANGULAR:
         # Kahan's form keeps its digits at every angle: arccos of an inner product loses half of them near 0 and pi, the
         # arcsine of half the chord near pi.
-        opposite = 0.0
-        for j in range(x.shape[0]):
-            difference = np.float64(x[j]) - np.float64(y[j])
-            together = np.float64(x[j]) + np.float64(y[j])
+        for c in range(columns):
+            difference = np.float64(a[i, c]) - np.float64(b[j, c])
+            together = np.float64(a[i, c]) + np.float64(b[j, c])
             total += difference * difference
             opposite += together * together
-        return 2.0 * np.arctan2(np.sqrt(total), np.sqrt(opposite))
-    for j in range(x.shape[0]):
-        difference = np.float64(x[j]) - np.float64(y[j])
-        total += difference * difference
-    return np.sqrt(total)
+        total = 2.0 * np.arctan2(np.sqrt(total), np.sqrt(opposite))
+    else:
+        for c in range(columns):
+            difference = np.float64(a[i, c]) - np.float64(b[j, c])
+            total += difference * difference
+        total = np.sqrt(total)
+    return total
 
 
 @njit(cache=True, nogil=True)
@@ -76,7 +81,7 @@ def distances_from(
 ) -> None:
     """Write the distances from one row to every row into ``out`` (shape (V,))."""
     for j in range(coordinates.shape[0]):
-        out[j] = row_distance(kind, coordinates[row], coordinates[j])
+        out[j] = row_distance(kind, coordinates, row, coordinates, j)
     out[row] = 0.0
 
 
@@ -130,7 +135,7 @@ def pairwise_distances(kind: int, a: NDArray[Any], b: NDArray[Any]) -> NDArray[n
     out = np.empty((a.shape[0], b.shape[0]))
     for i in range(a.shape[0]):
         for j in range(b.shape[0]):
-            out[i, j] = row_distance(kind, a[i], b[j])
+            out[i, j] = row_distance(kind, a, i, b, j)
     return out
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from textpriv.errors import TextprivError
-from textpriv.metrics import ANGULAR, EUCLIDEAN, INTERPRETED, Metric, row_distance
+from textpriv.metrics import ANGULAR, EUCLIDEAN, INTERPRETED, Metric, distances_from, row_distance
 
 __all__ = [
     "Neighbourhoods",
@@ -220,7 +220,7 @@ def _rank(
             if other == word:
                 continue
             found[filled] = other
-            exact[filled] = row_distance(kind, coordinates[word], coordinates[other])
+            exact[filled] = row_distance(kind, coordinates, word, coordinates, other)
             filled += 1
         ranking = np.argsort(exact[:filled], kind="mergesort")
         out_ids[word, 0] = word
@@ -514,15 +514,7 @@ def measure_recall(
     held = 0
     exact = np.empty(size, dtype=np.float64)
     for row in rows:
-        _all_distances(metric.kind, coordinates, int(row), exact)
+        distances_from(metric.kind, coordinates, int(row), exact)
         reach = np.partition(exact, k - 1)[k - 1]
         held += int((exact[lists.ids[row]] <= reach * (1 + 1e-12)).sum())
     return held / (len(rows) * k)
-
-
-@njit(cache=True, nogil=True)
-def _all_distances(
-    kind: int, coordinates: NDArray[Any], row: int, out: NDArray[np.float64]
-) -> None:
-    for j in range(coordinates.shape[0]):
-        out[j] = row_distance(kind, coordinates[row], coordinates[j])

@@ -7,27 +7,27 @@ goes on where it stopped. No law stands here, and nothing here decides what a dr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.index import Index
-from textpriv.metrics import row_distance
 from textpriv.randomness import RandomWords
 
 __all__ = [
     "ROOM",
     "Sampler",
-    "apart",
     "draw_documents",
     "drawn_distances",
     "listed",
-    "surely_below",
 ]
 
 ROOM = 16  # random words that one step of a sampler may use at most
+# Random words that are made for one document at a time; twice as many stay in a processor's own cache.
+_AT_ONCE = (
+    1 << 15
+)  # random words that are made for one document at a time; twice as many stay in a processor's own cache
 
 # Called with the unfinished documents, the next token of every document (to move on), random words, where each unfinished
 # document's begin, how far each came (to write), and the outputs (to write). A token whose words run out is left to start
@@ -70,22 +70,38 @@ def draw_documents(
     """
     out = np.empty(int(offsets[-1]), dtype=np.int32)
     done = offsets[:-1].copy()
-    pending = np.arange(len(offsets) - 1)
-    carried: dict[int, NDArray[np.uint64]] = {}
     deferred: list[tuple[int, bytes]] = []
-    while len(pending):
-        random, starts = _fill(pending, done, offsets, streams, carried, generous)
-        position = starts[:-1].copy()
-        for token, place in sampler(pending, done, random, starts, position, out):
-            deferred.append((int(token), random[place : place + 4].tobytes()))
-        left = done[pending] < offsets[pending + 1]
-        carried = {
-            int(document): random[position[slot] : starts[slot + 1]]
-            for slot, document in enumerate(pending)
-            if left[slot]
-        }
-        pending = pending[left]
-        generous *= 2
+    buffer = np.empty(0, dtype=np.uint64)
+    ends = offsets[1:].tolist()
+    for pending in _groups(offsets, generous):
+        carried: dict[int, NDArray[np.uint64]] = {}
+        each = generous
+        while pending:
+            # In plain numbers: one document at a time is how a tokenizer is called, and arrays of one number are slow.
+            bounds, most = [0], 0
+            for document in pending:
+                fresh = each * (ends[document] - int(done[document])) + 2 * ROOM
+                most = max(most, fresh)
+                bounds.append(bounds[-1] + len(carried.get(document, ())) + min(fresh, _AT_ONCE))
+            if bounds[-1] > len(buffer):
+                buffer = np.empty(bounds[-1], dtype=np.uint64)
+            for document, begin, end in zip(pending, bounds, bounds[1:], strict=False):
+                held = carried.get(document, buffer[:0])
+                # What it had left, then the next of its stream.
+                buffer[begin : begin + len(held)] = held
+                streams[document].fill(buffer[begin + len(held) : end])
+            starts = np.array(bounds)
+            position = starts[:-1].copy()
+            for token, place in sampler(np.array(pending), done, buffer, starts, position, out):
+                deferred.append((int(token), buffer[place : place + 4].tobytes()))
+            carried = {
+                document: buffer[int(position[slot]) : bounds[slot + 1]].copy()
+                for slot, document in enumerate(pending)
+                if done[document] < ends[document]
+            }
+            pending = list(carried)
+            if most <= _AT_ONCE:
+                each *= 2
     return out, deferred
 
 
@@ -103,40 +119,14 @@ def drawn_distances(index: Index, word: int) -> NDArray[np.float64]:
     return found
 
 
-def _fill(
-    pending: NDArray[np.int64],
-    done: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    streams: Sequence[RandomWords],
-    carried: dict[int, NDArray[np.uint64]],
-    generous: int,
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Random words for every unfinished document: what it had left, then the next of its stream."""
-    if len(pending) == 1:
-        # One document at a time is how a tokenizer is called, and array arithmetic on one number is slow.
-        document = int(pending[0])
-        rest = carried.get(document)
-        held = 0 if rest is None else len(rest)
-        more = generous * int(offsets[document + 1] - done[document]) + 2 * ROOM
-        random = np.empty(held + more, dtype=np.uint64)
-        if rest is not None:
-            random[:held] = rest
-        streams[document].fill(random[held:])
-        return random, np.array([0, held + more], dtype=np.int64)
-    fresh = generous * (offsets[pending + 1] - done[pending]) + 2 * ROOM
-    kept = [carried.get(int(document)) for document in pending] if carried else None
-    lengths = fresh + np.array([len(k) if k is not None else 0 for k in kept]) if kept else fresh
-    starts = np.zeros(len(pending) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=starts[1:])
-    random = np.empty(starts[-1], dtype=np.uint64)
-    for slot, document in enumerate(pending.tolist()):
-        begin = int(starts[slot])
-        rest = kept[slot] if kept else None
-        if rest is not None:
-            random[begin : begin + len(rest)] = rest
-            begin += len(rest)
-        streams[document].fill(random[begin : int(starts[slot + 1])])
-    return random, starts
+def _groups(offsets: NDArray[np.int64], generous: int) -> list[list[int]]:
+    """Documents in order, so many together that their random words stay in the cache."""
+    documents = np.arange(len(offsets) - 1)
+    if len(documents) < 2:
+        return [documents.tolist()]
+    before = (generous * offsets[:-1] + 2 * ROOM * documents) // _AT_ONCE
+    parts = np.split(documents, np.flatnonzero(np.diff(before)) + 1)
+    return [part.tolist() for part in parts]
 
 
 # The compiled functions take whole tables and numbers of rows: a row cut out of a table in a sampler's loop is counted as
@@ -150,44 +140,3 @@ def listed(lists: NDArray[np.int32], row: int, word: int) -> bool:
     for place in range(lists.shape[1]):
         found += lists[row, place] == word
     return found > 0
-
-
-@njit(cache=True, nogil=True)
-def apart(kind: int, coordinates: NDArray[Any], word: int, other: int) -> float:
-    """Distance between two words."""
-    return row_distance(kind, coordinates[word], coordinates[other])
-
-
-@njit(cache=True, nogil=True)
-def surely_below(
-    sketch: NDArray[np.int8],
-    word: int,
-    other: int,
-    least: float,
-    t: float,
-    gamma: float,
-    edge: float,
-    reach: float,
-    grain: NDArray[np.float64],
-) -> bool:
-    """Whether a lower bound on a distance d already settles that ``exp(-t (min(d, gamma) - edge))`` is below ``least``.
-
-    It is below beyond the distance ``edge - ln(least) / t``. Most words outside a list are that far, and reading a whole row
-    to find out is what they would cost. A bound that does not settle it, or a word that might be in the list, goes the
-    exact way with the same random words, so the draws are the same with and without this.
-    """
-    limit = max(edge - np.log(least) / t, reach)
-    if limit >= gamma:
-        return False
-    return _squares(sketch, word, other) > ((limit + grain[1]) / grain[0]) ** 2
-
-
-# Whole numbers of 32 bits throughout, in a function of its own: the compiler then takes many bytes at a time.
-@njit(cache=True, nogil=True)
-def _squares(sketch: NDArray[np.int8], word: int, other: int) -> int:
-    """Sum of squared differences of two rows of at most 33,000 bytes."""
-    total = np.int32(0)
-    for j in range(np.int32(sketch.shape[1])):
-        difference = np.int32(np.int32(sketch[word, j]) - np.int32(sketch[other, j]))
-        total = np.int32(total + np.int32(difference * difference))
-    return total

@@ -322,7 +322,7 @@ def _nearest(
         best, nearest = np.inf, -1
         for j in range(line.shape[0]):
             if factor * halves[j] - line[j] <= limit:
-                distance = row_distance(EUCLIDEAN, queries[row], points[j])
+                distance = row_distance(EUCLIDEAN, queries, row, points, j)
                 if nearest < 0 or distance < best:
                     best, nearest = distance, j
         found[row] = nearest

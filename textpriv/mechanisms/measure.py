@@ -12,7 +12,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["PARTS", "PARTS_BITS", "BaseMeasure", "bernoulli", "draw", "integer_parts", "numbers"]
+__all__ = [
+    "PARTS",
+    "PARTS_BITS",
+    "BaseMeasure",
+    "bernoulli",
+    "draw",
+    "find",
+    "integer_parts",
+    "numbers",
+    "quantiles",
+]
 
 PARTS_BITS = 62
 PARTS = 1 << PARTS_BITS
@@ -44,7 +54,14 @@ def draw(
     word: np.uint64, cumulative: NDArray[np.uint64], guide: NDArray[np.int32], shift: np.uint64
 ) -> int:
     """Draw an id from a measure with one uniform 64-bit word (inverse CDF with a guide table)."""
-    part = word >> np.uint64(2)
+    return find(word >> np.uint64(2), cumulative, guide, shift)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def find(
+    part: np.uint64, cumulative: NDArray[np.uint64], guide: NDArray[np.int32], shift: np.uint64
+) -> int:
+    """The id to which a part belongs."""
     found = guide[part >> shift]
     while cumulative[found] <= part:
         found += 1
@@ -65,6 +82,13 @@ def bernoulli(probability: float, first: np.uint64, second: np.uint64) -> bool:
     if first >> np.uint64(44) != np.uint64(0):
         return False
     return second < np.uint64(probability * 2.0**84)
+
+
+def quantiles(cumulative: NDArray[np.uint64], count: int) -> NDArray[np.int32]:
+    """Ids at ``count`` evenly spaced quantiles: a fixed sample that stands for the measure."""
+    points = np.arange(count, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    points *= cumulative[-1] // np.uint64(2 * count)
+    return np.searchsorted(cumulative, points, side="right").astype(np.int32)
 
 
 class BaseMeasure:
@@ -96,13 +120,25 @@ class BaseMeasure:
     def __len__(self) -> int:
         return len(self.parts)
 
-    def quantiles(self, count: int) -> NDArray[np.int32]:
-        """Ids at ``count`` evenly spaced quantiles: a fixed sample that stands for the measure."""
-        points = (np.arange(count, dtype=np.uint64) * np.uint64(2) + np.uint64(1)) * np.uint64(
-            PARTS // (2 * count)
-        )
-        return np.searchsorted(self.cumulative, points, side="right").astype(np.int32)
+    def most_probable(self, count: int) -> NDArray[np.int32]:
+        """Ids of the most probable words, the first of equals first."""
+        return np.argsort(-self.parts.astype(np.float64), kind="stable")[:count].astype(np.int32)
 
     def tables(self) -> tuple[Any, ...]:
         """The arrays that a compiled sampler needs: cumulative, guide, shift."""
         return self.cumulative, self.guide, self.shift
+
+    def tables_without(self, ids: NDArray[np.int32]) -> tuple[Any, ...]:
+        """The arrays to draw one of the other words: as above, how far to shift a random word, and the sum of their parts.
+
+        A shifted word at or above that sum finds none, and another is to be taken; it is below at least every other time.
+        """
+        parts = self.parts.copy()
+        parts[ids] = 0
+        cumulative = np.cumsum(parts, dtype=np.uint64)
+        total = int(cumulative[-1])
+        bits = max((total - 1).bit_length(), PARTS_BITS - int(self.shift))
+        shift = np.uint64(bits - (PARTS_BITS - int(self.shift)))
+        cells = np.arange(len(self.guide), dtype=np.uint64) << shift
+        guide = np.searchsorted(cumulative, cells, side="right").astype(np.int32)
+        return cumulative, guide, shift, np.uint64(64 - bits), cumulative[-1]

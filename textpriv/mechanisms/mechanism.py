@@ -60,10 +60,13 @@ class Mechanism(ABC):
     ----------
     needs_exact_lists : bool
         Whether the guarantee rests on the nearest lists; then an approximate index voids it.
+    reads_sketch : bool
+        Whether what is drawn, and not its law, depends on the index's short forms of rows.
     """
 
     name: str
     needs_exact_lists: bool
+    reads_sketch: bool = False
 
     def __init__(self, index: Index, epsilon: float) -> None:
         if not isinstance(index, Index):

@@ -29,17 +29,16 @@ from numpy.typing import NDArray
 from textpriv.index import Index
 from textpriv.mechanisms.draws import (
     ROOM,
-    apart,
     draw_documents,
     drawn_distances,
     listed,
-    surely_below,
 )
 from textpriv.mechanisms.measure import bernoulli
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism, positive
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, truncation
-from textpriv.metrics import INTERPRETED
+from textpriv.metrics import INTERPRETED, row_distance
 from textpriv.randomness import RandomWords, Stream
+from textpriv.sketch import leading_squares, surely_beyond
 from textpriv.statement import PrivacyStatement, UnsoundWarning
 
 __all__ = ["PermuteAndFlip", "configure"]
@@ -345,6 +344,7 @@ def _sample(
     neighbours: NDArray[np.int32],
     distances: NDArray[Any],
     sketch: NDArray[np.int8],
+    leading: int,
     grain: NDArray[np.float64],
     t: float,
     gamma: float,
@@ -426,25 +426,16 @@ def _sample(
                     # A candidate of acceptance a = r b is one with probability (a / (1 - a s)) / (b / (1 - b s)).
                     left = np.exp(-now)
                     part_of_one = np.float64(random[coin]) * 2.0**-64
-                    if (
-                        sketch.shape[0] > 0
-                        and part_of_one >= 2.0**-19
-                        and surely_below(
-                            sketch,
-                            word,
-                            candidate,
-                            part_of_one / (left + part_of_one * (1.0 - left)),
-                            t,
-                            gamma,
-                            edge,
-                            reach,
-                            grain,
-                        )
-                    ):
-                        continue
+                    if sketch.shape[0] > 0 and part_of_one >= 2.0**-19:
+                        # Most words are too far for this coin, which a look at the short forms tells.
+                        least = part_of_one / (left + part_of_one * (1.0 - left))
+                        limit = max(edge - np.log(least) / t, reach)
+                        squares = leading_squares(sketch, leading, word, candidate)
+                        if limit < gamma and surely_beyond(squares, limit, grain[0], grain[1]):
+                            continue
                     unlisted, beyond = False, 0.0
                     if edge < gamma:
-                        distance = apart(kind, coordinates, word, candidate)
+                        distance = row_distance(kind, coordinates, word, coordinates, candidate)
                         unlisted = distance > reach
                         beyond = max(min(distance, gamma) - edge, 0.0)
                     # A word of the list has had its turn.

@@ -3,7 +3,9 @@
 Source: Carvalho, Vasiloudis, Feyisetan, "TEM: High Utility Metric Differential Privacy on Text", Algorithm 2 and Theorems
 2 and 3. The output law of a word w is ``P_w(y) = nu(y) exp(-t min(d(w, y), gamma)) / Z(w)`` with a public prior nu (uniform
 as published) and rate t = epsilon / 2. It is drawn exactly, without computing Z, by the envelope sampler (mechanisms.md
-3.4): the word's nearest list holds the head of the law, and a rejection step on the prior draws the rest.
+3.4): the word's nearest list holds the head of the law, and a rejection step on the prior draws the rest. Where few words
+hold much of the prior, each word has a table of upper bounds over these as a third branch: one round still returns a word
+with a probability in proportion to its weight, whichever branch it stands in, so the law is the same.
 """
 
 from __future__ import annotations
@@ -26,17 +28,25 @@ from textpriv.index import Index
 from textpriv.mechanisms.constant import largest_rate
 from textpriv.mechanisms.draws import (
     ROOM,
-    apart,
     draw_documents,
     drawn_distances,
     listed,
-    surely_below,
 )
 from textpriv.mechanisms.levelling import level
-from textpriv.mechanisms.measure import PARTS, BaseMeasure, bernoulli, draw, integer_parts, numbers
+from textpriv.mechanisms.measure import (
+    PARTS,
+    BaseMeasure,
+    bernoulli,
+    draw,
+    find,
+    integer_parts,
+    numbers,
+    quantiles,
+)
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism, positive
-from textpriv.metrics import INTERPRETED
+from textpriv.metrics import INTERPRETED, row_distance
 from textpriv.randomness import RandomWords, Stream
+from textpriv.sketch import all_squares, at_least, leading_squares, moves, settled, surely_beyond
 from textpriv.statement import PrivacyStatement, UnsoundWarning
 
 __all__ = ["TEM", "configure", "truncation"]
@@ -52,10 +62,19 @@ _PATIENCE = 4096.0
 # Parts below this are accepted against their exact real weight, so that rounding to whole parts never changes a
 # probability by more than 2^-32 of itself.
 _COARSE = np.uint64(1 << 32)
-_SPARE = 12  # random words a token read ahead
-# A word's row of the table begins with what every draw asks for, so that it comes in one cache line: the end of the head,
-# the edge, the reach and the scale as floats, and then the cumulative parts of the head.
-_END, _EDGE, _REACH, _SCALE, _HEAD = range(5)
+_SPARE = 8  # random words a token read ahead
+# Where so many words hold a good part of the prior, each word has an envelope of its own over them: else most draws from
+# the prior would be of them, and most of these in vain. A vocabulary that is not much larger does without.
+_COMMON, _COMMON_SHARE = 512, 0.25
+# There exponentials are read from a table, each rounded up to the last of so many steps a nat.
+_FALLING_STEPS = 64
+_FALLING = np.exp(-np.arange(LARGEST_EXPONENT * _FALLING_STEPS + 2) / _FALLING_STEPS)
+# A coin is told from a chance by bounds only where they differ by more than both are rounded.
+_SURELY = 1.0 - 1e-9
+_UNITS = 65535  # into which that envelope is divided, with at least one for every word
+# A word's row of the table begins with what every draw asks for, so that it comes in one cache line: the ends of the head
+# and of the common words, the edge, the reach, the scale and the unit as floats, and then the cumulative parts of the head.
+_END, _COMMON_END, _EDGE, _REACH, _SCALE, _UNIT, _HEAD = range(7)
 
 
 def truncation(beta: float, size: int, rate: float) -> float:
@@ -121,6 +140,7 @@ class TEM(Mechanism):
 
     name = "TEM"
     needs_exact_lists = True
+    reads_sketch = True
 
     def __init__(
         self,
@@ -161,6 +181,10 @@ class TEM(Mechanism):
         self.t = self._settle(wanted)
         self.gamma = min(wanted, LARGEST_EXPONENT / self.t)
         size, k = len(index), index.k
+        self._common = self._widely_expected()
+        self._others = self.measure.tables_without(self._common)
+        self._common_place = np.full(size, -1, dtype=np.int32)
+        self._common_place[self._common] = np.arange(len(self._common))
         # A word gets the next row of these tables when it is first met, so that only rows in use take memory, and those of
         # common words lie together.
         self._mode = np.zeros(size, dtype=np.uint8)
@@ -170,7 +194,8 @@ class TEM(Mechanism):
         self._floats = self._table.view(np.float64)
         self._cumulative = self._table[:, _HEAD : _HEAD + k]
         self._edge, self._scale = self._floats[:, _EDGE], self._floats[:, _SCALE]
-        self._probes = self.measure.quantiles(min(64, size))
+        self._units = np.empty((size, len(self._common)), dtype=np.uint16)
+        self._probes = quantiles(self._others[0], min(64, size))
         if index.metric.kind == INTERPRETED:
             self._mode[:] = _ROW
         self._rows: OrderedDict[int, tuple[NDArray[np.uint64], NDArray[np.float64]]] = OrderedDict()
@@ -261,6 +286,13 @@ class TEM(Mechanism):
         # Half of epsilon is proved for every measure; only the rounding charged may put its constant above.
         return 0 < rho <= (self.epsilon if t > self.epsilon / 2 else math.inf)
 
+    def _widely_expected(self) -> NDArray[np.int32]:
+        """Ids of the words that stand in every head besides the word's own list; a matter of speed alone."""
+        common = self.measure.most_probable(_COMMON)
+        share = float(self.measure.weights[common].sum())
+        many = len(self.index) >= 4 * _COMMON and share >= _COMMON_SHARE
+        return common if many else common[:0]
+
     # The law
 
     def exponential_law(self) -> tuple[NDArray[np.float64], float, float]:
@@ -308,6 +340,9 @@ class TEM(Mechanism):
                 self.index.neighbours.distances,
                 self.measure.parts,
                 *self.measure.tables(),
+                self._common,
+                self._common_place,
+                *self._others,
                 *self.index.sketch,
                 self._probes,
                 self._mode,
@@ -315,6 +350,7 @@ class TEM(Mechanism):
                 self._used,
                 self._table,
                 self._floats,
+                self._units,
                 self.t,
                 self.gamma,
                 ids,
@@ -441,75 +477,122 @@ def _prepare(
     ids: NDArray[np.int32],
     distances: NDArray[Any],
     parts: NDArray[np.uint64],
+    common: NDArray[np.int32],
+    common_place: NDArray[np.int32],
+    sketch: NDArray[np.int8],
+    leading: int,
+    grain: NDArray[np.float64],
     probes: NDArray[np.int32],
     mode: NDArray[np.uint8],
     places: NDArray[np.int32],
     used: NDArray[np.int64],
     table: NDArray[np.uint64],
     floats: NDArray[np.float64],
+    units: NDArray[np.uint16],
     t: float,
     gamma: float,
 ) -> None:
-    """Give a word its row of the tables: cumulative whole parts of its head, the rest of 2^62 being its tail envelope."""
-    k = ids.shape[1]
+    """Give a word its row of the tables.
+
+    They hold the cumulative whole parts of its head; then the envelope of the common words, in units of which each has at
+    least its weight; and what is left of 2^62 is the envelope of all others.
+    """
+    k, number = ids.shape[1], common.shape[0]
     unit = 2.0**-62
-    head = np.empty(k)
-    total = 0.0
+    head, expected = np.empty(k), np.empty(number)
+    if sketch.shape[0] > 0:
+        at_least(sketch, leading, grain, word, common, expected)
+    else:
+        for place in range(number):
+            expected[place] = row_distance(kind, coordinates, word, coordinates, common[place])
+    total, most = 0.0, 0.0
     outside = np.uint64(PARTS)
     for place in range(k):
         other = ids[word, place]
         outside -= parts[other]
         head[place] = parts[other] * unit * np.exp(-t * min(distances[word, place], gamma))
         total += head[place]
+        if common_place[other] >= 0:
+            # A common word of the list has its part there.
+            expected[common_place[other]] = np.inf
     # Rounded down, so that no word outside the list is nearer than the edge and no acceptance exceeds one.
     nearest = min(np.float64(distances[word, k - 1]) * (1.0 - 2.0**-23), gamma)
+    for place in range(number):
+        weight = 0.0
+        if expected[place] < np.inf:
+            exponent = t * min(max(expected[place], nearest), gamma)
+            other = common[place]
+            outside -= parts[other]
+            weight = parts[other] * unit * _FALLING[np.int64(exponent * _FALLING_STEPS)]
+        expected[place] = weight
+        most += weight
+    quantum = most / (_UNITS - number)
+    running = 0
+    per_unit = 1.0 / quantum if quantum > 0.0 else 0.0
+    for place in range(number):
+        running += np.int64(np.ceil(expected[place] * per_unit))
+        expected[place] = running
+    most = running * quantum
     tail = outside * unit * np.exp(-t * nearest)
-    redraws = 1.0 + tail / (total + tail) / (outside * unit) if tail > 0.0 else 1.0
-    if tail > 0.0 and (total + tail) / total * redraws > _PATIENCE:
-        # That was an upper bound on the rounds; what the tail accepts decides, estimated on a fixed public sample so that
-        # the choice is the same on every run.
+    everything = total + most + tail
+    redraws = 1.0 + tail / everything / (outside * unit) if tail > 0.0 else 1.0
+    if everything / total * redraws > _PATIENCE:
+        # That was an upper bound on the rounds; what is accepted decides, of the tail estimated on a fixed public sample so
+        # that the choice is the same on every run.
         accepted, tried = 0.0, 0
         for probe in probes:
             if not listed(ids, word, probe):
-                distance = apart(kind, coordinates, word, probe)
+                distance = row_distance(kind, coordinates, word, coordinates, probe)
                 accepted += np.exp(-t * max(min(distance, gamma) - nearest, 0.0))
                 tried += 1
         share = accepted / tried if tried > 0 else 1.0
-        if (total + tail) / (total + tail * share) * redraws > _PATIENCE:
+        certain = total + tail * share
+        for other in common:
+            if not listed(ids, word, other):
+                distance = max(row_distance(kind, coordinates, word, coordinates, other), nearest)
+                certain += parts[other] * unit * np.exp(-t * min(distance, gamma))
+        if everything / certain * redraws > _PATIENCE:
             mode[word] = _ROW
             return
     row = used[0]
     used[0] += 1
     places[word] = row
     mode[word] = _ENVELOPE
-    factor = float(PARTS) / (total + tail)
+    for place in range(number):
+        units[row, place] = np.uint16(expected[place])
+    factor = float(PARTS) / everything
     floats[row, _SCALE] = factor
+    floats[row, _UNIT] = quantum
     floats[row, _EDGE] = nearest
     # Rounded up: whatever lies beyond is not in the list.
     floats[row, _REACH] = np.float64(distances[word, k - 1]) * (1.0 + 2.0**-22)
     largest, remaining = 0, np.uint64(PARTS)
     for place in range(k):
-        real = head[place] * factor
-        # Rounding up leaves room for the exact acceptance of coarse parts.
-        whole = np.uint64(np.ceil(real)) if real < _COARSE else np.uint64(real)
+        whole = _whole(head[place] * factor)
         table[row, _HEAD + place] = whole
         remaining -= whole
         if whole > table[row, _HEAD + largest]:
             largest = place
-    real_tail = tail * factor
-    if real_tail < _COARSE:
-        tail_parts = np.uint64(np.ceil(real_tail))
-    else:
-        tail_parts = np.uint64(real_tail)
+    common_parts, tail_parts = _whole(most * factor), _whole(tail * factor)
+    remaining -= common_parts
     # The remainder, below 2^12 parts, goes where it is less than 2^-40 of what stands there. Unsigned wrap-around makes
     # a negative remainder subtract.
-    if table[row, _HEAD + largest] >= tail_parts:
+    if table[row, _HEAD + largest] >= max(common_parts, tail_parts):
         table[row, _HEAD + largest] += remaining - tail_parts
-    running = np.uint64(0)
+    elif common_parts >= tail_parts:
+        common_parts += remaining - tail_parts
+    running_parts = np.uint64(0)
     for place in range(k):
-        running += table[row, _HEAD + place]
-        table[row, _HEAD + place] = running
-    table[row, _END] = running
+        running_parts += table[row, _HEAD + place]
+        table[row, _HEAD + place] = running_parts
+    table[row, _END] = running_parts
+    table[row, _COMMON_END] = running_parts + common_parts
+
+
+@njit(cache=True, nogil=True)
+def _whole(real: float) -> np.uint64:
+    """Whole parts: of a small weight rounded up, which leaves room for the exact acceptance of coarse parts."""
+    return np.uint64(np.ceil(real)) if real < _COARSE else np.uint64(real)
 
 
 @njit(cache=True, nogil=True)
@@ -523,7 +606,15 @@ def _sample(
     measure: NDArray[np.uint64],
     guide: NDArray[np.int32],
     shift: np.uint64,
+    common: NDArray[np.int32],
+    common_place: NDArray[np.int32],
+    others: NDArray[np.uint64],
+    others_guide: NDArray[np.int32],
+    others_shift: np.uint64,
+    drop: np.uint64,
+    remaining: np.uint64,
     sketch: NDArray[np.int8],
+    leading: int,
     grain: NDArray[np.float64],
     probes: NDArray[np.int32],
     mode: NDArray[np.uint8],
@@ -531,6 +622,7 @@ def _sample(
     used: NDArray[np.int64],
     table: NDArray[np.uint64],
     floats: NDArray[np.float64],
+    units: NDArray[np.uint16],
     t: float,
     gamma: float,
     ids: NDArray[np.int32],
@@ -572,12 +664,18 @@ def _sample(
                     neighbours,
                     distances,
                     parts,
+                    common,
+                    common_place,
+                    sketch,
+                    leading,
+                    grain,
                     probes,
                     mode,
                     places,
                     used,
                     table,
                     floats,
+                    units,
                     t,
                     gamma,
                 )
@@ -621,39 +719,102 @@ def _sample(
                             continue
                     chosen = candidate
                     break
-                tail_parts = np.uint64(PARTS) - last
+                beyond = table[own, _COMMON_END]
+                if part < beyond:
+                    common_parts = beyond - last
+                    total_units = np.uint64(units[own, common.shape[0] - 1])
+                    quantum = floats[own, _UNIT]
+                    if common_parts < _COARSE:
+                        weight = total_units * quantum * floats[own, _SCALE]
+                        place += 2
+                        if not bernoulli(
+                            weight / common_parts, random[place - 2], random[place - 1]
+                        ):
+                            continue
+                    which = ((random[place] >> np.uint64(16)) * total_units) >> np.uint64(48)
+                    place += 3
+                    low, high = 0, common.shape[0] - 1
+                    while low < high:
+                        middle = (low + high) >> 1
+                        if units[own, middle] > which:
+                            high = middle
+                        else:
+                            low = middle + 1
+                    candidate = common[low]
+                    count = units[own, low] - (units[own, low - 1] if low > 0 else 0)
+                    part_of_one = np.float64(random[place - 2]) * 2.0**-64
+                    weight = parts[candidate] * unit
+                    known = 0
+                    if sketch.shape[0] > 0 and part_of_one >= 2.0**-19:
+                        # Two bounds on the distance settle most coins, as in the tail.
+                        squares = leading_squares(sketch, leading, word, candidate)
+                        near = np.sqrt(
+                            all_squares(
+                                sketch, leading, word, candidate, squares, grain[0], grain[2]
+                            )
+                        )
+                        far = near + grain[4] * moves(sketch, word, candidate) + grain[5]
+                        near -= grain[3]
+                        coin = part_of_one * (count * quantum)
+                        if coin < weight * np.exp(-t * min(max(far, edge), gamma)) * _SURELY:
+                            known = 1
+                        elif coin * _SURELY > weight * np.exp(-t * min(max(near, edge), gamma)):
+                            known = -1
+                    if known == 0:
+                        distance = max(
+                            row_distance(kind, coordinates, word, coordinates, candidate), edge
+                        )
+                        weight *= np.exp(-t * min(distance, gamma))
+                        if bernoulli(
+                            weight / (count * quantum), random[place - 2], random[place - 1]
+                        ):
+                            known = 1
+                    if known > 0:
+                        chosen = candidate
+                    continue
+                tail_parts = np.uint64(PARTS) - beyond
                 if tail_parts < _COARSE:
-                    outside = np.uint64(PARTS)
+                    outside = np.uint64(remaining)
                     for listed_at in range(k):
-                        outside -= parts[neighbours[word, listed_at]]
+                        other = neighbours[word, listed_at]
+                        outside -= others[other]
+                        if other > 0:
+                            outside += others[other - 1]
                     weight = outside * unit * np.exp(-t * edge) * floats[own, _SCALE]
                     place += 2
                     if not bernoulli(weight / tail_parts, random[place - 2], random[place - 1]):
                         continue
                 while place <= end + 8:
-                    candidate = draw(random[place], measure, guide, shift)
+                    part = random[place] >> drop
                     place += 1
+                    if part >= remaining:
+                        continue
+                    candidate = find(part, others, others_guide, others_shift)
                     # The coin fails if its first word, as a part of 2^64, is no less than the probability; smaller
                     # probabilities than these ask the second word.
                     part_of_one = np.float64(random[place]) * 2.0**-64
-                    if (
-                        sketch.shape[0] > 0
-                        and part_of_one >= 2.0**-19
-                        and surely_below(
-                            sketch,
-                            word,
-                            candidate,
-                            part_of_one,
-                            t,
-                            gamma,
-                            edge,
-                            reach,
-                            grain,
-                        )
-                    ):
+                    known = 0
+                    # Accepted is what is nearer than this. Most words are far beyond, which a look at the short forms tells;
+                    # what they do not settle goes the exact way with the same coin, so that the draw is the same.
+                    limit = edge - np.log(part_of_one) / t
+                    if sketch.shape[0] > 0 and part_of_one >= 2.0**-19 and limit < gamma:
+                        squares = leading_squares(sketch, leading, word, candidate)
+                        if surely_beyond(squares, max(limit, reach), grain[0], grain[1]):
+                            known = -1
+                        else:
+                            near = all_squares(
+                                sketch, leading, word, candidate, squares, grain[0], grain[2]
+                            )
+                            moved = moves(sketch, word, candidate)
+                            known = settled(
+                                near, moved, limit, reach, t, grain[3], grain[4], grain[5]
+                            )
+                    if known != 0:
+                        if known > 0:
+                            chosen = candidate
                         place += 2
                         break
-                    distance = apart(kind, coordinates, word, candidate)
+                    distance = row_distance(kind, coordinates, word, coordinates, candidate)
                     if distance > reach or not listed(neighbours, word, candidate):
                         # A word of the list redraws this draw only; sending it back to the choice between head and tail
                         # would give another law (mechanisms.md 3.4).
