@@ -23,12 +23,11 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from echo import Echo
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
@@ -36,31 +35,6 @@ from textpriv.corpus import ColumnRule, privatize_corpus
 from textpriv.errors import TextprivError
 
 SECRET = "zanzibar"
-
-
-class _Raw(str):
-    @property
-    def codes(self) -> np.ndarray:
-        return np.frombuffer(self.encode("utf-32-le"), "<i4")
-
-
-@dataclass
-class _Tokens:
-    text: str
-    counts: dict[str, int] = field(default_factory=lambda: {"word": 1})
-
-
-class Echo:
-    """Stands for a privatizer: returns the text in brackets."""
-
-    seed = 0
-
-    def read(self, text: str) -> _Raw:
-        return _Raw(text)
-
-    def release(self, batch, keys):
-        assert len(batch) == len(keys)
-        return [_Tokens(f"[{text}]") for text in batch]
 
 
 # Files

@@ -7,20 +7,22 @@ import gzip
 import io
 import itertools
 import json
+import multiprocessing
 import os
+import signal
 import stat
 import sys
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from echo import Echo, another_thread
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textpriv.corpus import PrivatizerSettings, corpus_format, privatize_corpus, read_records
 from textpriv.engines import local
-from textpriv.engines.batch import Columns
 from textpriv.errors import CorpusError, IndexFolderError, MechanismError
 from textpriv.index import Index
 from textpriv.runkey import RunKey
@@ -29,43 +31,13 @@ from textpriv.vocabulary import Vocabulary
 SECRET = "zanzibar"
 
 
-@dataclass
-class _Tokens:
-    text: str
-    counts: dict[str, int] = field(default_factory=lambda: {"word": 1})
-
-
-class _Raw(str):
-    """A text that also has the codes of its words, as a privatizer reads it."""
-
-    @property
-    def codes(self) -> np.ndarray:
-        return np.frombuffer(self.encode("utf-32-le"), "<i4")
-
-
-class _Echo:
-    """Stands for a Privatizer: returns the text in brackets, and remembers the keys."""
-
-    seed: int | None = 0
-
-    def __init__(self) -> None:
-        self.keys: list[object] = []
-
-    def read(self, text: str) -> _Raw:
-        return _Raw(text)
-
-    def release(self, batch, keys):
-        self.keys += keys
-        return [_Tokens(f"[{text}]") for text in batch]
-
-
-class _Failing(_Echo):
+class _Failing(Echo):
     """Fails at the second batch."""
 
-    def release(self, batch, keys):
+    def release_batch(self, batch, keys):
         if self.keys:
             raise OSError("no space left")
-        return super().release(batch, keys)
+        return super().release_batch(batch, keys)
 
 
 def _texts(path: Path, **options) -> list[str]:
@@ -119,23 +91,23 @@ def test_only_the_text_changes_in_each_format_and_compression(
 ):
     plain = _write(tmp_path / f"in-{name}", content)
     packed, back = tmp_path / f"mid-{name}{extension}", tmp_path / f"out-{name}"
-    privatize_corpus(plain, packed, _Echo())
+    privatize_corpus(plain, packed, Echo())
     assert extension == "" or packed.read_bytes() != expected.encode()
-    privatize_corpus(packed, back, _Echo())
+    privatize_corpus(packed, back, Echo())
     assert back.read_text() == expected.replace("[", "[[").replace("]", "]]")
 
 
 def test_gzip_output_is_the_same_bytes_each_time(tmp_path):
     source = _write(tmp_path / "a.txt", "one\n")
     for name in ("x.txt.gz", "y.txt.gz"):
-        privatize_corpus(source, tmp_path / name, _Echo())
+        privatize_corpus(source, tmp_path / name, Echo())
     assert (tmp_path / "x.txt.gz").read_bytes() == (tmp_path / "y.txt.gz").read_bytes()
 
 
 def test_the_output_must_have_the_format_of_the_input(tmp_path):
     source = _write(tmp_path / "a.txt", "one\n")
     with pytest.raises(CorpusError, match="format of the input"):
-        privatize_corpus(source, tmp_path / "b.csv", _Echo())
+        privatize_corpus(source, tmp_path / "b.csv", Echo())
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
@@ -152,14 +124,14 @@ def test_emoji_and_right_to_left_text_pass_through(tmp_path):
     record = {"שם": "تجربة", "text": "👩‍👩‍👧 שלום عالم"}
     line = json.dumps(record, ensure_ascii=False)
     source = _write(tmp_path / "a.jsonl", line + "\n" + json.dumps(record) + "\n")
-    privatize_corpus(source, tmp_path / "b.jsonl", _Echo())
+    privatize_corpus(source, tmp_path / "b.jsonl", Echo())
     written = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
     assert written == [{**record, "text": f"[{record['text']}]"}] * 2
 
 
 def test_half_a_surrogate_pair_in_another_field_is_written_as_it_was(tmp_path):
     source = _write(tmp_path / "a.jsonl", '{"id":"\\ud800","text":"one"}\n')
-    privatize_corpus(source, tmp_path / "b.jsonl", _Echo())
+    privatize_corpus(source, tmp_path / "b.jsonl", Echo())
     assert (tmp_path / "b.jsonl").read_bytes() == b'{"id":"\\ud800","text":"[one]"}\n'
 
 
@@ -174,14 +146,14 @@ def test_any_csv_row_survives(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("csv")
     with (folder / "a.csv").open("w", newline="", encoding="utf-8") as out:
         csv.writer(out, quoting=csv.QUOTE_ALL).writerows([("id", "text"), *rows])
-    privatize_corpus(folder / "a.csv", folder / "b.csv", _Echo())
+    privatize_corpus(folder / "a.csv", folder / "b.csv", Echo())
     with (folder / "b.csv").open(newline="", encoding="utf-8") as written:
         assert list(csv.reader(written))[1:] == [[a, f"[{b}]"] for a, b in rows]
 
 
 def test_csv_keeps_its_line_ending_and_its_embedded_newlines(tmp_path):
     source = _write(tmp_path / "a.csv", b'text,n\r\n"a ""b""\r\nc\nd",1\r\n\r\n')
-    privatize_corpus(source, tmp_path / "b.csv", _Echo())
+    privatize_corpus(source, tmp_path / "b.csv", Echo())
     assert (tmp_path / "b.csv").read_bytes() == b'text,n\r\n"[a ""b""\r\nc\nd]","1"\r\n'
 
 
@@ -199,12 +171,12 @@ def test_a_large_csv_field_is_read(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.txt"])
 def test_a_file_without_records_gives_one_without_records(tmp_path, name):
-    report = privatize_corpus(_write(tmp_path / name, ""), tmp_path / f"out-{name}", _Echo())
+    report = privatize_corpus(_write(tmp_path / name, ""), tmp_path / f"out-{name}", Echo())
     assert (report.documents, (tmp_path / f"out-{name}").read_bytes()) == (0, b"")
 
 
 def test_a_csv_header_alone_is_a_file_without_records(tmp_path):
-    report = privatize_corpus(_write(tmp_path / "a.csv", "text,n\n"), tmp_path / "b.csv", _Echo())
+    report = privatize_corpus(_write(tmp_path / "a.csv", "text,n\n"), tmp_path / "b.csv", Echo())
     assert (report.documents, (tmp_path / "b.csv").read_text()) == (0, "text,n\n")
 
 
@@ -307,7 +279,7 @@ def test_two_columns_of_the_same_name_are_refused(tmp_path):
 @pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.zst"])
 def test_a_damaged_compressed_file_is_named(tmp_path, name):
     source = _write(tmp_path / "a.txt", os.urandom(50_000).hex())
-    privatize_corpus(source, tmp_path / name, _Echo())
+    privatize_corpus(source, tmp_path / name, Echo())
     cut = (tmp_path / name).read_bytes()[:20_000]
     with pytest.raises(CorpusError, match="damaged or cut short"):
         _texts(_write(tmp_path / name, cut))
@@ -353,14 +325,14 @@ def test_a_reader_can_be_read_again(tmp_path):
 
 def test_a_document_is_named_by_its_record_number(tmp_path):
     source = _write(tmp_path / "a.txt", b"one\n\xff\ntwo\nthree\n")
-    echo = _Echo()
+    echo = Echo()
     privatize_corpus(source, tmp_path / "b.txt", echo, on_error="skip", batch_size=2)
     assert echo.keys == [0, 2, 3]
 
 
 def test_without_a_seed_two_runs_share_no_document_key(tmp_path):
     source = _write(tmp_path / "a.txt", "one\ntwo\n")
-    echo = _Echo()
+    echo = Echo()
     echo.seed = None
     for _ in range(2):
         privatize_corpus(source, tmp_path / "b.txt", echo)
@@ -372,14 +344,14 @@ def test_a_stream_without_names_has_no_run_key(tmp_path, ends):
     _write(tmp_path / "a.jsonl", '{"text":"one"}\n')
     ends = [end if end == "-" else tmp_path / end for end in ends]
     with pytest.raises(CorpusError, match="passes only once"):
-        privatize_corpus(*ends, _Echo(), key=RunKey.open(tmp_path / "key"))
+        privatize_corpus(*ends, Echo(), key=RunKey.open(tmp_path / "key"))
     assert os.listdir(tmp_path) == ["a.jsonl"]
 
 
 def test_a_text_cannot_be_its_own_name(tmp_path):
     source = _write(tmp_path / "a.jsonl", '{"text":"one"}\n')
     with pytest.raises(CorpusError, match="equal texts would come out equal"):
-        privatize_corpus(source, tmp_path / "b.jsonl", _Echo(), document_column="text")
+        privatize_corpus(source, tmp_path / "b.jsonl", Echo(), document_column="text")
 
 
 # Unprotected columns
@@ -397,7 +369,7 @@ def test_other_columns_are_told_once(tmp_path, name, content):
     report = privatize_corpus(
         _write(tmp_path / name, content),
         tmp_path / f"out-{name}",
-        _Echo(),
+        Echo(),
         batch_size=1,
         on_unprotected=told.append,
     )
@@ -410,16 +382,14 @@ def test_all_other_columns_are_reported_also_those_of_later_records(tmp_path, ba
     source = _write(tmp_path / "a.jsonl", '{"text":"one","a":1}\n{"b":1,"text":"two","a":1}\n')
     told: list[tuple[str, ...]] = []
     report = privatize_corpus(
-        source, tmp_path / "b.jsonl", _Echo(), batch_size=batch_size, on_unprotected=told.append
+        source, tmp_path / "b.jsonl", Echo(), batch_size=batch_size, on_unprotected=told.append
     )
     assert told == [("a",)]
     assert report.unprotected == ("a", "b")
 
 
 def test_a_text_column_alone_leaves_nothing_to_tell(tmp_path):
-    report = privatize_corpus(
-        _write(tmp_path / "a.csv", "text\none\n"), tmp_path / "b.csv", _Echo()
-    )
+    report = privatize_corpus(_write(tmp_path / "a.csv", "text\none\n"), tmp_path / "b.csv", Echo())
     assert report.unprotected == ()
 
 
@@ -451,7 +421,7 @@ def test_while_running_the_output_is_hidden_and_private(tmp_path):
         seen.append(stat.S_IMODE((tmp_path / name).stat().st_mode))
         seen.extend(stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / name).iterdir())
 
-    privatize_corpus(source, tmp_path / "b.txt", _Echo(), on_progress=look)
+    privatize_corpus(source, tmp_path / "b.txt", Echo(), on_progress=look)
     assert seen == [0o700, 0o600, 0o600, 0o600]
     assert _leftovers(tmp_path) == []
 
@@ -460,7 +430,7 @@ def test_the_output_has_the_permissions_of_an_ordinary_file(tmp_path):
     source = _write(tmp_path / "a.txt", "one\n")
     before = os.umask(0o027)
     try:
-        privatize_corpus(source, tmp_path / "b.txt", _Echo())
+        privatize_corpus(source, tmp_path / "b.txt", Echo())
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "b.txt").stat().st_mode) == 0o640
@@ -469,14 +439,14 @@ def test_the_output_has_the_permissions_of_an_ordinary_file(tmp_path):
 def test_an_old_output_keeps_its_permissions(tmp_path):
     source = _write(tmp_path / "a.txt", "one\n")
     (old := _write(tmp_path / "b.txt", "old\n")).chmod(0o600)
-    privatize_corpus(source, old, _Echo())
+    privatize_corpus(source, old, Echo())
     assert stat.S_IMODE(old.stat().st_mode) == 0o600
 
 
 def test_a_link_stays_a_link(tmp_path):
     source = _write(tmp_path / "a.txt", "one\n")
     (tmp_path / "link.txt").symlink_to(_write(tmp_path / "real.txt", "old\n"))
-    privatize_corpus(source, tmp_path / "link.txt", _Echo())
+    privatize_corpus(source, tmp_path / "link.txt", Echo())
     assert (tmp_path / "link.txt").is_symlink()
     assert (tmp_path / "real.txt").read_text() == "[one]\n"
 
@@ -490,22 +460,22 @@ def test_input_and_output_must_differ(tmp_path, link):
     elif link == "hard":
         os.link(source, target)
     with pytest.raises(CorpusError, match="same file"):
-        privatize_corpus(source, target, _Echo())
+        privatize_corpus(source, target, Echo())
     assert source.read_text() == "one\n"
 
 
 def test_an_output_that_cannot_be_written_is_refused(tmp_path):
     source = _write(tmp_path / "a.txt", "one\n")
     with pytest.raises(CorpusError, match="folder does not exist"):
-        privatize_corpus(source, tmp_path / "none" / "b.txt", _Echo())
+        privatize_corpus(source, tmp_path / "none" / "b.txt", Echo())
     (tmp_path / "folder.txt").mkdir()
     with pytest.raises(CorpusError, match="it is a folder"):
-        privatize_corpus(source, tmp_path / "folder.txt", _Echo())
+        privatize_corpus(source, tmp_path / "folder.txt", Echo())
 
 
 def test_a_missing_input_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(FileNotFoundError):
-        privatize_corpus(tmp_path / "none.txt", tmp_path / "b.txt", _Echo())
+        privatize_corpus(tmp_path / "none.txt", tmp_path / "b.txt", Echo())
     assert os.listdir(tmp_path) == []
 
 
@@ -513,25 +483,25 @@ def test_standard_input_and_output_carry_lines(tmp_path, monkeypatch):
     sent = io.BytesIO()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n")))
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(sent))
-    privatize_corpus("-", "-", _Echo())
+    privatize_corpus("-", "-", Echo())
     assert sent.getvalue() == b"[one]\n[two]\n"
 
 
 def test_the_other_end_names_the_format_of_a_standard_stream(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"text":"one"}\n')))
-    privatize_corpus("-", tmp_path / "b.jsonl.gz", _Echo())
+    privatize_corpus("-", tmp_path / "b.jsonl.gz", Echo())
     assert gzip.decompress((tmp_path / "b.jsonl.gz").read_bytes()) == b'{"text":"[one]"}\n'
 
 
 def test_a_released_line_break_does_not_split_a_line(tmp_path):
     source = _write(tmp_path / "a.txt", "one\rtwo\n")
-    privatize_corpus(source, tmp_path / "b.txt", _Echo())
+    privatize_corpus(source, tmp_path / "b.txt", Echo())
     assert (tmp_path / "b.txt").read_bytes() == b"[one two]\n"
 
 
 def test_the_report_counts_what_was_done(tmp_path):
     source = _write(tmp_path / "a.txt", b"one\n\xff\ntwo\n")
-    report = privatize_corpus(source, tmp_path / "b.txt", _Echo(), on_error="skip")
+    report = privatize_corpus(source, tmp_path / "b.txt", Echo(), on_error="skip")
     assert (report.documents, report.tokens, report.skipped) == (2, {"word": 2}, {"encoding": 1})
     assert json.loads(json.dumps(report.to_dict()))["documents"] == 2
 
@@ -587,25 +557,33 @@ def test_the_output_does_not_depend_on_the_number_of_workers(tmp_path, folder):
     assert written[0] == written[1]
 
 
-def _die(*arguments):
-    os._exit(1)
-
-
-def test_a_worker_that_dies_is_told(tmp_path, folder, monkeypatch):
+@pytest.mark.parametrize("step", ["_begun", "_give"])
+def test_a_worker_that_dies_is_told(tmp_path, folder, monkeypatch, step):
     source = _corpus(tmp_path / "a.txt", 5)
     settings = PrivatizerSettings(str(folder), options={"epsilon": 4.0})
-    monkeypatch.setattr(local, "_work", _die)
+    taken = getattr(local.WorkerPool, step)
+
+    def killed(*given):
+        for worker in multiprocessing.active_children():
+            os.kill(worker.pid, signal.SIGKILL)
+            worker.join()
+        return taken(*given)
+
+    monkeypatch.setattr(local.WorkerPool, step, killed)
     with pytest.raises(CorpusError, match="worker process ended"):
         privatize_corpus(source, tmp_path / "b.txt", settings.build(), workers=2, settings=settings)
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_a_worker_that_cannot_start_tells_why(folder, monkeypatch):
-    monkeypatch.setattr(local, "_worker", None)
-    settings = PrivatizerSettings(str(folder) + ".gone", options={"epsilon": 4.0})
-    local._start_worker(settings, Columns(), b"")
-    with pytest.raises(IndexFolderError):
-        local._work(None)
+def test_a_worker_that_begins_from_nothing_and_cannot_build_its_privatizer_tells_why(
+    tmp_path, folder
+):
+    source = _corpus(tmp_path / "a.txt", 5)
+    settings = PrivatizerSettings(str(folder), options={"epsilon": 4.0})
+    gone = replace(settings, index=str(folder) + ".gone")
+    with another_thread(), pytest.raises(IndexFolderError):
+        privatize_corpus(source, tmp_path / "b.txt", settings.build(), workers=2, settings=gone)
+    assert os.listdir(tmp_path) == ["a.txt"]
 
 
 def test_settings_are_checked_when_they_are_built(folder):
@@ -620,4 +598,4 @@ def test_settings_show_no_secret(folder):
 
 def test_more_than_one_worker_needs_settings(tmp_path):
     with pytest.raises(CorpusError, match="settings="):
-        privatize_corpus(tmp_path / "a.txt", tmp_path / "b.txt", _Echo(), workers=2)
+        privatize_corpus(tmp_path / "a.txt", tmp_path / "b.txt", Echo(), workers=2)

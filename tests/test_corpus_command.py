@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
@@ -381,6 +382,14 @@ def test_the_command_does_not_load_torch_and_leaves_it_to_be_loaded(index, sourc
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.parametrize("epsilon", ["2", "-1"])
+def test_garbage_is_collected_again_once_all_is_loaded(run, epsilon):
+    found = run("out.jsonl", "-e", epsilon)
+    assert (found.exit_code == 0) == (epsilon == "2")
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 0
 
 
 def test_memory_does_not_grow_with_the_corpus(index, tmp_path):

@@ -84,7 +84,7 @@ import json, os, random, shutil, signal, sys, time
 sys.path.insert(0, sys.argv[1])
 from test_corpus_crash import _bytes, _run
 from pathlib import Path
-from textpriv.privatizer import Privatizer
+from textpriv.cutting import Cutter
 
 index, folder, moments = sys.argv[2], Path(sys.argv[3]), random.Random(7)
 
@@ -102,8 +102,8 @@ def child(*arguments):
 told = []
 lasts = {}
 # The slowest thing to load is loaded once, before the children.
-make, made = Privatizer._new_tokenizer, {}
-Privatizer._new_tokenizer = lambda self: made.setdefault(0, None) or made.__setitem__(0, make(self)) or made[0]
+make, made = Cutter._new_tokenizer, {}
+Cutter._new_tokenizer = lambda self: made.setdefault(0, None) or made.__setitem__(0, make(self)) or made[0]
 for source, name in [(sys.argv[4], "out"), (sys.argv[5], "out.jsonl.gz")]:
     warm = folder / f"warm-{name}"
     _run(index, source, warm, False)
@@ -201,24 +201,18 @@ def test_a_killed_worker_ends_the_run_which_then_goes_on_to_the_same_bytes(index
 
 
 ORPHANS = """
-import multiprocessing, time
+import multiprocessing, sys, time
 import pyarrow as pa
 from textpriv.engines.batch import BatchRelease, Columns
 from textpriv.engines.local import WorkerPool
+from textpriv.index import Index
+from textpriv.mechanisms import TEM
+from textpriv.privatizer import Privatizer
 
-class Echo:
-    seed = 0
-    def read(self, text):
-        return text
-    def release(self, batch, keys):
-        return []
-
-class Release(BatchRelease):
-    def __call__(self, batch):
-        return batch
-
-batch = pa.RecordBatch.from_pydict({"text": ["a"]})
-with WorkerPool(Release(Echo(), Columns(), b""), None, Columns(), b"", 2) as pool:
+privatizer = Privatizer(TEM(Index.load(sys.argv[1]), 1.0), seed=1)
+batch = pa.RecordBatch.from_pydict({"text": ["a"], "id": ["a"]})
+columns = Columns("text", document="id")
+with WorkerPool(BatchRelease(privatizer, columns), None, columns, b"", 2) as pool:
     for _ in pool.ordered((n, batch) for n in range(9)):
         pass
     print(multiprocessing.active_children()[0].pid, flush=True)
@@ -226,9 +220,9 @@ with WorkerPool(Release(Echo(), Columns(), b""), None, Columns(), b"", 2) as poo
 """
 
 
-def test_workers_end_when_the_process_that_leads_them_is_killed():
+def test_workers_end_when_the_process_that_leads_them_is_killed(index):
     with subprocess.Popen(
-        [sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", ORPHANS, str(index)], stdout=subprocess.PIPE, text=True
     ) as leader:
         worker = int(leader.stdout.readline())
         os.kill(worker, 0)  # it lives

@@ -8,13 +8,12 @@ import io
 import json
 import os
 import stat
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from echo import Echo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,34 +23,6 @@ from textpriv.errors import CorpusError
 from textpriv.reading import Place
 
 SECRET = "zanzibar"
-
-
-class _Raw(str):
-    @property
-    def codes(self) -> np.ndarray:
-        return np.frombuffer(self.encode("utf-32-le"), "<i4")
-
-
-@dataclass
-class _Tokens:
-    text: str
-    counts: dict[str, int] = field(default_factory=lambda: {"word": 1})
-
-
-class _Echo:
-    """Stands for a Privatizer: returns the text in brackets, and remembers the keys."""
-
-    seed: int | None = 0
-
-    def __init__(self) -> None:
-        self.keys: list[object] = []
-
-    def read(self, text: str) -> _Raw:
-        return _Raw(text)
-
-    def release(self, batch, keys):
-        self.keys += keys
-        return [_Tokens(f"[{text}]") for text in batch]
 
 
 def _write(path: Path, content: bytes | str) -> Path:
@@ -86,7 +57,7 @@ EVERY_TYPE = {
 
 def test_only_the_text_changes_in_parquet_whatever_the_other_columns_are(tmp_path):
     source = _parquet(tmp_path / "a.parquet", EVERY_TYPE)
-    report = privatize_corpus(source, tmp_path / "b.parquet", _Echo(), batch_size=2)
+    report = privatize_corpus(source, tmp_path / "b.parquet", Echo(), batch_size=2)
     read = pq.read_table(tmp_path / "b.parquet")
     before = pq.read_table(source)
     assert read.schema == before.schema
@@ -106,13 +77,13 @@ def test_only_the_text_changes_in_parquet_whatever_the_other_columns_are(tmp_pat
 )
 def test_every_arrow_type_of_text_is_a_text(tmp_path, column):
     source = _parquet(tmp_path / "a.parquet", {"text": column, "n": [1, 2]}, row_group_size=1)
-    privatize_corpus(source, tmp_path / "b.parquet", _Echo(), batch_size=1)
+    privatize_corpus(source, tmp_path / "b.parquet", Echo(), batch_size=1)
     assert pq.read_table(tmp_path / "b.parquet")["text"].to_pylist() == ["[one]", "[two]"]
 
 
 def test_a_parquet_file_without_rows_keeps_its_columns(tmp_path):
     source = _parquet(tmp_path / "a.parquet", {"text": pa.array([], pa.string()), "n": []})
-    report = privatize_corpus(source, tmp_path / "b.parquet", _Echo())
+    report = privatize_corpus(source, tmp_path / "b.parquet", Echo())
     assert report.documents == 0
     assert pq.read_table(tmp_path / "b.parquet").schema == pq.read_table(source).schema
 
@@ -188,7 +159,7 @@ def test_the_bytes_of_parquet_do_not_depend_on_groups_batches_and_parts(
             ("b", {"part_records": parts, "batch_size": batches}),
         ]:
             source = _parquet(folder / f"{name}.parquet", columns, row_group_size=group)
-            privatize_corpus(source, folder / f"out-{name}.parquet", _Echo(), **options)
+            privatize_corpus(source, folder / f"out-{name}.parquet", Echo(), **options)
             made.append((folder / f"out-{name}.parquet").read_bytes())
     assert made[0] == made[1]
     found = pq.ParquetFile(io.BytesIO(made[0])).metadata
@@ -199,7 +170,7 @@ def test_the_bytes_of_parquet_do_not_depend_on_groups_batches_and_parts(
 def test_a_row_group_also_closes_at_a_number_of_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "_GROUP_BYTES", 100)
     source = _parquet(tmp_path / "a.parquet", {"text": ["x" * 40] * 9})
-    privatize_corpus(source, tmp_path / "b.parquet", _Echo(), batch_size=2)
+    privatize_corpus(source, tmp_path / "b.parquet", Echo(), batch_size=2)
     found = pq.ParquetFile(tmp_path / "b.parquet").metadata
     assert [found.row_group(n).num_rows for n in range(found.num_row_groups)] == [3, 3, 3]
 
@@ -212,7 +183,7 @@ def test_a_row_group_also_closes_at_a_number_of_bytes(tmp_path, monkeypatch):
 def test_the_strings_of_other_columns_fill_a_row_group_too(tmp_path, monkeypatch, other):
     monkeypatch.setattr(writing, "_GROUP_BYTES", 100)
     source = _parquet(tmp_path / "a.parquet", {"text": [""] * 9, "other": other})
-    privatize_corpus(source, tmp_path / "b.parquet", _Echo(), batch_size=2)
+    privatize_corpus(source, tmp_path / "b.parquet", Echo(), batch_size=2)
     found = pq.ParquetFile(tmp_path / "b.parquet").metadata
     assert [found.row_group(n).num_rows for n in range(found.num_row_groups)] == [3, 3, 3]
 
@@ -224,7 +195,7 @@ def test_ordered_categories_keep_their_order(tmp_path, parts):
         pa.array([2, 0, 2, 1, 0], pa.int8()), order, ordered=True
     )
     source = _parquet(tmp_path / "a.parquet", {"text": ["x"] * 5, "size": sizes}, row_group_size=3)
-    privatize_corpus(source, tmp_path / "b.parquet", _Echo(), part_records=parts)
+    privatize_corpus(source, tmp_path / "b.parquet", Echo(), part_records=parts)
     read = pq.read_table(tmp_path / "b.parquet")["size"]
     assert read.equals(pq.read_table(source)["size"])
     assert all(chunk.dictionary.equals(order) for chunk in read.chunks)
@@ -249,7 +220,7 @@ def test_a_file_read_from_place_to_place_is_the_file(tmp_path, name, cut):
         line = {"jsonl": '{{"text":"{}"}}\n \n', "txt": "{}\n"}[kind]
         _write(source, "".join(line.format(text) for text in texts))
     if name != source.name:
-        privatize_corpus(source, tmp_path / name, _Echo())
+        privatize_corpus(source, tmp_path / name, Echo())
         source, texts = tmp_path / name, [f"[{text}]" for text in texts]
     places = [Place(), *read_records(source, cut=cut).places()]
     assert [place.record for place in places] == [*range(0, 10, cut), 10]
@@ -277,7 +248,7 @@ def test_a_folder_becomes_a_folder_of_the_same_files_with_their_checksums(tmp_pa
     (source / "deep" / "c.jsonl.gz").write_bytes(gzip.compress(b'{"text":"last"}\n'))
     _write(source / "_SUCCESS", "")
     _write(source / ".a.jsonl.crc", "x")
-    report = privatize_corpus(source, tmp_path / "out", _Echo())
+    report = privatize_corpus(source, tmp_path / "out", Echo())
     assert (report.documents, report.files) == (7, 3)
     assert (tmp_path / "out" / "a.jsonl").read_text().startswith('{"text":"[text 0]"}\n')
     last = (tmp_path / "out" / "deep" / "c.jsonl.gz").read_bytes()
@@ -297,7 +268,7 @@ def test_a_folder_becomes_a_folder_of_the_same_files_with_their_checksums(tmp_pa
 
 def test_shards_are_taken_by_the_numbers_in_their_names(tmp_path):
     source = _folder(tmp_path / "raw", ["part-2.jsonl", "part-10.jsonl", "part-100.jsonl"], each=1)
-    echo = _Echo()
+    echo = Echo()
     privatize_corpus(source, tmp_path / "out", echo)
     assert (tmp_path / "out" / "part-10.jsonl").read_text() == '{"text":"[text 1]"}\n'
     assert echo.keys == [0, 1, 2]
@@ -306,7 +277,7 @@ def test_shards_are_taken_by_the_numbers_in_their_names(tmp_path):
 def test_documents_are_known_by_their_number_in_the_corpus_however_it_is_cut(tmp_path):
     keys = []
     for name, names, each in [("x", ["1.jsonl"], 12), ("y", [f"{n}.jsonl" for n in range(4)], 3)]:
-        echo = _Echo()
+        echo = Echo()
         privatize_corpus(_folder(tmp_path / name, names, each), tmp_path / f"out-{name}", echo)
         keys.append(echo.keys)
     assert keys[0] == keys[1] == list(range(12))
@@ -320,13 +291,13 @@ def test_a_folder_is_never_written_over_or_into_another(tmp_path, target, match)
     source = _folder(tmp_path / "raw", ["a.jsonl"])
     _write(tmp_path / "full" / "x", "")
     with pytest.raises(CorpusError, match=match):
-        privatize_corpus(source, tmp_path / target, _Echo())
+        privatize_corpus(source, tmp_path / target, Echo())
 
 
 def test_a_digit_of_another_script_is_a_letter_of_a_shards_name(tmp_path):
     for name in ("\u06631.txt", "a10.txt", "a9.txt"):
         _write(tmp_path / "in" / name, name)
-    privatize_corpus(tmp_path / "in", tmp_path / "out", _Echo())
+    privatize_corpus(tmp_path / "in", tmp_path / "out", Echo())
     found = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert [file["name"] for file in found["files"]] == ["a9.txt", "a10.txt", "\u06631.txt"]
 
@@ -334,7 +305,7 @@ def test_a_digit_of_another_script_is_a_letter_of_a_shards_name(tmp_path):
 def test_a_shard_may_have_a_name_that_is_no_utf8(tmp_path):
     name = os.fsdecode(b"caf\xe9.jsonl")
     _write(tmp_path / "in" / name, '{"text":"one"}\n{}\n')
-    privatize_corpus(tmp_path / "in", tmp_path / "out", _Echo(), on_error="quarantine")
+    privatize_corpus(tmp_path / "in", tmp_path / "out", Echo(), on_error="quarantine")
     assert sorted(os.listdir(tmp_path / "out")) == [name, "manifest.json"]
     found = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert [file["name"] for file in found["files"]] == [name]
@@ -347,20 +318,20 @@ def test_a_link_to_a_folder_of_shards_is_not_left_out_unsaid(tmp_path):
     _write(tmp_path / "more" / "b.txt", "two\n")
     (tmp_path / "in" / "more").symlink_to(tmp_path / "more")
     with pytest.raises(CorpusError, match="a link to a folder"):
-        privatize_corpus(tmp_path / "in", tmp_path / "out", _Echo())
+        privatize_corpus(tmp_path / "in", tmp_path / "out", Echo())
 
 
 def test_a_folder_of_several_formats_or_of_none_is_refused(tmp_path):
     source = _folder(tmp_path / "raw", ["a.jsonl"])
     _write(source / "b.csv", "text\nx\n")
     with pytest.raises(CorpusError, match="several formats"):
-        privatize_corpus(source, tmp_path / "out", _Echo())
+        privatize_corpus(source, tmp_path / "out", Echo())
     _write(source / "c.docx", "x")
     with pytest.raises(CorpusError, match="Cannot tell the format"):
-        privatize_corpus(source, tmp_path / "out", _Echo())
+        privatize_corpus(source, tmp_path / "out", Echo())
     (tmp_path / "none").mkdir()
     with pytest.raises(CorpusError, match="holds no files"):
-        privatize_corpus(tmp_path / "none", tmp_path / "out", _Echo())
+        privatize_corpus(tmp_path / "none", tmp_path / "out", Echo())
 
 
 # Columns
@@ -386,7 +357,7 @@ def test_other_columns_pass_or_are_dropped_by_rule(tmp_path, rule, names, kind):
     else:
         _parquet(source, {name: [value] for name, value in row.items()})
     target = tmp_path / f"b.{kind}"
-    report = privatize_corpus(source, target, _Echo(), columns=rule)
+    report = privatize_corpus(source, target, Echo(), columns=rule)
     wanted = {name: row[name] for name in names} | {"text": "[one]"}
     if kind == "jsonl":
         found = json.loads(target.read_bytes())
@@ -409,7 +380,7 @@ def test_bad_records_are_set_aside_with_their_bytes_for_their_owner_alone(tmp_pa
         b'{"text":"one"}\n{"text":"zanzibar\n{"text":"two"}\n{"text":"\xff"}\n',
     )
     report = privatize_corpus(
-        source, tmp_path / "b.jsonl", _Echo(), on_error="quarantine", part_records=2
+        source, tmp_path / "b.jsonl", Echo(), on_error="quarantine", part_records=2
     )
     assert report.documents == 2
     assert report.skipped == {"malformed": 1, "encoding": 1}
@@ -437,7 +408,7 @@ def test_bad_records_are_set_aside_with_their_bytes_for_their_owner_alone(tmp_pa
 )
 def test_a_record_is_set_aside_as_it_stands_in_the_file(tmp_path, name, content, raw):
     report = privatize_corpus(
-        _write(tmp_path / name, content), tmp_path / f"b-{name}", _Echo(), on_error="quarantine"
+        _write(tmp_path / name, content), tmp_path / f"b-{name}", Echo(), on_error="quarantine"
     )
     (line,) = Path(str(report.quarantine)).read_bytes().splitlines()
     assert json.loads(line)["raw"] == raw
@@ -445,7 +416,7 @@ def test_a_record_is_set_aside_as_it_stands_in_the_file(tmp_path, name, content,
 
 def test_a_row_of_parquet_is_set_aside_with_its_other_columns(tmp_path):
     source = _parquet(tmp_path / "a.parquet", {"id": [7, 8], "text": ["one", None]})
-    report = privatize_corpus(source, tmp_path / "b.parquet", _Echo(), on_error="quarantine")
+    report = privatize_corpus(source, tmp_path / "b.parquet", Echo(), on_error="quarantine")
     (line,) = Path(str(report.quarantine)).read_bytes().splitlines()
     assert json.loads(json.loads(line)["raw"]) == {"id": 8, "text": None}
 
@@ -453,7 +424,7 @@ def test_a_row_of_parquet_is_set_aside_with_its_other_columns(tmp_path):
 def test_a_row_that_has_no_json_form_is_set_aside_without_its_bytes(tmp_path):
     late = pa.array([10**7, 0], pa.int32()).cast(pa.date32())  # after the year 9999
     source = _parquet(tmp_path / "a.parquet", {"text": [None, "one"], "when": late})
-    privatize_corpus(source, tmp_path / "b.parquet", _Echo(), on_error="quarantine")
+    privatize_corpus(source, tmp_path / "b.parquet", Echo(), on_error="quarantine")
     (line,) = (tmp_path / "b.parquet.quarantine.jsonl").read_text().splitlines()
     assert json.loads(line)["reason"] == "wrong_type"
     assert "raw" not in json.loads(line)
@@ -462,7 +433,7 @@ def test_a_row_that_has_no_json_form_is_set_aside_without_its_bytes(tmp_path):
 
 def test_without_bad_records_nothing_is_set_aside(tmp_path):
     source = _write(tmp_path / "a.txt", "one\n")
-    report = privatize_corpus(source, tmp_path / "b.txt", _Echo(), on_error="quarantine")
+    report = privatize_corpus(source, tmp_path / "b.txt", Echo(), on_error="quarantine")
     assert report.quarantine is None
     assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
 
@@ -478,7 +449,7 @@ def test_a_record_without_a_name_is_a_bad_one(tmp_path, value):
     reader = read_records(source, on_error="skip", names=["id"])
     assert [batch.texts for batch in reader] == [["x"]]
     with pytest.raises(CorpusError, match=r"record 2\)") as error:
-        privatize_corpus(source, tmp_path / "b.jsonl", _Echo(), document_column="id")
+        privatize_corpus(source, tmp_path / "b.jsonl", Echo(), document_column="id")
     assert SECRET not in str(error.value)
 
 
@@ -489,7 +460,7 @@ def test_a_date_is_no_name(tmp_path):
     late = pa.array([10**7], pa.int32()).cast(pa.date32())  # Python has no such date
     source = _parquet(tmp_path / "a.parquet", {"text": ["one"], "when": late})
     report = privatize_corpus(
-        source, tmp_path / "b.parquet", _Echo(), document_column="when", on_error="skip"
+        source, tmp_path / "b.parquet", Echo(), document_column="when", on_error="skip"
     )
     assert report.skipped == {"missing_name": 1}
 

@@ -594,22 +594,6 @@ def test_raw_tokens_hold_no_string_that_is_not_released(mechanism):
     assert Privatizer(mechanism).read("Zorblax quiverneth 42, the").kept == [","]
 
 
-def test_a_store_of_strings_that_has_grown_too_large_is_replaced_and_changes_nothing(
-    mechanism, monkeypatch
-):
-    documents = [f"film zorblax{place} 42 night !" for place in range(6)]
-    whole = list(Privatizer(mechanism, seed=1).pipe(documents))
-    privatizer = Privatizer(mechanism, seed=1)
-    privatizer.read("")
-    monkeypatch.setattr(module, "_LARGEST_STORE", len(privatizer._tokenizer.vocab.strings) + 4)
-    readers = []
-    for place, document in enumerate(documents):
-        assert tokens_of(privatizer, document, place).text == whole[place]
-        readers.append(privatizer._tokenizer)
-    assert len({id(reader) for reader in readers}) > 1
-    assert "zorblax0" not in readers[-1].vocab.strings
-
-
 # The statement
 
 
@@ -638,6 +622,17 @@ def test_a_stretch_that_is_too_long_for_a_word_is_one_unknown_word_and_read_at_o
     privatizer = Privatizer(mechanism, TokenPolicy(unknown="mask"))
     read = privatizer.read("good " + mark * 200_000 + " film")
     assert read.counts == {"sampled": 2, "masked": 1}
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_texts_are_put_together_as_their_tokens_say(mechanism, number):
+    policy = [TokenPolicy(), TokenPolicy(unknown="keep"), TokenPolicy(unknown="mask")][number]
+    texts = ["good (film) !", "", "( the ) zorblax's  film\n\n\n", "!", "film", "« the » ’s"]
+    whole = list(Privatizer(mechanism, policy, seed=4).pipe(texts))
+    assert whole == [
+        tokens_of(Privatizer(mechanism, policy, seed=4), text, place).text
+        for place, text in enumerate(texts)
+    ]
 
 
 @pytest.mark.parametrize("tokens", [1, 7, 40])

@@ -663,12 +663,12 @@ def _local_engine(
 ) -> InProcess | WorkerPool:
     if workers == 1 or settings is None:
         return InProcess(BatchRelease(privatizer, plan.columns, context))
-    # The compiled code is kept on disk. Made once here, it need not be made in every worker. What is made here is not
+    # The compiled code is kept on disk. Made or loaded once here, it need not be in every worker. What is drawn here is not
     # counted, for it is no document.
-    uncounted = privatizer
-    if getattr(privatizer, "ledger", None) is not None:
-        uncounted = type(privatizer)(privatizer.mechanism, privatizer.policy)
-    uncounted.release([uncounted.read("text")], [secrets.token_bytes(16)])
+    from textpriv.tokens import RawBatch, RawTokens
+
+    uncounted = type(privatizer)(privatizer.mechanism, privatizer.policy)
+    uncounted.release_batch(RawBatch.of([RawTokens(np.zeros(1, dtype=np.int32), [])]))
     release = BatchRelease(privatizer, plan.columns, context)
     return WorkerPool(release, settings, plan.columns, context, workers)
 

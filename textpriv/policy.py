@@ -2,7 +2,7 @@
 
 A policy decides, for every kind of token, whether the mechanism draws a replacement, a mask stands in, the token is left
 out, or it is released as written. Whatever is not drawn is named in the statement as not protected. Classes are found in
-``textpriv.privatizer``; here stand the choices and their meaning.
+``textpriv.tokens``; here stand the choices and their meaning.
 """
 
 from __future__ import annotations

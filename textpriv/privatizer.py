@@ -1,13 +1,12 @@
-"""Texts to private texts: read tokens, classify, look up, draw, rebuild.
+"""Texts to private texts: look up a document's randomness, draw, rebuild.
 
-Everything that connects raw text with a mechanism stands here, once, for the library, the command line and the spaCy
-forms. Tokens are classified and looked up by compiled code over whole documents, and drawn over whole batches. The
-mathematics is in ``textpriv.mechanisms``; files are in ``textpriv.corpus``.
+Everything that connects the tokens of a raw text with a mechanism stands here, once, for the library, the command line and
+the spaCy forms. Tokens are drawn over whole batches, and private texts put together by compiled code. How tokens are found
+and classified is in ``textpriv.tokens``, the mathematics in ``textpriv.mechanisms``, files in ``textpriv.corpus``.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,24 +20,19 @@ from numpy.typing import NDArray
 from textpriv.errors import LedgerError, TextprivError
 from textpriv.ledger import Charge, Document, Ledger, Terms
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism
-from textpriv.policy import ACTIONS, CLASSES, MASK, TokenPolicy
+from textpriv.policy import TokenPolicy
 from textpriv.randomness import DocumentKey, KeyedStreams, Stream
 from textpriv.statement import PrivacyStatement
+from textpriv.tokens import EncodedTexts, RawBatch, RawTokens, TokenReader, counts_of
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-__all__ = ["PrivateTokens", "Privatizer", "RawTokens", "ReleaseKey"]
+__all__ = ["PrivateTokens", "Privatizer", "ReleaseKey"]
 
 ReleaseKey = DocumentKey | Document | Stream  # what a document's randomness follows from
 
-# Codes of a token that is not drawn; ids of words and UNKNOWN lie above. Dropped tokens never leave the reader.
-_MASKED, _KEPT = -2, -3  # a kept token of the class at place c has code _KEPT - c
 _TOKENS = 1 << 16  # drawn in one call of the sampler
-_LONGEST_STRETCH = 1_000  # characters without a blank that are still read as words
-_LARGEST_STORE = (
-    160_000  # strings the reader's own vocabulary may hold before it is replaced by a new one
-)
 
 # Spacing is a function of the private tokens alone, so that none of the original survives.
 _BLANKS = frozenset((" ", "\n", "\n\n"))
@@ -46,22 +40,6 @@ _CLOSING = _BLANKS.union(
     ". , ; : ! ? ) ] } % ... .. … ’ ” » 's 'm 're 've 'll 'd n't ’s ’m ’re ’ve ’ll ’d n’t".split()
 )
 _OPENING = _BLANKS.union("( [ { “ ‘ « $ £ € #".split())
-
-
-@dataclass(frozen=True)
-class RawTokens:
-    """One document as the mechanism sees it: codes, and the strings of tokens that the policy keeps.
-
-    It holds no string that the policy does not release.
-    """
-
-    codes: NDArray[np.int32]
-    kept: list[str]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Tokens by what is to be done with them: sampled, masked, and kept ones by class."""
-        return _counts(self.codes)
 
 
 class PrivateTokens:
@@ -111,7 +89,7 @@ class PrivateTokens:
 
         Classes that were sampled or masked are counted together: telling them apart would show what the draw hides.
         """
-        return _counts(self._codes)
+        return counts_of(self._codes)
 
     @property
     def text(self) -> str:
@@ -184,8 +162,6 @@ class Privatizer:
             self._terms = Terms.of(self.mechanism, self.policy)
         self._named_run = run_key is not None
         self._streams = KeyedStreams(run_key, seed=seed)
-        self._tokenizer: Any = None
-        self._cuts_by_rules = False
 
     # The public face
 
@@ -243,15 +219,13 @@ class Privatizer:
                     )
             elif self.seed is not None:
                 names = list(range(position, position + len(batch)))
-            raw = []
             for place, text in enumerate(batch):
                 if not isinstance(text, str):
                     raise TextprivError(
                         f"document {position + place} is of type {type(text).__name__}, not text."
                     )
-                raw.append(self.read(text))
             try:
-                yield from self._render(raw, names)
+                yield from self.release_batch(self.read_batch(EncodedTexts.of(batch)), names)
             except LedgerError as error:
                 if error.place is None:
                     raise
@@ -283,48 +257,16 @@ class Privatizer:
     # Tokens, for the spaCy forms
 
     def read(self, text: str) -> RawTokens:
-        """Tokenize and classify a raw text in a vocabulary of the privatizer's own.
-
-        In a language whose words are set apart by blanks, a stretch of more than 1,000 characters without one counts as a
-        single unknown word: no word is so long, and cutting it by rules takes time that grows with its square.
-        """
-        if self._tokenizer is None or len(self._tokenizer.vocab.strings) > _LARGEST_STORE:
-            self._tokenizer = self._new_tokenizer()
-        if len(text) > _LONGEST_STRETCH and self._cuts_by_rules:
-            text = _shorten(text)
-        try:
-            return self.read_doc(self._tokenizer(text))
-        except UnicodeEncodeError:
-            # Half a surrogate pair has no UTF-8 form; it becomes the replacement character, an unknown word.
-            repaired = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            return self.read_doc(self._tokenizer(repaired))
+        """Tokenize and classify a raw text, in a store of strings of the privatizer's own; see :meth:`TokenReader.read`."""
+        return self.reader.read(text)
 
     def read_doc(self, doc: Doc) -> RawTokens:
         """Classify the tokens of an existing Doc, which is left as it is."""
-        table = self._table
-        columns: NDArray[np.uint64] = doc.to_array(list(table.attributes))  # type: ignore[assignment]
-        codes, kept_at = _classify(
-            columns,
-            table.keys,
-            table.values,
-            table.actions,
-            table.number_column,
-            table.stop_column,
-        )
-        if not len(kept_at):
-            return RawTokens(codes, [])
-        strings = doc.vocab.strings
-        # A stop word keeps the case it is looked up in.
-        column = np.where(codes[codes <= _KEPT] == _KEPT - _STOP, 0, table.written_column)
-        written = columns[kept_at, column].tolist()
-        spaces = columns[kept_at, _IS_SPACE].tolist()
-        return RawTokens(
-            codes,
-            [
-                _canonical_space(strings[orth]) if space else strings[orth]
-                for orth, space in zip(written, spaces, strict=True)
-            ],
-        )
+        return self.reader.read_doc(doc)
+
+    def read_batch(self, texts: EncodedTexts) -> RawBatch:
+        """Tokenize and classify many raw texts: the same tokens as :meth:`read`, found many times as fast."""
+        return self.reader.read_batch(texts)
 
     def release(
         self,
@@ -344,63 +286,81 @@ class Privatizer:
         LedgerError
             For a document that the ledger refuses; nothing of the batch is drawn.
         """
-        codes, outputs, others, blanks, cuts = self._draw(batch, keys)
-        words = self._spacing.words
+        whole = RawBatch.of(batch)
+        codes, outputs = whole.codes, self._draw(whole, keys)
+        others = [whole.strings[place] for place in whole.others.tolist()]
+        blanks = self._blanks(outputs, whole, _Spelling.of(whole.strings))
+        words = self._spelling.words
         if len(batch) == 1:
             return [PrivateTokens(outputs, others, blanks, codes, words)]
+        cuts = whole.cuts.tolist()
         marks = np.concatenate([[0], np.cumsum(outputs < 0)])[cuts].tolist()
         return [
             PrivateTokens(outputs[a:b], others[c:d], blanks[a:b], codes[a:b], words)
             for a, b, c, d in zip(cuts, cuts[1:], marks, marks[1:], strict=False)
         ]
 
-    def _render(
-        self, batch: Sequence[RawTokens], keys: Sequence[ReleaseKey | None] | None
-    ) -> Iterator[str]:
-        _, outputs, others, blanks, cuts = self._draw(batch, keys)
-        words = self._spacing.words[np.maximum(outputs, 0)]
-        words[outputs < 0] = others
-        if len(words):
-            # One text in which every token carries the blank that follows it, cut by document.
-            words[blanks] = words[blanks] + " "
-        for a, b in zip(cuts, cuts[1:], strict=False):
-            yield "".join(words[a:b].tolist())
+    def release_batch(
+        self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None = None
+    ) -> EncodedTexts:
+        """Draw a batch of documents, in one call of the sampler, and put the private texts together.
 
-    def _draw(
-        self, batch: Sequence[RawTokens], keys: Sequence[ReleaseKey | None] | None
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32], list[str], NDArray[np.bool_], list[int]]:
-        """Codes, drawn ids, tokens that are not drawn, whether a blank follows, and where each document begins."""
-        lengths = [len(raw.codes) for raw in batch]
-        cuts = np.zeros(len(batch) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=cuts[1:])
-        if not batch or not cuts[-1]:
-            empty = np.empty(0, dtype=np.int32)
-            return empty, empty, [], np.empty(0, dtype=np.bool_), cuts.tolist()
-        codes = batch[0].codes if len(batch) == 1 else np.concatenate([r.codes for r in batch])
+        Parameters
+        ----------
+        batch : RawBatch
+        keys : sequence of str, int, bytes, Document, Stream or None, optional
+            As in :meth:`release`.
+
+        Raises
+        ------
+        LedgerError
+            For a document that the ledger refuses; nothing of the batch is drawn.
+        """
+        outputs = self._draw(batch, keys)
+        batch = batch.compact()
+        words, strings = self._spelling, _Spelling.of(batch.strings)
+        return EncodedTexts(
+            *_spell(
+                outputs,
+                self._blanks(outputs, batch, strings),
+                batch.cuts,
+                batch.others,
+                words.letters,
+                words.begins,
+                strings.letters,
+                strings.begins,
+            )
+        )
+
+    def _draw(self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None) -> NDArray[np.int32]:
+        """The drawn ids, and -1 for tokens that are not drawn."""
+        codes, cuts = batch.codes, batch.cuts
+        if not len(codes):
+            return np.empty(0, dtype=np.int32)
         drawn_at = np.flatnonzero(codes >= UNKNOWN)
+        if len(drawn_at) == len(codes):
+            return self._drawn(codes, cuts, self._chosen_streams(codes, cuts, keys))
         offsets = np.searchsorted(drawn_at, cuts)
         ids = codes[drawn_at]
         streams = self._chosen_streams(ids, offsets, keys)
-        drawn = self._drawn(ids, offsets, streams)
-        spacing = self._spacing
-        others: list[str] = []
-        if len(drawn_at) == len(codes):
-            outputs = drawn
-            left, right = spacing.closing[outputs], spacing.opening[outputs]
-        else:
-            outputs = np.full(len(codes), -1, dtype=np.int32)
-            outputs[drawn_at] = drawn
-            left, right = spacing.closing[outputs], spacing.opening[outputs]
-            rest = np.flatnonzero(codes < UNKNOWN)
-            kept = iter([string for raw in batch for string in raw.kept])
-            others = [MASK if code == _MASKED else next(kept) for code in codes[rest].tolist()]
-            left[rest] = [string in _CLOSING for string in others]
-            right[rest] = [string in _OPENING for string in others]
-        blanks = np.zeros(len(codes), dtype=np.bool_)
-        blanks[:-1] = ~(right[:-1] | left[1:])
-        ends = cuts[1:][cuts[1:] > cuts[:-1]] - 1
-        blanks[ends] = False
-        return codes, outputs, others, blanks, cuts.tolist()
+        outputs = np.full(len(codes), -1, dtype=np.int32)
+        outputs[drawn_at] = self._drawn(ids, offsets, streams)
+        return outputs
+
+    def _blanks(
+        self, outputs: NDArray[np.int32], batch: RawBatch, strings: _Spelling
+    ) -> NDArray[np.bool_]:
+        """Whether a blank follows each token."""
+        words = self._spelling
+        return _find_blanks(
+            outputs,
+            batch.cuts,
+            batch.others,
+            words.closing,
+            words.opening,
+            strings.closing,
+            strings.opening,
+        )
 
     def _drawn(
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: list[Stream]
@@ -484,41 +444,13 @@ class Privatizer:
     # Tables
 
     @cached_property
-    def _table(self) -> _Table:
-        return _Table.of(self.mechanism.index.vocabulary.words, self.policy)
+    def reader(self) -> TokenReader:
+        """What finds the tokens of raw texts."""
+        return TokenReader(self.mechanism.index.vocabulary.words, self.policy, self.language)
 
     @cached_property
-    def _spacing(self) -> _Spacing:
-        words = np.array(self.mechanism.index.vocabulary.words, dtype=object)
-        return _Spacing(
-            words,
-            np.fromiter((word in _CLOSING for word in words), np.bool_, len(words)),
-            np.fromiter((word in _OPENING for word in words), np.bool_, len(words)),
-        )
-
-    def _new_tokenizer(self) -> Any:
-        import spacy
-
-        try:
-            pipeline = spacy.blank(self.language)
-        except ImportError as error:
-            raise TextprivError(
-                f"spaCy has no language {self.language!r}; use a code such as 'en'."
-            ) from error
-        # Other attributes of a new word are never read, and each costs a call into Python.
-        vocabulary: Any = pipeline.vocab
-        getters = vocabulary.lex_attr_getters
-        vocabulary.lex_attr_getters = {
-            name: getters[name] for name in self._table.attributes if name in getters
-        }
-        tokenizer: Any = pipeline.tokenizer
-        # Only spaCy's own tokenizer cuts by rules; those of languages without blanks find words in long stretches.
-        self._cuts_by_rules = type(tokenizer) is spacy.tokenizer.Tokenizer
-        if hasattr(tokenizer, "max_cache_size"):
-            # The tokenizer remembers how it cut a stretch of text, by default of 10,000 different ones: a corpus has
-            # more. The store of strings bounds this memory too, since both are replaced together.
-            tokenizer.max_cache_size = _LARGEST_STORE
-        return tokenizer
+    def _spelling(self) -> _Spelling:
+        return _Spelling.of(self.mechanism.index.vocabulary.words)
 
     def __getstate__(self) -> dict[str, Any]:
         # The reader has seen raw words, and the streams hold the run key: neither travels.
@@ -549,144 +481,96 @@ class Privatizer:
 
 
 @dataclass(frozen=True)
-class _Spacing:
-    """The vocabulary's words, and which of them take no blank before or after."""
+class _Spelling:
+    """Words, their letters in UTF-8 one word after another, and which of them take no blank before or after."""
 
     words: NDArray[np.object_]
+    letters: NDArray[np.uint8]
+    begins: NDArray[np.int64]
     closing: NDArray[np.bool_]
     opening: NDArray[np.bool_]
 
-
-@dataclass(frozen=True)
-class _Table:
-    """The lexical attributes to read from a Doc, and an open-addressing table from spaCy's hashes to ids."""
-
-    attributes: tuple[int, ...]
-    keys: NDArray[np.uint64]
-    values: NDArray[np.int32]
-    actions: NDArray[np.int64]
-    number_column: int
-    stop_column: int
-    written_column: int
-
     @classmethod
-    def of(cls, words: Sequence[str], policy: TokenPolicy) -> _Table:
-        from spacy.attrs import IS_PUNCT, IS_SPACE, IS_STOP, LIKE_NUM, LOWER, ORTH
-        from spacy.strings import get_string_id
-
-        form = LOWER if policy.case == "lower" else ORTH
-        attributes = [form, IS_SPACE, IS_PUNCT]
-        number = stop = -1
-        # A class that is drawn whatever its token needs no looking at.
-        if (policy.number, policy.stopword, policy.unknown) != ("sample",) * 3:
-            number = len(attributes)
-            attributes.append(LIKE_NUM)
-        if policy.stopword != "sample":
-            stop = len(attributes)
-            attributes.append(IS_STOP)
-        written = 0
-        if form != ORTH and "keep" in (policy.unknown, policy.number):
-            written = len(attributes)
-            attributes.append(ORTH)
-        hashes = np.fromiter((get_string_id(word) for word in words), np.uint64, len(words))
-        slots = 1 << max(3, int(2 * len(words)).bit_length())
-        keys = np.zeros(slots, dtype=np.uint64)
-        values = np.full(slots, -1, dtype=np.int32)
-        _insert(hashes, keys, values)
-        actions = np.array([ACTIONS.index(getattr(policy, name)) for name in CLASSES])
-        return cls(tuple(attributes), keys, values, actions, number, stop, written)
-
-
-_IS_SPACE, _IS_PUNCTUATION = 1, 2  # columns of what is read from a Doc
-_UNKNOWN_CLASS, _NUMBER, _PUNCTUATION, _SPACE, _STOP = range(5)  # places in CLASSES
-_SAMPLE, _MASK, _DROP = 0, 1, 2  # places in ACTIONS
-
-
-def _counts(codes: NDArray[np.int32]) -> dict[str, int]:
-    """Tokens by their codes: sampled, masked, and kept ones by class."""
-    lowest = _KEPT - len(CLASSES) + 1
-    tally = np.bincount(
-        np.minimum(codes, UNKNOWN) - lowest, minlength=UNKNOWN - lowest + 1
-    ).tolist()
-    counts = {"sampled": tally[UNKNOWN - lowest]}
-    if tally[_MASKED - lowest]:
-        counts["masked"] = tally[_MASKED - lowest]
-    for place, name in enumerate(CLASSES):
-        if tally[_KEPT - place - lowest]:
-            counts[name] = tally[_KEPT - place - lowest]
-    return counts
-
-
-def _shorten(text: str) -> str:
-    """Replace stretches that are too long for a word by the replacement character, which no vocabulary holds."""
-    if max(map(len, text.split()), default=0) <= _LONGEST_STRETCH:
-        return text
-    return "".join(
-        "\N{REPLACEMENT CHARACTER}" if len(part) > _LONGEST_STRETCH else part
-        for part in re.split(r"(\s+)", text)
-    )
-
-
-def _canonical_space(text: str) -> str:
-    """Reduce a blank token to one blank, one line break or an empty line."""
-    breaks = text.count("\n")
-    return "\n" * min(breaks, 2) if breaks else " "
+    def of(cls, words: Sequence[str]) -> _Spelling:
+        encoded = EncodedTexts.of(words)
+        found = np.empty(len(words), dtype=object)
+        found[:] = words
+        return cls(
+            found,
+            encoded.data,
+            encoded.cuts,
+            np.fromiter((word in _CLOSING for word in words), np.bool_, len(words)),
+            np.fromiter((word in _OPENING for word in words), np.bool_, len(words)),
+        )
 
 
 @njit(cache=True, nogil=True)
-def _insert(
-    hashes: NDArray[np.uint64], keys: NDArray[np.uint64], values: NDArray[np.int32]
-) -> None:
-    mask = np.uint64(keys.shape[0] - 1)
-    for word in range(hashes.shape[0]):
-        slot = (hashes[word] ^ (hashes[word] >> np.uint64(32))) & mask
-        while values[slot] >= 0:
-            slot = (slot + np.uint64(1)) & mask
-        keys[slot] = hashes[word]
-        values[slot] = word
+def _find_blanks(
+    outputs: NDArray[np.int32],
+    cuts: NDArray[np.int64],
+    others: NDArray[np.int32],
+    closing: NDArray[np.bool_],
+    opening: NDArray[np.bool_],
+    other_closing: NDArray[np.bool_],
+    other_opening: NDArray[np.bool_],
+) -> NDArray[np.bool_]:
+    """Whether a blank follows each token: not the last of a text, none that opens, and none before one that closes."""
+    blanks = np.zeros(outputs.shape[0], np.bool_)
+    rest = 0
+    for text in range(cuts.shape[0] - 1):
+        opens = True
+        for token in range(cuts[text], cuts[text + 1]):
+            word = outputs[token]
+            if word >= 0:
+                closes, opens_next = closing[word], opening[word]
+            else:
+                closes, opens_next = other_closing[others[rest]], other_opening[others[rest]]
+                rest += 1
+            if not (opens or closes):
+                blanks[token - 1] = True
+            opens = opens_next
+    return blanks
 
 
 @njit(cache=True, nogil=True)
-def _classify(
-    columns: NDArray[np.uint64],
-    keys: NDArray[np.uint64],
-    values: NDArray[np.int32],
-    actions: NDArray[np.int64],
-    number_column: int,
-    stop_column: int,
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Codes of the tokens that are not dropped, and the places of the kept ones among all tokens."""
-    codes = np.empty(columns.shape[0], np.int32)
-    kept_at = np.empty(columns.shape[0], np.int64)
-    mask = np.uint64(keys.shape[0] - 1)
-    held, kept = 0, 0
-    for token in range(columns.shape[0]):
-        key = columns[token, 0]
-        slot = (key ^ (key >> np.uint64(32))) & mask
-        while values[slot] >= 0 and keys[slot] != key:
-            slot = (slot + np.uint64(1)) & mask
-        word = values[slot]
-        kind = -1
-        if columns[token, _IS_SPACE] != 0:
-            kind = _SPACE
-        elif columns[token, _IS_PUNCTUATION] != 0:
-            kind = _PUNCTUATION
-        elif number_column >= 0 and columns[token, number_column] != 0:
-            kind = _NUMBER
-        elif stop_column >= 0 and columns[token, stop_column] != 0:
-            kind = _STOP
-        elif word < 0:
-            kind = _UNKNOWN_CLASS
-        action = actions[kind] if kind >= 0 else _SAMPLE
-        if action == _DROP:
-            continue
-        if action == _SAMPLE:
-            codes[held] = word
-        elif action == _MASK:
-            codes[held] = _MASKED
+def _spell(
+    outputs: NDArray[np.int32],
+    blanks: NDArray[np.bool_],
+    cuts: NDArray[np.int64],
+    others: NDArray[np.int32],
+    letters: NDArray[np.uint8],
+    begins: NDArray[np.int64],
+    other_letters: NDArray[np.uint8],
+    other_begins: NDArray[np.int64],
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The texts of drawn words and of tokens that are not drawn, and where each of them begins."""
+    size, rest = outputs.shape[0], 0
+    for token in range(outputs.shape[0]):
+        word = outputs[token]
+        if word >= 0:
+            size += begins[word + 1] - begins[word]
         else:
-            codes[held] = _KEPT - kind
-            kept_at[kept] = token
-            kept += 1
-        held += 1
-    return codes[:held].copy(), kept_at[:kept].copy()
+            other = others[rest]
+            rest += 1
+            size += other_begins[other + 1] - other_begins[other]
+    data = np.empty(size, np.uint8)
+    ends = np.zeros(cuts.shape[0], np.int64)
+    at, rest = 0, 0
+    for text in range(cuts.shape[0] - 1):
+        for token in range(cuts[text], cuts[text + 1]):
+            word = outputs[token]
+            if word >= 0:
+                for place in range(begins[word], begins[word + 1]):
+                    data[at] = letters[place]
+                    at += 1
+            else:
+                other = others[rest]
+                rest += 1
+                for place in range(other_begins[other], other_begins[other + 1]):
+                    data[at] = other_letters[place]
+                    at += 1
+            if blanks[token]:
+                data[at] = 32
+                at += 1
+        ends[text + 1] = at
+    return data[:at].copy(), ends

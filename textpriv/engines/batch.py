@@ -39,7 +39,8 @@ from textpriv.errors import CorpusError, LedgerError, TextprivError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from textpriv.privatizer import Privatizer, RawTokens, ReleaseKey
+    from textpriv.privatizer import Privatizer, ReleaseKey
+    from textpriv.tokens import EncodedTexts, RawBatch
 
 __all__ = [
     "BatchRelease",
@@ -237,26 +238,46 @@ class BatchRelease:
         LedgerError
             For a document that the ledger refuses; nothing of the batch is drawn.
         """
+        raw = self.privatizer.read_batch(self.encoded(batch))
+        return self.with_texts(batch, self.released(batch, raw))
+
+    def encoded(self, batch: pa.RecordBatch) -> EncodedTexts:
+        """The texts of a batch.
+
+        Raises
+        ------
+        CorpusError
+            If there are none, or one of them is null or of another type; names the row.
+        """
+        return _encoded(batch.column(_place(batch, self.columns.text)), self.columns.text)
+
+    def released(self, batch: pa.RecordBatch, raw: RawBatch) -> EncodedTexts:
+        """Draw what was read of a batch; of the batch itself only names and numbers are looked at."""
+        released = self.privatizer.release_batch(raw, self._keys(batch, raw))
+        self.tokens.update(raw.counts)
+        return released
+
+    def with_texts(self, batch: pa.RecordBatch, texts: EncodedTexts) -> pa.RecordBatch:
+        """Return the batch with these texts."""
         place = _place(batch, self.columns.text)
-        texts = batch.column(place).to_pylist()
-        for row, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise CorpusError(
-                    f"row {row + 1} of a batch: expected a text in {self.columns.text!r}, found "
-                    f"{'none (null)' if text is None else type(text).__name__}. Leave such rows out first."
-                )
-        raw = [self.privatizer.read(text) for text in texts]
-        released: list[str] = []
-        for tokens in self.privatizer.release(raw, self._keys(batch, raw)):
-            self.tokens.update(tokens.counts)
-            released.append(tokens.text)
         field = batch.schema.field(place)
-        column = string_array(released)
+        column = _arrow(texts)
         if column.type != field.type:
             column = column.cast(field.type)
         return batch.set_column(place, field, column)
 
-    def _keys(self, batch: pa.RecordBatch, raw: Sequence[RawTokens]) -> list[ReleaseKey]:
+    def without_texts(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch without its texts: all that :meth:`released` needs of it."""
+        import pyarrow as pa
+
+        place = _place(batch, self.columns.text)
+        rest = [at for at in range(batch.num_columns) if at != place]
+        return pa.RecordBatch.from_arrays(
+            [batch.column(at) for at in rest],
+            schema=pa.schema([batch.schema.field(at) for at in rest]),
+        )
+
+    def _keys(self, batch: pa.RecordBatch, raw: RawBatch) -> list[ReleaseKey]:
         names = None if self.columns.document is None else self._names(batch, self.columns.document)
         if getattr(self.privatizer, "ledger", None) is not None:
             from textpriv.ledger import Document
@@ -282,7 +303,7 @@ class BatchRelease:
             if names is None
             else [_framed(name) for name in names]
         )
-        return [self._context + tag + _drawn(tokens) for tag, tokens in zip(tags, raw, strict=True)]
+        return [self._context + tag + drawn for tag, drawn in zip(tags, _drawn(raw), strict=True)]
 
     def _corpus_at(self, number: int) -> bytes:
         """What the corpus is known by at this document."""
@@ -301,13 +322,59 @@ class BatchRelease:
 
 def string_array(texts: Sequence[str]) -> pa.StringArray:
     """Return texts as an Arrow array; unlike ``pyarrow.array`` this does not load pandas where that is installed."""
+    from textpriv.tokens import EncodedTexts
+
+    return _arrow(EncodedTexts.of(texts))
+
+
+def _arrow(texts: EncodedTexts) -> pa.StringArray:
     import pyarrow as pa
 
-    encoded = [text.encode("utf-8") for text in texts]
-    offsets = np.zeros(len(encoded) + 1, dtype=np.int32)
-    np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
-    buffers = pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))
-    return pa.StringArray.from_buffers(len(encoded), *buffers)
+    offsets = texts.cuts.astype(np.int32)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(texts.data))
+
+
+def _encoded(column: pa.Array, name: str) -> EncodedTexts:
+    """The texts of a column, without a copy where Arrow keeps them one after another."""
+    import pyarrow as pa
+
+    from textpriv.tokens import EncodedTexts
+
+    is_string, is_large = pa.types.is_string(column.type), pa.types.is_large_string(column.type)
+    if (is_string or is_large) and column.null_count == 0 and len(column) > 0:
+        _check_encoding(column, name)
+        _, offsets, data = column.buffers()
+        width = np.int32 if is_string else np.int64
+        own = slice(column.offset, column.offset + len(column) + 1)
+        cuts = np.frombuffer(offsets, dtype=width)[own].astype(np.int64)
+        # Of a slice of a larger array only its own part.
+        part = np.frombuffer(data or b"", dtype=np.uint8)[cuts[0] : cuts[-1]]
+        return EncodedTexts(part, cuts - cuts[0])
+    texts = column.to_pylist()
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise CorpusError(
+                f"row {row + 1} of a batch: expected a text in {name!r}, found "
+                f"{'none (null)' if text is None else type(text).__name__}. Leave such rows out first."
+            )
+    return EncodedTexts.of(texts)
+
+
+def _check_encoding(column: pa.Array, name: str) -> None:
+    """Refuse bytes that are no UTF-8, which Arrow does not do by itself and compiled code takes for granted."""
+    import pyarrow as pa
+
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        for row in range(len(column)):
+            try:
+                column[row].as_py()
+            except UnicodeDecodeError:
+                raise CorpusError(
+                    f"row {row + 1} of a batch: the text in {name!r} is not UTF-8. Leave such rows out first."
+                ) from None
+        raise CorpusError(f"the column {name!r} of a batch is damaged.") from None
 
 
 def without_trace(work: Callable[[Any], Any], given: Any) -> Any:
@@ -367,12 +434,14 @@ def _framed(name: str) -> bytes:
     return b"d" + len(content).to_bytes(8, "big") + content
 
 
-def _drawn(tokens: RawTokens) -> bytes:
-    """The ids of the words that are drawn, in order: what the mechanism is given of the document."""
+def _drawn(raw: RawBatch) -> list[bytes]:
+    """For each document the ids of the words that are drawn, in order: what the mechanism is given of it."""
     from textpriv.mechanisms.mechanism import UNKNOWN
 
-    codes = tokens.codes
-    return codes[codes >= UNKNOWN].astype("<i4").tobytes()
+    is_drawn = raw.codes >= UNKNOWN
+    ids = raw.codes[is_drawn].astype("<i4").tobytes()
+    cuts = (4 * np.concatenate([[0], np.cumsum(is_drawn)])[raw.cuts]).tolist()
+    return [ids[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
 
 
 _built: dict[str, BatchRelease] = {}

@@ -1,0 +1,52 @@
+"""Stands for a Privatizer where files are tested and not what becomes of a text; and a thread that stands in the way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from textpriv.tokens import EncodedTexts
+
+
+class Read:
+    """Texts that also have codes, as a privatizer reads them."""
+
+    def __init__(self, texts: EncodedTexts) -> None:
+        self.texts = list(texts)
+        codes = [np.frombuffer(text.encode("utf-32-le"), "<i4") for text in self.texts]
+        self.codes = np.concatenate([np.empty(0, "<i4"), *codes])
+        self.cuts = np.concatenate([[0], np.cumsum(list(map(len, codes)))]).astype(np.int64)
+        self.counts = {"word": len(self.texts)}
+
+
+class Echo:
+    """Returns every text in brackets, and remembers the keys."""
+
+    seed: int | None = 0
+
+    def __init__(self) -> None:
+        self.keys: list[object] = []
+
+    def read_batch(self, texts: EncodedTexts) -> Read:
+        return Read(texts)
+
+    def release_batch(self, batch: Read, keys: Sequence[object]) -> EncodedTexts:
+        assert len(batch.texts) == len(keys)
+        self.keys += keys
+        return EncodedTexts.of(f"[{text}]" for text in batch.texts)
+
+
+@contextmanager
+def another_thread() -> Iterator[None]:
+    """Have a second thread while the block lasts, beside which no process is copied."""
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,189 @@
+"""A pool of workers releases what one process releases, in order, and cuts each different stretch of text once."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from echo import another_thread
+
+from textpriv.cutting import Cutter
+from textpriv.engines import local
+from textpriv.engines.batch import BatchRelease, Columns, PrivatizerSettings
+from textpriv.engines.local import InProcess, WorkerPool
+from textpriv.errors import CorpusError
+from textpriv.index import Index
+from textpriv.tokens import TokenReader
+from textpriv.vocabulary import Vocabulary
+
+WORDS = ["good", "film", "the", "night", ".", "it", "'s", "seven", "a.m."]
+COLUMNS = Columns("text", document="id")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("index") / "w.idx"
+    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 4))
+    Index.build(Vocabulary(WORDS, vectors), hnsw=False).save(path)
+    return path
+
+
+def settings(folder: Path, **more) -> PrivatizerSettings:
+    return PrivatizerSettings(str(folder), options={"epsilon": 3.0}, run_key=bytes(32), **more)
+
+
+def batches(count: int) -> list[pa.RecordBatch]:
+    """Texts with new words in every batch, special cases over blanks, and runs of blanks."""
+    pieces = [*WORDS, "Good,", ": )", "a.m .", ":)", "  ", "\n\n", "(42)", "it's", "x" * 1001, ""]
+    rng = np.random.default_rng(1)
+    found = []
+    for number in range(count):
+        texts = [
+            " ".join([*rng.choice(pieces, size=12), f"new{number}", f"new{rng.integers(300)}."])
+            for _ in range(9)
+        ]
+        ids = [f"{number}-{row}" for row in range(9)]
+        found.append(pa.RecordBatch.from_pydict({"id": ids, "text": [*texts[:8], ""]}))
+    return found
+
+
+def released(engine, given) -> tuple[list[list[str]], Counter[str]]:
+    texts, tokens = [], Counter()
+    with engine:
+        for place, (job, done) in enumerate(engine.ordered(enumerate(given))):
+            assert job == place
+            batch, counts = done.result()
+            texts.append(batch["text"].to_pylist())
+            assert batch["id"].equals(given[place]["id"])
+            tokens += counts
+    return texts, tokens
+
+
+POLICIES = [{}, {"unknown": "keep", "stopword": "keep"}, {"unknown": "drop", "space": "mask"}]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=range(len(POLICIES)))
+@pytest.mark.parametrize("from_nothing", [False, True])
+@pytest.mark.parametrize("workers", [2, 3, 5])
+def test_a_pool_releases_what_one_process_does(folder, policy, from_nothing, workers):
+    recipe, given = settings(folder, policy=policy), batches(30)
+    alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given)
+    # Beside another thread no process is copied: each begins from nothing.
+    with another_thread() if from_nothing else nullcontext():
+        release = BatchRelease(recipe.build(), COLUMNS, b"")
+        assert released(WorkerPool(release, recipe, COLUMNS, b"", workers), given) == alone
+
+
+def test_each_different_stretch_is_cut_once_among_all_workers(folder, monkeypatch):
+    recipe, given, cut = settings(folder), batches(30), Counter()
+    keep = TokenReader.keep
+
+    def counted(self, new, columns):
+        cut.update(new.texts[0].split("\n") + new.texts[1:])
+        keep(self, new, columns)
+
+    monkeypatch.setattr(TokenReader, "keep", counted)
+    released(WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 2), given)
+    texts = [text for batch in given for text in batch["text"].to_pylist()]
+    assert set(cut) >= {word for text in texts for word in text.split() if len(word) < 1000}
+    assert set(cut.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        ({"id": ["a"], "text": [None]}, "row 1 of a batch"),
+        ({"id": [""], "text": ["good"]}, "a name"),
+    ],
+    ids=["not read", "not drawn"],
+)
+def test_a_batch_that_cannot_be_released_is_told_in_its_place(folder, bad, told):
+    recipe, given = settings(folder), batches(6)
+    given[3] = pa.RecordBatch.from_pydict(bad, given[3].schema)
+    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 2)
+    with pool:
+        found = [done.error for _, done in pool.ordered(enumerate(given))]
+    assert [error is None for error in found] == [True, True, True, False, True, True]
+    assert told in str(found[3])
+
+
+def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(monkeypatch):
+    def fail(self, texts):
+        raise ValueError(f"cannot cut {texts}")
+
+    monkeypatch.setattr(Cutter, "columns", fail)
+    told = local._answer(pickle.dumps((local._cut, ("en", ("ORTH",), ["zanzibar"]))))
+    assert b"zanzibar" not in told
+    assert str(pickle.loads(told)[1]) == "textpriv failed with ValueError"
+
+
+def test_whoever_draws_is_given_no_text(folder):
+    release = BatchRelease(settings(folder).build(), COLUMNS, b"")
+    (batch,) = batches(1)
+    assert release.without_texts(batch).schema.names == ["id"]
+    raw = release.privatizer.read_batch(release.encoded(batch)).compact()
+    assert not [string for string in raw.strings if "new" in string]
+
+
+def test_a_run_that_was_broken_off_leaves_no_half_known_text_behind(folder):
+    recipe, given = settings(folder), batches(40)
+    release = BatchRelease(recipe.build(), COLUMNS, b"")
+    alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given)
+    with WorkerPool(release, recipe, COLUMNS, b"", 2) as pool:
+        results = pool.ordered(enumerate(given))
+        next(results)
+        results.close()
+    assert released(InProcess(release), given) == alone
+
+
+def test_the_command_that_leads_workers_does_not_load_spacy_itself(folder, tmp_path):
+    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_text("good film\n" * 50)
+    code = (
+        "import sys, json\n"
+        "sys.argv[0] = 'textpriv'\n"
+        "from textpriv.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "print(json.dumps(['spacy' in sys.modules, 'torch' in sys.modules]))"
+    )
+    options = ["privatize", str(source), str(target), "--index", str(folder), "--epsilon", "3"]
+    answer = subprocess.run(
+        [sys.executable, "-c", code, *options, "--workers", "2", "--seed", "1", "--json"],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert json.loads(answer.stdout.splitlines()[-1]) == [False, False]
+    assert target.read_text().count("\n") == 50
+
+
+def test_a_slice_of_a_column_is_its_own_texts_only(folder):
+    release = BatchRelease(settings(folder).build(), COLUMNS, b"")
+    (whole,) = batches(1)
+    for kind in (pa.string(), pa.large_string()):
+        texts = whole["text"].cast(kind)
+        batch = pa.RecordBatch.from_arrays([whole["id"], texts], ["id", "text"])
+        assert release(batch.slice(2, 3)).equals(release(batch).slice(2, 3))
+        assert list(release.encoded(batch.slice(2, 3))) == texts[2:5].to_pylist()
+        assert len(release.encoded(batch.slice(2, 3)).data) == sum(
+            len(text.encode()) for text in texts[2:5].to_pylist()
+        )
+    assert release(whole.slice(0, 0)).num_rows == 0
+
+
+@pytest.mark.parametrize("ending", [b"\xc2", b"\xe2\x80", b"\xff", b"\xed\xa0\x80"])
+def test_bytes_that_are_no_utf8_are_refused_before_they_are_cut(folder, ending):
+    release = BatchRelease(settings(folder).build(), COLUMNS, b"")
+    texts = pa.array([b"good", b"zanzibar " + ending]).cast(pa.string(), safe=False)
+    batch = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), texts], ["id", "text"])
+    with pytest.raises(CorpusError, match=r"row 2 of a batch: .* not UTF-8") as told:
+        release(batch)
+    assert "zanzibar" not in str(told.value)

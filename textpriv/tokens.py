@@ -1,0 +1,898 @@
+"""Texts to tokens: cut them by the rules of spaCy, classify every token, and look its word up.
+
+A text is cut at its blanks into *stretches*, and how spaCy cuts a stretch depends on nothing around it, but for the few
+special cases below. So each stretch that differs from those before is given to spaCy once, and what became of it is kept:
+most stretches of a corpus were there before, and compiled code finds them again in the bytes of the text.
+
+spaCy has special cases of several tokens, such as ``:)`` or ``a.m.``, which it looks for in the tokens of the whole
+document. In one that reaches over a blank two of its tokens stand on both sides of the blank; documents with such a pair
+are few, and spaCy reads them as a whole. So the tokens are always those that spaCy finds in the whole text.
+
+What is drawn for a token, and how private texts are put together, is in ``textpriv.privatizer``.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from textpriv.cutting import Crossings, Cutter, Rules
+from textpriv.mechanisms.mechanism import UNKNOWN
+from textpriv.policy import ACTIONS, CLASSES, MASK, TokenPolicy
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
+__all__ = [
+    "EncodedTexts",
+    "NewStretches",
+    "RawBatch",
+    "RawTokens",
+    "Reading",
+    "TokenReader",
+    "counts_of",
+]
+
+# Codes of a token that is not drawn; UNKNOWN and the ids of words lie above.
+_MASKED, _KEPT = -2, -3  # a kept token of the class at place c has code _KEPT - c
+_DROPPED = _KEPT - len(CLASSES)  # never leaves this module
+
+_IS_SPACE, _IS_PUNCTUATION = 1, 2  # columns of what is read from a Doc
+_UNKNOWN_CLASS, _NUMBER, _PUNCTUATION, _SPACE, _STOP = range(5)  # places in CLASSES
+_SAMPLE, _MASK, _DROP = 0, 1, 2  # places in ACTIONS
+
+_LONGEST_STRETCH = 1_000  # characters without a blank that are still read as words
+_MOST_STRETCHES = 400_000  # kept before all are forgotten; some 60 bytes each
+_MOST_BYTES = 1 << 25  # of kept stretches, for a run of blanks has no longest
+_CUT_AT_ONCE = 10_000  # stretches given to spaCy as one document
+_REPLACEMENT = np.frombuffer("\N{REPLACEMENT CHARACTER}".encode(), dtype=np.uint8)
+
+
+@dataclass(frozen=True)
+class RawTokens:
+    """One document as the mechanism sees it: codes, and the strings of tokens that the policy keeps.
+
+    It holds no string that the policy does not release.
+    """
+
+    codes: NDArray[np.int32]
+    kept: list[str]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Tokens by what is to be done with them: sampled, masked, and kept ones by class."""
+        return counts_of(self.codes)
+
+
+@dataclass(frozen=True)
+class RawBatch:
+    """Documents as the mechanism sees them, one after another.
+
+    Attributes
+    ----------
+    codes : ndarray of int32, shape (T,)
+        As in :class:`RawTokens`.
+    cuts : ndarray of int64, shape (D + 1,)
+        Where each document begins, and the end.
+    others : ndarray of int32
+        For each token that is not drawn, in order, its place in ``strings``.
+    strings : list of str
+        What is released for tokens that are not drawn.
+    """
+
+    codes: NDArray[np.int32]
+    cuts: NDArray[np.int64]
+    others: NDArray[np.int32]
+    strings: list[str]
+
+    def __len__(self) -> int:
+        return len(self.cuts) - 1
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Tokens of all documents by what is to be done with them."""
+        return counts_of(self.codes)
+
+    def compact(self) -> RawBatch:
+        """The same batch with no string that is not used in it, to be sent."""
+        used, others = np.unique(self.others, return_inverse=True)
+        strings = [self.strings[place] for place in used.tolist()]
+        return RawBatch(self.codes, self.cuts, others.astype(np.int32), strings)
+
+    @classmethod
+    def of(cls, documents: Sequence[RawTokens]) -> RawBatch:
+        """Put documents one after another."""
+        cuts = np.zeros(len(documents) + 1, dtype=np.int64)
+        np.cumsum([len(document.codes) for document in documents], out=cuts[1:])
+        if len(documents) == 1:
+            codes = documents[0].codes
+        else:
+            codes = np.concatenate([np.empty(0, np.int32), *(each.codes for each in documents)])
+        rest = codes[codes < UNKNOWN]
+        others = np.zeros(len(rest), dtype=np.int32)
+        strings = [MASK, *(string for document in documents for string in document.kept)]
+        others[rest != _MASKED] = np.arange(1, len(strings), dtype=np.int32)
+        return cls(codes, cuts, others, strings)
+
+
+@dataclass(frozen=True)
+class EncodedTexts:
+    """Texts as UTF-8, one after another, as Arrow keeps them.
+
+    Attributes
+    ----------
+    data : ndarray of uint8
+    cuts : ndarray of int64, shape (D + 1,)
+        Where each text begins in the data, and the end.
+    """
+
+    data: NDArray[np.uint8]
+    cuts: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.cuts) - 1
+
+    def __getitem__(self, place: int) -> str:
+        return self.data[self.cuts[place] : self.cuts[place + 1]].tobytes().decode("utf-8")
+
+    def __iter__(self) -> Iterator[str]:
+        data, cuts = self.data.tobytes(), self.cuts.tolist()
+        for begin, end in zip(cuts, cuts[1:], strict=False):
+            yield data[begin:end].decode("utf-8")
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> EncodedTexts:
+        """Encode texts; half a surrogate pair, which has no UTF-8 form, becomes the replacement character."""
+        encoded = [_encoded(text) for text in texts]
+        cuts = np.zeros(len(encoded) + 1, dtype=np.int64)
+        np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=cuts[1:])
+        return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), cuts)
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        return _repaired(text).encode("utf-8")
+
+
+def _repaired(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def counts_of(codes: NDArray[np.int32]) -> dict[str, int]:
+    """Tokens by their codes: sampled, masked, and kept ones by class."""
+    lowest = _KEPT - len(CLASSES) + 1
+    tally = np.bincount(
+        np.minimum(codes, UNKNOWN) - lowest, minlength=UNKNOWN - lowest + 1
+    ).tolist()
+    counts = {"sampled": tally[UNKNOWN - lowest]}
+    if tally[_MASKED - lowest]:
+        counts["masked"] = tally[_MASKED - lowest]
+    for place, name in enumerate(CLASSES):
+        if tally[_KEPT - place - lowest]:
+            counts[name] = tally[_KEPT - place - lowest]
+    return counts
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A batch of texts whose stretches have been found; what is in it is seen by the reader alone."""
+
+    texts: EncodedTexts
+    stretches: _Stretches | None  # none in a language that is not cut by rules
+    found: NDArray[np.int32]
+    cuts: NDArray[np.int64]
+    known_from: int  # how many stretches must have their tokens before it can be finished
+
+
+@dataclass(frozen=True)
+class NewStretches:
+    """Stretches that spaCy is to cut.
+
+    Attributes
+    ----------
+    texts : list of str
+        What it is to be given: the first text has all that are no blanks, each on a line of its own, for no special case
+        reaches over a line break. The others are runs of blanks.
+    """
+
+    texts: list[str]
+    stretches: _Stretches
+    words: list[int]  # which of them stand in the first text, and which in the others
+    blanks: list[int]
+
+
+class TokenReader:
+    """Reads the tokens of raw texts.
+
+    Parameters
+    ----------
+    words : sequence of str
+        The vocabulary; a word's id is its place.
+    policy : TokenPolicy
+    language : str
+        A spaCy language code, for the tokenizer.
+
+    Attributes
+    ----------
+    cutter : Cutter
+        It may be given its work here or elsewhere: what :meth:`read_batch` does is done step by step by :meth:`find`,
+        :meth:`new_stretches`, :meth:`keep`, :meth:`tokens` and :meth:`mend`, once :meth:`take` has been given the rules.
+    """
+
+    def __init__(self, words: Sequence[str], policy: TokenPolicy, language: str) -> None:
+        self.words = words
+        self._policy = policy
+        self._columns = _Columns.of(policy)
+        self.cutter = Cutter(language, self._columns.attributes)
+        self._rules: Rules | None = None
+        self._table: _Table | None = None
+        self._stretches: _Stretches | None = None
+        self._lock = threading.Lock()  # the kept stretches are filled while others may read
+
+    def take(self, rules: Rules) -> None:
+        """Take the rules of the language, as the cutter has them for these words."""
+        self._rules = rules
+        self._table = _Table.of(rules.hashes, self._policy)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has been given the rules."""
+        return self._table is not None
+
+    def read(self, text: str) -> RawTokens:
+        """Read one text by spaCy alone.
+
+        In a language whose words are set apart by blanks, a stretch of more than 1,000 characters without one counts as a
+        single unknown word: no word is so long, and cutting it by rules takes time that grows with its square.
+        """
+        self._prepare()
+        try:
+            return self.read_doc(self.cutter.doc(self._shortened(text)))
+        except UnicodeEncodeError:
+            # Half a surrogate pair has no UTF-8 form; it becomes the replacement character, an unknown word.
+            return self.read_doc(self.cutter.doc(self._shortened(_repaired(text))))
+
+    def read_doc(self, doc: Doc) -> RawTokens:
+        """Classify the tokens of an existing Doc, which is left as it is."""
+        self._prepare()
+        columns = self.cutter.columns_of(doc)
+        codes = self._codes(columns)
+        kept_at = _kept_at(codes)
+        strings = doc.vocab.strings
+        written = [strings[orth] for orth in columns[kept_at, self._columns.orth].tolist()]
+        return RawTokens(codes[codes != _DROPPED], self._released(codes[kept_at], written))
+
+    def read_batch(self, texts: EncodedTexts) -> RawBatch:
+        """Read many texts; the same tokens as :meth:`read` finds in each of them."""
+        with self._lock:
+            self._prepare()
+            try:
+                reading = self.find(texts)
+                for new in self.new_stretches():
+                    self.keep(new, self.cutter.columns(new.texts))
+            except BaseException:
+                self.forget()
+                raise
+            batch, places = self.tokens(reading)
+            if not places:
+                return batch
+            again = self.texts_of(reading, places)
+            return self.mend(batch, places, again, self.cutter.columns(again))
+
+    # The steps of reading a batch
+
+    def find(self, texts: EncodedTexts) -> Reading:
+        """Find the stretches of texts, also before the rules are known; of a language without rules there are none."""
+        if self._rules is not None and not self._rules.by_rules:
+            return Reading(texts, None, np.empty(0, np.int32), np.zeros(1, np.int64), 0)
+        if self._stretches is None or self._stretches.is_full:
+            self._stretches = _Stretches()
+        found, cuts = self._stretches.find(texts)
+        return Reading(texts, self._stretches, found, cuts, self._stretches.count)
+
+    def new_stretches(self) -> Iterator[NewStretches]:
+        """Yield the stretches that were found since the last call; they are to be kept in this order."""
+        stretches = self._stretches
+        while stretches is not None and (new := stretches.not_told(_CUT_AT_ONCE)):
+            words = [place for place, stretch in enumerate(new) if not stretch[0].isspace()]
+            blanks = [place for place, stretch in enumerate(new) if stretch[0].isspace()]
+            first = "\n".join([new[place] for place in words])
+            yield NewStretches([first, *(new[place] for place in blanks)], stretches, words, blanks)
+
+    def keep(self, new: NewStretches, columns: Sequence[NDArray[np.uint64]]) -> None:
+        """Keep what the cutter found in new stretches."""
+        assert self._rules is not None
+        apart = new.texts[0].split("\n") if new.words else []
+        sizes = np.fromiter(map(len, apart), np.int64, len(apart))
+        firsts = np.cumsum(sizes + 1) - sizes - 1
+        begins = self._begins(columns[0])
+        own = np.searchsorted(firsts, begins, side="right") - 1
+        # The line breaks between the stretches are in none of them.
+        inside = begins < firsts[own] + sizes[own] if len(apart) else np.zeros(0, np.bool_)
+        owners = [np.array(new.words, dtype=np.int64)[own[inside]]]
+        parts = [self._cut(new.stretches, new.texts[0], columns[0][inside], begins[inside])]
+        for place, text, found in zip(new.blanks, new.texts[1:], columns[1:], strict=True):
+            owners.append(np.full(len(found), place))
+            parts.append(self._cut(new.stretches, text, found, self._begins(found)))
+        order = np.argsort(np.concatenate(owners), kind="stable")
+        codes, others, hashes = (np.concatenate(each)[order] for each in zip(*parts, strict=True))
+        stretches: list[str] = [""] * (len(new.words) + len(new.blanks))
+        for place, stretch in zip(new.words + new.blanks, apart + new.texts[1:], strict=True):
+            stretches[place] = stretch
+        new.stretches.keep(
+            stretches, np.concatenate(owners)[order], codes, others, hashes, self._rules.crossings
+        )
+
+    def is_known(self, reading: Reading) -> bool:
+        """Whether the tokens of all its stretches are kept."""
+        if self._rules is None:
+            return False
+        return reading.stretches is None or reading.stretches.kept >= reading.known_from
+
+    def tokens(self, reading: Reading) -> tuple[RawBatch, list[int]]:
+        """The tokens of texts, and which texts are to be read again as a whole."""
+        assert self._rules is not None
+        if reading.stretches is None or not self._rules.by_rules:
+            return RawBatch.of([_EMPTY] * len(reading.texts)), list(range(len(reading.texts)))
+        return reading.stretches.tokens(reading.found, reading.cuts, self._rules.crossings)
+
+    def texts_of(self, reading: Reading, places: Sequence[int]) -> list[str]:
+        """Those texts, as the cutter is to be given them."""
+        return [self._shortened(reading.texts[place]) for place in places]
+
+    def mend(
+        self,
+        batch: RawBatch,
+        places: Sequence[int],
+        texts: Sequence[str],
+        columns: Sequence[NDArray[np.uint64]],
+    ) -> RawBatch:
+        """Put what the cutter found in whole texts into their places."""
+        documents = {}
+        for place, text, found in zip(places, texts, columns, strict=True):
+            codes = self._codes(found)
+            kept_at = _kept_at(codes)
+            written = self._written(text, found[kept_at], self._begins(found)[kept_at])
+            released = self._released(codes[kept_at], written)
+            documents[place] = RawTokens(codes[codes != _DROPPED], released)
+        return _mended(batch, documents)
+
+    def forget(self) -> None:
+        """Begin anew with the next text; else stretches that were found and not kept would be taken for known."""
+        self._stretches = None
+
+    def _prepare(self) -> None:
+        if self._table is None:
+            self.take(self.cutter.rules(self.words))
+
+    def _shortened(self, text: str) -> str:
+        assert self._rules is not None
+        return _shorten(text) if len(text) > _LONGEST_STRETCH and self._rules.by_rules else text
+
+    def _begins(self, columns: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Where the tokens of a text begin, in characters."""
+        sizes = columns[:, self._columns.length].astype(np.int64)
+        following = columns[:, self._columns.blank].astype(np.int64)
+        found: NDArray[np.int64] = np.cumsum(sizes + following) - sizes - following
+        return found
+
+    def _written(
+        self, text: str, columns: NDArray[np.uint64], begins: NDArray[np.int64]
+    ) -> list[str]:
+        sizes = columns[:, self._columns.length].tolist()
+        return [text[at : at + size] for at, size in zip(begins.tolist(), sizes, strict=True)]
+
+    def _cut(
+        self,
+        stretches: _Stretches,
+        text: str,
+        columns: NDArray[np.uint64],
+        begins: NDArray[np.int64],
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint64]]:
+        """Of tokens the codes, the places of what is released for those not drawn, and the hashes as written."""
+        codes = self._codes(columns)
+        others = np.full(len(codes), -1, dtype=np.int32)
+        others[codes == _MASKED] = 0
+        kept_at = _kept_at(codes)
+        written = self._written(text, columns[kept_at], begins[kept_at])
+        others[kept_at] = [
+            stretches.place_of(each) for each in self._released(codes[kept_at], written)
+        ]
+        return codes, others, columns[:, self._columns.orth]
+
+    def _codes(self, columns: NDArray[np.uint64]) -> NDArray[np.int32]:
+        table = self._table
+        assert table is not None
+        return _classify(
+            columns,
+            table.keys,
+            table.values,
+            table.actions,
+            self._columns.number,
+            self._columns.stop,
+        )
+
+    def _released(self, codes: NDArray[np.int32], written: list[str]) -> list[str]:
+        """What is released for kept tokens: blanks are reduced, and a stop word keeps the case it is looked up in."""
+        lowers = self._policy.case == "lower"
+        return [
+            _canonical_space(string)
+            if code == _KEPT - _SPACE
+            else string.lower()
+            if lowers and code == _KEPT - _STOP
+            else string
+            for code, string in zip(codes.tolist(), written, strict=True)
+        ]
+
+
+_EMPTY = RawTokens(np.empty(0, dtype=np.int32), [])
+
+
+class _Stretches:
+    """Different stretches of text, found again by their bytes, and the tokens of each.
+
+    Nothing is removed; who finds it full begins another one.
+    """
+
+    def __init__(self) -> None:
+        self._slots = np.zeros(1 << 13, dtype=np.int32)  # 1 + place of a stretch, by its hash
+        self._hashes = np.empty(1 << 12, dtype=np.uint64)
+        self._begins = np.zeros((1 << 12) + 1, dtype=np.int64)  # in the bytes
+        self._bytes = np.empty(1 << 16, dtype=np.uint8)
+        self.count = 0
+        # Of each stretch: its only code or where its codes begin, how many there are, the other one (of its only token),
+        # and the classes of its last and first token.
+        self._records = np.empty((1 << 12, 4), dtype=np.int32)
+        self._told = self.kept = 0  # how many were told, and how many have their tokens
+        self._codes = np.empty(1 << 12, dtype=np.int32)
+        self._others = np.empty(1 << 12, dtype=np.int32)
+        self._held = 0
+        self._strings = [MASK]
+        self._places = {MASK: 0}
+        # So that nobody can choose texts that all fall on one slot.
+        self._seed = np.uint64(secrets.randbits(64))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is kept that it is time to forget it."""
+        return self.count > _MOST_STRETCHES or int(self._begins[self.count]) > _MOST_BYTES
+
+    def place_of(self, string: str) -> int:
+        """The place of a released string among all of them."""
+        found = self._places.get(string)
+        if found is None:
+            found = self._places[string] = len(self._strings)
+            self._strings.append(string)
+        return found
+
+    def find(self, texts: EncodedTexts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The stretches of all texts, new ones among them, and where those of each text begin."""
+        found = np.empty(max(64, len(texts.data) // 5), dtype=np.int32)
+        cuts = np.zeros(len(texts) + 1, dtype=np.int64)
+        done, short = 0, _NOTHING_SHORT
+        while done < len(texts):
+            done, self.count, short = _find(
+                texts.data,
+                texts.cuts,
+                done,
+                self.count,
+                self._seed,
+                self._slots,
+                self._hashes,
+                self._begins,
+                self._bytes,
+                _REPLACEMENT,
+                found,
+                cuts,
+            )
+            # What was too small for a text is doubled, and the text is begun again.
+            if short == _FOUND_SHORT:
+                found = _doubled(found)
+            elif short == _BYTES_SHORT:
+                self._bytes = _doubled(self._bytes)
+            elif short == _STRETCHES_SHORT:
+                self._hashes = _doubled(self._hashes)
+                self._begins = _doubled(self._begins)
+                self._records = _doubled(self._records)
+                self._slots = np.zeros(2 * len(self._slots), dtype=np.int32)
+                _place_all(self._hashes[: self.count], self._slots)
+        return found[: cuts[-1]], cuts
+
+    def not_told(self, most: int) -> list[str]:
+        """The next stretches whose tokens are to be found; each is told once."""
+        first, self._told = self._told, min(self.count, self._told + most)
+        cuts = self._begins[first : self._told + 1]
+        part = self._bytes[cuts[0] : cuts[-1]].tobytes()
+        places = (cuts - cuts[0]).tolist()
+        return [part[a:b].decode("utf-8") for a, b in zip(places, places[1:], strict=False)]
+
+    def keep(
+        self,
+        stretches: list[str],
+        owners: NDArray[np.int64],
+        codes: NDArray[np.int32],
+        others: NDArray[np.int32],
+        hashes: NDArray[np.uint64],
+        crossings: Crossings,
+    ) -> None:
+        """Keep the tokens of the next stretches, in the order in which they were told; ``owners`` says whose they are."""
+        count = len(stretches)
+        begins = np.searchsorted(owners, np.arange(count + 1))
+        several = np.diff(begins) > 1
+        left = hashes[np.stack([begins[1:] - 1, begins[1:] - 1 - several], axis=1)]
+        right = hashes[np.stack([begins[:-1], begins[:-1] + several], axis=1)]
+        left[~several, 1] = right[~several, 1] = 0
+        classes = [
+            crossings.classes(stretches, left, 0),
+            crossings.classes(stretches, right, 1),
+        ]
+        held = codes != _DROPPED
+        ends = np.concatenate([[0], np.cumsum(held)])[begins]
+        codes, others = codes[held], others[held]
+        while self._held + len(codes) > len(self._codes):
+            self._codes, self._others = _doubled(self._codes), _doubled(self._others)
+        records = self._records[self.kept : self.kept + count]
+        records[:, 0] = self._held + ends[:-1]
+        records[:, 1] = np.diff(ends)
+        records[:, 2] = -1
+        records[:, 3] = classes[0] << 16 | classes[1]
+        alone = records[:, 1] == 1
+        records[alone, 0] = codes[ends[:-1][alone]]
+        records[alone, 2] = others[ends[:-1][alone]]
+        self._codes[self._held : self._held + len(codes)] = codes
+        self._others[self._held : self._held + len(codes)] = others
+        self._held += len(codes)
+        self.kept += count
+
+    def tokens(
+        self, found: NDArray[np.int32], cuts: NDArray[np.int64], crossings: Crossings
+    ) -> tuple[RawBatch, list[int]]:
+        """The tokens of texts, given their stretches; and which texts may hold a special case over a blank."""
+        codes, others, ends, crossed = _tokens_of(
+            found, cuts, self._records, self._codes, self._others, crossings.pairs
+        )
+        places: list[int] = np.flatnonzero(crossed).tolist()
+        return RawBatch(codes, ends, others, self._strings), places
+
+
+def _doubled(array: NDArray[Any]) -> NDArray[Any]:
+    """The same array with room for as much again."""
+    room = np.zeros((2 * len(array), *array.shape[1:]), dtype=array.dtype)
+    room[: len(array)] = array
+    return room
+
+
+def _mended(batch: RawBatch, documents: Mapping[int, RawTokens]) -> RawBatch:
+    """Put documents that were read by themselves in their places of a batch."""
+    marks = np.concatenate([[0], np.cumsum(batch.codes < UNKNOWN)])[batch.cuts]
+    strings = list(batch.strings)
+    codes, others, done = [], [], 0
+    lengths = np.diff(batch.cuts)
+    for place, document in sorted(documents.items()):
+        codes += [batch.codes[batch.cuts[done] : batch.cuts[place]], document.codes]
+        rest = document.codes[document.codes < UNKNOWN]
+        own = np.zeros(len(rest), dtype=np.int32)
+        own[rest != _MASKED] = np.arange(len(strings), len(strings) + len(document.kept))
+        strings += document.kept
+        others += [batch.others[marks[done] : marks[place]], own]
+        lengths[place] = len(document.codes)
+        done = place + 1
+    codes.append(batch.codes[batch.cuts[done] :])
+    others.append(batch.others[marks[done] :])
+    cuts = np.concatenate([[0], np.cumsum(lengths)])
+    return RawBatch(np.concatenate(codes), cuts, np.concatenate(others), strings)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The attributes of tokens that a policy asks for, by spaCy's names, and at which place some of them stand."""
+
+    attributes: tuple[str, ...]
+    number: int  # -1 for one that is not asked for
+    stop: int
+    orth: int
+    length: int
+    blank: int
+
+    @classmethod
+    def of(cls, policy: TokenPolicy) -> _Columns:
+        names = ["LOWER" if policy.case == "lower" else "ORTH", "IS_SPACE", "IS_PUNCT"]
+        # A class that is drawn whatever its token needs no looking at.
+        if (policy.number, policy.stopword, policy.unknown) != ("sample",) * 3:
+            names.append("LIKE_NUM")
+        if policy.stopword != "sample":
+            names.append("IS_STOP")
+        names += ["ORTH", "LENGTH", "SPACY"]
+        number = names.index("LIKE_NUM") if "LIKE_NUM" in names else -1
+        stop = names.index("IS_STOP") if "IS_STOP" in names else -1
+        last = len(names)
+        return cls(tuple(names), number, stop, last - 3, last - 2, last - 1)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """An open-addressing table from spaCy's hashes to ids, and what is done with each class of tokens."""
+
+    keys: NDArray[np.uint64]
+    values: NDArray[np.int32]
+    actions: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, hashes: NDArray[np.uint64], policy: TokenPolicy) -> _Table:
+        slots = 1 << max(3, int(2 * len(hashes)).bit_length())
+        keys = np.zeros(slots, dtype=np.uint64)
+        values = np.full(slots, -1, dtype=np.int32)
+        _insert(hashes, keys, values)
+        actions = np.array([ACTIONS.index(getattr(policy, name)) for name in CLASSES])
+        return cls(keys, values, actions)
+
+
+def _kept_at(codes: NDArray[np.int32]) -> NDArray[np.int64]:
+    return np.flatnonzero((codes <= _KEPT) & (codes > _DROPPED))
+
+
+def _shorten(text: str) -> str:
+    """Replace stretches that are too long for a word by the replacement character, which no vocabulary holds."""
+    if max(map(len, text.split()), default=0) <= _LONGEST_STRETCH:
+        return text
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}" if len(part) > _LONGEST_STRETCH else part
+        for part in re.split(r"(\s+)", text)
+    )
+
+
+def _canonical_space(text: str) -> str:
+    """Reduce a blank token to one blank, one line break or an empty line."""
+    breaks = text.count("\n")
+    return "\n" * min(breaks, 2) if breaks else " "
+
+
+@njit(cache=True, nogil=True)
+def _insert(
+    hashes: NDArray[np.uint64], keys: NDArray[np.uint64], values: NDArray[np.int32]
+) -> None:
+    mask = np.uint64(keys.shape[0] - 1)
+    for word in range(hashes.shape[0]):
+        slot = (hashes[word] ^ (hashes[word] >> np.uint64(32))) & mask
+        while values[slot] >= 0:
+            slot = (slot + np.uint64(1)) & mask
+        keys[slot] = hashes[word]
+        values[slot] = word
+
+
+@njit(cache=True, nogil=True)
+def _classify(
+    columns: NDArray[np.uint64],
+    keys: NDArray[np.uint64],
+    values: NDArray[np.int32],
+    actions: NDArray[np.int64],
+    number_column: int,
+    stop_column: int,
+) -> NDArray[np.int32]:
+    """Codes of all tokens."""
+    codes = np.empty(columns.shape[0], np.int32)
+    mask = np.uint64(keys.shape[0] - 1)
+    for token in range(columns.shape[0]):
+        key = columns[token, 0]
+        slot = (key ^ (key >> np.uint64(32))) & mask
+        while values[slot] >= 0 and keys[slot] != key:
+            slot = (slot + np.uint64(1)) & mask
+        word = values[slot]
+        kind = -1
+        if columns[token, _IS_SPACE] != 0:
+            kind = _SPACE
+        elif columns[token, _IS_PUNCTUATION] != 0:
+            kind = _PUNCTUATION
+        elif number_column >= 0 and columns[token, number_column] != 0:
+            kind = _NUMBER
+        elif stop_column >= 0 and columns[token, stop_column] != 0:
+            kind = _STOP
+        elif word < 0:
+            kind = _UNKNOWN_CLASS
+        action = actions[kind] if kind >= 0 else _SAMPLE
+        if action == _SAMPLE:
+            codes[token] = word
+        elif action == _MASK:
+            codes[token] = _MASKED
+        elif action == _DROP:
+            codes[token] = _DROPPED
+        else:
+            codes[token] = _KEPT - kind
+    return codes
+
+
+_NOTHING_SHORT, _FOUND_SHORT, _STRETCHES_SHORT, _BYTES_SHORT = range(4)
+
+
+def _kinds() -> NDArray[np.uint8]:
+    """Of each byte: 1 if it is a blank, 2 if it may begin one of several bytes."""
+    kinds = np.zeros(256, dtype=np.uint8)
+    kinds[[character for character in range(128) if chr(character).isspace()]] = 1
+    kinds[[0xC2, 0xE1, 0xE2, 0xE3]] = 2
+    return kinds
+
+
+_KINDS = _kinds()
+
+
+@njit(cache=True, nogil=True)
+def _long_blank(data: NDArray[np.uint8], place: int) -> int:
+    """How many bytes the blank of several bytes at a place has, 0 if it is none; the data is sound UTF-8."""
+    lead, second = data[place], data[place + 1]
+    if lead == 0xC2:  # next line, no-break space
+        return 2 if second == 0x85 or second == 0xA0 else 0
+    third = data[place + 2]
+    if lead == 0xE1:  # ogham space mark
+        return 3 if second == 0x9A and third == 0x80 else 0
+    if lead == 0xE3:  # ideographic space
+        return 3 if second == 0x80 and third == 0x80 else 0
+    if second == 0x81:  # medium mathematical space
+        return 3 if third == 0x9F else 0
+    if second != 0x80:
+        return 0
+    # The spaces by width, the separators of lines and paragraphs, the narrow no-break space.
+    return 3 if third <= 0x8A or third == 0xA8 or third == 0xA9 or third == 0xAF else 0
+
+
+@njit(cache=True, nogil=True)
+def _hashed(data: NDArray[np.uint8], begin: int, end: int, seed: np.uint64) -> np.uint64:
+    found = seed
+    for place in range(begin, end):
+        found = (found ^ np.uint64(data[place])) * np.uint64(0x9E3779B97F4A7C15)
+        found ^= found >> np.uint64(29)
+    return found ^ (found >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True)
+def _place_all(hashes: NDArray[np.uint64], slots: NDArray[np.int32]) -> None:
+    mask = np.uint64(slots.shape[0] - 1)
+    for place in range(hashes.shape[0]):
+        slot = hashes[place] & mask
+        while slots[slot] != 0:
+            slot = (slot + np.uint64(1)) & mask
+        slots[slot] = place + 1
+
+
+@njit(cache=True, nogil=True)
+def _find(
+    data: NDArray[np.uint8],
+    texts: NDArray[np.int64],
+    done: int,
+    count: int,
+    seed: np.uint64,
+    slots: NDArray[np.int32],
+    hashes: NDArray[np.uint64],
+    begins: NDArray[np.int64],
+    kept: NDArray[np.uint8],
+    replacement: NDArray[np.uint8],
+    found: NDArray[np.int32],
+    cuts: NDArray[np.int64],
+) -> tuple[int, int, int]:
+    """Cut texts at their blanks as spaCy does, and find each stretch, or add it.
+
+    Returns the number of texts done, of stretches kept, and what was too small to go on.
+    """
+    mask = np.uint64(slots.shape[0] - 1)
+    for text in range(done, texts.shape[0] - 1):
+        place, end = texts[text], texts[text + 1]
+        total = cuts[text]
+        after_word = False
+        while place < end:
+            begin, characters = place, 0
+            kind = _KINDS[data[place]]
+            width = kind if kind < 2 else _long_blank(data, place)
+            is_blank = width != 0
+            if is_blank:
+                # One blank between two words is no token.
+                if after_word and data[place] == 32:
+                    begin += 1
+                while width != 0:
+                    place += width
+                    width = 0
+                    if place < end:
+                        kind = _KINDS[data[place]]
+                        width = kind if kind < 2 else _long_blank(data, place)
+                after_word = False
+                if begin == place:
+                    continue
+            else:
+                while width == 0:
+                    # Bytes that go on with a character do not count as one.
+                    characters += (data[place] & 0xC0) != 0x80
+                    place += 1
+                    width = 1
+                    if place < end:
+                        kind = _KINDS[data[place]]
+                        width = kind if kind < 2 else _long_blank(data, place)
+                after_word = True
+            source, first, last = data, begin, place
+            if characters > _LONGEST_STRETCH:
+                source, first, last = replacement, 0, replacement.shape[0]
+            if total == found.shape[0]:
+                return text, count, _FOUND_SHORT
+            size = last - first
+            hashed = _hashed(source, first, last, seed)
+            slot = hashed & mask
+            while True:
+                stretch = slots[slot] - 1
+                if stretch < 0:
+                    if count == hashes.shape[0]:
+                        return text, count, _STRETCHES_SHORT
+                    at = begins[count]
+                    if at + size > kept.shape[0]:
+                        return text, count, _BYTES_SHORT
+                    for step in range(size):
+                        kept[at + step] = source[first + step]
+                    begins[count + 1] = at + size
+                    hashes[count] = hashed
+                    stretch = count
+                    count += 1
+                    slots[slot] = count
+                    break
+                if hashes[stretch] == hashed:
+                    at = begins[stretch]
+                    same = begins[stretch + 1] - at == size
+                    step = 0
+                    while same and step < size:
+                        same = kept[at + step] == source[first + step]
+                        step += 1
+                    if same:
+                        break
+                slot = (slot + np.uint64(1)) & mask
+            found[total] = stretch
+            total += 1
+        cuts[text + 1] = total
+    return texts.shape[0] - 1, count, _NOTHING_SHORT
+
+
+@njit(cache=True, nogil=True)
+def _tokens_of(
+    found: NDArray[np.int32],
+    cuts: NDArray[np.int64],
+    records: NDArray[np.int32],
+    codes: NDArray[np.int32],
+    others: NDArray[np.int32],
+    pairs: NDArray[np.bool_],
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64], NDArray[np.bool_]]:
+    """Codes of the tokens of texts, what is released for those not drawn, where texts begin, which are to be read again."""
+    total = 0
+    for place in range(found.shape[0]):
+        total += records[found[place], 1]
+    all_codes = np.empty(total, np.int32)
+    all_others = np.empty(total, np.int32)
+    ends = np.zeros(cuts.shape[0], np.int64)
+    crossed = np.zeros(cuts.shape[0] - 1, np.bool_)
+    token, rest = 0, 0
+    for text in range(cuts.shape[0] - 1):
+        left = 0
+        for place in range(cuts[text], cuts[text + 1]):
+            stretch = found[place]
+            size, classes = records[stretch, 1], records[stretch, 3]
+            if left != 0 and pairs[left, classes & 0xFFFF]:
+                crossed[text] = True
+            left = classes >> 16
+            if size == 1:
+                all_codes[token] = records[stretch, 0]
+                if records[stretch, 2] >= 0:
+                    all_others[rest] = records[stretch, 2]
+                    rest += 1
+            else:
+                first = records[stretch, 0]
+                for step in range(size):
+                    all_codes[token + step] = codes[first + step]
+                    if others[first + step] >= 0:
+                        all_others[rest] = others[first + step]
+                        rest += 1
+            token += size
+        ends[text + 1] = token
+    return all_codes, all_others[:rest].copy(), ends, crossed
