@@ -22,7 +22,7 @@ from textpriv.errors import TextprivError
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-__all__ = ["Crossings", "Cutter", "Rules", "load_spacy_alone"]
+__all__ = ["Crossings", "Cutter", "Rules", "hashes_of", "load_spacy_alone"]
 
 _LARGEST_STORE = 160_000  # strings spaCy's vocabulary may hold before it is replaced by a new one
 
@@ -58,6 +58,13 @@ def load_spacy_alone() -> None:
         del sys.modules["torch"]
 
 
+def hashes_of(words: Sequence[str]) -> NDArray[np.uint64]:
+    """The hashes by which spaCy knows words."""
+    from spacy.strings import get_string_id
+
+    return np.fromiter((get_string_id(word) for word in words), np.uint64, len(words))
+
+
 class Cutter:
     """Cuts texts into tokens by spaCy.
 
@@ -83,13 +90,23 @@ class Cutter:
             If spaCy does not have the language.
         """
         tokenizer = self._current_tokenizer()
-        from spacy.strings import get_string_id
+        crossings = Crossings.of(tokenizer) if self.by_rules else Crossings({}, list)
+        return Rules(self.by_rules, hashes_of(words), crossings)
+
+    @property
+    def by_rules(self) -> bool:
+        """Whether stretches of text between blanks are cut each by itself.
+
+        Raises
+        ------
+        TextprivError
+            If spaCy does not have the language.
+        """
+        tokenizer = self._current_tokenizer()
         from spacy.tokenizer import Tokenizer
 
         # Only spaCy's own tokenizer cuts by rules; those of languages without blanks find words in long stretches.
-        by_rules = type(tokenizer) is Tokenizer
-        hashes = np.fromiter((get_string_id(word) for word in words), np.uint64, len(words))
-        return Rules(by_rules, hashes, Crossings.of(tokenizer) if by_rules else Crossings({}, list))
+        return type(tokenizer) is Tokenizer
 
     def doc(self, text: str) -> Doc:
         """The tokens of a text."""

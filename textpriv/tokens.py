@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from textpriv.cutting import Crossings, Cutter, Rules
+from textpriv.cutting import Crossings, Cutter, Rules, hashes_of
 from textpriv.mechanisms.mechanism import UNKNOWN
 from textpriv.policy import ACTIONS, CLASSES, MASK, TokenPolicy
 
@@ -247,7 +247,7 @@ class TokenReader:
     @property
     def is_ready(self) -> bool:
         """Whether it has been given the rules."""
-        return self._table is not None
+        return self._rules is not None
 
     def read(self, text: str) -> RawTokens:
         """Read one text by spaCy alone.
@@ -255,7 +255,6 @@ class TokenReader:
         In a language whose words are set apart by blanks, a stretch of more than 1,000 characters without one counts as a
         single unknown word: no word is so long, and cutting it by rules takes time that grows with its square.
         """
-        self._prepare()
         try:
             return self.read_doc(self.cutter.doc(self._shortened(text)))
         except UnicodeEncodeError:
@@ -264,7 +263,9 @@ class TokenReader:
 
     def read_doc(self, doc: Doc) -> RawTokens:
         """Classify the tokens of an existing Doc, which is left as it is."""
-        self._prepare()
+        if self._table is None:
+            # No more than the words is needed for tokens that were found elsewhere.
+            self._table = _Table.of(hashes_of(self.words), self._policy)
         columns = self.cutter.columns_of(doc)
         codes = self._codes(columns)
         kept_at = _kept_at(codes)
@@ -275,7 +276,8 @@ class TokenReader:
     def read_batch(self, texts: EncodedTexts) -> RawBatch:
         """Read many texts; the same tokens as :meth:`read` finds in each of them."""
         with self._lock:
-            self._prepare()
+            if self._rules is None:
+                self.take(self.cutter.rules(self.words))
             try:
                 reading = self.find(texts)
                 for new in self.new_stretches():
@@ -371,13 +373,11 @@ class TokenReader:
         """Begin anew with the next text; else stretches that were found and not kept would be taken for known."""
         self._stretches = None
 
-    def _prepare(self) -> None:
-        if self._table is None:
-            self.take(self.cutter.rules(self.words))
-
     def _shortened(self, text: str) -> str:
-        assert self._rules is not None
-        return _shorten(text) if len(text) > _LONGEST_STRETCH and self._rules.by_rules else text
+        if len(text) <= _LONGEST_STRETCH:
+            return text
+        by_rules = self.cutter.by_rules if self._rules is None else self._rules.by_rules
+        return _shorten(text) if by_rules else text
 
     def _begins(self, columns: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Where the tokens of a text begin, in characters."""
