@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -33,6 +36,19 @@ def prior_of(name: str, size: int):
     if name == "mapping":
         return {f"w{i}": 1.0 + 5 * i for i in range(0, size, 3)}
     return name
+
+
+def heads(mechanism: TEM) -> np.ndarray:
+    """Cumulative whole parts of the heads, by rows of the tables."""
+    return mechanism._table[:, tem._HEAD : tem._HEAD + mechanism.index.k]
+
+
+def edges(mechanism: TEM) -> np.ndarray:
+    return mechanism._floats[:, tem._EDGE]
+
+
+def scales(mechanism: TEM) -> np.ndarray:
+    return mechanism._floats[:, tem._SCALE]
 
 
 def law_of(mechanism: TEM, word) -> np.ndarray:
@@ -70,21 +86,21 @@ def head_and_tail(mechanism: TEM, word: int):
     nu = mechanism.measure.parts
     listed = mechanism.index.neighbours.ids[row]
     near = np.minimum(mechanism.index.neighbours.distances[row], mechanism.gamma)
-    ends = [int(part) for part in mechanism._cumulative[mechanism._place[row]]]
+    ends = [int(part) for part in heads(mechanism)[mechanism._place[row]]]
     whole = np.diff([0, *ends])
     exact = (
         nu[listed]
         * 2.0**-62
         * np.exp(-mechanism.t * near)
-        * mechanism._scale[mechanism._place[row]]
+        * scales(mechanism)[mechanism._place[row]]
     )
     head = np.where(whole < COARSE, whole * np.minimum(exact / np.maximum(whole, 1), 1.0), whole)
     tail = float(PARTS - ends[-1])
     if 0 < tail < COARSE:
         outside = PARTS - sum(map(int, nu[listed]))
-        reach = np.exp(-mechanism.t * mechanism._edge[mechanism._place[row]])
+        reach = np.exp(-mechanism.t * edges(mechanism)[mechanism._place[row]])
         tail = tail * min(
-            outside * 2.0**-62 * reach * mechanism._scale[mechanism._place[row]] / tail, 1.0
+            outside * 2.0**-62 * reach * scales(mechanism)[mechanism._place[row]] / tail, 1.0
         )
     return head, tail
 
@@ -100,7 +116,7 @@ def envelope_law(mechanism: TEM, word: int) -> np.ndarray:
         outside = PARTS - sum(map(int, nu[listed]))
         beyond = (
             np.minimum(mechanism.distances(word), mechanism.gamma)
-            - mechanism._edge[mechanism._place[row]]
+            - edges(mechanism)[mechanism._place[row]]
         )
         one = tail * (nu / outside) * np.minimum(np.exp(-mechanism.t * beyond), 1.0)
     one[listed] = head
@@ -388,26 +404,28 @@ def test_coarse_parts_times_acceptance_are_exact_for_every_listed_word(index_of,
             -mechanism.t * np.minimum(mechanism.distances(word), mechanism.gamma)
         )
         head, tail = head_and_tail(mechanism, word)
-        assert_allclose(head / mechanism._scale[mechanism._place[word]], exact[listed], rtol=1e-9)
-        widths = np.diff([0, *map(int, mechanism._cumulative[mechanism._place[word]])])
+        assert_allclose(head / scales(mechanism)[mechanism._place[word]], exact[listed], rtol=1e-9)
+        widths = np.diff([0, *map(int, heads(mechanism)[mechanism._place[word]])])
         coarse += int((widths < COARSE).sum())
         if k < 60:
             outside = np.delete(mechanism.measure.weights, listed).sum()
-            reach = outside * np.exp(-mechanism.t * mechanism._edge[mechanism._place[word]])
-            assert tail / mechanism._scale[mechanism._place[word]] == pytest.approx(reach, rel=1e-9)
-            coarse += PARTS - int(mechanism._cumulative[mechanism._place[word], -1]) < COARSE
+            reach = outside * np.exp(-mechanism.t * edges(mechanism)[mechanism._place[word]])
+            assert tail / scales(mechanism)[mechanism._place[word]] == pytest.approx(
+                reach, rel=1e-9
+            )
+            coarse += PARTS - int(heads(mechanism)[mechanism._place[word], -1]) < COARSE
     assert coarse > 100
 
 
 def test_parts_that_are_one_whole_part_are_met(index_of, stream):
     mechanism = prepared(extreme(index_of, 60), stream)
-    widths = np.diff(mechanism._cumulative.astype(object), axis=1)
+    widths = np.diff(heads(mechanism).astype(object), axis=1)
     assert (widths == 1).any()
 
 
 def test_a_complete_list_leaves_no_tail(index_of, stream):
     mechanism = prepared(extreme(index_of, 60), stream)
-    assert (mechanism._cumulative[:, -1] == PARTS).all()
+    assert (heads(mechanism)[:, -1] == PARTS).all()
 
 
 def test_a_full_row_times_acceptance_is_exact_for_every_word(index_of):
@@ -432,7 +450,7 @@ def test_a_head_draw_changes_words_exactly_at_the_cumulative_parts(index_of, str
     for word in np.flatnonzero(mechanism._mode == ENVELOPE):
         listed = mechanism.index.neighbours.ids[word].tolist()
         start = 0
-        for place, end in enumerate(map(int, mechanism._cumulative[mechanism._place[word]])):
+        for place, end in enumerate(map(int, heads(mechanism)[mechanism._place[word]])):
             assert mechanism.sample([word], Script(start << 2))[0] == listed[place]
             assert mechanism.sample([word], Script((end - 1) << 2))[0] == listed[place]
             start = end
@@ -444,7 +462,7 @@ def tail_words(mechanism: TEM, word: int) -> tuple[int, int, int, float]:
     distances = mechanism.distances(word)
     far = int(distances.argmax())
     draws = [int(end) - 1 << 2 for end in mechanism.measure.cumulative]
-    beyond = min(distances[far], mechanism.gamma) - mechanism._edge[mechanism._place[word]]
+    beyond = min(distances[far], mechanism.gamma) - edges(mechanism)[mechanism._place[word]]
     return (PARTS - 1) << 2, draws[row[-1]], draws[far], float(np.exp(-mechanism.t * beyond))
 
 
@@ -466,7 +484,7 @@ def test_a_tail_at_gamma_is_accepted_at_once(index_of, stream):
     mechanism = twice_prepared(index_of, stream, gamma=0.05)
     most = 2**64 - 1
     for word in np.flatnonzero(mechanism._mode == ENVELOPE):
-        if mechanism._edge[mechanism._place[word]] == mechanism.gamma:
+        if edges(mechanism)[mechanism._place[word]] == mechanism.gamma:
             tail, _, far, _ = tail_words(mechanism, word)
             assert mechanism.sample([word], Script(tail, far, most, most))[0] != word
 
@@ -490,7 +508,7 @@ def test_coarse_head_parts_are_accepted_exactly_below_their_weight(index_of, str
     mechanism = prepared(extreme(index_of, 60), stream)
     met = 0
     for word in range(0, 60, 7):
-        ends = [0, *map(int, mechanism._cumulative[mechanism._place[word]])]
+        ends = [0, *map(int, heads(mechanism)[mechanism._place[word]])]
         head, _ = head_and_tail(mechanism, word)
         own = mechanism.sample([word], Script(0))[0]
         for place, output in enumerate(mechanism.index.neighbours.ids[word]):
@@ -510,7 +528,7 @@ def test_a_coarse_tail_is_entered_exactly_below_its_weight(index_of, stream):
     mechanism = prepared(extreme(index_of, 45), stream)
     met = 0
     for word in np.flatnonzero(mechanism._mode == ENVELOPE):
-        width = PARTS - int(mechanism._cumulative[mechanism._place[word], -1])
+        width = PARTS - int(heads(mechanism)[mechanism._place[word], -1])
         probability = head_and_tail(mechanism, word)[1] / width
         if width >= COARSE or not 2.0**-20 < probability < 1 - 1e-9:
             continue
@@ -519,7 +537,7 @@ def test_a_coarse_tail_is_entered_exactly_below_its_weight(index_of, stream):
         outcome = int(mechanism.distances(word).argmax())
         assert mechanism.sample([word], Script(tail, below, 0, far, 0, 0))[0] == outcome
         # Refused, the round starts over, and the next random word chooses the widest part of the head.
-        ends = [0, *map(int, mechanism._cumulative[mechanism._place[word]])]
+        ends = [0, *map(int, heads(mechanism)[mechanism._place[word]])]
         place = int(np.argmax(np.diff(ends)))
         head = mechanism.index.neighbours.ids[word, place]
         found = mechanism.sample([word], Script(tail, above, 0, ends[place] << 2, far, 0, 0))[0]
@@ -610,8 +628,8 @@ def envelope_over_common_words(mechanism: TEM, word: int):
     return (
         units * quantum,
         weights[common],
-        np.array([units.sum() * quantum, outside * np.exp(-mechanism.t * mechanism._edge[row])]),
-        np.array([beyond - end, PARTS - beyond]) / mechanism._scale[row],
+        np.array([units.sum() * quantum, outside * np.exp(-mechanism.t * edges(mechanism)[row])]),
+        np.array([beyond - end, PARTS - beyond]) / scales(mechanism)[row],
     )
 
 
@@ -831,6 +849,63 @@ def test_draws_do_not_depend_on_which_words_were_drawn_before(index_of, tied_poi
     fresh, used = TEM(index, 1.0), prepared(TEM(index, 1.0), stream)
     ids = np.arange(60)
     assert (fresh.sample(ids, stream("order")) == used.sample(ids, stream("order"))).all()
+
+
+def test_shared_tables_give_the_same_draws(index_of, tied_points, stream):
+    index = index_of(tied_points(60), k=8)
+    ids = np.tile(np.arange(-1, 60, dtype=np.int32), 40)
+    begun, fresh, shared = (TEM(index, 1.0) for _ in range(3))
+    expected = begun.sample(ids, stream("shared"))
+    begun.share_memory()
+    fresh.share_memory()
+    shared.prepare(ids[::3])
+    shared.share_memory()
+    shared.prepare(ids)
+    for mechanism in (begun, fresh, shared):
+        assert np.array_equal(mechanism.sample(ids, stream("shared")), expected)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are copied by fork")
+def test_a_copied_process_reads_shared_tables_and_fills_none(index_of, tmp_path):
+    """In a process of its own, beside which no thread runs that a fork could cut off."""
+    code = """
+import os, sys
+import numpy as np
+from textpriv.errors import MechanismError
+from textpriv.index import Index
+from textpriv.mechanisms.tem import TEM
+from textpriv.randomness import Stream
+
+index = Index.load(sys.argv[1])
+alone, shared = TEM(index, 2.0), TEM(index, 2.0)
+ids = np.arange(5, dtype=np.int32)
+shared.sample(ids[:1], Stream(bytes(32)))
+shared.share_memory()
+ours, theirs = os.pipe()
+before, after = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.read(before, 1)
+    same = np.array_equal(shared.sample(ids, Stream(bytes(32))), alone.sample(ids, Stream(bytes(32))))
+    try:
+        shared.sample(np.array([6]), Stream(bytes(32)))
+    except MechanismError as error:
+        os.write(theirs, f"{same} {error}".encode())
+    os._exit(0)
+shared.prepare(ids)
+os.write(after, b"1")
+os.close(theirs)
+print(os.read(ours, 1000).decode())
+os.waitpid(pid, 0)
+"""
+    index_of(np.random.default_rng(0).normal(size=(9, 3))).save(tmp_path / "w.idx")
+    answer = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "w.idx")],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert answer.stdout.startswith("True words are to be drawn in a copied process")
 
 
 @settings(

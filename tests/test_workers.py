@@ -7,7 +7,6 @@ import pickle
 import subprocess
 import sys
 from collections import Counter
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ import pytest
 from echo import another_thread
 
 from textpriv.cutting import Cutter
-from textpriv.engines import local
+from textpriv.engines import cutters, processes
 from textpriv.engines.batch import BatchRelease, Columns, PrivatizerSettings
 from textpriv.engines.local import InProcess, WorkerPool
 from textpriv.errors import CorpusError
@@ -70,16 +69,41 @@ def released(engine, given) -> tuple[list[list[str]], Counter[str]]:
 POLICIES = [{}, {"unknown": "keep", "stopword": "keep"}, {"unknown": "drop", "space": "mask"}]
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=range(len(POLICIES)))
-@pytest.mark.parametrize("from_nothing", [False, True])
-@pytest.mark.parametrize("workers", [2, 3, 5])
-def test_a_pool_releases_what_one_process_does(folder, policy, from_nothing, workers):
+def compare(folder: Path, policy: dict[str, str], workers: int, copies: bool) -> None:
+    """A pool of workers releases what one process does; its processes are copies of this one, or begin from nothing."""
     recipe, given = settings(folder, policy=policy), batches(30)
     alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given)
-    # Beside another thread no process is copied: each begins from nothing.
-    with another_thread() if from_nothing else nullcontext():
-        release = BatchRelease(recipe.build(), COLUMNS, b"")
-        assert released(WorkerPool(release, recipe, COLUMNS, b"", workers), given) == alone
+    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", workers)
+    assert pool._shares == copies
+    assert released(pool, given) == alone
+
+
+@pytest.mark.parametrize(("policy", "workers"), [(POLICIES[1], 2), (POLICIES[2], 5)])
+def test_a_pool_that_begins_from_nothing_releases_what_one_process_does(folder, policy, workers):
+    # Beside another thread no process is copied.
+    with another_thread():
+        compare(folder, policy, workers, copies=False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
+def test_a_pool_of_copies_releases_what_one_process_does(folder):
+    """In a process of its own, beside which no thread runs, so that it can be copied."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from pathlib import Path\n"
+        "import test_workers as here\n"
+        "for workers in (2, 3, 5):\n"
+        "    for policy in here.POLICIES:\n"
+        "        here.compare(Path(sys.argv[2]), policy, workers, copies=True)\n"
+        "print('the same')"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parent), str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.stdout == "the same\n", answer.stderr
 
 
 def test_each_different_stretch_is_cut_once_among_all_workers(folder, monkeypatch):
@@ -95,6 +119,18 @@ def test_each_different_stretch_is_cut_once_among_all_workers(folder, monkeypatc
     texts = [text for batch in given for text in batch["text"].to_pylist()]
     assert set(cut) >= {word for text in texts for word in text.split() if len(word) < 1000}
     assert set(cut.values()) == {1}
+
+
+def test_a_pool_takes_cutters_that_were_begun_early_and_leaves_none_to_the_next(folder):
+    recipe, given = settings(folder), batches(5)
+    alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given)
+    begun = cutters._begun(2)
+    cutters._early.extend(begun)
+    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 2)
+    assert cutters._early == []
+    assert pool._cutters == begun
+    assert released(pool, given) == alone
+    assert not begun[0]._process.is_alive()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +156,7 @@ def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(monkeypatch)
         raise ValueError(f"cannot cut {texts}")
 
     monkeypatch.setattr(Cutter, "columns", fail)
-    told = local._answer(pickle.dumps((local._cut, ("en", ("ORTH",), ["zanzibar"]))))
+    told = processes._answer(None, pickle.dumps((cutters._cut, ("en", ("ORTH",), ["zanzibar"]))))
     assert b"zanzibar" not in told
     assert str(pickle.loads(told)[1]) == "textpriv failed with ValueError"
 

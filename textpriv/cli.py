@@ -610,6 +610,12 @@ def privatize(
     --text-column review
     """
     with _loading():
+        from textpriv.engines.cutters import begin_early
+
+        # Of several processes that share the work, others cut texts.
+        has_cutters = workers > 1 and engine is _Engine.LOCAL
+        if has_cutters:
+            begin_early(workers)
         from textpriv.corpus import (
             STANDARD_STREAM,
             ColumnRule,
@@ -655,8 +661,7 @@ def privatize(
         settings = replace(settings, run_key=run_key.secret)
     _announce(mechanism, rate)
     with _loading():
-        # Of several processes that share the work, others cut texts.
-        if workers == 1 or engine is not _Engine.LOCAL:
+        if not has_cutters:
             load_spacy_alone()
         privatizer = settings.build()
     with _saying_what_is_left(target), shown_progress(_messages(), as_json) as advance:

@@ -1,40 +1,33 @@
 """The Arrow-batch function in this process, or in a few worker processes of this machine.
 
-Batches go in one after the other and come out in the same order. The processes share the memory-mapped index and what is
-to be done: who finds, who cuts, who draws is decided here. How each of these is done is not known here.
+Batches go in one after the other and come out in the same order. The processes share the memory-mapped index, the tables of
+words, and what is to be done: who finds, who cuts, who draws is decided here. How each of these is done is not known here.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pickle
-import sys
-import threading
-import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from textpriv.cutting import Cutter, Rules, load_spacy_alone
+import numpy as np
+
 from textpriv.engines.batch import (
     BatchRelease,
     Columns,
     PrivatizerSettings,
     release_in_process,
-    without_trace,
 )
+from textpriv.engines.cutters import cutters_for, cutting, rules_of
+from textpriv.engines.processes import Asked, GoneError, Worker, can_copy
 from textpriv.errors import CorpusError, TextprivError
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
-    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from textpriv.cutting import Rules
     from textpriv.tokens import EncodedTexts, NewStretches, RawBatch, Reading, TokenReader
 
 __all__ = ["InProcess", "Released", "WorkerPool"]
@@ -89,98 +82,22 @@ class InProcess:
 
 _NOTHING = Released(None, Counter())
 _HELPED = 4  # most workers among which this process is one
-_AHEAD = 4  # batches for each cutting process whose stretches are being cut
-_GIVEN = 2  # batches that a process has at a time, so that it need not wait for the next
-_FOR_ONE_CUTTER = 3  # processes that one can keep busy with what it has cut
+_IN_FLIGHT = 8 << 20  # bytes of text for each worker; and so many batches:
+_BATCHES = 64
+_GIVEN = 2  # batches to draw that a process has at a time, or as much to cut, so that it need not wait for the next
+_LIKELY = 40_000  # words at the head of a vocabulary that a corpus is likely to have
+_AT_ONCE = 500  # of them, prepared while there is nothing else to do
 _Recipe = tuple[PrivatizerSettings, Columns, bytes]
-_given: BatchRelease | None = None
-_cutter: tuple[tuple[str, tuple[str, ...]], Cutter] | None = None
 
 
-def _serve(pipe: Connection, given: BatchRelease | None, not_ours: Sequence[Connection]) -> None:
-    """Do what comes through a pipe and send the answers, until it is closed.
-
-    Jobs are taken and answers sent by threads: so neither side of the pipe ever waits for the other to read, and the next
-    job is there when one is done.
-    """
-    import multiprocessing
-    import signal
-
-    global _given
-    # Ctrl-C reaches every process of the terminal; only the parent answers it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for other in not_ours:
-        other.close()
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-    _given = given
-    jobs: SimpleQueue[bytes | None] = SimpleQueue()
-    answers: SimpleQueue[bytes] = SimpleQueue()
-    over = threading.Event()
-
-    def take() -> None:
-        with contextlib.suppress(EOFError, OSError):
-            while True:
-                jobs.put(pipe.recv_bytes())
-        over.set()
-        jobs.put(None)
-
-    def send() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                pipe.send_bytes(answers.get())
-
-    for work in (take, send):
-        threading.Thread(target=work, daemon=True).start()
-    while (job := jobs.get()) is not None and not over.is_set():
-        answers.put(_answer(job))
-
-
-def _answer(job: bytes) -> bytes:
-    """What was done, or what went wrong: as it is where it says nothing private, else by its kind alone."""
-    work, given = pickle.loads(job)  # noqa: S301 - made by the process that leads
-    answer: tuple[Any, Exception | None]
-    try:
-        answer = without_trace(lambda own: work(*own), given), None
-    except Exception as error:
-        answer = None, error
-    return pickle.dumps(answer, protocol=5)
-
-
-def _end_with(sentinel: int) -> None:
-    """End this process when its parent is gone: a killed parent cannot tell its workers to."""
-    from multiprocessing.connection import wait
-
-    wait([sentinel])
-    os._exit(1)
-
-
-def _cutter_for(language: str, attributes: tuple[str, ...]) -> Cutter:
-    global _cutter
-    wanted = (language, attributes)
-    if _cutter is None or _cutter[0] != wanted:
-        load_spacy_alone()
-        _cutter = wanted, Cutter(language, attributes)
-    return _cutter[1]
-
-
-def _rules(language: str, attributes: tuple[str, ...], words: Sequence[str]) -> Rules:
-    return _cutter_for(language, attributes).rules(words)
-
-
-def _cut(language: str, attributes: tuple[str, ...], texts: list[str]) -> list[NDArray[np.uint64]]:
-    return _cutter_for(language, attributes).columns(texts)
-
-
-def _work(
-    recipe: _Recipe | None, batch: pa.RecordBatch, raw: RawBatch
+def _draw(
+    given: BatchRelease | None, recipe: _Recipe | None, batch: pa.RecordBatch, raw: RawBatch
 ) -> tuple[EncodedTexts | TextprivError, Counter[str]]:
     """Draw a batch that was read elsewhere."""
-    if recipe is None:
-        assert _given is not None
-        return _drawn(_given, batch, raw)
-    return _drawn(release_in_process(*recipe), batch, raw)
+    if recipe is not None:
+        given = release_in_process(*recipe)
+    assert given is not None
+    return _drawn(given, batch, raw)
 
 
 def _drawn(
@@ -194,102 +111,6 @@ def _drawn(
     return texts, tokens
 
 
-class _Asked(Generic[Found]):
-    """What a worker was asked to do, and its answer when that has come."""
-
-    __slots__ = ("_answer", "done")
-
-    def __init__(self) -> None:
-        self.done = False
-        self._answer: tuple[Any, Exception | None] = None, None
-
-    def answered(self, answer: bytes) -> None:
-        """Take the answer."""
-        self._answer = pickle.loads(answer)  # noqa: S301 - made by our own process
-        self.done = True
-
-    def result(self) -> Found:
-        """Return what the worker found, or raise what it raised."""
-        found, error = self._answer
-        if error is not None:
-            raise error
-        answer: Found = found
-        return answer
-
-
-class _GoneError(Exception):
-    """A worker process has ended."""
-
-
-class _Worker:
-    """A process that does one thing after another.
-
-    Parameters
-    ----------
-    given : BatchRelease or None
-        What a copy of this process takes over; None for one that begins from nothing.
-    others : sequence of _Worker
-        Those that were started before.
-    """
-
-    def __init__(self, given: BatchRelease | None, others: Sequence[_Worker]) -> None:
-        import multiprocessing
-
-        context: Any = multiprocessing.get_context("spawn" if given is None else "fork")
-        self.pipe, theirs = context.Pipe()
-        # A copy of this process also has our ends of all pipes.
-        ours = [] if given is None else [self.pipe, *(other.pipe for other in others)]
-        self._process = context.Process(target=_serve, args=(theirs, given, ours), daemon=True)
-        with warnings.catch_warnings():
-            # Newer Pythons warn of any thread at a fork; those of the linear algebra look after themselves.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self._process.start()
-        theirs.close()
-        self._asked: deque[_Asked[Any]] = deque()
-
-    @property
-    def busy(self) -> int:
-        """How much it has been asked that it has not answered."""
-        return len(self._asked)
-
-    def ask(self, work: Callable[..., Found], *given: Any) -> _Asked[Found]:
-        """Have it do something.
-
-        Raises
-        ------
-        _GoneError
-            If the process has ended.
-        """
-        job = pickle.dumps((work, given), protocol=5)
-        try:
-            self.pipe.send_bytes(job)
-        except OSError:
-            raise _GoneError from None
-        asked: _Asked[Found] = _Asked()
-        self._asked.append(asked)
-        return asked
-
-    def hear(self) -> None:
-        """Take the answers that have come.
-
-        Raises
-        ------
-        _GoneError
-            If the process has ended.
-        """
-        while self.pipe.poll():
-            try:
-                answer = self.pipe.recv_bytes()
-            except (EOFError, OSError):
-                raise _GoneError from None
-            self._asked.popleft().answered(answer)
-
-    def end(self) -> None:
-        """End it; what it does now is still done."""
-        self.pipe.close()
-        self._process.join()
-
-
 class _Task(Generic[Job]):
     """A batch on its way: found, cut, read, drawn."""
 
@@ -300,9 +121,9 @@ class _Task(Generic[Job]):
         self.batch = batch
         self.reading: Reading | None = None
         self.raw: RawBatch | None = None
-        self.whole: _Asked[list[NDArray[np.uint64]]] | None = None
+        self.whole: Asked[list[NDArray[np.uint64]]] | None = None
         self.again: tuple[list[int], list[str]] = ([], [])
-        self.drawn: _Asked[tuple[EncodedTexts | TextprivError, Counter[str]]] | None = None
+        self.drawn: Asked[tuple[EncodedTexts | TextprivError, Counter[str]]] | None = None
         self.released: Released | None = None
 
 
@@ -311,7 +132,8 @@ class WorkerPool:
 
     Of up to four workers this process is one: else a machine of few cores would have it wait, and read, beside as many
     busy processes as it has cores. This process finds the stretches of all texts, for so each different one is cut once and
-    not once in every process. The others cut what is new, and draw; this one draws where they have enough to do.
+    not once in every process, and makes once what all need of a word to draw it. Others draw; this one draws where they have
+    enough to do. Few more cut what is new, which becomes ever less: they alone load spaCy, and nothing else.
     """
 
     def __init__(
@@ -322,28 +144,32 @@ class WorkerPool:
         context: bytes,
         workers: int,
     ) -> None:
-        # A forked process has all that this one has loaded, at once and without a copy. But a fork beside other threads
-        # may leave a lock closed for ever, so then processes load everything themselves.
-        forks = sys.platform == "linux" and threading.active_count() == 1
-        others = workers - 1 if workers <= _HELPED else workers
-        self._workers: list[_Worker] = []
-        for _ in range(others):
-            self._workers.append(_Worker(release if forks else None, self._workers))
-        # Few cut, and load spaCy for it; they draw, too, where the rest have enough to do.
-        self._cutters = self._workers[: -(-others // _FOR_ONE_CUTTER)]
+        self._cutters = cutters_for(workers)
+        self._mechanism = release.privatizer.mechanism
+        # A forked process has all that this one has loaded, at once and without a copy; and what this one prepares of
+        # words. One that begins from nothing loads everything itself.
+        self._shares = can_copy()
+        if self._shares:
+            self._mechanism.share_memory()
+        self._drawers: list[Worker] = []
+        for _ in range(workers - 1 if workers <= _HELPED else workers):
+            started = [*self._cutters, *self._drawers]
+            self._drawers.append(Worker(started, release) if self._shares else Worker(None))
         self._release = release
         self._helps = workers <= _HELPED
-        self._recipe = None if forks else (settings, columns, context)
-        self._most_waiting = 8 * workers
-        self._rules: _Asked[Rules] | None = None
-        self._cuts: deque[tuple[NewStretches, _Asked[list[NDArray[np.uint64]]]]] = deque()
+        self._recipe = None if self._shares else (settings, columns, context)
+        self._workers = workers
+        self._likely = iter(range(0, min(_LIKELY, len(self._mechanism.index)), _AT_ONCE))
+        self._to_cut: deque[Asked[Any]] = deque()
+        self._rules: Asked[Rules] | None = None
+        self._cuts: deque[tuple[NewStretches, Asked[list[NDArray[np.uint64]]]]] = deque()
 
     def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, *exception: object) -> None:
         # On failure the batches that have begun still end, but none begins any more.
-        for worker in self._workers:
+        for worker in (*self._cutters, *self._drawers):
             worker.end()
 
     def ordered(
@@ -361,9 +187,10 @@ class WorkerPool:
         is_over = is_done = False
         try:
             while tasks or not is_over:
-                for worker in self._workers:
+                for worker in (*self._cutters, *self._drawers):
                     worker.hear()
                 self._keep_cuts()
+                self._have_cut()
                 while tasks and (done := self._released(tasks[0])) is not None:
                     yield tasks.popleft().job, done
                 if self._give(tasks):
@@ -373,10 +200,10 @@ class WorkerPool:
                     is_over = given is None
                     if given is not None:
                         tasks.append(self._begun(_Task(*given)))
-                elif not self._draw_here(tasks) and tasks:
+                elif not self._draw_here(tasks) and tasks and not self._prepare_ahead():
                     self._wait()
             is_done = True
-        except _GoneError:
+        except GoneError:
             raise CorpusError(
                 "A worker process ended before its work was done (out of memory, killed, or a "
                 "script without 'if __name__ == \"__main__\":'). The output is not complete. Try "
@@ -386,29 +213,37 @@ class WorkerPool:
             if not is_done:
                 self._reader.forget()
 
-    def _ask(
-        self, workers: Sequence[_Worker], work: Callable[..., Found], *given: Any
-    ) -> _Asked[Found]:
-        """Have the one that has least to do among some workers do something."""
-        return min(workers, key=lambda worker: worker.busy).ask(work, *given)
-
-    def _cut(self, texts: list[str]) -> _Asked[list[NDArray[np.uint64]]]:
-        cutter = self._reader.cutter
-        return self._ask(self._cutters, _cut, cutter.language, cutter.attributes, texts)
+    def _have_cut(self) -> None:
+        """Give those that cut the next of what is to be cut; all that waits stays here, where the order can still change."""
+        while self._to_cut:
+            worker = min(self._cutters, key=lambda each: each.busy)
+            if worker.busy >= _GIVEN:
+                return
+            worker.ask(self._to_cut.popleft())
 
     def _wait(self) -> None:
         """Wait until one of the others has done something."""
         from multiprocessing.connection import wait
 
-        wait([worker.pipe for worker in self._workers])
+        wait([worker.pipe for worker in (*self._cutters, *self._drawers)])
 
     @property
     def _reader(self) -> TokenReader:
         return self._release.privatizer.reader
 
     def _has_room(self, tasks: deque[_Task[Job]]) -> bool:
-        unread = sum(task.reading is not None and task.raw is None for task in tasks)
-        return len(tasks) < self._most_waiting and unread < _AHEAD * len(self._cutters)
+        if len(tasks) >= _BATCHES * self._workers:
+            return False
+        sizes = (task.batch.nbytes for task in tasks if task.batch is not None)
+        return sum(sizes) < _IN_FLIGHT * self._workers
+
+    def _prepare_ahead(self) -> bool:
+        """Prepare words that a corpus is likely to have, if there are any left; the first batches wait for spaCy to load."""
+        first = next(self._likely, None) if self._shares else None
+        if first is not None:
+            last = min(first + _AT_ONCE, len(self._mechanism.index))
+            self._mechanism.prepare(np.arange(first, last, dtype=np.int32))
+        return first is not None
 
     def _begun(self, task: _Task[Job]) -> _Task[Job]:
         """Find the stretches of a batch, and have the new ones cut."""
@@ -422,12 +257,12 @@ class WorkerPool:
             return task
         reader, cutter = self._reader, self._reader.cutter
         if not reader.is_ready and self._rules is None:
-            self._rules = self._ask(
-                self._cutters, _rules, cutter.language, cutter.attributes, reader.words
-            )
+            self._rules = rules_of(cutter, reader.words)
+            self._to_cut.append(self._rules)
         task.reading = reader.find(texts)
         for new in reader.new_stretches():
-            self._cuts.append((new, self._cut(new.texts)))
+            self._cuts.append((new, cutting(cutter, new.texts)))
+            self._to_cut.append(self._cuts[-1][1])
         return task
 
     def _keep_cuts(self) -> None:
@@ -454,15 +289,19 @@ class WorkerPool:
                 if places:
                     texts = reader.texts_of(task.reading, places)
                     task.again = places, texts
-                    task.whole = self._cut(texts)
+                    # Before all others: it is the last thing that this batch waits for.
+                    task.whole = cutting(reader.cutter, texts)
+                    self._to_cut.appendleft(task.whole)
                 return True
-            # Those that do not cut come first.
-            idle = min(reversed(self._workers), key=lambda worker: worker.busy)
+            idle = min(self._drawers, key=lambda worker: worker.busy)
             if _is_read(task) and idle.busy < _GIVEN:
                 assert task.batch is not None
                 assert task.raw is not None
                 rest = self._release.without_texts(task.batch)
-                task.drawn = idle.ask(_work, self._recipe, rest, task.raw.compact())
+                if self._shares:
+                    self._mechanism.prepare(task.raw.codes)
+                task.drawn = Asked(_draw, self._recipe, rest, task.raw.compact())
+                idle.ask(task.drawn)
                 return True
         return False
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from mmap import mmap
 from os import PathLike
 from typing import Any
 
@@ -192,9 +194,8 @@ class TEM(Mechanism):
         self._used = np.zeros(1, dtype=np.int64)
         self._table = np.empty((size, -(-(k + _HEAD) // 8) * 8), dtype=np.uint64)
         self._floats = self._table.view(np.float64)
-        self._cumulative = self._table[:, _HEAD : _HEAD + k]
-        self._edge, self._scale = self._floats[:, _EDGE], self._floats[:, _SCALE]
         self._units = np.empty((size, len(self._common)), dtype=np.uint16)
+        self._writer: int | None = None  # the process that fills them, where others read them
         self._probes = quantiles(self._others[0], min(64, size))
         if index.metric.kind == INTERPRETED:
             self._mode[:] = _ROW
@@ -316,6 +317,65 @@ class TEM(Mechanism):
 
     # Draws
 
+    def share_memory(self) -> None:
+        """Keep the rows of words where copies of this process find what this one fills in later."""
+        with self._lock:
+            used = int(self._used[0])
+            for name, filled in (
+                ("_mode", len(self._mode)),
+                ("_place", len(self._place)),
+                ("_used", 1),
+                ("_table", used),
+                ("_units", used),
+            ):
+                own: NDArray[Any] = getattr(self, name)
+                shared = np.frombuffer(mmap(-1, max(1, own.nbytes)), own.dtype, own.size)
+                shared = shared.reshape(own.shape)
+                shared[:filled] = own[:filled]
+                setattr(self, name, shared)
+            self._floats = self._table.view(np.float64)
+            self._writer = os.getpid()
+
+    def prepare(self, ids: NDArray[np.int32]) -> None:
+        """Fill in the rows of words that have none yet.
+
+        Raises
+        ------
+        MechanismError
+            In a copy of the process that shares them: two that fill the same tables would draw from torn rows.
+        """
+        with self._lock:
+            self._filled(ids)
+
+    def _filled(self, ids: NDArray[np.int32]) -> None:
+        if self._writer not in (None, os.getpid()):
+            if (self._mode[self.index.representatives[ids[ids >= 0]]] == _NEW).any():
+                raise MechanismError(
+                    "words are to be drawn in a copied process that were not prepared in the first: call prepare there."
+                )
+            return
+        _fill(
+            self.index.metric.kind,
+            self.index.coordinates,
+            self.index.representatives,
+            self.index.neighbours.ids,
+            self.index.neighbours.distances,
+            self.measure.parts,
+            self._common,
+            self._common_place,
+            *self.index.sketch,
+            self._probes,
+            self._mode,
+            self._place,
+            self._used,
+            self._table,
+            self._floats,
+            self._units,
+            self.t,
+            self.gamma,
+            ids,
+        )
+
     def sample_documents(
         self,
         ids: NDArray[np.int32],
@@ -341,13 +401,10 @@ class TEM(Mechanism):
                 self.measure.parts,
                 *self.measure.tables(),
                 self._common,
-                self._common_place,
                 *self._others,
                 *self.index.sketch,
-                self._probes,
                 self._mode,
                 self._place,
-                self._used,
                 self._table,
                 self._floats,
                 self._units,
@@ -365,6 +422,7 @@ class TEM(Mechanism):
             return rows
 
         with self._lock:
+            self._filled(ids)
             out, deferred = draw_documents(sampler, offsets, streams, _SPARE)
             for token, key in deferred:
                 out[token] = self._draw_from_row(int(ids[token]), key)
@@ -590,6 +648,57 @@ def _prepare(
 
 
 @njit(cache=True, nogil=True)
+def _fill(
+    kind: int,
+    coordinates: NDArray[Any],
+    representatives: NDArray[np.int32],
+    neighbours: NDArray[np.int32],
+    distances: NDArray[Any],
+    parts: NDArray[np.uint64],
+    common: NDArray[np.int32],
+    common_place: NDArray[np.int32],
+    sketch: NDArray[np.int8],
+    leading: int,
+    grain: NDArray[np.float64],
+    probes: NDArray[np.int32],
+    mode: NDArray[np.uint8],
+    places: NDArray[np.int32],
+    used: NDArray[np.int64],
+    table: NDArray[np.uint64],
+    floats: NDArray[np.float64],
+    units: NDArray[np.uint16],
+    t: float,
+    gamma: float,
+    ids: NDArray[np.int32],
+) -> None:
+    """Give each word that has none its row of the tables."""
+    for token in range(ids.shape[0]):
+        if ids[token] >= 0 and mode[representatives[ids[token]]] == _NEW:
+            _prepare(
+                kind,
+                coordinates,
+                representatives[ids[token]],
+                neighbours,
+                distances,
+                parts,
+                common,
+                common_place,
+                sketch,
+                leading,
+                grain,
+                probes,
+                mode,
+                places,
+                used,
+                table,
+                floats,
+                units,
+                t,
+                gamma,
+            )
+
+
+@njit(cache=True, nogil=True)
 def _whole(real: float) -> np.uint64:
     """Whole parts: of a small weight rounded up, which leaves room for the exact acceptance of coarse parts."""
     return np.uint64(np.ceil(real)) if real < _COARSE else np.uint64(real)
@@ -607,7 +716,6 @@ def _sample(
     guide: NDArray[np.int32],
     shift: np.uint64,
     common: NDArray[np.int32],
-    common_place: NDArray[np.int32],
     others: NDArray[np.uint64],
     others_guide: NDArray[np.int32],
     others_shift: np.uint64,
@@ -616,10 +724,8 @@ def _sample(
     sketch: NDArray[np.int8],
     leading: int,
     grain: NDArray[np.float64],
-    probes: NDArray[np.int32],
     mode: NDArray[np.uint8],
     places: NDArray[np.int32],
-    used: NDArray[np.int64],
     table: NDArray[np.uint64],
     floats: NDArray[np.float64],
     units: NDArray[np.uint16],
@@ -656,29 +762,6 @@ def _sample(
                 token += 1
                 continue
             word = representatives[ids[token]]
-            if mode[word] == _NEW:
-                _prepare(
-                    kind,
-                    coordinates,
-                    word,
-                    neighbours,
-                    distances,
-                    parts,
-                    common,
-                    common_place,
-                    sketch,
-                    leading,
-                    grain,
-                    probes,
-                    mode,
-                    places,
-                    used,
-                    table,
-                    floats,
-                    units,
-                    t,
-                    gamma,
-                )
             if mode[word] == _ROW:
                 rows.append((np.int64(token), np.int64(place)))
                 place += 4
