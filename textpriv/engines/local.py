@@ -293,8 +293,10 @@ class WorkerPool:
                     task.whole = cutting(reader.cutter, texts)
                     self._to_cut.appendleft(task.whole)
                 return True
+            if not _is_read(task):
+                continue
             idle = min(self._drawers, key=lambda worker: worker.busy)
-            if _is_read(task) and idle.busy < _GIVEN:
+            if idle.busy < _GIVEN:
                 assert task.batch is not None
                 assert task.raw is not None
                 rest = self._release.without_texts(task.batch)
