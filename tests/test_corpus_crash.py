@@ -188,11 +188,15 @@ def test_a_killed_worker_ends_the_run_which_then_goes_on_to_the_same_bytes(index
     target = tmp_path / "out.jsonl"
 
     def kill(progress):
-        for worker in multiprocessing.active_children():
-            os.kill(worker.pid, signal.SIGKILL)
+        # Once two parts are there.
+        if progress.documents == 14:
+            for worker in multiprocessing.active_children():
+                os.kill(worker.pid, signal.SIGKILL)
 
+    # More batches than are on their way at a time, so that some are still to come then.
+    options = {"part_records": 7, "batch_size": 1}
     with pytest.raises(CorpusError, match="worker process ended"):
-        _run(index, lines, target, False, workers=2, on_progress=kill, part_records=7)
+        _run(index, lines, target, False, workers=2, on_progress=kill, **options)
     assert not target.exists()
     report = _run(index, lines, target, True, part_records=7)
     assert 0 < report.resumed < report.documents == 160

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from textpriv import writing
 from textpriv.corpus import ColumnRule, privatize_corpus, read_records
 from textpriv.errors import CorpusError
-from textpriv.reading import Place
+from textpriv.reading import Place, _has_all_values
 
 SECRET = "zanzibar"
 
@@ -454,6 +454,40 @@ def test_a_record_without_a_name_is_a_bad_one(tmp_path, value):
 
 
 # What fuzzing has found
+
+
+@pytest.mark.parametrize("damaged", ["text", "other"])
+def test_a_damaged_file_that_refers_to_values_it_does_not_hold_is_told(tmp_path, damaged):
+    columns = {name: pa.array(["a", "b", "a"]).dictionary_encode() for name in ("text", "other")}
+    source, told = tmp_path / "a.parquet", 0
+    _parquet(source, {damaged: columns[damaged]}, compression="none", write_statistics=False)
+    content = source.read_bytes()
+    for place in range(40):
+        for bit in range(8):
+            raw = bytearray(content)
+            raw[place] ^= 1 << bit
+            source.write_bytes(raw)
+            try:
+                for batch in pq.ParquetFile(source).iter_batches():
+                    batch.column(0).dictionary_decode()
+            except pa.ArrowIndexError:
+                told += 1
+                with pytest.raises(CorpusError, match=r"a\.parquet: .* damaged"):
+                    privatize_corpus(source, tmp_path / "b.parquet", Echo(), on_error="skip")
+            except (pa.ArrowException, OSError):
+                continue  # told by whoever reads the file
+    assert told > 0
+
+
+def test_values_are_looked_for_inside_of_lists_and_structs():
+    wrong = pa.DictionaryArray.from_arrays(pa.array([0, 2]), ["a", "b"], safe=False)
+    right = pa.DictionaryArray.from_arrays(pa.array([0, None]), ["a"])
+    empty = pa.DictionaryArray.from_arrays(pa.array([None], pa.int8()), pa.array([], pa.string()))
+    for column, found in ((wrong, False), (right, True), (empty, True)):
+        inside = pa.ListArray.from_arrays(pa.array([0, len(column)], pa.int32()), column)
+        struct = pa.StructArray.from_arrays([column], ["x"])
+        for each in (column, inside, struct, struct.slice(1) if found else inside.slice(0)):
+            assert _has_all_values(each) == found
 
 
 def test_a_date_is_no_name(tmp_path):

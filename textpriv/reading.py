@@ -755,6 +755,8 @@ class _ParquetReader(CorpusReader):
                 raise damage_told(error, self.name) from None
             if batch is None:
                 return
+            if not all(map(_has_all_values, batch.columns)):
+                raise damage_told(pa.ArrowIndexError(), self.name)
             batch = batch.cast(self.schema) if batch.schema != self.schema else batch
             while batch.num_rows:
                 if position < first:
@@ -846,6 +848,22 @@ def column_values(column: pa.Array) -> list[Any]:
         kind = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
         values = [_decoded(value) for value in column.cast(kind).to_pylist()]
     return values
+
+
+def _has_all_values(column: pa.Array) -> bool:
+    """Whether the dictionaries of a column hold every value that is referred to: in a damaged file they may not."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        bounds = pc.min_max(column.indices)
+        lowest, highest = bounds["min"].as_py(), bounds["max"].as_py()
+        return lowest is None or (lowest >= 0 and highest < len(column.dictionary))
+    if pa.types.is_struct(column.type):
+        return all(_has_all_values(column.field(place)) for place in range(column.type.num_fields))
+    if pa.types.is_nested(column.type) and hasattr(column, "values"):
+        return _has_all_values(column.values)
+    return True
 
 
 def _possible_names(column: pa.Array) -> list[Any]:
