@@ -74,8 +74,8 @@ def compare(folder: Path, policy: dict[str, str], workers: int, copies: bool) ->
     recipe, given = settings(folder, policy=policy), batches(30)
     alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given)
     pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", workers)
-    assert pool._shares == copies
     assert released(pool, given) == alone
+    assert pool._shares == copies
 
 
 @pytest.mark.parametrize(("policy", "workers"), [(POLICIES[1], 2), (POLICIES[2], 5)])

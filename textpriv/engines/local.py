@@ -6,6 +6,7 @@ words, and what is to be done: who finds, who cuts, who draws is decided here. H
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, deque
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
@@ -144,27 +145,35 @@ class WorkerPool:
         context: bytes,
         workers: int,
     ) -> None:
-        self._cutters = cutters_for(workers)
+        self._release = release
+        self._recipe: _Recipe | None = (settings, columns, context)
+        self._workers = workers
+        self._helps = workers <= _HELPED
+        self._shares = False
         self._mechanism = release.privatizer.mechanism
+        self._likely = iter(range(0, min(_LIKELY, len(self._mechanism.index)), _AT_ONCE))
+        self._drawers: list[Worker] = []
+        self._cutters = cutters_for(workers)
+        self._to_cut: deque[Asked[Any]] = deque()
+        self._cuts: deque[tuple[NewStretches, Asked[list[NDArray[np.uint64]]]]] = deque()
+        self._rules: Asked[Rules] | None = None
+        if not self._reader.is_ready:
+            # Asked for at once: nothing can be read before they are there.
+            self._rules = rules_of(self._reader.cutter, self._reader.words)
+            self._to_cut.append(self._rules)
+            with contextlib.suppress(GoneError):  # told when the work begins
+                self._have_cut()
+
+    def __enter__(self) -> WorkerPool:
         # A forked process has all that this one has loaded, at once and without a copy; and what this one prepares of
         # words. One that begins from nothing loads everything itself.
         self._shares = can_copy()
         if self._shares:
+            self._recipe = None
             self._mechanism.share_memory()
-        self._drawers: list[Worker] = []
-        for _ in range(workers - 1 if workers <= _HELPED else workers):
+        for _ in range(self._workers - 1 if self._helps else self._workers):
             started = [*self._cutters, *self._drawers]
-            self._drawers.append(Worker(started, release) if self._shares else Worker(None))
-        self._release = release
-        self._helps = workers <= _HELPED
-        self._recipe = None if self._shares else (settings, columns, context)
-        self._workers = workers
-        self._likely = iter(range(0, min(_LIKELY, len(self._mechanism.index)), _AT_ONCE))
-        self._to_cut: deque[Asked[Any]] = deque()
-        self._rules: Asked[Rules] | None = None
-        self._cuts: deque[tuple[NewStretches, Asked[list[NDArray[np.uint64]]]]] = deque()
-
-    def __enter__(self) -> WorkerPool:
+            self._drawers.append(Worker(started, self._release) if self._shares else Worker(None))
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -256,9 +265,6 @@ class WorkerPool:
             task.released = Released(None, Counter(), error)
             return task
         reader, cutter = self._reader, self._reader.cutter
-        if not reader.is_ready and self._rules is None:
-            self._rules = rules_of(cutter, reader.words)
-            self._to_cut.append(self._rules)
         task.reading = reader.find(texts)
         for new in reader.new_stretches():
             self._cuts.append((new, cutting(cutter, new.texts)))
