@@ -863,6 +863,8 @@ def test_shared_tables_give_the_same_draws(index_of, tied_points, stream):
     shared.prepare(ids)
     for mechanism in (begun, fresh, shared):
         assert np.array_equal(mechanism.sample(ids, stream("shared")), expected)
+        mechanism.stop_sharing()
+        assert np.array_equal(mechanism.sample(ids, stream("shared")), expected)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are copied by fork")
@@ -897,6 +899,11 @@ os.write(after, b"1")
 os.close(theirs)
 print(os.read(ours, 1000).decode())
 os.waitpid(pid, 0)
+shared.stop_sharing()
+if os.fork() == 0:
+    shared.sample(np.array([7]), Stream(bytes(32)))
+    os._exit(0)
+assert os.wait()[1] == 0
 """
     index_of(np.random.default_rng(0).normal(size=(9, 3))).save(tmp_path / "w.idx")
     answer = subprocess.run(

@@ -180,6 +180,7 @@ class WorkerPool:
         # On failure the batches that have begun still end, but none begins any more.
         for worker in (*self._cutters, *self._drawers):
             worker.end()
+        self._mechanism.stop_sharing()
 
     def ordered(
         self, jobs: Iterable[tuple[Job, pa.RecordBatch | None]]

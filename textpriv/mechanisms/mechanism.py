@@ -111,8 +111,12 @@ class Mechanism(ABC):
     def share_memory(self) -> None:  # noqa: B027 - most have nothing to share
         """Keep what :meth:`prepare` makes where copies of this process (forks) that start later find it.
 
-        From then on only this process prepares. By default nothing is prepared, and each process makes what it needs.
+        From then on, until :meth:`stop_sharing`, only this process prepares. By default nothing is prepared, and each
+        process makes what it needs.
         """
+
+    def stop_sharing(self) -> None:  # noqa: B027
+        """Share nothing with copies that start later; those that started before must have ended."""
 
     def prepare(self, ids: NDArray[np.int32]) -> None:  # noqa: B027
         """Make what draws of these words need, once for all of them.

@@ -182,23 +182,13 @@ class TEM(Mechanism):
             wanted = math.inf
         self.t = self._settle(wanted)
         self.gamma = min(wanted, LARGEST_EXPONENT / self.t)
-        size, k = len(index), index.k
+        size = len(index)
         self._common = self._widely_expected()
         self._others = self.measure.tables_without(self._common)
         self._common_place = np.full(size, -1, dtype=np.int32)
         self._common_place[self._common] = np.arange(len(self._common))
-        # A word gets the next row of these tables when it is first met, so that only rows in use take memory, and those of
-        # common words lie together.
-        self._mode = np.zeros(size, dtype=np.uint8)
-        self._place = np.zeros(size, dtype=np.int32)
-        self._used = np.zeros(1, dtype=np.int64)
-        self._table = np.empty((size, -(-(k + _HEAD) // 8) * 8), dtype=np.uint64)
-        self._floats = self._table.view(np.float64)
-        self._units = np.empty((size, len(self._common)), dtype=np.uint16)
-        self._writer: int | None = None  # the process that fills them, where others read them
+        self._empty_tables()
         self._probes = quantiles(self._others[0], min(64, size))
-        if index.metric.kind == INTERPRETED:
-            self._mode[:] = _ROW
         self._rows: OrderedDict[int, tuple[NDArray[np.uint64], NDArray[np.float64]]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -317,6 +307,20 @@ class TEM(Mechanism):
 
     # Draws
 
+    def _empty_tables(self) -> None:
+        size, k = len(self.index), self.index.k
+        # A word gets the next row of these tables when it is first met, so that only rows in use take memory, and those of
+        # common words lie together.
+        self._mode = np.zeros(size, dtype=np.uint8)
+        self._place = np.zeros(size, dtype=np.int32)
+        self._used = np.zeros(1, dtype=np.int64)
+        self._table = np.empty((size, -(-(k + _HEAD) // 8) * 8), dtype=np.uint64)
+        self._floats = self._table.view(np.float64)
+        self._units = np.empty((size, len(self._common)), dtype=np.uint16)
+        if self.index.metric.kind == INTERPRETED:
+            self._mode[:] = _ROW
+        self._writer: int | None = None  # the process that fills them, where others read them
+
     def share_memory(self) -> None:
         """Keep the rows of words where copies of this process find what this one fills in later."""
         with self._lock:
@@ -335,6 +339,12 @@ class TEM(Mechanism):
                 setattr(self, name, shared)
             self._floats = self._table.view(np.float64)
             self._writer = os.getpid()
+
+    def stop_sharing(self) -> None:
+        """Begin with empty tables of its own."""
+        with self._lock:
+            if self._writer is not None:
+                self._empty_tables()
 
     def prepare(self, ids: NDArray[np.int32]) -> None:
         """Fill in the rows of words that have none yet.
