@@ -663,15 +663,8 @@ def _local_engine(
 ) -> InProcess | WorkerPool:
     if workers == 1 or settings is None:
         return InProcess(BatchRelease(privatizer, plan.columns, context))
-    from textpriv.tokens import RawBatch, RawTokens
-
     release = BatchRelease(privatizer, plan.columns, context)
-    pool = WorkerPool(release, settings, plan.columns, context, workers)
-    # The compiled code is kept on disk. Made or loaded once here, it need not be in every worker that draws. What is drawn
-    # here is not counted, for it is no document.
-    uncounted = type(privatizer)(privatizer.mechanism, privatizer.policy)
-    uncounted.release_batch(RawBatch.of([RawTokens(np.zeros(1, dtype=np.int32), [])]))
-    return pool
+    return WorkerPool(release, settings, plan.columns, context, workers)
 
 
 def _texts_of(

@@ -165,15 +165,6 @@ class WorkerPool:
                 self._have_cut()
 
     def __enter__(self) -> WorkerPool:
-        # A forked process has all that this one has loaded, at once and without a copy; and what this one prepares of
-        # words. One that begins from nothing loads everything itself.
-        self._shares = can_copy()
-        if self._shares:
-            self._recipe = None
-            self._mechanism.share_memory()
-        for _ in range(self._workers - 1 if self._helps else self._workers):
-            started = [*self._cutters, *self._drawers]
-            self._drawers.append(Worker(started, self._release) if self._shares else Worker(None))
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -210,6 +201,9 @@ class WorkerPool:
                     is_over = given is None
                     if given is not None:
                         tasks.append(self._begun(_Task(*given)))
+                elif not self._drawers:
+                    # Not before there is something to cut meanwhile.
+                    self._begin_drawing()
                 elif not self._draw_here(tasks) and tasks and not self._prepare_ahead():
                     self._wait()
             is_done = True
@@ -222,6 +216,25 @@ class WorkerPool:
         finally:
             if not is_done:
                 self._reader.forget()
+
+    def _begin_drawing(self) -> None:
+        """Start the processes that draw."""
+        from textpriv.tokens import RawBatch, RawTokens
+
+        # The compiled code is kept on disk. Made or loaded once here, it need not be in all of them. What is drawn here
+        # is not counted, for it is no document.
+        given = self._release.privatizer
+        uncounted = type(given)(given.mechanism, given.policy)
+        uncounted.release_batch(RawBatch.of([RawTokens(np.zeros(1, dtype=np.int32), [])]))
+        # A forked process has all that this one has loaded, at once and without a copy; and what this one prepares of
+        # words. One that begins from nothing loads everything itself.
+        self._shares = can_copy()
+        if self._shares:
+            self._recipe = None
+            self._mechanism.share_memory()
+        for _ in range(self._workers - 1 if self._helps else self._workers):
+            started = [*self._cutters, *self._drawers]
+            self._drawers.append(Worker(started, self._release) if self._shares else Worker(None))
 
     def _have_cut(self) -> None:
         """Give those that cut the next of what is to be cut; all that waits stays here, where the order can still change."""
@@ -300,7 +313,7 @@ class WorkerPool:
                     task.whole = cutting(reader.cutter, texts)
                     self._to_cut.appendleft(task.whole)
                 return True
-            if not _is_read(task):
+            if not _is_read(task) or not self._drawers:
                 continue
             idle = min(self._drawers, key=lambda worker: worker.busy)
             if idle.busy < _GIVEN:
