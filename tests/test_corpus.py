@@ -582,7 +582,7 @@ def test_a_worker_that_begins_from_nothing_and_cannot_build_its_privatizer_tells
     settings = PrivatizerSettings(str(folder), options={"epsilon": 4.0})
     gone = replace(settings, index=str(folder) + ".gone")
     with another_thread(), pytest.raises(IndexFolderError):
-        privatize_corpus(source, tmp_path / "b.txt", settings.build(), workers=2, settings=gone)
+        privatize_corpus(source, tmp_path / "b.txt", settings.build(), workers=3, settings=gone)
     assert os.listdir(tmp_path) == ["a.txt"]
 
 

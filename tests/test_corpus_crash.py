@@ -216,7 +216,7 @@ from textpriv.privatizer import Privatizer
 privatizer = Privatizer(TEM(Index.load(sys.argv[1]), 1.0), seed=1)
 batch = pa.RecordBatch.from_pydict({"text": ["a"], "id": ["a"]})
 columns = Columns("text", document="id")
-with WorkerPool(BatchRelease(privatizer, columns), None, columns, b"", 2) as pool:
+with WorkerPool(BatchRelease(privatizer, columns), None, columns, b"", 3) as pool:
     for _ in pool.ordered((n, batch) for n in range(9)):
         pass
     print(*[child.pid for child in multiprocessing.active_children()], flush=True)
@@ -229,7 +229,10 @@ def test_workers_end_when_the_process_that_leads_them_is_killed(index):
         [sys.executable, "-c", ORPHANS, str(index)], stdout=subprocess.PIPE, text=True
     ) as leader:
         workers = list(map(int, leader.stdout.readline().split()))
-        assert len(workers) == 2  # one that cuts, one that draws
+        assert len(workers) in (
+            2,
+            3,
+        )  # one cuts, the others draw; the last of them may not have been needed
         for worker in workers:
             os.kill(worker, 0)  # it lives
         leader.kill()

@@ -161,6 +161,18 @@ def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(monkeypatch)
     assert str(pickle.loads(told)[1]) == "textpriv failed with ValueError"
 
 
+def test_the_last_process_that_draws_is_started_when_all_is_cut_and_much_is_read(folder):
+    recipe = settings(folder)
+    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 2)
+    with pool:
+        # More batches than are on their way at a time, with nothing new after the first.
+        given = batches(1) * 400
+        found = [done.result()[0]["text"].to_pylist() for _, done in pool.ordered(enumerate(given))]
+        assert len(pool._drawers) == 1
+    alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given[:1])
+    assert found == [alone[0][0]] * 400
+
+
 def test_whoever_draws_is_given_no_text(folder):
     release = BatchRelease(settings(folder).build(), COLUMNS, b"")
     (batch,) = batches(1)

@@ -5,6 +5,7 @@ What is to be cut, and what becomes of it, is decided in ``textpriv.engines.loca
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -58,11 +59,16 @@ def cutting(cutter: Cutter, texts: list[str]) -> Asked[list[NDArray[np.uint64]]]
 
 
 def _load(given: None) -> None:
+    # What is loaded stays until the end: a search for garbage in it takes longer than cutting some texts.
+    gc.disable()
     load_spacy_alone()
 
 
 def _rules(given: None, language: str, attributes: tuple[str, ...], words: Sequence[str]) -> Rules:
-    return _cutter_of(language, attributes).rules(words)
+    found = _cutter_of(language, attributes).rules(words)
+    gc.freeze()
+    gc.enable()
+    return found
 
 
 def _cut(

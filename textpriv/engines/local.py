@@ -152,6 +152,8 @@ class WorkerPool:
         self._shares = False
         self._mechanism = release.privatizer.mechanism
         self._likely = iter(range(0, min(_LIKELY, len(self._mechanism.index)), _AT_ONCE))
+        self._is_drawing = False
+        self._most_drawers = workers - 1 if self._helps else workers
         self._drawers: list[Worker] = []
         self._cutters = cutters_for(workers)
         self._to_cut: deque[Asked[Any]] = deque()
@@ -169,8 +171,11 @@ class WorkerPool:
 
     def __exit__(self, *exception: object) -> None:
         # On failure the batches that have begun still end, but none begins any more.
-        for worker in (*self._cutters, *self._drawers):
-            worker.end()
+        everyone = (*self._cutters, *self._drawers)
+        for worker in everyone:
+            worker.close()
+        for worker in everyone:
+            worker.join()
         self._mechanism.stop_sharing()
 
     def ordered(
@@ -201,9 +206,11 @@ class WorkerPool:
                     is_over = given is None
                     if given is not None:
                         tasks.append(self._begun(_Task(*given)))
-                elif not self._drawers:
+                elif not self._is_drawing:
                     # Not before there is something to cut meanwhile.
                     self._begin_drawing()
+                elif self._lacks_a_drawer(tasks):
+                    self._start_drawer()
                 elif not self._draw_here(tasks) and tasks and not self._prepare_ahead():
                     self._wait()
             is_done = True
@@ -218,7 +225,7 @@ class WorkerPool:
                 self._reader.forget()
 
     def _begin_drawing(self) -> None:
-        """Start the processes that draw."""
+        """Start the processes that draw; where this one helps, the last of them only when it is needed."""
         from textpriv.tokens import RawBatch, RawTokens
 
         # The compiled code is kept on disk. Made or loaded once here, it need not be in all of them. What is drawn here
@@ -232,9 +239,20 @@ class WorkerPool:
         if self._shares:
             self._recipe = None
             self._mechanism.share_memory()
-        for _ in range(self._workers - 1 if self._helps else self._workers):
-            started = [*self._cutters, *self._drawers]
-            self._drawers.append(Worker(started, self._release) if self._shares else Worker(None))
+        self._is_drawing = True
+        for _ in range(self._most_drawers - self._helps):
+            self._start_drawer()
+
+    def _start_drawer(self) -> None:
+        started = [*self._cutters, *self._drawers]
+        self._drawers.append(Worker(started, self._release) if self._shares else Worker(None))
+
+    def _lacks_a_drawer(self, tasks: deque[_Task[Job]]) -> bool:
+        """Whether those that cut wait for those that draw: at first it is the other way round."""
+        if len(self._drawers) == self._most_drawers or self._to_cut:
+            return False
+        ready = sum(map(_is_read, tasks))
+        return ready > 1 and not any(cutter.busy for cutter in self._cutters)
 
     def _have_cut(self) -> None:
         """Give those that cut the next of what is to be cut; all that waits stays here, where the order can still change."""

@@ -194,7 +194,10 @@ class Worker:
                 raise GoneError from None
             self._asked.popleft().answered(answer)
 
-    def end(self) -> None:
-        """End it; what it does now is still done."""
+    def close(self) -> None:
+        """Have it end when it has done what it does now."""
         self.pipe.close()
+
+    def join(self) -> None:
+        """Wait until it has ended."""
         self._process.join()
