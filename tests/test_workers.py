@@ -167,6 +167,7 @@ def test_the_last_process_that_draws_is_started_when_all_is_cut_and_much_is_read
     with pool:
         # More batches than are on their way at a time, with nothing new after the first.
         given = batches(1) * 400
+        assert not pool._drawers
         found = [done.result()[0]["text"].to_pylist() for _, done in pool.ordered(enumerate(given))]
         assert len(pool._drawers) == 1
     alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given[:1])

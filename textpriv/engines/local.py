@@ -251,6 +251,9 @@ class WorkerPool:
         """Whether those that cut wait for those that draw: at first it is the other way round."""
         if len(self._drawers) == self._most_drawers or self._to_cut:
             return False
+        # Whoever follows the progress may have begun a thread, and no copy can be made any more.
+        if self._shares and not can_copy():
+            return False
         ready = sum(map(_is_read, tasks))
         return ready > 1 and not any(cutter.busy for cutter in self._cutters)
 
