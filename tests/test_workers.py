@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
 import subprocess
@@ -131,6 +132,15 @@ def test_a_pool_takes_cutters_that_were_begun_early_and_leaves_none_to_the_next(
     assert pool._cutters == begun
     assert released(pool, given) == alone
     assert not begun[0]._process.is_alive()
+
+
+def test_a_process_that_cuts_collects_garbage_once_spacy_is_loaded():
+    try:
+        cutters._load(None)
+        assert gc.isenabled()
+    finally:
+        gc.enable()
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize(

@@ -61,14 +61,15 @@ def cutting(cutter: Cutter, texts: list[str]) -> Asked[list[NDArray[np.uint64]]]
 def _load(given: None) -> None:
     # What is loaded stays until the end: a search for garbage in it takes longer than cutting some texts.
     gc.disable()
-    load_spacy_alone()
+    try:
+        load_spacy_alone()
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _rules(given: None, language: str, attributes: tuple[str, ...], words: Sequence[str]) -> Rules:
-    found = _cutter_of(language, attributes).rules(words)
-    gc.freeze()
-    gc.enable()
-    return found
+    return _cutter_of(language, attributes).rules(words)
 
 
 def _cut(
