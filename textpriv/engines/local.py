@@ -85,7 +85,8 @@ _NOTHING = Released(None, Counter())
 _HELPED = 4  # most workers among which this process is one
 _IN_FLIGHT = 8 << 20  # bytes of text for each worker; and so many batches:
 _BATCHES = 64
-_GIVEN = 2  # batches to draw that a process has at a time, or as much to cut, so that it need not wait for the next
+_GIVEN = 2  # batches to draw that a process has at a time, so that it need not wait for the next
+_CUTS_GIVEN = 4.0  # and as much to cut: this process gives nothing while it draws, and cutting may be faster than thought
 _LIKELY = 40_000  # words at the head of a vocabulary that a corpus is likely to have
 _AT_ONCE = 500  # of them, prepared while there is nothing else to do
 _Recipe = tuple[PrivatizerSettings, Columns, bytes]
@@ -261,7 +262,7 @@ class WorkerPool:
         """Give those that cut the next of what is to be cut; all that waits stays here, where the order can still change."""
         while self._to_cut:
             worker = min(self._cutters, key=lambda each: each.busy)
-            if worker.busy >= _GIVEN:
+            if worker.busy >= _CUTS_GIVEN:
                 return
             worker.ask(self._to_cut.popleft())
 
