@@ -6,9 +6,12 @@ fresh keys a correct program would fail one of them in a whole run with probabil
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +28,37 @@ LEVEL = 1e-9
 # others, with a new seed each time.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+@contextmanager
+def _locked(path: Path, kind: int) -> Iterator[None]:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, kind)
+        yield
+    finally:
+        # Said, and not left to the closing: a copy of this process that a test left behind would hold the lock.
+        fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each of several processes that run tests one thread for its linear algebra: more would wait for one another."""
+    if config.getoption("numprocesses", None):
+        for library in ("OMP", "OPENBLAS", "MKL"):
+            os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Run a test marked ``alone`` beside no other, in however many processes the tests run: it measures time."""
+    here = Path(__file__)
+    kind = fcntl.LOCK_SH if item.get_closest_marker("alone") is None else fcntl.LOCK_EX
+    with ExitStack() as held:
+        # Whoever waits has the turn, and nobody else begins before it: one that is to run alone could wait for ever.
+        with _locked(here.parent, fcntl.LOCK_EX):
+            held.enter_context(_locked(here, kind))
+        return (yield)
 
 
 @pytest.fixture(scope="session")

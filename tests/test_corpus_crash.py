@@ -138,6 +138,7 @@ print(json.dumps(told))
 """
 
 
+@pytest.mark.alone
 def test_a_run_killed_at_any_of_20_moments_goes_on_to_the_same_bytes(
     index, shards, lines, tmp_path
 ):

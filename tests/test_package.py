@@ -109,6 +109,7 @@ def test_import_loads_no_heavy_package():
     assert not set(json.loads(answer.stdout)) & set(HEAVY)
 
 
+@pytest.mark.alone
 def test_import_takes_less_than_one_and_a_half_times_that_of_spacy():
     def fastest(name):
         code = (

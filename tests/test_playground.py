@@ -651,6 +651,7 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path):
 # Speed
 
 
+@pytest.mark.alone
 @pytest.mark.real_data
 def test_a_text_of_two_hundred_words_is_answered_within_a_fraction_of_a_second(real_data):
     vectors = next((real_data / "embeddings").glob("imdb*.bin.gz"), None)

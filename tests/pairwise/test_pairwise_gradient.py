@@ -381,6 +381,7 @@ def test_a_difference_that_w_hardly_sees_never_passes_the_clip(seen):
         assert np.linalg.norm(sums.over(W, np.array([[0, 1]]))) <= 0.5
 
 
+@pytest.mark.alone
 def test_one_full_batch_hinge_step_costs_at_most_four_times_a_product_and_a_sort():
     r = np.random.default_rng(16)
     X = r.normal(size=(200_000, 100)) * 0.05

@@ -80,6 +80,7 @@ def _median(task, repeats):
     return float(np.median(spent))
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_full_batch_step_costs_at_most_four_times_a_product_and_a_sort(threads):
     r = np.random.default_rng(16)
