@@ -23,6 +23,7 @@ from textpriv.engines.batch import BatchRelease, Columns, release_context, relea
 from textpriv.errors import CorpusError
 from textpriv.index import Index
 from textpriv.runkey import RunKey
+from textpriv.tokens import EncodedTexts
 from textpriv.vocabulary import Vocabulary
 
 WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst", "ao")]
@@ -409,6 +410,26 @@ def test_the_schema_of_a_batch_stays(settings, kind):
     batch = pa.RecordBatch.from_pydict({"id": [1], "text": [WORDS[0]], "x": [[1]]}, schema=schema)
     release = BatchRelease(settings.build(), Columns("text", document="id"), b"x")
     assert release(batch).schema == schema
+
+
+def _of_two_gigabytes() -> EncodedTexts:
+    """A text too long for places of 32 bits; nobody looks at its letters, so that it takes no memory."""
+    return EncodedTexts(np.zeros(2**31, dtype=np.uint8), np.array([0, 2**31]))
+
+
+def test_texts_too_large_for_a_string_column_are_refused(settings):
+    batch = pa.RecordBatch.from_pydict({"id": ["a"], "text": ["x"]})
+    release = BatchRelease(settings.build(), Columns("text", document="id"), b"x")
+    with pytest.raises(CorpusError, match="a batch of 1 rows take 2 GiB or more"):
+        release.with_texts(batch, _of_two_gigabytes())
+
+
+def test_a_large_string_column_holds_texts_of_any_size(settings):
+    schema = pa.schema([("id", pa.string()), ("text", pa.large_string())])
+    batch = pa.RecordBatch.from_pydict({"id": ["a"], "text": ["x"]}, schema=schema)
+    release = BatchRelease(settings.build(), Columns("text", document="id"), b"x")
+    column = release.with_texts(batch, _of_two_gigabytes()).column(1)
+    assert np.frombuffer(column.buffers()[1], np.int64).tolist() == [0, 2**31]
 
 
 @pytest.mark.parametrize("replaced", ["key", "index"])

@@ -258,10 +258,23 @@ class BatchRelease:
         return released
 
     def with_texts(self, batch: pa.RecordBatch, texts: EncodedTexts) -> pa.RecordBatch:
-        """Return the batch with these texts."""
+        """Return the batch with these texts.
+
+        Raises
+        ------
+        CorpusError
+            If they are too large for a column of that type.
+        """
+        import pyarrow as pa
+
         place = _place(batch, self.columns.text)
         field = batch.schema.field(place)
         column = _arrow(texts)
+        if pa.types.is_large_string(column.type) and pa.types.is_string(field.type):
+            raise CorpusError(
+                f"The private texts of a batch of {len(texts):,} rows take 2 GiB or more, which a column of "
+                "Arrow's type string cannot hold: use smaller batches, or large_string."
+            )
         if column.type != field.type:
             column = column.cast(field.type)
         return batch.set_column(place, field, column)
@@ -320,18 +333,21 @@ class BatchRelease:
         return names
 
 
-def string_array(texts: Sequence[str]) -> pa.StringArray:
+def string_array(texts: Sequence[str]) -> pa.StringArray | pa.LargeStringArray:
     """Return texts as an Arrow array; unlike ``pyarrow.array`` this does not load pandas where that is installed."""
     from textpriv.tokens import EncodedTexts
 
     return _arrow(EncodedTexts.of(texts))
 
 
-def _arrow(texts: EncodedTexts) -> pa.StringArray:
+def _arrow(texts: EncodedTexts) -> pa.StringArray | pa.LargeStringArray:
+    """The texts as plain strings, or as large ones where they are too large for places of 32 bits."""
     import pyarrow as pa
 
-    offsets = texts.cuts.astype(np.int32)
-    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(texts.data))
+    is_large = texts.cuts[-1] > np.iinfo(np.int32).max
+    array, width = (pa.LargeStringArray, np.int64) if is_large else (pa.StringArray, np.int32)
+    places = texts.cuts.astype(width)
+    return array.from_buffers(len(texts), pa.py_buffer(places), pa.py_buffer(texts.data))
 
 
 def _encoded(column: pa.Array, name: str) -> EncodedTexts:
