@@ -7,9 +7,11 @@ goes on where it stopped. No law stands here, and nothing here decides what a dr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numba import njit
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from textpriv.index import Index
@@ -20,14 +22,13 @@ __all__ = [
     "Sampler",
     "draw_documents",
     "drawn_distances",
+    "fetch",
     "listed",
 ]
 
 ROOM = 16  # random words that one step of a sampler may use at most
 # Random words that are made for one document at a time; twice as many stay in a processor's own cache.
-_AT_ONCE = (
-    1 << 15
-)  # random words that are made for one document at a time; twice as many stay in a processor's own cache
+_AT_ONCE = 1 << 15
 
 # Called with the unfinished documents, the next token of every document (to move on), random words, where each unfinished
 # document's begin, how far each came (to write), and the outputs (to write). A token whose words run out is left to start
@@ -131,6 +132,33 @@ def _groups(offsets: NDArray[np.int64], generous: int) -> list[list[int]]:
 
 # The compiled functions take whole tables and numbers of rows: a row cut out of a table in a sampler's loop is counted as
 # a reference, once more and once less, and that would take as long as the draw.
+
+
+@intrinsic
+def fetch(context: Any, table: Any, row: Any) -> tuple[Any, Callable[..., Any]]:
+    """``fetch(table, row)``: have the processor bring the beginning of a row into its cache, and go on meanwhile.
+
+    Only a hint: a row that there is not does no harm.
+    """
+    # Needed only to compile: what is kept on disk is loaded without.
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.np.arrayobj import make_array
+
+    def compiled(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        rows = make_array(signature.args[0])(context, builder, values[0])
+        step = cgutils.unpack_tuple(builder, rows.strides)[0]
+        pointer, number = cgutils.voidptr_t, ir.IntType(32)
+        place = builder.bitcast(rows.data, pointer)
+        place = cgutils.pointer_add(builder, place, builder.mul(values[1], step), pointer)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
+        # To be read, to be kept, data.
+        builder.call(function, [place, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(table, types.intp), compiled
 
 
 @njit(cache=True, nogil=True)

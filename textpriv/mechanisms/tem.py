@@ -32,6 +32,7 @@ from textpriv.mechanisms.draws import (
     ROOM,
     draw_documents,
     drawn_distances,
+    fetch,
     listed,
 )
 from textpriv.mechanisms.levelling import level
@@ -64,6 +65,7 @@ _PATIENCE = 4096.0
 # Parts below this are accepted against their exact real weight, so that rounding to whole parts never changes a
 # probability by more than 2^-32 of itself.
 _COARSE = np.uint64(1 << 32)
+_AHEAD = 8  # tokens from where a word's row of the tables is asked for to where it is drawn
 _SPARE = 8  # random words a token read ahead
 # Where so many words hold a good part of the prior, each word has an envelope of its own over them: else most draws from
 # the prior would be of them, and most of these in vain. A vocabulary that is not much larger does without.
@@ -771,6 +773,9 @@ def _sample(
                 place += 1
                 token += 1
                 continue
+            ahead = token + _AHEAD
+            if ahead < offsets[document + 1] and ids[ahead] >= 0:
+                fetch(table, places[representatives[ids[ahead]]])  # type: ignore[call-arg]
             word = representatives[ids[token]]
             if mode[word] == _ROW:
                 rows.append((np.int64(token), np.int64(place)))
