@@ -888,6 +888,11 @@ def _sample(
                     if part >= remaining:
                         continue
                     candidate = find(part, others, others_guide, others_shift)
+                    # Most are in vain, and the next draw then often comes here again: with the word after its coin and choice.
+                    after = random[place + 3] >> drop
+                    if sketch.shape[0] > 0 and after < remaining:
+                        following = find(after, others, others_guide, others_shift)
+                        fetch(sketch, following)  # type: ignore[call-arg]
                     # The coin fails if its first word, as a part of 2^64, is no less than the probability; smaller
                     # probabilities than these ask the second word.
                     part_of_one = np.float64(random[place]) * 2.0**-64
