@@ -888,7 +888,7 @@ def _sample(
                     if part >= remaining:
                         continue
                     candidate = find(part, others, others_guide, others_shift)
-                    # Most are in vain, and the next draw then often comes here again: with the word after its coin and choice.
+                    # Most are in vain, and the next draw then often comes here: with the word after its coin and choice.
                     after = random[place + 3] >> drop
                     if sketch.shape[0] > 0 and after < remaining:
                         following = find(after, others, others_guide, others_shift)
