@@ -1,4 +1,4 @@
-"""What the samplers over nearest lists share: the loop over documents, and the two looks at a word outside a list.
+"""What the samplers over nearest lists share: the loop over documents, looks at a word outside a list, and a look ahead.
 
 A compiled sampler draws the tokens of several documents until their random words run out; the loop here supplies them and
 goes on where it stopped. No law stands here, and nothing here decides what a draw is.
