@@ -230,10 +230,8 @@ def test_workers_end_when_the_process_that_leads_them_is_killed(index):
         [sys.executable, "-c", ORPHANS, str(index)], stdout=subprocess.PIPE, text=True
     ) as leader:
         workers = list(map(int, leader.stdout.readline().split()))
-        assert len(workers) in (
-            2,
-            3,
-        )  # one cuts, the others draw; the last of them may not have been needed
+        # One cuts, the others draw; the last of them may not have been needed.
+        assert len(workers) in (2, 3)
         for worker in workers:
             os.kill(worker, 0)  # it lives
         leader.kill()
