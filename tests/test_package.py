@@ -34,6 +34,7 @@ BELOW = {
     "reading": {"errors"},
     "writing": {"errors", "reading"},
     "shards": {"errors", "reading"},
+    "startup": set(),
     "cutting": {"errors"},
     "tokens": {"cutting", "mechanisms", "policy"},
     "engines": {
@@ -45,6 +46,7 @@ BELOW = {
         "policy",
         "privatizer",
         "runkey",
+        "startup",
         "tokens",
     },
     "progress": {"corpus"},

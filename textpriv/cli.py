@@ -50,6 +50,7 @@ app = typer.Typer(
 )
 
 _INTERRUPTED = 130
+_HELP = {"-h", "--help"}
 
 
 class _Mechanism(str, Enum):
@@ -337,9 +338,10 @@ def demo(
 
     [bold]Example:[/bold] textpriv demo --save demo.idx
     """
-    from textpriv.cutting import load_spacy_alone
+    from textpriv.startup import load_numba_alone, load_spacy_alone
 
     load_spacy_alone()
+    load_numba_alone()
     from rich.console import Console
 
     from textpriv.demo import run_demo
@@ -610,20 +612,17 @@ def privatize(
     --text-column review
     """
     with _loading():
-        from textpriv.engines.cutters import begin_early
-
-        # Of several processes that share the work, others cut texts.
         has_cutters = workers > 1 and engine is _Engine.LOCAL
         if has_cutters:
-            begin_early(workers)
+            _start_cutters(workers)
         from textpriv.corpus import (
             STANDARD_STREAM,
             ColumnRule,
             PrivatizerSettings,
             privatize_corpus,
         )
-        from textpriv.cutting import load_spacy_alone
         from textpriv.progress import shown_progress, write_event
+        from textpriv.startup import load_numba_alone, load_spacy_alone
 
     if as_json and target == STANDARD_STREAM:
         raise typer.BadParameter(
@@ -663,6 +662,7 @@ def privatize(
     with _loading():
         if not has_cutters:
             load_spacy_alone()
+        load_numba_alone()
         privatizer = settings.build()
     with _saying_what_is_left(target), shown_progress(_messages(), as_json) as advance:
         report = privatize_corpus(
@@ -1337,7 +1337,7 @@ def _print_checks(checks: list[Check]) -> None:
 
 
 def main() -> None:
-    """Run the command line; the entry point of the ``textpriv`` script."""
+    """Run the command line."""
     import signal
 
     def end(number: int, frame: object) -> None:
@@ -1345,4 +1345,40 @@ def main() -> None:
         raise SystemExit(128 + number)
 
     signal.signal(signal.SIGTERM, end)
+    _begin_early(sys.argv[1:])
     app()
+
+
+def _begin_early(arguments: list[str]) -> None:
+    """Start what cuts texts for several workers: it loads spaCy while the rest of the command line is read."""
+    if arguments[:1] != ["privatize"] or not _HELP.isdisjoint(arguments):
+        return
+    given: dict[str, str] = {}
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, equals, value = argument.partition("=")
+        given[name] = value if equals else following
+    workers = given.get("--workers", "")
+    if workers.isdecimal() and given.get("--engine", _Engine.LOCAL.value) == _Engine.LOCAL.value:
+        # If it cannot be done, the command says so when it comes to it.
+        with contextlib.suppress(OSError):
+            _start_cutters(int(workers))
+
+
+def _start_cutters(workers: int) -> None:
+    """Of several processes of this machine that share the work, others cut texts."""
+    if workers > 1:
+        from textpriv.engines.cutters import begin_early
+
+        begin_early(workers)
+
+
+def script() -> None:
+    """Run the command line in a process of its own: the entry point of the ``textpriv`` script."""
+    from textpriv.startup import leave
+
+    try:
+        main()
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            leave(end.code or 0)
+        raise

@@ -7,9 +7,7 @@ What the tokens mean to a mechanism is in ``textpriv.tokens``.
 from __future__ import annotations
 
 import functools
-import importlib
 import operator
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,7 +20,7 @@ from textpriv.errors import TextprivError
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-__all__ = ["Crossings", "Cutter", "Rules", "hashes_of", "load_spacy_alone"]
+__all__ = ["Crossings", "Cutter", "Rules", "hashes_of"]
 
 _LARGEST_STORE = 160_000  # strings spaCy's vocabulary may hold before it is replaced by a new one
 
@@ -44,18 +42,6 @@ class Rules:
     by_rules: bool
     hashes: NDArray[np.uint64]
     crossings: Crossings
-
-
-def load_spacy_alone() -> None:
-    """Import spaCy as if torch were not there: who only cuts text with it need not load what takes longest of all."""
-    if "torch" in sys.modules or "spacy" in sys.modules:
-        return
-    sys.modules["torch"] = None  # type: ignore[assignment]
-    try:
-        importlib.import_module("spacy")
-    finally:
-        # Whoever needs torch later finds it.
-        del sys.modules["torch"]
 
 
 def hashes_of(words: Sequence[str]) -> NDArray[np.uint64]:

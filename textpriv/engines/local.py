@@ -87,6 +87,7 @@ _IN_FLIGHT = 8 << 20  # bytes of text for each worker; and so many batches:
 _BATCHES = 64
 _GIVEN = 2  # batches to draw that a process has at a time, so that it need not wait for the next
 _CUTS_GIVEN = 4.0  # and as much to cut: this process gives nothing while it draws, and cutting may be faster than thought
+_LAST_CUTS = 2.0  # what is left to cut when a process is started that draws while this one does
 _LIKELY = 40_000  # words at the head of a vocabulary that a corpus is likely to have
 _AT_ONCE = 500  # of them, prepared while there is nothing else to do
 _Recipe = tuple[PrivatizerSettings, Columns, bytes]
@@ -210,11 +211,14 @@ class WorkerPool:
                 elif not self._is_drawing:
                     # Not before there is something to cut meanwhile.
                     self._begin_drawing()
-                elif self._lacks_a_drawer(tasks):
+                elif self._lacks_a_drawer(tasks, is_over):
                     self._start_drawer()
                 elif not self._draw_here(tasks) and tasks and not self._prepare_ahead():
                     self._wait()
             is_done = True
+            # What comes after, they need not wait for.
+            for worker in (*self._cutters, *self._drawers):
+                worker.close()
         except GoneError:
             raise CorpusError(
                 "A worker process ended before its work was done (out of memory, killed, or a "
@@ -248,15 +252,16 @@ class WorkerPool:
         started = [*self._cutters, *self._drawers]
         self._drawers.append(Worker(started, self._release) if self._shares else Worker(None))
 
-    def _lacks_a_drawer(self, tasks: deque[_Task[Job]]) -> bool:
-        """Whether those that cut wait for those that draw: at first it is the other way round."""
+    def _lacks_a_drawer(self, tasks: deque[_Task[Job]], is_over: bool) -> bool:
+        """Whether those that cut wait for those that draw, or soon will for ever: at first it is the other way round."""
         if len(self._drawers) == self._most_drawers or self._to_cut:
             return False
         # Whoever follows the progress may have begun a thread, and no copy can be made any more.
         if self._shares and not can_copy():
             return False
         ready = sum(map(_is_read, tasks))
-        return ready > 1 and not any(cutter.busy for cutter in self._cutters)
+        left = sum(cutter.busy for cutter in self._cutters)
+        return ready > 1 and left <= (_LAST_CUTS if is_over else 0.0)
 
     def _have_cut(self) -> None:
         """Give those that cut the next of what is to be cut; all that waits stays here, where the order can still change."""
