@@ -343,7 +343,9 @@ class WorkerPool:
             if not _is_read(task) or not self._drawers:
                 continue
             idle = min(self._drawers, key=lambda worker: worker.busy)
-            if idle.busy < _GIVEN:
+            # The last one does not wait for the others to be done while this process has nothing to do.
+            at_most = 1 if self._helps and task is tasks[-1] else _GIVEN
+            if idle.busy < at_most:
                 assert task.batch is not None
                 assert task.raw is not None
                 rest = self._release.without_texts(task.batch)
