@@ -103,6 +103,15 @@ def outside(*roots: Path) -> set[str]:
     }
 
 
+def test_only_commands_and_worker_processes_change_what_a_process_finds_loaded():
+    callers = {
+        str(file.relative_to(ROOT))
+        for file in ROOT.rglob("*.py")
+        if any(name.startswith("textpriv.startup") for name in imported(file))
+    }
+    assert callers == {"cli.py", "engines/cutters.py"}
+
+
 def test_import_loads_no_heavy_package():
     code = "import sys, json, textpriv; print(json.dumps(sorted(sys.modules)))"
     answer = subprocess.run(

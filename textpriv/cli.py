@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
+_HELP = ["-h", "--help"]
+
 app = typer.Typer(
     help="Private text with a proved metric-differential-privacy guarantee.\n\n"
     "Start with: textpriv demo",
@@ -46,11 +48,10 @@ app = typer.Typer(
     # A traceback with local variables would print private text.
     pretty_exceptions_enable=False,
     pretty_exceptions_show_locals=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": _HELP},
 )
 
 _INTERRUPTED = 130
-_HELP = {"-h", "--help"}
 
 
 class _Mechanism(str, Enum):
@@ -1351,7 +1352,7 @@ def main() -> None:
 
 def _begin_early(arguments: list[str]) -> None:
     """Start what cuts texts for several workers: it loads spaCy while the rest of the command line is read."""
-    if arguments[:1] != ["privatize"] or not _HELP.isdisjoint(arguments):
+    if arguments[:1] != ["privatize"] or not set(_HELP).isdisjoint(arguments):
         return
     given: dict[str, str] = {}
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
@@ -1360,7 +1361,7 @@ def _begin_early(arguments: list[str]) -> None:
     workers = given.get("--workers", "")
     if workers.isdecimal() and given.get("--engine", _Engine.LOCAL.value) == _Engine.LOCAL.value:
         # If it cannot be done, the command says so when it comes to it.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             _start_cutters(int(workers))
 
 
