@@ -67,6 +67,15 @@ def test_lists_of_a_device_have_the_distances_of_the_processor(device, kind, dty
     listed = np.take_along_axis(own, there.ids.astype(np.int64), axis=1)
     np.testing.assert_array_equal(listed.astype(dtype), there.distances)
     assert all(len(set(row)) == 20 for row in there.ids.tolist())
+    bands = there.bands
+    own[np.arange(700)[:, None], there.ids] = np.inf
+    least = np.minimum.reduceat(own, bands.starts[:-1], axis=1)
+    found = np.where(bands.nearest == neighbourhoods.NO_WORD, np.inf, bands.nearest * bands.step)
+    assert (found <= least).all()
+    np.testing.assert_array_equal(np.isinf(found), np.isinf(least))
+    if kind == "clusters":
+        some = np.isfinite(least)
+        assert np.median(least[some] - found[some]) < bands.step
 
 
 def test_candidates_of_a_device_leave_out_nothing_within_the_bound(device):

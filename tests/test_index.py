@@ -45,6 +45,7 @@ ARRAYS = [
     "representatives.npy",
     "prior.npy",
     "sketch.npy",
+    "bands.npy",
 ]
 FILES = [*ARRAYS, "words.json"]
 
@@ -640,4 +641,56 @@ def test_a_sketch_that_is_said_to_be_longer_than_it_is_is_refused(tmp_path, lead
 
     rewrite_meta(tmp_path / "saved.idx", lengthen)
     with pytest.raises(IndexFolderError, match=r"sketch\.npy.*build the index again"):
+        Index.load(tmp_path / "saved.idx")
+
+
+# What is known of the words that a list leaves out
+
+
+def test_saved_bands_are_the_built_ones(tmp_path):
+    here = of_points(scattered(), k=5)
+    here.save(tmp_path / "saved.idx")
+    there = Index.load(tmp_path / "saved.idx")
+    assert there.bands.digest() == here.bands.digest()
+    assert there.bands.nearest.shape[1] > 40
+    again = pickle.loads(pickle.dumps(here))
+    assert again.bands.digest() == here.bands.digest()
+
+
+@pytest.mark.parametrize("kept", ["nothing", "None"])
+def test_a_folder_without_bands_has_one_that_says_nothing(tmp_path, kept):
+    of_points(scattered(), k=5).save(tmp_path / "saved.idx")
+
+    def forget(meta):
+        del meta["bands"]
+        if kept == "None":
+            meta["bands"] = None
+
+    rewrite_meta(tmp_path / "saved.idx", forget)
+    bands = Index.load(tmp_path / "saved.idx").bands
+    assert bands.starts.tolist() == [0, 400]
+    assert not bands.nearest.any()
+
+
+def test_approximate_lists_are_saved_without_bands(tmp_path):
+    of_points(scattered(), k=5, backend="hnsw").save(tmp_path / "saved.idx")
+    assert not (tmp_path / "saved.idx" / "bands.npy").exists()
+    assert Index.load(tmp_path / "saved.idx").bands.nearest.shape == (400, 1)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda bands: bands["starts"].__setitem__(0, 1),
+        lambda bands: bands["starts"].__setitem__(-1, 401),
+        lambda bands: bands["starts"].__setitem__(2, bands["starts"][1]),
+        lambda bands: bands["starts"].pop(3),
+        lambda bands: bands.update(step=0.0),
+        lambda bands: bands.update(step=float("nan")),
+    ],
+)
+def test_bands_that_do_not_fit_the_words_are_refused(tmp_path, harm):
+    of_points(scattered(), k=5).save(tmp_path / "saved.idx")
+    rewrite_meta(tmp_path / "saved.idx", lambda meta: harm(meta["bands"]))
+    with pytest.raises(IndexFolderError, match=r"bands\.npy.*build the index again"):
         Index.load(tmp_path / "saved.idx")

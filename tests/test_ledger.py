@@ -36,7 +36,6 @@ from textpriv.mechanisms import TEM
 from textpriv.policy import TokenPolicy
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
-from textpriv.sketch import Sketch
 from textpriv.vocabulary import Vocabulary
 
 TERMS = Terms(settings=b"s" * 32, distance="euclidean", epsilon=2.0, word_loss=15.0)
@@ -651,8 +650,8 @@ def test_everything_that_decides_a_draw_changes_the_settings(index):
     moved = Index.build(Vocabulary(words, vectors * 2))
     fewer = Index.build(Vocabulary(words, vectors), k=4)
     angular = Index.build(Vocabulary(words, vectors), metric="angular")
-    shortened = Index.build(Vocabulary(words, vectors))
-    shortened.__dict__["sketch"] = Sketch.none()
+    unbounded = Index.build(Vocabulary(words, vectors))
+    unbounded.neighbours = replace(unbounded.neighbours, bands=None)
     counts = np.arange(1.0, len(words) + 1)
     policy = TokenPolicy()
     terms = [
@@ -664,7 +663,7 @@ def test_everything_that_decides_a_draw_changes_the_settings(index):
         Terms.of(TEM(index, epsilon=6.0, prior=counts), policy),
         Terms.of(TEM(index, epsilon=6.0, prior=counts[::-1]), policy),
         Terms.of(TEM(fewer, epsilon=6.0), policy),
-        Terms.of(TEM(shortened, epsilon=6.0), policy),
+        Terms.of(TEM(unbounded, epsilon=6.0), policy),
         Terms.of(TEM(moved, epsilon=6.0), policy),
         Terms.of(TEM(angular, epsilon=6.0), policy),
     ]

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
 from textpriv.mechanisms.measure import (
     PARTS,
     BaseMeasure,
     bernoulli,
     draw,
-    find,
     integer_parts,
     quantiles,
+    upper_half,
 )
 
 WEIGHTS = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=60)
@@ -117,31 +118,42 @@ def test_a_probability_of_one_or_rounded_above_it_always_accepts():
 
 @given(WEIGHTS, st.data())
 @settings(max_examples=50, deadline=None)
-def test_a_draw_without_some_words_finds_each_of_the_others_at_exactly_its_parts(weights, data):
+def test_ranges_hold_the_words_and_the_parts_of_their_ids(weights, data):
     measure = BaseMeasure(np.array(weights))
-    left_out = data.draw(st.sets(st.integers(0, len(weights) - 1), max_size=len(weights) - 1))
-    ids = np.array(sorted(left_out), dtype=np.int32)
-    cumulative, guide, shift, drop, total = measure.tables_without(ids)
-    kept = [i for i in range(len(weights)) if i not in left_out]
-    assert int(total) == sum(int(measure.parts[i]) for i in kept)
-    # A shifted word is uniform on twice as many numbers at most.
-    assert int(total) <= 2 ** (64 - int(drop)) <= max(2 * int(total), len(guide))
-    start = 0
-    for i in kept:
-        end = start + int(measure.parts[i])
-        for part in (start, end - 1):
-            assert find(np.uint64(part), cumulative, guide, shift) == i
-        start = end
+    inner = data.draw(st.sets(st.integers(1, max(len(weights) - 1, 1)), max_size=len(weights) - 1))
+    starts = np.array(sorted({0, *inner, len(weights)}), dtype=np.int32)
+    ranges = measure.ranges(starts)
+    assert int(ranges.begins[0]) == 0
+    for place, (first, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+        parts = [int(part) for part in measure.parts[first:end]]
+        assert int(ranges.begins[place + 1]) - int(ranges.begins[place]) == sum(parts)
+        choices, level = int(ranges.choices[place]), ranges.starts[place] >= 0
+        if level:
+            assert ranges.starts[place] == first
+            assert choices == len(parts)
+            assert ranges.weights[place] == pytest.approx(len(parts) * max(parts) / PARTS)
+            # Looks in vain are rare.
+            assert sum(parts) > 0.75 * len(parts) * max(parts)
+        else:
+            assert choices == sum(parts)
+            assert ranges.weights[place] == pytest.approx(sum(parts) / PARTS)
+            assert sum(parts) < 0.8 * len(parts) * max(parts)
+        assert int(ranges.uneven[place]) == 2**64 % choices
 
 
-def test_a_measure_without_any_word_left_out_is_the_measure():
-    measure = BaseMeasure(np.array([3.0, 1.0, 2.0]))
-    cumulative, guide, shift, drop, total = measure.tables_without(np.empty(0, dtype=np.int32))
-    for mine, own in zip((cumulative, guide, shift), measure.tables(), strict=True):
-        np.testing.assert_array_equal(mine, own)
-    assert (int(drop), int(total)) == (2, PARTS)
+@njit
+def _upper_half(first, second):
+    return upper_half(first, second)
 
 
-def test_the_most_probable_words_come_in_order_and_equals_by_their_number():
-    measure = BaseMeasure(np.array([1.0, 5.0, 2.0, 5.0, 2.0]))
-    assert measure.most_probable(4).tolist() == [1, 3, 2, 4]
+@given(st.integers(1, 2**62), st.data())
+@settings(max_examples=200, deadline=None)
+def test_of_the_random_words_that_are_not_passed_over_each_choice_has_as_many(choices, data):
+    uneven = 2**64 % choices
+    chosen = data.draw(st.integers(0, choices - 1))
+    # Those whose product has the chosen upper half; of the lower halves only the first can be below the bound.
+    first, after = (-(-(number << 64) // choices) for number in (chosen, chosen + 1))
+    for word in {first, (first + after) // 2, after - 1}:
+        assert int(_upper_half(np.uint64(word), np.uint64(choices))) == chosen
+    passed_over = (first * choices) % 2**64 < uneven
+    assert after - first - passed_over == 2**64 // choices

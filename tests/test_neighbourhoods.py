@@ -14,6 +14,8 @@ from textpriv import neighbourhoods as module
 from textpriv.errors import TextprivError
 from textpriv.metrics import CallableMetric, Mahalanobis, get_metric, row_distance
 from textpriv.neighbourhoods import (
+    NO_WORD,
+    Bands,
     Neighbourhoods,
     approximate_lists,
     exact_lists,
@@ -63,6 +65,18 @@ def assert_exact(lists, coordinates, metric, k, rows=None):
         rest = np.delete(true, i)
         # Equal up to the order of summation, far below the distance between any two different points here.
         np.testing.assert_allclose(true[ids[1:]], np.sort(rest)[: k - 1], rtol=1e-13, atol=1e-15)
+        if lists.bands is not None:
+            assert_bounded(lists.bands, i, ids, true)
+
+
+def assert_bounded(bands, i, ids, true):
+    """No word outside a list is nearer than its band says, and a band says that it has none where it has none."""
+    outside = true.copy()
+    outside[ids] = np.inf
+    least = np.minimum.reduceat(outside, bands.starts[:-1])
+    empty = bands.nearest[i] == NO_WORD
+    np.testing.assert_array_equal(empty, np.isinf(least))
+    assert (bands.nearest[i][~empty] * bands.step <= least[~empty]).all()
 
 
 def clustered(rng, size=700, dimension=12):
@@ -108,6 +122,7 @@ def test_exact_lists_equal_brute_force(shape, dtype, name):
     metric = metric_of(name, vectors.shape[1])
     coordinates = metric.coordinates(vectors)
     lists = exact_lists(coordinates, metric, 20)
+    assert lists.bands is not None
     assert_exact(lists, coordinates, metric, 20, range(0, len(vectors), 7))
 
 
@@ -174,6 +189,77 @@ def test_screening_keeps_near_ties_that_float32_products_cannot_order():
     assert_exact(lists, coordinates, EUCLIDEAN, 50, [0])
 
 
+@pytest.mark.parametrize("name", ["euclidean", "angular", "manhattan"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", ["gaussian", "far_away"])
+def test_bounds_of_bands_are_near_the_least_distances(shape, dtype, name):
+    vectors = SHAPES[shape](np.random.default_rng(3)).astype(dtype)
+    metric = get_metric(name)
+    coordinates = metric.coordinates(vectors)
+    lists = exact_lists(coordinates, metric, 20)
+    bands = lists.bands
+    slack = []
+    for i in range(0, len(vectors), 7):
+        true = brute_force(coordinates, metric, [i])[0]
+        true[lists.ids[i]] = np.inf
+        least = np.minimum.reduceat(true, bands.starts[:-1])
+        slack.append(np.median((least / bands.step - bands.nearest[i])[np.isfinite(least)]))
+    # In steps; products of float32 err by more only where the points are far from each other, or all of them together.
+    assert np.median(slack) < (1 if shape == "gaussian" else 2)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 10, 700, 100_000])
+def test_bands_hold_all_words_and_about_equal_shares_of_the_zipf_law(size):
+    starts = module._band_starts(size)
+    assert starts[0] == 0
+    assert starts[-1] == size
+    assert (np.diff(starts) > 0).all()
+    assert len(starts) <= 65
+    law = 1.0 / (np.arange(1, size + 1) + 2.7)
+    shares = np.add.reduceat(law, starts[:-1]) / law.sum()
+    assert (shares <= 1 / 64 + law[starts[:-1]] / law.sum()).all()
+
+
+def test_bounds_in_steps_are_never_above_and_one_far_row_does_not_lengthen_the_steps():
+    rng = np.random.default_rng(2)
+    nearest = rng.uniform(1.0, 3.0, size=(5000, 4))
+    nearest[7], nearest[8, 2] = 1e6, np.inf
+    starts = np.array([0, 1000, 2000, 3000, 5000], dtype=np.int32)
+    bands = Bands.of(starts, nearest)
+    assert bands.step < 3.0 / 250
+    assert bands.nearest[8, 2] == NO_WORD
+    assert (bands.nearest == NO_WORD).sum() == 1
+    found = bands.nearest * bands.step
+    finite = np.isfinite(nearest)
+    assert (found[finite] <= nearest[finite]).all()
+    typical = finite & (nearest < 10)
+    assert (found[typical] > nearest[typical] - bands.step * 1.001).all()
+
+
+def test_a_bound_that_is_a_whole_number_of_steps_is_kept_below_it():
+    nearest = np.full((300, 1), 254.0)
+    assert (Bands.of(np.array([0, 300], dtype=np.int32), nearest).nearest <= 254).all()
+
+
+def test_bands_of_nothing_known_say_only_whether_lists_are_complete():
+    some, whole = Bands.none(5, 3), Bands.none(5, 5)
+    assert some.nearest.tolist() == [[0]] * 5
+    assert whole.nearest.tolist() == [[NO_WORD]] * 5
+    assert some.starts.tolist() == [0, 5]
+
+
+def test_a_digest_stands_for_starts_bounds_and_step():
+    bands = Bands.of(np.array([0, 2, 4], dtype=np.int32), np.ones((4, 2)))
+    others = [
+        bands._replace(starts=np.array([0, 1, 4], dtype=np.int32)),
+        bands._replace(nearest=bands.nearest - np.uint8(1)),
+        bands._replace(step=2 * bands.step),
+        Bands.none(4, 2),
+    ]
+    assert bands.digest() == bands._replace().digest()
+    assert len({found.digest() for found in (bands, *others)}) == 5
+
+
 def test_screening_is_exact_across_blocks_of_rows_and_columns(monkeypatch):
     monkeypatch.setattr(module, "_ROWS", 37)
     monkeypatch.setattr(module, "_COLUMNS", 101)
@@ -192,6 +278,7 @@ def test_lists_do_not_depend_on_the_number_of_threads(monkeypatch, name):
         results.append(exact_lists(coordinates, metric, 16))
     assert np.array_equal(results[0].ids, results[1].ids)
     assert np.array_equal(results[0].distances, results[1].distances)
+    assert results[0].bands.digest() == results[1].bands.digest()
 
 
 def _interpreted():
@@ -214,6 +301,7 @@ def test_a_callable_metric_gives_the_lists_of_the_compiled_one():
     coordinates[100:] = coordinates[0]
     lists = exact_lists(coordinates, _interpreted(), 9)
     assert_exact(lists, coordinates, get_metric("manhattan"), 9)
+    assert lists.bands is None
 
 
 def test_an_array_that_a_callable_metric_keeps_is_left_as_it_is():

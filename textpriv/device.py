@@ -104,7 +104,8 @@ def candidates(
     columns: Any,
     halves: Any,
     room: int,
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    band_of: Any,
+) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
     """The columns with the least scores ``|y|^2 / 2 - x.y`` of every query: the nearest ones, up to rounding.
 
     Parameters
@@ -115,12 +116,16 @@ def candidates(
     columns, halves : float32 tensors on the device, shapes (V, n) and (V,)
     room : int
         How many to return; at most V.
+    band_of : int64 tensor on the device, shape (V,)
+        The band of every column, from 0 up; the last column is in the last one.
 
     Returns
     -------
     ids : ndarray of int32, shape (q, room)
     scores : ndarray of float32, shape (q, room)
         Rising in each row. Every column that is not returned scores at least the last of them.
+    least : ndarray of float32, shape (q, B)
+        The least score in every band of the columns that are not returned; infinite where all are.
     """
     import torch
 
@@ -128,6 +133,7 @@ def candidates(
     size = len(columns)
     held: Any = None
     place: Any = None
+    least = torch.full((len(rows), int(band_of[-1]) + 1), torch.inf, device=device)
     for left in range(0, size, 2 * _COLUMNS):
         right = min(left + 2 * _COLUMNS, size)
         scores = halves[left:right] - rows @ columns[left:right].T
@@ -138,7 +144,9 @@ def candidates(
             names = torch.cat([place, names], dim=1)
         held, chosen = scores.topk(min(room, scores.shape[1]), dim=1, largest=False, sorted=True)
         place = names.gather(1, chosen)
-    return place.cpu().numpy(), held.cpu().numpy()
+        left_out = scores.scatter(1, chosen, torch.inf)
+        least.scatter_reduce_(1, band_of[names.long()], left_out, "amin")
+    return place.cpu().numpy(), held.cpu().numpy(), least.cpu().numpy()
 
 
 def distance_rows(

@@ -36,6 +36,7 @@ from textpriv.metrics import (
     row_distance,
 )
 from textpriv.neighbourhoods import (
+    Bands,
     Neighbourhoods,
     approximate_lists,
     exact_lists,
@@ -55,6 +56,7 @@ FORMAT = 1  # of the folder; raised when an older reader would misread a newer f
 _META = "index.json"
 _RECORDS = "records"  # certificates and calibrations, one file each
 _SKETCH_FILE = "sketch.npy"
+_BANDS_FILE = "bands.npy"
 _LEAF = 1 << 23  # bytes hashed at a time, so that a large file is hashed on all processors
 
 
@@ -173,9 +175,18 @@ class Index:
             name: value
             for name, value in self.__dict__.items()
             if name
-            not in ("graph", "_graph", "sketch", "_stored_sketch", "path", "_records", "_bindings")
+            not in (
+                "graph",
+                "_graph",
+                "sketch",
+                "_stored_sketch",
+                "bands",
+                "path",
+                "_records",
+                "_bindings",
+            )
         }
-        # Draws read it, and computed elsewhere it might differ in a last digit.
+        # Found once; looking at all rows again would take longer than sending the result.
         state["sketch"] = self.sketch
         return _revive, (state,)
 
@@ -344,6 +355,12 @@ class Index:
         return sketch_of(self.coordinates) if self.metric.kind == EUCLIDEAN else Sketch.none()
 
     @cached_property
+    def bands(self) -> Bands:
+        """Bounds on the distances to words outside the lists; one that says nothing where none are known."""
+        known = self.neighbours.bands
+        return Bands.none(len(self), self.k) if known is None else known
+
+    @cached_property
     def graph(self) -> Any:
         """The hnswlib index over the coordinates; loaded or built at the first use.
 
@@ -427,6 +444,9 @@ class Index:
             arrays["prior.npy"] = self.vocabulary.prior
         if len(self.sketch.rows):
             arrays[_SKETCH_FILE] = self.sketch.rows
+        bands = self.neighbours.bands
+        if bands is not None:
+            arrays[_BANDS_FILE] = bands.nearest
         for name, array in arrays.items():
             with open(folder / name, "wb") as file:
                 np.save(file, array, allow_pickle=False)
@@ -456,6 +476,9 @@ class Index:
             "reference_distance": self.reference_distance,
             "diameter_bound": self.diameter_bound,
             "sketch": {"leading": self.sketch.leading, "grain": self.sketch.grain.tolist()},
+            "bands": None
+            if bands is None
+            else {"starts": bands.starts.tolist(), "step": bands.step},
             "fingerprint": self.fingerprint,
             "files": {
                 name: {"bytes": (folder / name).stat().st_size, "sha256": _checksum(folder / name)}
@@ -540,7 +563,7 @@ class Index:
             vocabulary,
             chosen,
             coordinates,
-            Neighbourhoods(ids, distances),
+            Neighbourhoods(ids, distances, _kept_bands(folder, meta, size)),
             np.asarray(_map(folder, "representatives.npy", (size,))),
             backend=str(meta["backend"]),
             recall=float(meta["recall"]),
@@ -554,10 +577,7 @@ class Index:
 
 
 def _kept_sketch(folder: Path, meta: Mapping[str, Any], size: int) -> Sketch:
-    """The sketch of a saved folder; one that is empty where an earlier version has kept none like it.
-
-    Draws read it, and computed anew on another machine it might differ in a last digit.
-    """
+    """The sketch of a saved folder; one that is empty where an earlier version has kept none like it."""
     found = meta.get("sketch", {"grain": []})
     grain = np.array(found["grain"], dtype=np.float64)
     if grain.shape != Sketch.none().grain.shape or _SKETCH_FILE not in meta["files"]:
@@ -566,6 +586,19 @@ def _kept_sketch(folder: Path, meta: Mapping[str, Any], size: int) -> Sketch:
     if not 0 < leading < rows.shape[1]:
         raise IndexFolderError(f"{folder / _SKETCH_FILE} is damaged; build the index again.")
     return Sketch(rows, leading, grain)
+
+
+def _kept_bands(folder: Path, meta: Mapping[str, Any], size: int) -> Bands | None:
+    """The bounds of a saved folder; None where an earlier version, or an approximate search, has kept none."""
+    found = meta.get("bands")
+    if found is None or _BANDS_FILE not in meta["files"]:
+        return None
+    starts, step = np.array(found["starts"], dtype=np.int64), float(found["step"])
+    nearest = _map(folder, _BANDS_FILE, (size, len(starts) - 1))
+    whole = starts[0] == 0 and starts[-1] == size and (np.diff(starts) > 0).all()
+    if not whole or nearest.dtype != np.uint8 or not step > 0:
+        raise IndexFolderError(f"{folder / _BANDS_FILE} is damaged; build the index again.")
+    return Bands(starts.astype(np.int32), nearest, step)
 
 
 def _plain(value: Any) -> Any:

@@ -584,8 +584,8 @@ def settings_fingerprint(mechanism: Mechanism, policy: TokenPolicy) -> bytes:
     """Return 32 bytes that stand for everything that decides, with a key, what is drawn.
 
     A kept key is used again only where it gives the same words again. So whatever the sampler reads belongs here: the
-    weights of the prior and the rate themselves, what leaves the law alone (the length of the lists, the short forms of
-    rows), and the version, since a new one may draw in another order.
+    weights of the prior and the rate themselves, what leaves the law alone (the length of the lists, the bounds on what
+    they leave out), and the version, since a new one may draw in another order.
     """
     from textpriv import __version__
 
@@ -599,7 +599,7 @@ def settings_fingerprint(mechanism: Mechanism, policy: TokenPolicy) -> bytes:
             else hashlib.sha256(measure.parts.tobytes()).hexdigest(),
             "law": [getattr(mechanism, "t", None), getattr(mechanism, "gamma", None)],
             "lists": mechanism.index.k,
-            "sketch": mechanism.index.sketch.digest() if mechanism.reads_sketch else None,
+            "bands": mechanism.index.bands.digest() if mechanism.reads_bands else None,
             "policy": policy.to_dict(),
         }
     )

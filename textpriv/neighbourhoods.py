@@ -2,18 +2,20 @@
 
 Lists are built by blocked float32 matrix products that only *screen*: every candidate within a proved bound of the
 product's rounding error is kept and ranked again by float64 direct differences, so the lists are those of exact
-arithmetic on the given coordinates, up to ties. The approximate index (hnswlib) answers nearest-neighbour queries for
+arithmetic on the given coordinates, up to ties. From the same products come bounds on how near the words are that a list
+leaves out. The approximate index (hnswlib) answers nearest-neighbour queries for
 mechanisms whose guarantee does not rest on the search. No laws, no words, no files here.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -24,6 +26,8 @@ from textpriv.errors import TextprivError
 from textpriv.metrics import ANGULAR, EUCLIDEAN, INTERPRETED, Metric, distances_from, row_distance
 
 __all__ = [
+    "NO_WORD",
+    "Bands",
     "Neighbourhoods",
     "approximate_lists",
     "exact_lists",
@@ -40,6 +44,59 @@ _ROWS = 256
 _COLUMNS = 4096
 _DEVICE_ROWS = 1024
 _STRIP = 1024  # columns compared with one bound before it may tighten
+# Few enough that a draw finds its band in two cache lines; more of them would save few tries.
+_BANDS = 64
+NO_WORD = 255  # what stands for a band whose words are all listed
+_ROUNDING = 1e-6  # the part of a distance by which a bound keeps below it, for all that rounds it
+
+
+class Bands(NamedTuple):
+    """Bounds from below on how near the words are that a list leaves out.
+
+    Words that follow each other form a band: in a vocabulary by frequency they are alike in how far they are from others.
+
+    Attributes
+    ----------
+    starts : ndarray of int32, shape (B + 1,)
+        Band b holds the words ``starts[b]`` to ``starts[b + 1] - 1``.
+    nearest : ndarray of uint8, shape (V, B)
+        No word of the band that is missing in the list of the row's word is nearer to it than so many steps; 255 where
+        none is missing.
+    step : float
+        A distance.
+    """
+
+    starts: NDArray[np.int32]
+    nearest: NDArray[np.uint8]
+    step: float
+
+    @classmethod
+    def none(cls, size: int, k: int) -> Bands:
+        """Return one band of all words, of which nothing is known but whether lists of length k leave any of them out."""
+        known = np.full((size, 1), NO_WORD if k >= size else 0, dtype=np.uint8)
+        return cls(np.array([0, size], dtype=np.int32), known, 1.0)
+
+    @classmethod
+    def of(cls, starts: NDArray[np.int32], nearest: NDArray[Any]) -> Bands:
+        """Return bounds in whole steps, rounded down; ``nearest`` is infinite where no word is missing."""
+        # A few rows with far larger bounds than the others must not make the steps long.
+        sample = nearest[:: max(1, len(nearest) // 20_000)]
+        sample = sample[np.isfinite(sample)]
+        largest = float(np.quantile(sample, 0.999)) if sample.size else 0.0
+        step = max(largest / (NO_WORD - 1), float(np.finfo(np.float64).tiny))
+        whole = np.empty(nearest.shape, dtype=np.uint8)
+        for start in range(0, len(nearest), 8192):
+            part = nearest[start : start + 8192]
+            # Rounding of the division must not round up either.
+            steps = np.minimum(part.astype(np.float64) * ((1 - 1e-9) / step), NO_WORD - 1)
+            whole[start : start + 8192] = np.where(np.isfinite(part), steps, NO_WORD)
+        return cls(starts, whole, step)
+
+    def digest(self) -> str:
+        """Return a checksum of all of it."""
+        found = hashlib.blake2b(np.float64(self.step).tobytes() + self.starts.tobytes())
+        found.update(np.ascontiguousarray(self.nearest).data)
+        return found.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -52,10 +109,13 @@ class Neighbourhoods:
         Column 0 is the word itself, then its k - 1 nearest others in order of distance.
     distances : ndarray of float32 or float64, shape (V, k)
         Their distances, rounded to the precision of the coordinates.
+    bands : Bands, optional
+        Bounds on the distances of all others, where these are known.
     """
 
     ids: NDArray[np.int32]
     distances: NDArray[Any]
+    bands: Bands | None = None
 
 
 def processors() -> int:
@@ -112,8 +172,13 @@ def _tighten(
     count: int,
     k: int,
     slack: np.float32,
+    band_of: NDArray[np.uint8],
+    least: NDArray[np.float32],
 ) -> tuple[int, np.float32]:
-    """Drop the candidates that cannot be among the k least; return how many stay and the new bound."""
+    """Drop the candidates that cannot be among the k least; return how many stay and the new bound.
+
+    The scores of those that are dropped count among the least of their bands.
+    """
     scratch[:count] = scores[:count]
     bound = np.float32(_kth_smallest(scratch, count, k - 1) + slack)
     kept = 0
@@ -122,7 +187,29 @@ def _tighten(
             ids[kept] = ids[c]
             scores[kept] = scores[c]
             kept += 1
+        else:
+            band = band_of[ids[c]]
+            least[band] = min(least[band], scores[c])
     return kept, bound
+
+
+# No score is NaN, and of zeros the sign does not matter: with that the compiler compares many at a time.
+@njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+def _least_beyond(
+    line: NDArray[np.float32],
+    halves: NDArray[np.float32],
+    cuts: NDArray[np.int64],
+    limit: np.float32,
+    least: NDArray[np.float32],
+) -> None:
+    """Lower a row's least score of every band by those of a block of columns that are beyond the limit."""
+    for band in range(least.shape[0]):
+        found = least[band]
+        for j in range(cuts[band], cuts[band + 1]):
+            score = halves[j] - line[j]
+            beyond = score if score > limit else np.float32(np.inf)
+            found = beyond if beyond < found else found
+        least[band] = found
 
 
 @njit(cache=True, nogil=True)
@@ -137,8 +224,14 @@ def _screen(
     ids: NDArray[np.int32],
     scores: NDArray[np.float32],
     scratch: NDArray[np.float32],
+    cuts: NDArray[np.int64],
+    band_of: NDArray[np.uint8],
+    least: NDArray[np.float32],
 ) -> None:
-    """Add to each row's candidates the columns whose score ``|y|^2/2 - x.y`` is within reach of its k least."""
+    """Add to each row's candidates the columns whose score ``|y|^2/2 - x.y`` is within reach of its k least.
+
+    All others count among the least of their bands, which lie between ``cuts`` in the block of columns.
+    """
     width = products.shape[1]
     room = ids.shape[1]
     # One byte a column, written by a loop the compiler turns into vector instructions and read eight at a time: most
@@ -166,7 +259,16 @@ def _screen(
                     if score > limit:
                         continue
                     if held == room:
-                        held, limit = _tighten(ids[row], scores[row], scratch, held, k, slack[row])
+                        held, limit = _tighten(
+                            ids[row],
+                            scores[row],
+                            scratch,
+                            held,
+                            k,
+                            slack[row],
+                            band_of,
+                            least[row],
+                        )
                         if held == room:
                             # More ties within the error bound than there is room for: this row is done in full.
                             held = -1
@@ -178,6 +280,9 @@ def _screen(
                     held += 1
         bound[row] = limit
         count[row] = held
+        if held >= 0:
+            # What is beyond the bound now is no candidate; what an earlier block has left and this one drops, was counted.
+            _least_beyond(line, halves, cuts, limit, least[row])
 
 
 @njit(cache=True, nogil=True)
@@ -188,11 +293,15 @@ def _finish(
     ids: NDArray[np.int32],
     scores: NDArray[np.float32],
     scratch: NDArray[np.float32],
+    band_of: NDArray[np.uint8],
+    least: NDArray[np.float32],
 ) -> None:
     """Leave each row only the candidates that the final bound admits."""
     for row in range(count.shape[0]):
         if count[row] > k:
-            count[row], _ = _tighten(ids[row], scores[row], scratch, count[row], k, slack[row])
+            count[row], _ = _tighten(
+                ids[row], scores[row], scratch, count[row], k, slack[row], band_of, least[row]
+            )
 
 
 @njit(cache=True, nogil=True)
@@ -206,9 +315,15 @@ def _rank(
     candidates: NDArray[np.int32],
     out_ids: NDArray[np.int32],
     out_distances: NDArray[Any],
+    starts: NDArray[np.int32],
+    nearest: NDArray[Any],
 ) -> None:
-    """Rank each row's candidates by float64 distances; a row without candidates is ranked over the vocabulary."""
+    """Rank each row's candidates by float64 distances; a row without candidates is ranked over the vocabulary.
+
+    What is not listed then lowers the bound of its band, which ``nearest`` holds of all that were no candidates.
+    """
     size = coordinates.shape[0]
+    bands = starts[1:-1]
     for row in range(count.shape[0]):
         word = first_row + row
         total = size if count[row] < 0 else count[row]
@@ -228,6 +343,13 @@ def _rank(
         for place in range(k - 1):
             out_ids[word, place + 1] = found[ranking[place]]
             out_distances[word, place + 1] = exact[ranking[place]]
+        if starts.shape[0] == 0:
+            continue
+        if count[row] < 0:
+            nearest[word, :] = np.inf
+        for place in range(k - 1, filled):
+            band = np.searchsorted(bands, found[ranking[place]], side="right")
+            nearest[word, band] = min(nearest[word, band], exact[ranking[place]] * (1 - _ROUNDING))
 
 
 def exact_lists(
@@ -268,32 +390,69 @@ def exact_lists(
     distances = np.empty((size, k), dtype=coordinates.dtype)
     if metric.kind == INTERPRETED:
         _interpreted_lists(coordinates, metric, k, ids, distances, progress)
-    elif metric.kind in (EUCLIDEAN, ANGULAR) and size > 2 * k:
+        return Neighbourhoods(ids, distances)
+    starts = _band_starts(size)
+    out = ids, distances, starts, np.empty((size, len(starts) - 1), dtype=distances.dtype)
+    if metric.kind in (EUCLIDEAN, ANGULAR) and size > 2 * k:
         if device == "cpu":
-            _screened_lists(coordinates, metric, k, ids, distances, progress)
+            _screened_lists(coordinates, metric, k, out, progress)
         else:
-            _device_lists(coordinates, metric, k, ids, distances, progress, device)
+            _device_lists(coordinates, metric, k, out, progress, device)
     else:
 
         def rank(start: int, stop: int) -> None:
             everybody = np.full(stop - start, -1, dtype=np.int64)
             unused = np.empty((stop - start, 0), dtype=np.int32)
             order = np.empty(0, dtype=np.int32)
-            _rank(metric.kind, coordinates, start, k, order, everybody, unused, ids, distances)
+            _rank(metric.kind, coordinates, start, k, order, everybody, unused, *out)
 
         _over_blocks(size, rank, progress)
-    return Neighbourhoods(ids, distances)
+    return Neighbourhoods(ids, distances, Bands.of(starts, out[3]))
+
+
+# Ids and distances of the lists, where each band starts, and the bounds of every band: to be filled in row by row.
+_Out = tuple[NDArray[np.int32], NDArray[Any], NDArray[np.int32], NDArray[Any]]
+
+
+def _band_starts(size: int) -> NDArray[np.int32]:
+    """Where each band starts, and the end: bands of about equal shares of the Zipf-Mandelbrot law over the ranks."""
+    law = np.cumsum(1.0 / (np.arange(1, size + 1) + 2.7))
+    starts = np.searchsorted(law, law[-1] * np.arange(1, _BANDS) / _BANDS)
+    return np.unique(np.concatenate([[0], starts, [size]])).astype(np.int32)
+
+
+def _band_of(starts: NDArray[np.int32]) -> NDArray[np.uint8]:
+    """The band of every word."""
+    return np.repeat(np.arange(len(starts) - 1, dtype=np.uint8), np.diff(starts))
+
+
+def _bounds(
+    kind: int,
+    least: NDArray[np.float32],
+    squares: NDArray[np.float64],
+    slack: NDArray[np.float32],
+    scale: float,
+) -> NDArray[np.float64]:
+    """Bounds from below on distances, by the least scores of some rows of scaled points, shape (rows, B)."""
+    # A score errs by half of the slack at most.
+    apart = 2 * (least.astype(np.float64) - slack[:, None]) + squares[:, None]
+    found = np.sqrt(np.maximum(apart, 0.0)) * (scale * (1 - _ROUNDING))
+    if kind == ANGULAR:
+        reached = np.isfinite(found)
+        found[reached] = 2 * np.arcsin(np.minimum(found[reached] / 2, 1.0))
+    return found
 
 
 def _scores(
     coordinates: NDArray[Any],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32]]:
-    """Centred rows and their squared lengths, by which products screen, and for each row the slack of its scores."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32], float]:
+    """Centred and scaled rows, their squared lengths, for each row the slack of its scores, and the scale."""
     dimension = coordinates.shape[1]
     # Distances do not change when all points are moved together, and shorter vectors round less.
     centred = coordinates - coordinates.mean(axis=0, dtype=np.float64)
     # A power of two changes no digit and keeps float32 products clear of overflow and underflow.
-    np.ldexp(centred, -int(np.frexp(np.abs(centred).max())[1]), out=centred)
+    power = int(np.frexp(np.abs(centred).max())[1])
+    np.ldexp(centred, -power, out=centred)
     squares = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
     longest = float(np.sqrt(squares.max()))
     # |fl(x.y) - x.y| <= (n + 3) u |x||y| in any order of summation, plus the rounding of both factors, of |y|^2/2 and
@@ -301,7 +460,8 @@ def _scores(
     # order rows as scores do but for the rounding of the rows' unit length, which moves a score by 2u longest^2 at most.
     unit = 2.0**-24
     error = 1.01 * unit * ((dimension + 7) * np.sqrt(squares) * longest + 4 * longest**2)
-    return centred, squares, np.nextafter((2 * error).astype(np.float32), np.float32(np.inf))
+    slack = np.nextafter((2 * error).astype(np.float32), np.float32(np.inf))
+    return centred, squares, slack, float(np.ldexp(1.0, power))
 
 
 def _room(size: int, k: int) -> int:
@@ -313,15 +473,21 @@ def _screened_lists(
     coordinates: NDArray[Any],
     metric: Metric,
     k: int,
-    ids: NDArray[np.int32],
-    distances: NDArray[Any],
+    out: _Out,
     progress: Progress | None,
 ) -> None:
     size = len(coordinates)
-    centred, squares, slack = _scores(coordinates)
+    _, _, starts, nearest = out
+    centred, squares, slack, scale = _scores(coordinates)
     # A public shuffle of the columns: a frequency-sorted vocabulary would otherwise fill the lists with words that
     # later ones displace, and every displacement costs a pass over the list.
     order = np.random.default_rng(0).permutation(size).astype(np.int32)
+    lefts = range(0, size, _COLUMNS)
+    for left in lefts:
+        # In order within a block, where the words of a band then stand together.
+        order[left : left + _COLUMNS].sort()
+    cuts = [np.searchsorted(order[left : left + _COLUMNS], starts) for left in lefts]
+    band_of = _band_of(starts)[order]
     columns = centred[order].astype(np.float32)
     halves = (squares[order] / 2).astype(np.float32)
     room = _room(size, k)
@@ -335,7 +501,8 @@ def _screened_lists(
         scratch = np.empty(room, dtype=np.float32)
         bound = np.full(rows, np.inf, dtype=np.float32)
         count = np.zeros(rows, dtype=np.int64)
-        for left in range(0, size, _COLUMNS):
+        least = np.full((rows, len(starts) - 1), np.inf, dtype=np.float32)
+        for block_cuts, left in zip(cuts, lefts, strict=True):
             right = min(left + _COLUMNS, size)
             block = products if right - left == products.shape[1] else None
             block = np.dot(queries, columns[left:right].T, out=block)
@@ -350,9 +517,15 @@ def _screened_lists(
                 candidates,
                 scores,
                 scratch,
+                block_cuts,
+                band_of,
+                least,
             )
-        _finish(k, slack[start:stop], count, candidates, scores, scratch)
-        _rank(metric.kind, coordinates, start, k, order, count, candidates, ids, distances)
+        _finish(k, slack[start:stop], count, candidates, scores, scratch, band_of, least)
+        nearest[start:stop] = _bounds(
+            metric.kind, least, squares[start:stop], slack[start:stop], scale
+        )
+        _rank(metric.kind, coordinates, start, k, order, count, candidates, *out)
 
     _over_blocks(size, search, progress)
 
@@ -361,8 +534,7 @@ def _device_lists(
     coordinates: NDArray[Any],
     metric: Metric,
     k: int,
-    ids: NDArray[np.int32],
-    distances: NDArray[Any],
+    out: _Out,
     progress: Progress | None,
     device: str,
 ) -> None:
@@ -372,18 +544,34 @@ def _device_lists(
 
     chosen = choose_device(device)
     size = len(coordinates)
-    centred, squares, slack = _scores(coordinates)
+    _, _, starts, nearest = out
+    centred, squares, slack, scale = _scores(coordinates)
     room = _room(size, k)
     own_order = np.arange(size, dtype=np.int32)
     columns = torch.from_numpy(centred.astype(np.float32)).to(chosen)
     halves = torch.from_numpy((squares / 2).astype(np.float32)).to(chosen)
+    band_of_words = _band_of(starts)
+    band_of = torch.from_numpy(band_of_words.astype(np.int64)).to(chosen)
 
-    def rank(start: int, found: NDArray[np.int32], scores: NDArray[np.float32]) -> int:
-        limit = scores[:, k - 1].astype(np.float64) + slack[start : start + len(found)]
+    def rank(
+        start: int,
+        found: NDArray[np.int32],
+        scores: NDArray[np.float32],
+        least: NDArray[np.float32],
+    ) -> int:
+        rows = slice(start, start + len(found))
+        limit = scores[:, k - 1].astype(np.float64) + slack[rows]
         count = (scores <= limit[:, None]).sum(axis=1)
         # More ties within the error bound than there is room for: this row is done in full.
         count[(count == room) & (room < size)] = -1
-        _rank(metric.kind, coordinates, start, k, own_order, count, found, ids, distances)
+        # Candidates that are not ranked count among the least of their bands.
+        dropped = np.arange(room) >= count[:, None]
+        bands = np.where(dropped, band_of_words[found], 0)
+        np.minimum.at(
+            least, (np.arange(len(found))[:, None], bands), np.where(dropped, scores, np.inf)
+        )
+        nearest[rows] = _bounds(metric.kind, least, squares[rows], slack[rows], scale)
+        _rank(metric.kind, coordinates, start, k, own_order, count, found, *out)
         return len(found)
 
     done = 0
@@ -391,8 +579,8 @@ def _device_lists(
     with full_precision(chosen), ThreadPoolExecutor(processors()) as pool:
         for start in range(0, size, _DEVICE_ROWS):
             queries = centred[start : start + _DEVICE_ROWS].astype(np.float32)
-            found, scores = candidates(chosen, queries, columns, halves, room)
-            waiting.append(pool.submit(rank, start, found, scores))
+            found = candidates(chosen, queries, columns, halves, room, band_of)
+            waiting.append(pool.submit(rank, start, *found))
             # The device goes on while the processors rank, a few blocks ahead at most.
             while len(waiting) > (2 * processors() if start + _DEVICE_ROWS < size else 0):
                 done += waiting.popleft().result()
@@ -480,6 +668,8 @@ def approximate_lists(
     ids = np.empty((size, k), dtype=np.int32)
     distances = np.empty((size, k), dtype=coordinates.dtype)
     order = np.arange(size, dtype=np.int32)
+    # Of what a search has missed nothing is known.
+    no_bands = np.empty(0, dtype=np.int32), np.empty((0, 0), dtype=np.float32)
     for start in range(0, size, 4096):
         stop = min(start + 4096, size)
         found, _ = graph.knn_query(np.asarray(coordinates[start:stop], dtype=np.float32), k=k)
@@ -498,6 +688,7 @@ def approximate_lists(
             candidates,
             ids,
             distances,
+            *no_bands,
         )
         if progress:
             progress(stop, size)

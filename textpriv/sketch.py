@@ -7,7 +7,6 @@ kept on disk, to the index.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 __all__ = [
     "Sketch",
     "all_squares",
-    "at_least",
     "leading_squares",
     "moves",
     "settled",
@@ -60,12 +58,6 @@ class Sketch(NamedTuple):
     def none(cls) -> Sketch:
         """Return what stands for no sketch."""
         return cls(np.empty((0, _LINE), dtype=np.int8), _LINE, np.zeros(6))
-
-    def digest(self) -> str:
-        """Return a checksum of all of it."""
-        found = hashlib.blake2b(self.grain.tobytes() + self.leading.to_bytes(8, "big"))
-        found.update(np.ascontiguousarray(self.rows).data)
-        return found.hexdigest()
 
 
 def sketch_of(coordinates: NDArray[Any]) -> Sketch:
@@ -165,21 +157,6 @@ def all_squares(
 
 
 @njit(cache=True, nogil=True)
-def at_least(
-    rows: NDArray[np.int8],
-    leading: int,
-    grain: NDArray[np.float64],
-    i: int,
-    others: NDArray[np.int32],
-    out: NDArray[np.float64],
-) -> None:
-    """Write lower bounds on the distances between a row and some others, by their leading numbers."""
-    for place in range(others.shape[0]):
-        squares = leading_squares(rows, leading, i, others[place])
-        out[place] = grain[0] * np.sqrt(np.float64(squares)) - grain[1]
-
-
-@njit(cache=True, nogil=True)
 def moves(rows: NDArray[np.int8], i: int, j: int) -> int:
     """How far two rows were moved together, in quarters of a step; without bounds if one was moved farther than it tells."""
     last = np.uint64(rows.shape[1] - 1)
@@ -195,25 +172,16 @@ def surely_beyond(squares: int, distance: float, step: float, margin: float) -> 
 
 @njit(cache=True, nogil=True)
 def settled(
-    squares: float,
-    moved: int,
-    limit: float,
-    reach: float,
-    t: float,
-    margin: float,
-    quarter: float,
-    error: float,
+    near: float, moved: int, limit: float, t: float, margin: float, quarter: float, error: float
 ) -> int:
-    """What a squared distance says of a word outside a list that is accepted within a limit of distance.
+    """What the distance of two short forms says of a word that is accepted within a limit of distance.
 
-    Returns 1 where the word is surely within the limit, and beyond ``reach`` and so not in the list; -1 where it is surely
-    beyond both; 0 where only the distance itself can tell. A chance ``exp(-t d)`` is told from that at the limit only where
-    they differ by far more than they are rounded.
+    Returns 1 where the word is surely within the limit, -1 where it is surely beyond, 0 where only the distance itself can
+    tell. A chance ``exp(-t d)`` is told from that at the limit only where they differ by far more than they are rounded.
     """
-    near = np.sqrt(squares)
     found = 0
-    if near - margin > max(limit, reach):
+    if near - margin > limit:
         found = -1
-    elif near - margin > reach and t * (limit - near - quarter * moved - error) > _ROUNDING:
+    elif t * (limit - near - quarter * moved - error) > _ROUNDING:
         found = 1
     return found

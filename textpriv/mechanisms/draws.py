@@ -29,10 +29,12 @@ __all__ = [
 ROOM = 16  # random words that one step of a sampler may use at most
 # Random words that are made for one document at a time; twice as many stay in a processor's own cache.
 _AT_ONCE = 1 << 15
+_LINE = 64  # bytes that a processor brings at a time
 
-# Called with the unfinished documents, the next token of every document (to move on), random words, where each unfinished
-# document's begin, how far each came (to write), and the outputs (to write). A token whose words run out is left to start
-# over with the same. Returns tokens to be drawn from full rows, each with the place of its four random words.
+# Called with the unfinished documents, the first unfinished token of every document (to move on), random words, where each
+# unfinished document's begin, how far each came (to write), and the outputs (to write; -1 where nothing has been drawn).
+# What its words do not suffice for is left to start over with the same. Returns tokens to be drawn from full rows, each with
+# the place of its four random words.
 Sampler = Callable[
     [
         NDArray[np.int64],
@@ -69,7 +71,7 @@ def draw_documents(
     deferred : list of (int, bytes)
         Tokens whose output is still to be drawn from a full row, each with the key of a stream of its own.
     """
-    out = np.empty(int(offsets[-1]), dtype=np.int32)
+    out = np.full(int(offsets[-1]), -1, dtype=np.int32)
     done = offsets[:-1].copy()
     deferred: list[tuple[int, bytes]] = []
     buffer = np.empty(0, dtype=np.uint64)
@@ -135,8 +137,8 @@ def _groups(offsets: NDArray[np.int64], generous: int) -> list[list[int]]:
 
 
 @intrinsic
-def fetch(context: Any, table: Any, row: Any) -> tuple[Any, Callable[..., Any]]:
-    """``fetch(table, row)``: have the processor bring the beginning of a row into its cache, and go on meanwhile.
+def fetch(context: Any, table: Any, row: Any, line: Any) -> tuple[Any, Callable[..., Any]]:
+    """``fetch(table, row, line)``: have the processor bring a line of 64 bytes of a row into its cache, and go on meanwhile.
 
     Only a hint: a row that there is not does no harm.
     """
@@ -151,14 +153,16 @@ def fetch(context: Any, table: Any, row: Any) -> tuple[Any, Callable[..., Any]]:
         step = cgutils.unpack_tuple(builder, rows.strides)[0]
         pointer, number = cgutils.voidptr_t, ir.IntType(32)
         place = builder.bitcast(rows.data, pointer)
-        place = cgutils.pointer_add(builder, place, builder.mul(values[1], step), pointer)
+        begin = builder.mul(values[2], ir.Constant(values[2].type, _LINE))
+        offset = builder.add(builder.mul(values[1], step), begin)
+        place = cgutils.pointer_add(builder, place, offset, pointer)
         kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
         function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
         # To be read, to be kept, data.
         builder.call(function, [place, number(0), number(3), number(1)])
         return context.get_dummy_value()
 
-    return types.void(table, types.intp), compiled
+    return types.void(table, types.intp, types.intp), compiled
 
 
 @njit(cache=True, nogil=True)

@@ -6,28 +6,34 @@ exact, and a draw compares integers. The law that is computed and the law that i
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 __all__ = [
     "PARTS",
     "PARTS_BITS",
     "BaseMeasure",
+    "Ranges",
     "bernoulli",
     "draw",
     "find",
     "integer_parts",
     "numbers",
     "quantiles",
+    "upper_half",
 ]
 
 PARTS_BITS = 62
 PARTS = 1 << PARTS_BITS
 # No word may be rarer than this: smaller parts would round by more than 1e-7 of themselves.
 _FLOOR = 2.0**-40
+# A range is drawn from word by word where that takes no more than so many draws for one.
+_LEVEL = 1.3
 
 
 def integer_parts(weights: NDArray[np.float64], total: int = PARTS) -> NDArray[np.uint64]:
@@ -68,6 +74,21 @@ def find(
     return found
 
 
+@intrinsic
+def upper_half(context: Any, first: Any, second: Any) -> tuple[Any, Callable[..., Any]]:
+    """``upper_half(first, second)``: the upper 64 of the 128 bits of a product."""
+    # Needed only to compile: what is kept on disk is loaded without.
+    from llvmlite import ir
+    from numba import types
+
+    def compiled(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(values[0], wide), builder.zext(values[1], wide))
+        return builder.trunc(builder.lshr(product, wide(64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), compiled
+
+
 @njit(cache=True, nogil=True)
 def bernoulli(probability: float, first: np.uint64, second: np.uint64) -> bool:
     """Accept with a probability, to a relative error below 1e-12 for any probability above e^-30.
@@ -89,6 +110,34 @@ def quantiles(cumulative: NDArray[np.uint64], count: int) -> NDArray[np.int32]:
     points = np.arange(count, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
     points *= cumulative[-1] // np.uint64(2 * count)
     return np.searchsorted(cumulative, points, side="right").astype(np.int32)
+
+
+class Ranges(NamedTuple):
+    """What draws within ranges of ids need, one number for each range.
+
+    Where the words of a range have nearly the same probability, one is drawn as if all had the highest, which needs no look
+    at the measure; how much too often, the acceptance that follows makes good.
+
+    Attributes
+    ----------
+    starts : ndarray of int32, shape (B,)
+        The first id of such a range; -1 for one in which the measure is drawn from.
+    begins : ndarray of uint64, shape (B + 1,)
+        The part of the measure with which the range begins.
+    choices : ndarray of uint64, shape (B,)
+        The words, or else the parts, one of which is drawn.
+    uneven : ndarray of uint64, shape (B,)
+        A random word times the choices gives in its upper half each of them alike, if lower halves below this are passed
+        over (Lemire, "Fast Random Integer Generation in an Interval", 2019).
+    weights : ndarray of float64, shape (B,)
+        The probability of the range, and in the first case as if all words had the highest.
+    """
+
+    starts: NDArray[np.int32]
+    begins: NDArray[np.uint64]
+    choices: NDArray[np.uint64]
+    uneven: NDArray[np.uint64]
+    weights: NDArray[np.float64]
 
 
 class BaseMeasure:
@@ -120,25 +169,27 @@ class BaseMeasure:
     def __len__(self) -> int:
         return len(self.parts)
 
-    def most_probable(self, count: int) -> NDArray[np.int32]:
-        """Ids of the most probable words, the first of equals first."""
-        return np.argsort(-self.parts.astype(np.float64), kind="stable")[:count].astype(np.int32)
-
     def tables(self) -> tuple[Any, ...]:
         """The arrays that a compiled sampler needs: cumulative, guide, shift."""
         return self.cumulative, self.guide, self.shift
 
-    def tables_without(self, ids: NDArray[np.int32]) -> tuple[Any, ...]:
-        """The arrays to draw one of the other words: as above, how far to shift a random word, and the sum of their parts.
+    def ranges(self, starts: NDArray[np.int32]) -> Ranges:
+        """What draws within ranges of ids need.
 
-        A shifted word at or above that sum finds none, and another is to be taken; it is below at least every other time.
+        Parameters
+        ----------
+        starts : ndarray of int32, shape (B + 1,)
+            Range b holds the ids from ``starts[b]`` to ``starts[b + 1] - 1``; together they hold all.
         """
-        parts = self.parts.copy()
-        parts[ids] = 0
-        cumulative = np.cumsum(parts, dtype=np.uint64)
-        total = int(cumulative[-1])
-        bits = max((total - 1).bit_length(), PARTS_BITS - int(self.shift))
-        shift = np.uint64(bits - (PARTS_BITS - int(self.shift)))
-        cells = np.arange(len(self.guide), dtype=np.uint64) << shift
-        guide = np.searchsorted(cumulative, cells, side="right").astype(np.int32)
-        return cumulative, guide, shift, np.uint64(64 - bits), cumulative[-1]
+        begins = np.concatenate([np.zeros(1, dtype=np.uint64), self.cumulative])[starts]
+        parts, count = np.diff(begins), np.diff(starts).astype(np.uint64)
+        highest = np.maximum.reduceat(self.parts, starts[:-1]).astype(np.float64) * count
+        level = highest <= _LEVEL * parts.astype(np.float64)
+        choices = np.where(level, count, parts)
+        return Ranges(
+            starts=np.where(level, starts[:-1], -1).astype(np.int32),
+            begins=begins,
+            choices=choices,
+            uneven=(~choices + np.uint64(1)) % choices,
+            weights=np.where(level, highest, parts.astype(np.float64)) / PARTS,
+        )

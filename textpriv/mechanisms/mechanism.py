@@ -60,13 +60,13 @@ class Mechanism(ABC):
     ----------
     needs_exact_lists : bool
         Whether the guarantee rests on the nearest lists; then an approximate index voids it.
-    reads_sketch : bool
-        Whether what is drawn, and not its law, depends on the index's short forms of rows.
+    reads_bands : bool
+        Whether what is drawn, and not its law, depends on the index's bounds on what its lists leave out.
     """
 
     name: str
     needs_exact_lists: bool
-    reads_sketch: bool = False
+    reads_bands: bool = False
 
     def __init__(self, index: Index, epsilon: float) -> None:
         if not isinstance(index, Index):

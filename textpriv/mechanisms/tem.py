@@ -3,9 +3,9 @@
 Source: Carvalho, Vasiloudis, Feyisetan, "TEM: High Utility Metric Differential Privacy on Text", Algorithm 2 and Theorems
 2 and 3. The output law of a word w is ``P_w(y) = nu(y) exp(-t min(d(w, y), gamma)) / Z(w)`` with a public prior nu (uniform
 as published) and rate t = epsilon / 2. It is drawn exactly, without computing Z, by the envelope sampler (mechanisms.md
-3.4): the word's nearest list holds the head of the law, and a rejection step on the prior draws the rest. Where few words
-hold much of the prior, each word has a table of upper bounds over these as a third branch: one round still returns a word
-with a probability in proportion to its weight, whichever branch it stands in, so the law is the same.
+3.4): the word's nearest list holds the head of the law, and a rejection step on the prior draws the rest. That step has an
+envelope for each band of the vocabulary, by a bound on how near its words can be: one round returns any word, listed or in
+whichever band, with a probability in proportion to its weight, so the law does not depend on the bands.
 """
 
 from __future__ import annotations
@@ -45,11 +45,13 @@ from textpriv.mechanisms.measure import (
     integer_parts,
     numbers,
     quantiles,
+    upper_half,
 )
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism, positive
 from textpriv.metrics import INTERPRETED, row_distance
+from textpriv.neighbourhoods import NO_WORD
 from textpriv.randomness import RandomWords, Stream
-from textpriv.sketch import all_squares, at_least, leading_squares, moves, settled, surely_beyond
+from textpriv.sketch import all_squares, leading_squares, moves, settled, surely_beyond
 from textpriv.statement import PrivacyStatement, UnsoundWarning
 
 __all__ = ["TEM", "configure", "truncation"]
@@ -59,26 +61,23 @@ __all__ = ["TEM", "configure", "truncation"]
 LARGEST_EXPONENT = 30.0
 
 _NEW, _ENVELOPE, _ROW = np.uint8(0), np.uint8(1), np.uint8(2)
-# A word whose expected number of draws from the prior exceeds this is drawn from its full row instead: a row costs about
-# as much as some thousands of them.
+# A word whose expected number of rounds exceeds this is drawn from its full row instead: a row costs about as much as some
+# thousands of them.
 _PATIENCE = 4096.0
 # Parts below this are accepted against their exact real weight, so that rounding to whole parts never changes a
 # probability by more than 2^-32 of itself.
 _COARSE = np.uint64(1 << 32)
-_AHEAD = 8  # tokens from where a word's row of the tables is asked for to where it is drawn
+_ROUNDING = 1e-12  # far more than sums and products of some weights are rounded by
+# Tokens of a document whose rounds are drawn together, so that the rows they look at arrive together.
+_TOGETHER = 256
+# Tokens from where a word's row of the tables is asked for to where it is drawn, and from where its units are; these only if
+# no more than such a part of its draws stays in its list.
+_AHEAD, _NEXT, _SELDOM = 8, 4, np.uint64(PARTS // 2)
 _SPARE = 8  # random words a token read ahead
-# Where so many words hold a good part of the prior, each word has an envelope of its own over them: else most draws from
-# the prior would be of them, and most of these in vain. A vocabulary that is not much larger does without.
-_COMMON, _COMMON_SHARE = 512, 0.25
-# There exponentials are read from a table, each rounded up to the last of so many steps a nat.
-_FALLING_STEPS = 64
-_FALLING = np.exp(-np.arange(LARGEST_EXPONENT * _FALLING_STEPS + 2) / _FALLING_STEPS)
-# A coin is told from a chance by bounds only where they differ by more than both are rounded.
-_SURELY = 1.0 - 1e-9
-_UNITS = 65535  # into which that envelope is divided, with at least one for every word
-# A word's row of the table begins with what every draw asks for, so that it comes in one cache line: the ends of the head
-# and of the common words, the edge, the reach, the scale and the unit as floats, and then the cumulative parts of the head.
-_END, _COMMON_END, _EDGE, _REACH, _SCALE, _UNIT, _HEAD = range(7)
+_UNITS = 65535  # into which the envelope of the bands is divided, with at least one for each that has words to draw
+# A word's row of the table begins with what every draw asks for, so that it comes in one cache line: the end of the head,
+# the edge, the reach, the scale and the unit as floats, and then the cumulative parts of the head.
+_END, _EDGE, _REACH, _SCALE, _UNIT, _HEAD = range(6)
 
 
 def truncation(beta: float, size: int, rate: float) -> float:
@@ -144,7 +143,7 @@ class TEM(Mechanism):
 
     name = "TEM"
     needs_exact_lists = True
-    reads_sketch = True
+    reads_bands = True
 
     def __init__(
         self,
@@ -184,13 +183,9 @@ class TEM(Mechanism):
             wanted = math.inf
         self.t = self._settle(wanted)
         self.gamma = min(wanted, LARGEST_EXPONENT / self.t)
-        size = len(index)
-        self._common = self._widely_expected()
-        self._others = self.measure.tables_without(self._common)
-        self._common_place = np.full(size, -1, dtype=np.int32)
-        self._common_place[self._common] = np.arange(len(self._common))
+        self._ranges = self.measure.ranges(index.bands.starts)
         self._empty_tables()
-        self._probes = quantiles(self._others[0], min(64, size))
+        self._probes = quantiles(self.measure.cumulative, min(64, len(index)))
         self._rows: OrderedDict[int, tuple[NDArray[np.uint64], NDArray[np.float64]]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -279,13 +274,6 @@ class TEM(Mechanism):
         # Half of epsilon is proved for every measure; only the rounding charged may put its constant above.
         return 0 < rho <= (self.epsilon if t > self.epsilon / 2 else math.inf)
 
-    def _widely_expected(self) -> NDArray[np.int32]:
-        """Ids of the words that stand in every head besides the word's own list; a matter of speed alone."""
-        common = self.measure.most_probable(_COMMON)
-        share = float(self.measure.weights[common].sum())
-        many = len(self.index) >= 4 * _COMMON and share >= _COMMON_SHARE
-        return common if many else common[:0]
-
     # The law
 
     def exponential_law(self) -> tuple[NDArray[np.float64], float, float]:
@@ -318,7 +306,7 @@ class TEM(Mechanism):
         self._used = np.zeros(1, dtype=np.int64)
         self._table = np.empty((size, -(-(k + _HEAD) // 8) * 8), dtype=np.uint64)
         self._floats = self._table.view(np.float64)
-        self._units = np.empty((size, len(self._common)), dtype=np.uint16)
+        self._units = np.empty((size, len(self._ranges.weights)), dtype=np.uint16)
         if self.index.metric.kind == INTERPRETED:
             self._mode[:] = _ROW
         self._writer: int | None = None  # the process that fills them, where others read them
@@ -373,9 +361,9 @@ class TEM(Mechanism):
             self.index.neighbours.ids,
             self.index.neighbours.distances,
             self.measure.parts,
-            self._common,
-            self._common_place,
-            *self.index.sketch,
+            self._ranges.weights,
+            self.index.bands.nearest,
+            self.index.bands.step,
             self._probes,
             self._mode,
             self._place,
@@ -412,14 +400,9 @@ class TEM(Mechanism):
                 self.index.neighbours.distances,
                 self.measure.parts,
                 *self.measure.tables(),
-                self._common,
-                *self._others,
+                *self._ranges,
                 *self.index.sketch,
-                self._mode,
-                self._place,
-                self._table,
-                self._floats,
-                self._units,
+                *tables,
                 self.t,
                 self.gamma,
                 ids,
@@ -435,7 +418,10 @@ class TEM(Mechanism):
 
         with self._lock:
             self._filled(ids)
-            out, deferred = draw_documents(sampler, offsets, streams, _SPARE)
+            tables = self._mode, self._place, self._table, self._floats, self._units
+        # Other threads may draw and fill in more rows meanwhile: what stands in a row never changes.
+        out, deferred = draw_documents(sampler, offsets, streams, _SPARE)
+        with self._lock:
             for token, key in deferred:
                 out[token] = self._draw_from_row(int(ids[token]), key)
         return out
@@ -547,11 +533,9 @@ def _prepare(
     ids: NDArray[np.int32],
     distances: NDArray[Any],
     parts: NDArray[np.uint64],
-    common: NDArray[np.int32],
-    common_place: NDArray[np.int32],
-    sketch: NDArray[np.int8],
-    leading: int,
-    grain: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    nearest: NDArray[np.uint8],
+    step: float,
     probes: NDArray[np.int32],
     mode: NDArray[np.uint8],
     places: NDArray[np.int32],
@@ -564,76 +548,55 @@ def _prepare(
 ) -> None:
     """Give a word its row of the tables.
 
-    They hold the cumulative whole parts of its head; then the envelope of the common words, in units of which each has at
-    least its weight; and what is left of 2^62 is the envelope of all others.
+    They hold the cumulative whole parts of its head; what is left of 2^62 is the envelope of the bands, and the units into
+    which that is divided, of which each band has at least as many as the words in it can weigh.
     """
-    k, number = ids.shape[1], common.shape[0]
+    k, bands = ids.shape[1], nearest.shape[1]
     unit = 2.0**-62
-    head, expected = np.empty(k), np.empty(number)
-    if sketch.shape[0] > 0:
-        at_least(sketch, leading, grain, word, common, expected)
-    else:
-        for place in range(number):
-            expected[place] = row_distance(kind, coordinates, word, coordinates, common[place])
+    head, expected = np.empty(k), np.empty(bands)
     total, most = 0.0, 0.0
-    outside = np.uint64(PARTS)
     for place in range(k):
-        other = ids[word, place]
-        outside -= parts[other]
-        head[place] = parts[other] * unit * np.exp(-t * min(distances[word, place], gamma))
+        exponent = t * min(distances[word, place], gamma)
+        head[place] = parts[ids[word, place]] * unit * np.exp(-exponent)
         total += head[place]
-        if common_place[other] >= 0:
-            # A common word of the list has its part there.
-            expected[common_place[other]] = np.inf
     # Rounded down, so that no word outside the list is nearer than the edge and no acceptance exceeds one.
-    nearest = min(np.float64(distances[word, k - 1]) * (1.0 - 2.0**-23), gamma)
-    for place in range(number):
-        weight = 0.0
-        if expected[place] < np.inf:
-            exponent = t * min(max(expected[place], nearest), gamma)
-            other = common[place]
-            outside -= parts[other]
-            weight = parts[other] * unit * _FALLING[np.int64(exponent * _FALLING_STEPS)]
-        expected[place] = weight
-        most += weight
-    quantum = most / (_UNITS - number)
+    edge = min(np.float64(distances[word, k - 1]) * (1.0 - 2.0**-23), gamma)
+    for band in range(bands):
+        expected[band] = 0.0
+        if nearest[word, band] != NO_WORD:
+            exponent = t * min(max(nearest[word, band] * step, edge), gamma)
+            expected[band] = weights[band] * np.exp(-exponent)
+        most += expected[band]
+    quantum = most * (1.0 + _ROUNDING) / (_UNITS - bands)
     running = 0
-    per_unit = 1.0 / quantum if quantum > 0.0 else 0.0
-    for place in range(number):
-        running += np.int64(np.ceil(expected[place] * per_unit))
-        expected[place] = running
+    per_unit = (1.0 + _ROUNDING) / quantum if quantum > 0.0 else 0.0
+    for band in range(bands):
+        running += np.int64(np.ceil(expected[band] * per_unit))
+        expected[band] = running
     most = running * quantum
-    tail = outside * unit * np.exp(-t * nearest)
-    everything = total + most + tail
-    redraws = 1.0 + tail / everything / (outside * unit) if tail > 0.0 else 1.0
-    if everything / total * redraws > _PATIENCE:
-        # That was an upper bound on the rounds; what is accepted decides, of the tail estimated on a fixed public sample so
-        # that the choice is the same on every run.
-        accepted, tried = 0.0, 0
+    everything = total + most
+    if everything / total > _PATIENCE:
+        # That was an upper bound on the rounds; what is accepted decides, as estimated on a fixed public sample so that the
+        # choice is the same on every run.
+        certain = 0.0
         for probe in probes:
             if not listed(ids, word, probe):
-                distance = row_distance(kind, coordinates, word, coordinates, probe)
-                accepted += np.exp(-t * max(min(distance, gamma) - nearest, 0.0))
-                tried += 1
-        share = accepted / tried if tried > 0 else 1.0
-        certain = total + tail * share
-        for other in common:
-            if not listed(ids, word, other):
-                distance = max(row_distance(kind, coordinates, word, coordinates, other), nearest)
-                certain += parts[other] * unit * np.exp(-t * min(distance, gamma))
-        if everything / certain * redraws > _PATIENCE:
+                distance = max(row_distance(kind, coordinates, word, coordinates, probe), edge)
+                certain += np.exp(-t * min(distance, gamma))
+        certain = total + certain / probes.shape[0]
+        if everything / certain > _PATIENCE:
             mode[word] = _ROW
             return
     row = used[0]
     used[0] += 1
     places[word] = row
     mode[word] = _ENVELOPE
-    for place in range(number):
-        units[row, place] = np.uint16(expected[place])
+    for band in range(bands):
+        units[row, band] = np.uint16(expected[band])
     factor = float(PARTS) / everything
     floats[row, _SCALE] = factor
     floats[row, _UNIT] = quantum
-    floats[row, _EDGE] = nearest
+    floats[row, _EDGE] = edge
     # Rounded up: whatever lies beyond is not in the list.
     floats[row, _REACH] = np.float64(distances[word, k - 1]) * (1.0 + 2.0**-22)
     largest, remaining = 0, np.uint64(PARTS)
@@ -643,20 +606,16 @@ def _prepare(
         remaining -= whole
         if whole > table[row, _HEAD + largest]:
             largest = place
-    common_parts, tail_parts = _whole(most * factor), _whole(tail * factor)
-    remaining -= common_parts
-    # The remainder, below 2^12 parts, goes where it is less than 2^-40 of what stands there. Unsigned wrap-around makes
-    # a negative remainder subtract.
-    if table[row, _HEAD + largest] >= max(common_parts, tail_parts):
-        table[row, _HEAD + largest] += remaining - tail_parts
-    elif common_parts >= tail_parts:
-        common_parts += remaining - tail_parts
+    # What is over or missing, below 2^12 parts, goes where it is less than 2^-40 of what stands there. Unsigned wrap-around
+    # makes a negative number subtract.
+    outside = _whole(most * factor)
+    if table[row, _HEAD + largest] >= outside:
+        table[row, _HEAD + largest] += remaining - outside
     running_parts = np.uint64(0)
     for place in range(k):
         running_parts += table[row, _HEAD + place]
         table[row, _HEAD + place] = running_parts
     table[row, _END] = running_parts
-    table[row, _COMMON_END] = running_parts + common_parts
 
 
 @njit(cache=True, nogil=True)
@@ -667,11 +626,9 @@ def _fill(
     neighbours: NDArray[np.int32],
     distances: NDArray[Any],
     parts: NDArray[np.uint64],
-    common: NDArray[np.int32],
-    common_place: NDArray[np.int32],
-    sketch: NDArray[np.int8],
-    leading: int,
-    grain: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    nearest: NDArray[np.uint8],
+    step: float,
     probes: NDArray[np.int32],
     mode: NDArray[np.uint8],
     places: NDArray[np.int32],
@@ -693,11 +650,9 @@ def _fill(
                 neighbours,
                 distances,
                 parts,
-                common,
-                common_place,
-                sketch,
-                leading,
-                grain,
+                weights,
+                nearest,
+                step,
                 probes,
                 mode,
                 places,
@@ -716,6 +671,190 @@ def _whole(real: float) -> np.uint64:
     return np.uint64(np.ceil(real)) if real < _COARSE else np.uint64(real)
 
 
+# A round of many tokens at a time: first what each draws, whereby the rows that it needs are sent for, then the looks at
+# them, so that one wait serves all. Whether a token is done, its output tells: it is -1 until then.
+
+
+@njit(cache=True, nogil=True)
+def _choose(
+    representatives: NDArray[np.int32],
+    neighbours: NDArray[np.int32],
+    distances: NDArray[Any],
+    parts: NDArray[np.uint64],
+    measure: NDArray[np.uint64],
+    guide: NDArray[np.int32],
+    shift: np.uint64,
+    firsts: NDArray[np.int32],
+    begins: NDArray[np.uint64],
+    choices: NDArray[np.uint64],
+    uneven: NDArray[np.uint64],
+    sketch: NDArray[np.int8],
+    places: NDArray[np.int32],
+    table: NDArray[np.uint64],
+    floats: NDArray[np.float64],
+    units: NDArray[np.uint16],
+    t: float,
+    gamma: float,
+    ids: NDArray[np.int32],
+    active: NDArray[np.int64],
+    number: int,
+    random: NDArray[np.uint64],
+    place: int,
+    end: int,
+    waiting: NDArray[np.int64],
+    out: NDArray[np.int32],
+) -> tuple[int, int]:
+    """One round of each active token up to the word that it looks at, if its list has not decided.
+
+    Returns the place of the next random word, or -1 where they ran out, and how many tokens wait for a look: of each
+    ``waiting`` holds the token, the word looked at, its band and the place of the coin.
+    """
+    k, bands = neighbours.shape[1], uneven.shape[0]
+    unit = 2.0**-62
+    count = 0
+    for step in range(number):
+        if place > end:
+            return -1, step
+        token = active[step]
+        if step + _AHEAD < number:
+            fetch(table, places[representatives[ids[active[step + _AHEAD]]]], 0)  # type: ignore[call-arg]
+        if step + _NEXT < number:
+            # Its row is there by now, and tells whether a draw is likely to leave the list.
+            row = places[representatives[ids[active[step + _NEXT]]]]
+            if table[row, _END] < _SELDOM:
+                for line in range((2 * bands + 63) >> 6):
+                    fetch(units, row, line)  # type: ignore[call-arg]
+        word = representatives[ids[token]]
+        own = places[word]
+        first, last = table[own, _HEAD], table[own, _END]
+        part = random[place] >> np.uint64(2)
+        place += 1
+        if part < first and first >= _COARSE:
+            # Most draws keep the word, which stands first in its own list: no need to look further into the row.
+            out[token] = word
+            continue
+        if part < last:
+            low, high = 0, k - 1
+            while low < high:
+                middle = (low + high) >> 1
+                if table[own, _HEAD + middle] > part:
+                    high = middle
+                else:
+                    low = middle + 1
+            width = table[own, _HEAD + low] - table[own, _HEAD + low - 1] if low > 0 else first
+            candidate = neighbours[word, low]
+            if width < _COARSE:
+                weight = (
+                    parts[candidate]
+                    * unit
+                    * np.exp(-t * min(distances[word, low], gamma))
+                    * floats[own, _SCALE]
+                )
+                place += 2
+                if not bernoulli(weight / width, random[place - 2], random[place - 1]):
+                    continue
+            out[token] = candidate
+            continue
+        total_units = np.uint64(units[own, bands - 1])
+        outside = np.uint64(PARTS) - last
+        if outside < _COARSE:
+            weight = total_units * floats[own, _UNIT] * floats[own, _SCALE]
+            place += 2
+            if not bernoulli(weight / outside, random[place - 2], random[place - 1]):
+                continue
+        which = np.uint16(((random[place] >> np.uint64(16)) * total_units) >> np.uint64(48))
+        place += 1
+        # The band to which a unit belongs is the number of those that end before it.
+        band = np.int32(0)
+        for other in range(bands):
+            band = np.int32(band + (units[own, other] <= which))
+        choice = choices[band]
+        while random[place] * choice < uneven[band] and place < end + 8:
+            place += 1
+        if place >= end + 8:
+            return -1, step
+        part = upper_half(random[place], choice)  # type: ignore[call-arg]
+        if firsts[band] >= 0:
+            candidate = firsts[band] + np.int64(part)
+        else:
+            candidate = np.int64(find(begins[band] + part, measure, guide, shift))
+        fetch(parts, candidate, 0)
+        for line in range(sketch.shape[1] >> 6):
+            fetch(sketch, candidate, line)
+            fetch(sketch, word, line)
+        waiting[count, 0] = token
+        waiting[count, 1] = candidate
+        waiting[count, 2] = band
+        waiting[count, 3] = place + 1
+        count += 1
+        place += 3
+    return place, count
+
+
+@njit(cache=True, nogil=True)
+def _look(
+    kind: int,
+    coordinates: NDArray[Any],
+    representatives: NDArray[np.int32],
+    neighbours: NDArray[np.int32],
+    parts: NDArray[np.uint64],
+    firsts: NDArray[np.int32],
+    choices: NDArray[np.uint64],
+    weights: NDArray[np.float64],
+    sketch: NDArray[np.int8],
+    leading: int,
+    grain: NDArray[np.float64],
+    places: NDArray[np.int32],
+    floats: NDArray[np.float64],
+    units: NDArray[np.uint16],
+    t: float,
+    gamma: float,
+    ids: NDArray[np.int32],
+    random: NDArray[np.uint64],
+    waiting: NDArray[np.int64],
+    count: int,
+    out: NDArray[np.int32],
+) -> None:
+    """The end of that round: whether the word looked at is accepted."""
+    for step in range(count):
+        token, candidate, band, place = waiting[step]
+        word = representatives[ids[token]]
+        own = places[word]
+        edge = floats[own, _EDGE]
+        weight = weights[band]
+        if firsts[band] >= 0:
+            weight = parts[candidate] * 2.0**-62 * choices[band]
+        held = units[own, band] - (units[own, band - 1] if band > 0 else 0)
+        envelope = held * floats[own, _UNIT]
+        # The coin fails if its first word, as a part of 2^64, is no less than the probability; smaller probabilities than
+        # these ask the second word.
+        part_of_one = np.float64(random[place]) * 2.0**-64
+        # Accepted is what is nearer than this. Most words are far beyond, which a look at the short forms tells. What they
+        # do not settle goes the exact way with the same coin, so that the draw is the same.
+        limit = -np.log(part_of_one * envelope / weight) / t
+        known, near = 0, 0.0
+        if sketch.shape[0] > 0 and part_of_one >= 2.0**-19 and edge < limit < gamma:
+            squares = leading_squares(sketch, leading, word, candidate)
+            if surely_beyond(squares, limit, grain[0], grain[1]):
+                known = -1
+            else:
+                near = np.sqrt(
+                    all_squares(sketch, leading, word, candidate, squares, grain[0], grain[2])
+                )
+                moved = moves(sketch, word, candidate)
+                known = settled(near, moved, limit, t, grain[3], grain[4], grain[5])
+        if known == 0:
+            distance = max(row_distance(kind, coordinates, word, coordinates, candidate), edge)
+            weight *= np.exp(-t * min(distance, gamma))
+            if bernoulli(weight / envelope, random[place], random[place + 1]):
+                known = 1
+        # A word of the list is drawn with the head alone; here it fails like any other, and the round is over.
+        if known > 0 and (
+            near - grain[3] > floats[own, _REACH] or not listed(neighbours, word, candidate)
+        ):
+            out[token] = candidate
+
+
 @njit(cache=True, nogil=True)
 def _sample(
     kind: int,
@@ -727,12 +866,11 @@ def _sample(
     measure: NDArray[np.uint64],
     guide: NDArray[np.int32],
     shift: np.uint64,
-    common: NDArray[np.int32],
-    others: NDArray[np.uint64],
-    others_guide: NDArray[np.int32],
-    others_shift: np.uint64,
-    drop: np.uint64,
-    remaining: np.uint64,
+    firsts: NDArray[np.int32],
+    begins: NDArray[np.uint64],
+    choices: NDArray[np.uint64],
+    uneven: NDArray[np.uint64],
+    weights: NDArray[np.float64],
     sketch: NDArray[np.int8],
     leading: int,
     grain: NDArray[np.float64],
@@ -752,188 +890,103 @@ def _sample(
     position: NDArray[np.int64],
     out: NDArray[np.int32],
 ) -> list[tuple[int, int]]:
-    """Draw until a document is finished or its random words run out; a token that ran out starts over with the same.
+    """Draw until a document is finished or its random words run out; a round that ran out starts over with the same.
 
     Returns the tokens to be drawn from full rows, each with the place of its four random words.
     """
-    k = neighbours.shape[1]
     rows = [(np.int64(0), np.int64(0)) for _ in range(0)]
-    unit = 2.0**-62
+    active, waiting = np.empty(_TOGETHER, np.int64), np.empty((_TOGETHER, 4), np.int64)
     for slot in range(pending.shape[0]):
         document = pending[slot]
         place = starts[slot]
         end = starts[slot + 1] - ROOM
-        token = done[document]
-        while token < offsets[document + 1]:
-            begin = place
-            if place > end:
-                break
-            if ids[token] < 0:
-                out[token] = draw(random[place], measure, guide, shift)
-                place += 1
-                token += 1
-                continue
-            ahead = token + _AHEAD
-            if ahead < offsets[document + 1] and ids[ahead] >= 0:
-                fetch(table, places[representatives[ids[ahead]]])  # type: ignore[call-arg]
-            word = representatives[ids[token]]
-            if mode[word] == _ROW:
-                rows.append((np.int64(token), np.int64(place)))
-                place += 4
-                token += 1
-                continue
-            own = places[word]
-            first, last = table[own, _HEAD], table[own, _END]
-            edge, reach = floats[own, _EDGE], floats[own, _REACH]
-            chosen = -1
-            while chosen < 0 and place <= end:
-                part = random[place] >> np.uint64(2)
-                place += 1
-                if part < first and first >= _COARSE:
-                    # Most draws keep the word, which stands first in its own list: no need to look further into the row.
-                    chosen = word
-                    break
-                if part < last:
-                    low, high = 0, k - 1
-                    while low < high:
-                        middle = (low + high) >> 1
-                        if table[own, _HEAD + middle] > part:
-                            high = middle
-                        else:
-                            low = middle + 1
-                    width = (
-                        table[own, _HEAD + low] - table[own, _HEAD + low - 1] if low > 0 else first
-                    )
-                    candidate = neighbours[word, low]
-                    if width < _COARSE:
-                        weight = (
-                            parts[candidate]
-                            * unit
-                            * np.exp(-t * min(distances[word, low], gamma))
-                            * floats[own, _SCALE]
-                        )
-                        place += 2
-                        if not bernoulli(weight / width, random[place - 2], random[place - 1]):
-                            continue
-                    chosen = candidate
-                    break
-                beyond = table[own, _COMMON_END]
-                if part < beyond:
-                    common_parts = beyond - last
-                    total_units = np.uint64(units[own, common.shape[0] - 1])
-                    quantum = floats[own, _UNIT]
-                    if common_parts < _COARSE:
-                        weight = total_units * quantum * floats[own, _SCALE]
-                        place += 2
-                        if not bernoulli(
-                            weight / common_parts, random[place - 2], random[place - 1]
-                        ):
-                            continue
-                    which = ((random[place] >> np.uint64(16)) * total_units) >> np.uint64(48)
-                    place += 3
-                    low, high = 0, common.shape[0] - 1
-                    while low < high:
-                        middle = (low + high) >> 1
-                        if units[own, middle] > which:
-                            high = middle
-                        else:
-                            low = middle + 1
-                    candidate = common[low]
-                    count = units[own, low] - (units[own, low - 1] if low > 0 else 0)
-                    part_of_one = np.float64(random[place - 2]) * 2.0**-64
-                    weight = parts[candidate] * unit
-                    known = 0
-                    if sketch.shape[0] > 0 and part_of_one >= 2.0**-19:
-                        # Two bounds on the distance settle most coins, as in the tail.
-                        squares = leading_squares(sketch, leading, word, candidate)
-                        near = np.sqrt(
-                            all_squares(
-                                sketch, leading, word, candidate, squares, grain[0], grain[2]
-                            )
-                        )
-                        far = near + grain[4] * moves(sketch, word, candidate) + grain[5]
-                        near -= grain[3]
-                        coin = part_of_one * (count * quantum)
-                        if coin < weight * np.exp(-t * min(max(far, edge), gamma)) * _SURELY:
-                            known = 1
-                        elif coin * _SURELY > weight * np.exp(-t * min(max(near, edge), gamma)):
-                            known = -1
-                    if known == 0:
-                        distance = max(
-                            row_distance(kind, coordinates, word, coordinates, candidate), edge
-                        )
-                        weight *= np.exp(-t * min(distance, gamma))
-                        if bernoulli(
-                            weight / (count * quantum), random[place - 2], random[place - 1]
-                        ):
-                            known = 1
-                    if known > 0:
-                        chosen = candidate
+        first, stop = offsets[document], offsets[document + 1]
+        # Which tokens stand in one group does not depend on where random words ran out.
+        first += (done[document] - first) // _TOGETHER * _TOGETHER
+        while first < stop:
+            group = min(first + _TOGETHER, stop)
+            number = 0
+            for token in range(first, group):
+                if out[token] >= 0:
                     continue
-                tail_parts = np.uint64(PARTS) - beyond
-                if tail_parts < _COARSE:
-                    outside = np.uint64(remaining)
-                    for listed_at in range(k):
-                        other = neighbours[word, listed_at]
-                        outside -= others[other]
-                        if other > 0:
-                            outside += others[other - 1]
-                    weight = outside * unit * np.exp(-t * edge) * floats[own, _SCALE]
-                    place += 2
-                    if not bernoulli(weight / tail_parts, random[place - 2], random[place - 1]):
-                        continue
-                while place <= end + 8:
-                    part = random[place] >> drop
+                if ids[token] >= 0 and mode[representatives[ids[token]]] != _ROW:
+                    active[number] = token
+                    number += 1
+                elif place > end:
+                    break
+                elif ids[token] < 0:
+                    out[token] = draw(random[place], measure, guide, shift)
                     place += 1
-                    if part >= remaining:
-                        continue
-                    candidate = find(part, others, others_guide, others_shift)
-                    # Most are in vain, and the next draw then often comes here: with the word after its coin and choice.
-                    after = random[place + 3] >> drop
-                    if sketch.shape[0] > 0 and after < remaining:
-                        following = find(after, others, others_guide, others_shift)
-                        fetch(sketch, following)  # type: ignore[call-arg]
-                    # The coin fails if its first word, as a part of 2^64, is no less than the probability; smaller
-                    # probabilities than these ask the second word.
-                    part_of_one = np.float64(random[place]) * 2.0**-64
-                    known = 0
-                    # Accepted is what is nearer than this. Most words are far beyond, which a look at the short forms tells;
-                    # what they do not settle goes the exact way with the same coin, so that the draw is the same.
-                    limit = edge - np.log(part_of_one) / t
-                    if sketch.shape[0] > 0 and part_of_one >= 2.0**-19 and limit < gamma:
-                        squares = leading_squares(sketch, leading, word, candidate)
-                        if surely_beyond(squares, max(limit, reach), grain[0], grain[1]):
-                            known = -1
-                        else:
-                            near = all_squares(
-                                sketch, leading, word, candidate, squares, grain[0], grain[2]
-                            )
-                            moved = moves(sketch, word, candidate)
-                            known = settled(
-                                near, moved, limit, reach, t, grain[3], grain[4], grain[5]
-                            )
-                    if known != 0:
-                        if known > 0:
-                            chosen = candidate
-                        place += 2
-                        break
-                    distance = row_distance(kind, coordinates, word, coordinates, candidate)
-                    if distance > reach or not listed(neighbours, word, candidate):
-                        # A word of the list redraws this draw only; sending it back to the choice between head and tail
-                        # would give another law (mechanisms.md 3.4).
-                        place += 2
-                        if bernoulli(
-                            np.exp(-t * (min(distance, gamma) - edge)),
-                            random[place - 2],
-                            random[place - 1],
-                        ):
-                            chosen = candidate
-                        break
-            if chosen < 0:
-                place = begin
+                else:
+                    rows.append((np.int64(token), np.int64(place)))
+                    out[token] = 0
+                    place += 4
+            while number > 0:
+                then, count = _choose(
+                    representatives,
+                    neighbours,
+                    distances,
+                    parts,
+                    measure,
+                    guide,
+                    shift,
+                    firsts,
+                    begins,
+                    choices,
+                    uneven,
+                    sketch,
+                    places,
+                    table,
+                    floats,
+                    units,
+                    t,
+                    gamma,
+                    ids,
+                    active,
+                    number,
+                    random,
+                    place,
+                    end,
+                    waiting,
+                    out,
+                )
+                if then < 0:
+                    for step in range(count):
+                        out[active[step]] = -1
+                    break
+                place = then
+                _look(
+                    kind,
+                    coordinates,
+                    representatives,
+                    neighbours,
+                    parts,
+                    firsts,
+                    choices,
+                    weights,
+                    sketch,
+                    leading,
+                    grain,
+                    places,
+                    floats,
+                    units,
+                    t,
+                    gamma,
+                    ids,
+                    random,
+                    waiting,
+                    count,
+                    out,
+                )
+                left = 0
+                for step in range(number):
+                    active[left] = active[step]
+                    left += out[active[step]] < 0
+                number = left
+            while first < group and out[first] >= 0:
+                first += 1
+            if first < group:
                 break
-            out[token] = chosen
-            token += 1
-        done[document] = token
+        done[document] = first
         position[slot] = place
     return rows
