@@ -193,23 +193,36 @@ def _tighten(
     return kept, bound
 
 
-# No score is NaN, and of zeros the sign does not matter: with that the compiler compares many at a time.
-@njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+@njit(cache=True, nogil=True)
 def _least_beyond(
     line: NDArray[np.float32],
     halves: NDArray[np.float32],
     cuts: NDArray[np.int64],
     limit: np.float32,
+    beyond: NDArray[np.float32],
     least: NDArray[np.float32],
 ) -> None:
     """Lower a row's least score of every band by those of a block of columns that are beyond the limit."""
+    nothing = np.float32(np.inf)
+    # A loop that the compiler turns into vector instructions; it does not where the least is sought at the same time.
+    for j in range(line.shape[0]):
+        score = halves[j] - line[j]
+        beyond[j] = score if score > limit else nothing
+    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     for band in range(least.shape[0]):
-        found = least[band]
-        for j in range(cuts[band], cuts[band + 1]):
-            score = halves[j] - line[j]
-            beyond = score if score > limit else np.float32(np.inf)
-            found = beyond if beyond < found else found
-        least[band] = found
+        # Four at a time, none of which waits for another.
+        first = second = third = fourth = nothing
+        j, end = np.uint64(cuts[band]), np.uint64(cuts[band + 1])
+        while j + four <= end:
+            first = min(first, beyond[j])
+            second = min(second, beyond[j + one])
+            third = min(third, beyond[j + two])
+            fourth = min(fourth, beyond[j + three])
+            j += four
+        while j < end:
+            first = min(first, beyond[j])
+            j += one
+        least[band] = min(min(least[band], first), min(second, min(third, fourth)))
 
 
 @njit(cache=True, nogil=True)
@@ -238,6 +251,7 @@ def _screen(
     # stretches hold no candidate and are dismissed without a branch each.
     within = np.zeros(_STRIP, np.uint8)
     stretches = within.view(np.uint64)
+    beyond = np.empty(width, np.float32)
     for row in range(products.shape[0]):
         line = products[row]
         limit = bound[row]
@@ -282,7 +296,7 @@ def _screen(
         count[row] = held
         if held >= 0:
             # What is beyond the bound now is no candidate; what an earlier block has left and this one drops, was counted.
-            _least_beyond(line, halves, cuts, limit, least[row])
+            _least_beyond(line, halves, cuts, limit, beyond, least[row])
 
 
 @njit(cache=True, nogil=True)
