@@ -127,9 +127,9 @@ def test_ranges_hold_the_words_and_the_parts_of_their_ids(weights, data):
     for place, (first, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
         parts = [int(part) for part in measure.parts[first:end]]
         assert int(ranges.begins[place + 1]) - int(ranges.begins[place]) == sum(parts)
-        choices, level = int(ranges.choices[place]), ranges.starts[place] >= 0
+        choices, level = int(ranges.choices[place]), ranges.firsts[place] >= 0
         if level:
-            assert ranges.starts[place] == first
+            assert ranges.firsts[place] == first
             assert choices == len(parts)
             assert ranges.weights[place] == pytest.approx(len(parts) * max(parts) / PARTS)
             # Looks in vain are rare.

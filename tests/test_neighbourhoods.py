@@ -208,6 +208,17 @@ def test_bounds_of_bands_are_near_the_least_distances(shape, dtype, name):
     assert np.median(slack) < (1 if shape == "gaussian" else 2)
 
 
+@pytest.mark.parametrize("k", [8, 200])
+def test_bounds_that_float32_cannot_hold_do_not_stand_for_bands_without_words(k):
+    # Distances beyond the largest float32 number between coordinates that are below it.
+    coordinates = np.random.default_rng(0).uniform(-3e38, 3e38, size=(300, 8)).astype(np.float32)
+    with np.errstate(over="ignore"):
+        lists = exact_lists(coordinates, EUCLIDEAN, k)
+    assert np.isinf(lists.distances).any()
+    for i, true in zip(range(300), brute_force(coordinates, EUCLIDEAN, range(300)), strict=True):
+        assert_bounded(lists.bands, i, lists.ids[i], true)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 10, 700, 100_000])
 def test_bands_hold_all_words_and_about_equal_shares_of_the_zipf_law(size):
     starts = module._band_starts(size)

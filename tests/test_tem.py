@@ -115,7 +115,7 @@ def chances(mechanism: TEM, word: int) -> tuple[np.ndarray, np.ndarray]:
     """Of each word: how likely it is looked at once its band is chosen, and how likely it is then accepted."""
     row = mechanism.index.representatives[word]
     place, band, ranges = mechanism._place[row], bands_of(mechanism), mechanism._ranges
-    level = ranges.starts[band] >= 0
+    level = ranges.firsts[band] >= 0
     parts, choices = mechanism.measure.parts.astype(float), ranges.choices[band].astype(float)
     looked = np.where(level, 1.0, parts) / choices
     weight = np.where(level, parts * choices / PARTS, ranges.weights[band])
@@ -148,8 +148,8 @@ def looking_at(mechanism: TEM, word: int, other: int) -> list[int]:
     # The middle of the numbers that choose a unit of the band, and of those that choose the word.
     which = (ends[band] + ends[band + 1] << 63) // ends[-1]
     ranges = mechanism._ranges
-    if ranges.starts[band] >= 0:
-        low = int(other) - int(ranges.starts[band])
+    if ranges.firsts[band] >= 0:
+        low = int(other) - int(ranges.firsts[band])
         high = low + 1
     else:
         high = int(mechanism.measure.cumulative[other]) - int(ranges.begins[band])
@@ -541,7 +541,7 @@ def test_words_beyond_gamma_are_accepted_nearly_at_once(index_of, stream):
     for word in np.flatnonzero(mechanism._mode == ENVELOPE):
         if edges(mechanism)[mechanism._place[word]] == mechanism.gamma:
             band = bands_of(mechanism)
-            drawn_from_the_measure = mechanism._ranges.starts[band] < 0
+            drawn_from_the_measure = mechanism._ranges.firsts[band] < 0
             # But for the rounding to whole units.
             many = units_of(mechanism, word)[band] > 1000
             accepted = chances(mechanism, word)[1][drawn_from_the_measure & many]
@@ -580,7 +580,7 @@ def test_a_band_and_a_word_of_it_change_exactly_where_their_numbers_end(index_of
     # Bands of one word each would not tell; of 600 words the later ones have many.
     points = np.random.default_rng(9).normal(size=(600, 2))
     mechanism = prepared(TEM(index_of(points, k=6), 1.0, prior_of(prior, 600)), stream)
-    by_measure = int((mechanism._ranges.starts < 0).sum())
+    by_measure = int((mechanism._ranges.firsts < 0).sum())
     assert by_measure == 0 if prior == "zipf" else by_measure > 20
     word = 17
     band, ends = bands_of(mechanism), [0, *mechanism._units[mechanism._place[word]].tolist()]

@@ -77,7 +77,7 @@ class Bands(NamedTuple):
         return cls(np.array([0, size], dtype=np.int32), known, 1.0)
 
     @classmethod
-    def of(cls, starts: NDArray[np.int32], nearest: NDArray[Any]) -> Bands:
+    def of(cls, starts: NDArray[np.int32], nearest: NDArray[np.float64]) -> Bands:
         """Return bounds in whole steps, rounded down; ``nearest`` is infinite where no word is missing."""
         # A few rows with far larger bounds than the others must not make the steps long.
         sample = nearest[:: max(1, len(nearest) // 20_000)]
@@ -88,7 +88,7 @@ class Bands(NamedTuple):
         for start in range(0, len(nearest), 8192):
             part = nearest[start : start + 8192]
             # Rounding of the division must not round up either.
-            steps = np.minimum(part.astype(np.float64) * ((1 - 1e-9) / step), NO_WORD - 1)
+            steps = np.minimum(part * ((1 - 1e-9) / step), NO_WORD - 1)
             whole[start : start + 8192] = np.where(np.isfinite(part), steps, NO_WORD)
         return cls(starts, whole, step)
 
@@ -330,7 +330,7 @@ def _rank(
     out_ids: NDArray[np.int32],
     out_distances: NDArray[Any],
     starts: NDArray[np.int32],
-    nearest: NDArray[Any],
+    nearest: NDArray[np.float64],
 ) -> None:
     """Rank each row's candidates by float64 distances; a row without candidates is ranked over the vocabulary.
 
@@ -388,7 +388,8 @@ def exact_lists(
         Called with (rows done, rows in all).
     device : str
         "cpu", or a CUDA device of torch on which the products of the screening are taken. Candidates are kept by the same
-        bound and ranked by the same float64 distances, so the lists are the same up to ties.
+        bound and ranked by the same float64 distances, so the lists are the same up to ties, and the bounds of the bands up
+        to their rounding.
 
     Returns
     -------
@@ -406,7 +407,8 @@ def exact_lists(
         _interpreted_lists(coordinates, metric, k, ids, distances, progress)
         return Neighbourhoods(ids, distances)
     starts = _band_starts(size)
-    out = ids, distances, starts, np.empty((size, len(starts) - 1), dtype=distances.dtype)
+    # In float64, for a bound that overflowed would stand for a band without words to draw.
+    out = ids, distances, starts, np.empty((size, len(starts) - 1))
     if metric.kind in (EUCLIDEAN, ANGULAR) and size > 2 * k:
         if device == "cpu":
             _screened_lists(coordinates, metric, k, out, progress)
@@ -425,7 +427,7 @@ def exact_lists(
 
 
 # Ids and distances of the lists, where each band starts, and the bounds of every band: to be filled in row by row.
-_Out = tuple[NDArray[np.int32], NDArray[Any], NDArray[np.int32], NDArray[Any]]
+_Out = tuple[NDArray[np.int32], NDArray[Any], NDArray[np.int32], NDArray[np.float64]]
 
 
 def _band_starts(size: int) -> NDArray[np.int32]:
@@ -683,7 +685,7 @@ def approximate_lists(
     distances = np.empty((size, k), dtype=coordinates.dtype)
     order = np.arange(size, dtype=np.int32)
     # Of what a search has missed nothing is known.
-    no_bands = np.empty(0, dtype=np.int32), np.empty((0, 0), dtype=np.float32)
+    no_bands = np.empty(0, dtype=np.int32), np.empty((0, 0))
     for start in range(0, size, 4096):
         stop = min(start + 4096, size)
         found, _ = graph.knn_query(np.asarray(coordinates[start:stop], dtype=np.float32), k=k)

@@ -120,7 +120,7 @@ class Ranges(NamedTuple):
 
     Attributes
     ----------
-    starts : ndarray of int32, shape (B,)
+    firsts : ndarray of int32, shape (B,)
         The first id of such a range; -1 for one in which the measure is drawn from.
     begins : ndarray of uint64, shape (B + 1,)
         The part of the measure with which the range begins.
@@ -133,7 +133,7 @@ class Ranges(NamedTuple):
         The probability of the range, and in the first case as if all words had the highest.
     """
 
-    starts: NDArray[np.int32]
+    firsts: NDArray[np.int32]
     begins: NDArray[np.uint64]
     choices: NDArray[np.uint64]
     uneven: NDArray[np.uint64]
@@ -187,7 +187,7 @@ class BaseMeasure:
         level = highest <= _LEVEL * parts.astype(np.float64)
         choices = np.where(level, count, parts)
         return Ranges(
-            starts=np.where(level, starts[:-1], -1).astype(np.int32),
+            firsts=np.where(level, starts[:-1], -1).astype(np.int32),
             begins=begins,
             choices=choices,
             uneven=(~choices + np.uint64(1)) % choices,
