@@ -25,7 +25,7 @@ from textpriv.metrics import CallableMetric, Mahalanobis
 from textpriv.sketch import Sketch
 from textpriv.statement import UnsoundWarning
 
-ENVELOPE, ROW = 1, 2  # values of TEM._mode
+ENVELOPE, ROW = 1, 2  # values of a word's mode
 COARSE = 2**32
 PRIORS = ["uniform", "zipf", "steep", "mapping"]
 
@@ -41,15 +41,15 @@ def prior_of(name: str, size: int):
 
 def heads(mechanism: TEM) -> np.ndarray:
     """Cumulative whole parts of the heads, by rows of the tables."""
-    return mechanism._table[:, tem._HEAD : tem._HEAD + mechanism.index.k]
+    return mechanism._tables.table[:, tem._HEAD : tem._HEAD + mechanism.index.k]
 
 
 def edges(mechanism: TEM) -> np.ndarray:
-    return mechanism._floats[:, tem._EDGE]
+    return mechanism._tables.floats[:, tem._EDGE]
 
 
 def scales(mechanism: TEM) -> np.ndarray:
-    return mechanism._floats[:, tem._SCALE]
+    return mechanism._tables.floats[:, tem._SCALE]
 
 
 def law_of(mechanism: TEM, word) -> np.ndarray:
@@ -84,7 +84,7 @@ def prepared(mechanism: TEM, stream) -> TEM:
 def head_and_outside(mechanism: TEM, word: int):
     """What one round chooses, from the tables it reads: real parts by list place, and of the envelope of the bands."""
     row = mechanism.index.representatives[word]
-    place = mechanism._place[row]
+    place = mechanism._tables.places[row]
     listed = mechanism.index.neighbours.ids[row]
     near = np.minimum(mechanism.index.neighbours.distances[row], mechanism.gamma)
     ends = [int(part) for part in heads(mechanism)[place]]
@@ -94,15 +94,15 @@ def head_and_outside(mechanism: TEM, word: int):
     head = np.where(whole < COARSE, whole * np.minimum(exact / np.maximum(whole, 1), 1.0), whole)
     outside = float(PARTS - ends[-1])
     if 0 < outside < COARSE:
-        envelope = units_of(mechanism, word).sum() * mechanism._floats[place, tem._UNIT]
+        envelope = units_of(mechanism, word).sum() * mechanism._tables.floats[place, tem._UNIT]
         outside *= min(envelope * scales(mechanism)[place] / outside, 1.0)
     return head, outside
 
 
 def units_of(mechanism: TEM, word: int) -> np.ndarray:
     """Units of the envelope by bands."""
-    row = mechanism._place[mechanism.index.representatives[word]]
-    return np.diff(mechanism._units[row].astype(int), prepend=0)
+    row = mechanism._tables.places[mechanism.index.representatives[word]]
+    return np.diff(mechanism._tables.units[row].astype(int), prepend=0)
 
 
 def bands_of(mechanism: TEM) -> np.ndarray:
@@ -114,13 +114,13 @@ def bands_of(mechanism: TEM) -> np.ndarray:
 def chances(mechanism: TEM, word: int) -> tuple[np.ndarray, np.ndarray]:
     """Of each word: how likely it is looked at once its band is chosen, and how likely it is then accepted."""
     row = mechanism.index.representatives[word]
-    place, band, ranges = mechanism._place[row], bands_of(mechanism), mechanism._ranges
+    place, band, ranges = mechanism._tables.places[row], bands_of(mechanism), mechanism._ranges
     level = ranges.firsts[band] >= 0
     parts, choices = mechanism.measure.parts.astype(float), ranges.choices[band].astype(float)
     looked = np.where(level, 1.0, parts) / choices
     weight = np.where(level, parts * choices / PARTS, ranges.weights[band])
     apart = np.maximum(mechanism.distances(word), edges(mechanism)[place])
-    envelope = units_of(mechanism, word)[band] * mechanism._floats[place, tem._UNIT]
+    envelope = units_of(mechanism, word)[band] * mechanism._tables.floats[place, tem._UNIT]
     accepted = weight * np.exp(-mechanism.t * np.minimum(apart, mechanism.gamma))
     listed = mechanism.index.neighbours.ids[row]
     accepted[listed] = 0.0
@@ -142,9 +142,9 @@ def envelope_law(mechanism: TEM, word: int) -> np.ndarray:
 
 def looking_at(mechanism: TEM, word: int, other: int) -> list[int]:
     """Random words with which a round of a word looks at another one; the coin comes next."""
-    place = mechanism._place[mechanism.index.representatives[word]]
+    place = mechanism._tables.places[mechanism.index.representatives[word]]
     band, end = int(bands_of(mechanism)[other]), int(heads(mechanism)[place, -1])
-    ends = [0, *mechanism._units[place].tolist()]
+    ends = [0, *mechanism._tables.units[place].tolist()]
     # The middle of the numbers that choose a unit of the band, and of those that choose the word.
     which = (ends[band] + ends[band + 1] << 63) // ends[-1]
     ranges = mechanism._ranges
@@ -422,7 +422,7 @@ def test_one_round_of_the_envelope_has_the_law_to_1e_12(
 ):
     mechanism = TEM(index_of(tied_points(60), k=k), 1.5, prior_of(prior, 60), gamma=gamma)
     prepared(mechanism, stream)
-    by_envelope = np.flatnonzero(mechanism._mode == ENVELOPE)
+    by_envelope = np.flatnonzero(mechanism._tables.mode == ENVELOPE)
     assert len(by_envelope) > 5
     for word in by_envelope:
         assert np.abs(envelope_law(mechanism, word) - law_of(mechanism, word)).max() < 1e-12
@@ -436,8 +436,8 @@ def test_without_bounds_on_other_words_one_round_has_the_law_to_1e_12(
 ):
     mechanism = TEM(without_bands(index_of(tied_points(60), k=8)), 1.5, prior_of(prior, 60))
     prepared(mechanism, stream)
-    assert mechanism._units.shape[1] == 1
-    by_envelope = np.flatnonzero(mechanism._mode == ENVELOPE)
+    assert mechanism._tables.units.shape[1] == 1
+    by_envelope = np.flatnonzero(mechanism._tables.mode == ENVELOPE)
     assert len(by_envelope) > 5
     for word in by_envelope:
         assert np.abs(envelope_law(mechanism, word) - law_of(mechanism, word)).max() < 1e-12
@@ -453,7 +453,7 @@ def extreme(index_of, k: int) -> TEM:
 @pytest.mark.parametrize("k", [20, 45, 60])
 def test_coarse_parts_times_acceptance_are_exact_for_every_listed_word(index_of, stream, k):
     mechanism = prepared(extreme(index_of, k), stream)
-    by_envelope = np.flatnonzero(mechanism._mode == ENVELOPE)
+    by_envelope = np.flatnonzero(mechanism._tables.mode == ENVELOPE)
     coarse = 0
     for word in by_envelope:
         listed = mechanism.index.neighbours.ids[word]
@@ -461,12 +461,12 @@ def test_coarse_parts_times_acceptance_are_exact_for_every_listed_word(index_of,
             -mechanism.t * np.minimum(mechanism.distances(word), mechanism.gamma)
         )
         head, outside = head_and_outside(mechanism, word)
-        place = mechanism._place[word]
+        place = mechanism._tables.places[word]
         assert_allclose(head / scales(mechanism)[place], exact[listed], rtol=1e-9)
         widths = np.diff([0, *map(int, heads(mechanism)[place])])
         coarse += int((widths < COARSE).sum())
         if k < 60:
-            envelope = units_of(mechanism, word).sum() * mechanism._floats[place, tem._UNIT]
+            envelope = units_of(mechanism, word).sum() * mechanism._tables.floats[place, tem._UNIT]
             assert outside / scales(mechanism)[place] == pytest.approx(envelope, rel=1e-9)
             coarse += PARTS - int(heads(mechanism)[place, -1]) < COARSE
     assert coarse > 100
@@ -485,7 +485,7 @@ def test_a_complete_list_leaves_nothing_outside(index_of, stream, known):
         mechanism = TEM(without_bands(mechanism.index), 2.0, mechanism.prior)
     prepared(mechanism, stream)
     assert (heads(mechanism)[:, -1] == PARTS).all()
-    assert (mechanism._units == 0).all()
+    assert (mechanism._tables.units == 0).all()
 
 
 def test_a_full_row_times_acceptance_is_exact_for_every_word(index_of):
@@ -507,10 +507,10 @@ def twice_prepared(index_of, stream, **options) -> TEM:
 
 def test_a_head_draw_changes_words_exactly_at_the_cumulative_parts(index_of, stream):
     mechanism = twice_prepared(index_of, stream)
-    for word in np.flatnonzero(mechanism._mode == ENVELOPE):
+    for word in np.flatnonzero(mechanism._tables.mode == ENVELOPE):
         listed = mechanism.index.neighbours.ids[word].tolist()
         start = 0
-        for place, end in enumerate(map(int, heads(mechanism)[mechanism._place[word]])):
+        for place, end in enumerate(map(int, heads(mechanism)[mechanism._tables.places[word]])):
             assert mechanism.sample([word], Script(start << 2))[0] == listed[place]
             assert mechanism.sample([word], Script((end - 1) << 2))[0] == listed[place]
             start = end
@@ -520,7 +520,7 @@ def test_a_head_draw_changes_words_exactly_at_the_cumulative_parts(index_of, str
 def test_a_word_outside_the_list_is_accepted_exactly_below_its_chance(index_of, stream, gamma):
     mechanism = twice_prepared(index_of, stream, gamma=gamma)
     met = 0
-    for word in np.flatnonzero(mechanism._mode == ENVELOPE):
+    for word in np.flatnonzero(mechanism._tables.mode == ENVELOPE):
         _, accepted = chances(mechanism, word)
         for other in np.flatnonzero(accepted):
             look = looking_at(mechanism, word, other)
@@ -538,8 +538,8 @@ def test_a_word_outside_the_list_is_accepted_exactly_below_its_chance(index_of, 
 def test_words_beyond_gamma_are_accepted_nearly_at_once(index_of, stream):
     mechanism = twice_prepared(index_of, stream, gamma=0.05)
     met = 0
-    for word in np.flatnonzero(mechanism._mode == ENVELOPE):
-        if edges(mechanism)[mechanism._place[word]] == mechanism.gamma:
+    for word in np.flatnonzero(mechanism._tables.mode == ENVELOPE):
+        if edges(mechanism)[mechanism._tables.places[word]] == mechanism.gamma:
             band = bands_of(mechanism)
             drawn_from_the_measure = mechanism._ranges.firsts[band] < 0
             # But for the rounding to whole units.
@@ -553,7 +553,7 @@ def test_words_beyond_gamma_are_accepted_nearly_at_once(index_of, stream):
 def test_a_listed_word_that_is_looked_at_ends_the_round(index_of, stream):
     mechanism = twice_prepared(index_of, stream)
     met = 0
-    for word in np.flatnonzero(mechanism._mode == ENVELOPE):
+    for word in np.flatnonzero(mechanism._tables.mode == ENVELOPE):
         _, accepted = chances(mechanism, word)
         band, units = bands_of(mechanism), units_of(mechanism, word)
         for listed in mechanism.index.neighbours.ids[word, 1:]:
@@ -583,7 +583,10 @@ def test_a_band_and_a_word_of_it_change_exactly_where_their_numbers_end(index_of
     by_measure = int((mechanism._ranges.firsts < 0).sum())
     assert by_measure == 0 if prior == "zipf" else by_measure > 20
     word = 17
-    band, ends = bands_of(mechanism), [0, *mechanism._units[mechanism._place[word]].tolist()]
+    band, ends = (
+        bands_of(mechanism),
+        [0, *mechanism._tables.units[mechanism._tables.places[word]].tolist()],
+    )
     _, accepted = chances(mechanism, word)
     met = 0
     for other in np.flatnonzero(accepted)[::7]:
@@ -624,7 +627,7 @@ def test_coarse_head_parts_are_accepted_exactly_below_their_weight(index_of, str
     mechanism = prepared(extreme(index_of, 60), stream)
     met = 0
     for word in range(0, 60, 7):
-        ends = [0, *map(int, heads(mechanism)[mechanism._place[word]])]
+        ends = [0, *map(int, heads(mechanism)[mechanism._tables.places[word]])]
         head, _ = head_and_outside(mechanism, word)
         own = mechanism.sample([word], Script(0))[0]
         for place, output in enumerate(mechanism.index.neighbours.ids[word]):
@@ -643,8 +646,8 @@ def test_coarse_head_parts_are_accepted_exactly_below_their_weight(index_of, str
 def test_a_coarse_envelope_is_entered_exactly_below_its_weight(index_of, stream):
     mechanism = prepared(extreme(index_of, 45), stream)
     met = 0
-    for word in np.flatnonzero(mechanism._mode == ENVELOPE):
-        width = PARTS - int(heads(mechanism)[mechanism._place[word], -1])
+    for word in np.flatnonzero(mechanism._tables.mode == ENVELOPE):
+        width = PARTS - int(heads(mechanism)[mechanism._tables.places[word], -1])
         probability = head_and_outside(mechanism, word)[1] / width
         if width >= COARSE or not 2.0**-20 < probability < 1 - 1e-9:
             continue
@@ -654,7 +657,7 @@ def test_a_coarse_envelope_is_entered_exactly_below_its_weight(index_of, stream)
         below, above = (int(probability * (1 + e) * 2.0**64) for e in (-1e-12, 1e-12))
         assert mechanism.sample([word], Script(begin, below, 0, *look, 0, 0))[0] == other
         # Refused, the round starts over, and the next random word chooses the widest part of the head.
-        ends = [0, *map(int, heads(mechanism)[mechanism._place[word]])]
+        ends = [0, *map(int, heads(mechanism)[mechanism._tables.places[word]])]
         place = int(np.argmax(np.diff(ends)))
         head = mechanism.index.neighbours.ids[word, place]
         found = mechanism.sample([word], Script(begin, above, 0, ends[place] << 2, *look, 0, 0))[0]
@@ -721,7 +724,7 @@ def test_samples_follow_the_law(
         counts = drawn(mechanism, word, count, stream, size, k, prior, gamma)
         assert goodness(counts, law_of(mechanism, word)) > level
     # Only without a list do some words of a large vocabulary need so many rounds that their full row is drawn from.
-    modes = mechanism._mode[mechanism.index.representatives[[0, size // 2, copies[-1]]]]
+    modes = mechanism._tables.mode[mechanism.index.representatives[[0, size // 2, copies[-1]]]]
     assert (modes == ENVELOPE).all() if k > 1 else (modes == ENVELOPE).any()
 
 
@@ -736,7 +739,7 @@ def expecting(index_of, metric="euclidean", dtype=np.float32, t=6.0) -> TEM:
 def test_the_envelope_of_a_band_covers_each_word_in_it(index_of, stream, metric, dtype):
     mechanism = prepared(expecting(index_of, metric, dtype), stream)
     checked, share = 0, []
-    for word in np.flatnonzero(mechanism._mode == ENVELOPE)[::37]:
+    for word in np.flatnonzero(mechanism._tables.mode == ENVELOPE)[::37]:
         _, accepted = chances(mechanism, word)
         assert (accepted <= 1 + 1e-12).all()
         checked += int((accepted > 0).sum())
@@ -754,7 +757,7 @@ def test_small_chances_ask_the_second_random_word(index_of, stream, t, short):
         mechanism.index.__dict__["sketch"] = Sketch.none()
     prepared(mechanism, stream)
     fine, coarse = 0, 0
-    for word in np.flatnonzero(mechanism._mode == ENVELOPE)[5::211]:
+    for word in np.flatnonzero(mechanism._tables.mode == ENVELOPE)[5::211]:
         _, accepted = chances(mechanism, word)
         outside = np.flatnonzero(accepted)
         rarest = outside[np.argsort(accepted[outside])[:8]]
@@ -788,17 +791,17 @@ def test_words_with_envelopes_of_many_bands_are_sampled_by_the_law(
     index_of, stream, goodness, level, metric, word
 ):
     mechanism = expecting(index_of, metric)
-    assert mechanism._units.shape[1] > 40
+    assert mechanism._tables.units.shape[1] > 40
     counts = drawn(mechanism, word, 40_000, stream, "bands", metric)
     assert goodness(counts, law_of(mechanism, word)) > level
-    assert mechanism._mode[word] == ENVELOPE
+    assert mechanism._tables.mode[word] == ENVELOPE
 
 
 def test_a_band_of_listed_words_alone_is_never_chosen(index_of, stream):
     # The list of a word amid the first ones holds them all.
     points = np.concatenate([np.linspace(0, 1, 600), np.linspace(50, 90, 2400)])
     mechanism = prepared(TEM(index_of(points, k=610), 1.0, "zipf"), stream)
-    assert mechanism._mode[100] == ENVELOPE
+    assert mechanism._tables.mode[100] == ENVELOPE
     units, starts = units_of(mechanism, 100), mechanism.index.bands.starts
     assert (units[starts[1:] <= 600] == 0).all()
     assert (units[starts[:-1] >= 610] > 0).all()
@@ -815,7 +818,7 @@ def test_draws_are_the_same_with_and_without_short_forms_of_rows(index_of, strea
         if not short:
             mechanism.index.__dict__["sketch"] = Sketch.none()
         found.append(mechanism.sample(ids, stream("short forms")))
-    assert (mechanism._mode == ENVELOPE).sum() > 2000
+    assert (mechanism._tables.mode == ENVELOPE).sum() > 2000
     assert (found[0] == found[1]).all()
 
 
@@ -846,7 +849,7 @@ def test_an_angular_index_is_sampled_by_the_law(index_of, stream, goodness, leve
 @pytest.mark.parametrize("prior", PRIORS)
 def test_full_rows_are_sampled_by_the_law(tied_indexes, stream, goodness, level, prior):
     mechanism = TEM(tied_indexes(5000, 8), 1.0, prior_of(prior, 5000))
-    mechanism._mode[:] = ROW
+    mechanism._tables.mode[:] = ROW
     counts = drawn(mechanism, 17, 15_000, stream, "row", prior)
     assert goodness(counts, law_of(mechanism, 17)) > level
 
@@ -859,7 +862,7 @@ def test_a_word_that_would_need_too_many_rounds_is_drawn_from_its_full_row(
     index = without_bands(index_of(points, k=1))
     mechanism = TEM(index, 4.0, np.array([1e-7, *np.ones(40)]))
     counts = drawn(mechanism, 0, 10_000, stream, "patience")
-    assert mechanism._mode[0] == ROW
+    assert mechanism._tables.mode[0] == ROW
     assert goodness(counts, law_of(mechanism, 0)) > level
 
 
@@ -905,7 +908,7 @@ def test_words_within_rounding_are_drawn_from_one_table(index_of, stream):
 def mixed(index_of, tied_points):
     """A mechanism with envelope words and full-row words."""
     mechanism = TEM(index_of(tied_points(60), k=8), 1.0, "zipf")
-    mechanism._mode[::7] = ROW
+    mechanism._tables.mode[::7] = ROW
     return mechanism
 
 
@@ -1046,7 +1049,7 @@ def test_a_document_that_outruns_its_random_words_draws_as_with_enough_of_them(
     offsets = np.array([0, 202, 202, 252])
     short = [Counting(stream("thirst", i)) for i in range(3)]
     drawn_short = mechanism.sample_documents(ids, offsets, short)
-    assert mechanism._mode[0] == ENVELOPE
+    assert mechanism._tables.mode[0] == ENVELOPE
     assert short[0].reads > 1
     monkeypatch.setattr(tem, "_SPARE", 5000)
     monkeypatch.setattr(draws, "_AT_ONCE", 1 << 22)
@@ -1069,7 +1072,7 @@ def test_random_words_may_run_out_in_the_middle_of_a_round(index_of, stream, mon
         streams = [Counting(stream("middle", i)) for i in range(2)]
         found.append(mechanism.sample_documents(ids, offsets, streams))
         assert (streams[0].reads == 1) == (generous == 100)
-    assert mechanism._mode[0] == ENVELOPE
+    assert mechanism._tables.mode[0] == ENVELOPE
     assert (found[0] == found[1]).all()
 
 
@@ -1099,7 +1102,7 @@ def test_a_document_that_outruns_its_random_words_still_follows_the_law(
 def test_threads_that_share_a_mechanism_draw_as_one_does(index_of, tied_points, stream):
     index = index_of(tied_points(60), k=8)
     shared, single = TEM(index, 1.0), TEM(index, 1.0)
-    shared._mode[::5] = single._mode[::5] = ROW
+    shared._tables.mode[::5] = single._tables.mode[::5] = ROW
     ids = np.tile(np.arange(60), 40)
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda i: shared.sample(ids, stream("thread", i)), range(12)))
@@ -1158,7 +1161,7 @@ def test_over_approximate_lists_the_stated_law_is_the_one_that_is_drawn(
     with pytest.warns(UnsoundWarning, match="approximate"):
         mechanism = TEM(index, 1.0, "uniform", gamma=6.0)
     mechanism.sample(missed, stream("missed"))
-    assert (mechanism._mode[missed] == ENVELOPE).all()
+    assert (mechanism._tables.mode[missed] == ENVELOPE).all()
     for word in missed:
         assert_allclose(envelope_law(mechanism, word), law_of(mechanism, word), rtol=1e-5)
 

@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from mmap import mmap
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -39,6 +39,7 @@ from textpriv.mechanisms.levelling import level
 from textpriv.mechanisms.measure import (
     PARTS,
     BaseMeasure,
+    Ranges,
     bernoulli,
     draw,
     find,
@@ -49,9 +50,9 @@ from textpriv.mechanisms.measure import (
 )
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism, positive
 from textpriv.metrics import INTERPRETED, row_distance
-from textpriv.neighbourhoods import NO_WORD
+from textpriv.neighbourhoods import NO_WORD, Bands
 from textpriv.randomness import RandomWords, Stream
-from textpriv.sketch import all_squares, leading_squares, moves, settled, surely_beyond
+from textpriv.sketch import Sketch, all_squares, leading_squares, moves, settled, surely_beyond
 from textpriv.statement import PrivacyStatement, UnsoundWarning
 
 __all__ = ["TEM", "configure", "truncation"]
@@ -99,6 +100,85 @@ def truncation(beta: float, size: int, rate: float) -> float:
         # Every other word together is rarer than beta at any distance: nothing needs truncating.
         return LARGEST_EXPONENT / rate
     return math.log(odds) / rate
+
+
+class _Words(NamedTuple):
+    """What a compiled sampler needs of an index: the kind of its metric, and arrays under their names there."""
+
+    kind: int
+    coordinates: NDArray[Any]
+    representatives: NDArray[np.int32]
+    neighbours: NDArray[np.int32]
+    distances: NDArray[Any]
+
+
+class _Prior(NamedTuple):
+    """What it needs of the measure, as :class:`BaseMeasure` holds it."""
+
+    parts: NDArray[np.uint64]
+    cumulative: NDArray[np.uint64]
+    guide: NDArray[np.int32]
+    shift: np.uint64
+
+
+class _Tables(NamedTuple):
+    """What is prepared for words, each of which gets the next row when it is first met.
+
+    So only rows in use take memory, and those of common words lie together.
+
+    Attributes
+    ----------
+    mode : ndarray of uint8, shape (V,)
+        How a word is drawn: not prepared yet, by its row and the envelope, or from its full law.
+    places : ndarray of int32, shape (V,)
+        The row of a word.
+    used : ndarray of int64, shape (1,)
+        How many rows are in use.
+    table, floats : ndarray of uint64, and the same memory as float64, shape (V, w)
+        What a draw asks for first, in one cache line (``_END`` to ``_UNIT``), and the cumulative parts of the head.
+    units : ndarray of uint16, shape (V, B)
+        Where each band ends among the units of the envelope.
+    """
+
+    mode: NDArray[np.uint8]
+    places: NDArray[np.int32]
+    used: NDArray[np.int64]
+    table: NDArray[np.uint64]
+    floats: NDArray[np.float64]
+    units: NDArray[np.uint16]
+
+    @classmethod
+    def empty(cls, size: int, k: int, bands: int) -> _Tables:
+        """Return tables in which no word is prepared."""
+        table = np.empty((size, -(-(k + _HEAD) // 8) * 8), dtype=np.uint64)
+        return cls(
+            np.full(size, _NEW),
+            np.zeros(size, dtype=np.int32),
+            np.zeros(1, dtype=np.int64),
+            table,
+            table.view(np.float64),
+            np.empty((size, bands), dtype=np.uint16),
+        )
+
+    def shared(self) -> _Tables:
+        """Return the same where copies of this process find what this one fills in later."""
+        filled = int(self.used[0])
+
+        def copied(own: NDArray[Any], rows: int) -> NDArray[Any]:
+            shared = np.frombuffer(mmap(-1, max(1, own.nbytes)), own.dtype, own.size)
+            shared = shared.reshape(own.shape)
+            shared[:rows] = own[:rows]
+            return shared
+
+        table = copied(self.table, filled)
+        return _Tables(
+            copied(self.mode, len(self.mode)),
+            copied(self.places, len(self.places)),
+            copied(self.used, 1),
+            table,
+            table.view(np.float64),
+            copied(self.units, filled),
+        )
 
 
 class TEM(Mechanism):
@@ -184,6 +264,14 @@ class TEM(Mechanism):
         self.t = self._settle(wanted)
         self.gamma = min(wanted, LARGEST_EXPONENT / self.t)
         self._ranges = self.measure.ranges(index.bands.starts)
+        self._words = _Words(
+            index.metric.kind,
+            index.coordinates,
+            index.representatives,
+            index.neighbours.ids,
+            index.neighbours.distances,
+        )
+        self._prior = _Prior(self.measure.parts, *self.measure.tables())
         self._empty_tables()
         self._probes = quantiles(self.measure.cumulative, min(64, len(index)))
         self._rows: OrderedDict[int, tuple[NDArray[np.uint64], NDArray[np.float64]]] = OrderedDict()
@@ -298,36 +386,15 @@ class TEM(Mechanism):
     # Draws
 
     def _empty_tables(self) -> None:
-        size, k = len(self.index), self.index.k
-        # A word gets the next row of these tables when it is first met, so that only rows in use take memory, and those of
-        # common words lie together.
-        self._mode = np.zeros(size, dtype=np.uint8)
-        self._place = np.zeros(size, dtype=np.int32)
-        self._used = np.zeros(1, dtype=np.int64)
-        self._table = np.empty((size, -(-(k + _HEAD) // 8) * 8), dtype=np.uint64)
-        self._floats = self._table.view(np.float64)
-        self._units = np.empty((size, len(self._ranges.weights)), dtype=np.uint16)
+        self._tables = _Tables.empty(len(self.index), self.index.k, len(self._ranges.weights))
         if self.index.metric.kind == INTERPRETED:
-            self._mode[:] = _ROW
+            self._tables.mode[:] = _ROW
         self._writer: int | None = None  # the process that fills them, where others read them
 
     def share_memory(self) -> None:
         """Keep the rows of words where copies of this process find what this one fills in later."""
         with self._lock:
-            used = int(self._used[0])
-            for name, filled in (
-                ("_mode", len(self._mode)),
-                ("_place", len(self._place)),
-                ("_used", 1),
-                ("_table", used),
-                ("_units", used),
-            ):
-                own: NDArray[Any] = getattr(self, name)
-                shared = np.frombuffer(mmap(-1, max(1, own.nbytes)), own.dtype, own.size)
-                shared = shared.reshape(own.shape)
-                shared[:filled] = own[:filled]
-                setattr(self, name, shared)
-            self._floats = self._table.view(np.float64)
+            self._tables = self._tables.shared()
             self._writer = os.getpid()
 
     def stop_sharing(self) -> None:
@@ -347,34 +414,17 @@ class TEM(Mechanism):
         with self._lock:
             self._filled(ids)
 
-    def _filled(self, ids: NDArray[np.int32]) -> None:
-        if self._writer not in (None, os.getpid()):
-            if (self._mode[self.index.representatives[ids[ids >= 0]]] == _NEW).any():
-                raise MechanismError(
-                    "words are to be drawn in a copied process that were not prepared in the first: call prepare there."
-                )
-            return
-        _fill(
-            self.index.metric.kind,
-            self.index.coordinates,
-            self.index.representatives,
-            self.index.neighbours.ids,
-            self.index.neighbours.distances,
-            self.measure.parts,
-            self._ranges.weights,
-            self.index.bands.nearest,
-            self.index.bands.step,
-            self._probes,
-            self._mode,
-            self._place,
-            self._used,
-            self._table,
-            self._floats,
-            self._units,
-            self.t,
-            self.gamma,
-            ids,
-        )
+    def _filled(self, ids: NDArray[np.int32]) -> tuple[tuple[Any, ...], ...]:
+        """Fill in the rows that these words lack; return what compiled functions read (see :func:`_named`)."""
+        named = self._words, self._prior, self._ranges, self.index.sketch, self._tables
+        held = tuple(map(tuple, named))
+        if self._writer in (None, os.getpid()):
+            _fill(held, tuple(self.index.bands), self._probes, self.t, self.gamma, ids)
+        elif (self._tables.mode[self.index.representatives[ids[ids >= 0]]] == _NEW).any():
+            raise MechanismError(
+                "words are to be drawn in a copied process that were not prepared in the first: call prepare there."
+            )
+        return held
 
     def sample_documents(
         self,
@@ -392,17 +442,8 @@ class TEM(Mechanism):
             position: NDArray[np.int64],
             out: NDArray[np.int32],
         ) -> list[tuple[int, int]]:
-            rows: list[tuple[int, int]] = _sample(  # type: ignore[call-arg]
-                self.index.metric.kind,
-                self.index.coordinates,
-                self.index.representatives,
-                self.index.neighbours.ids,
-                self.index.neighbours.distances,
-                self.measure.parts,
-                *self.measure.tables(),
-                *self._ranges,
-                *self.index.sketch,
-                *tables,
+            rows: list[tuple[int, int]] = _sample(
+                held,
                 self.t,
                 self.gamma,
                 ids,
@@ -417,8 +458,7 @@ class TEM(Mechanism):
             return rows
 
         with self._lock:
-            self._filled(ids)
-            tables = self._mode, self._place, self._table, self._floats, self._units
+            held = self._filled(ids)
         # Other threads may draw and fill in more rows meanwhile: what stands in a row never changes.
         out, deferred = draw_documents(sampler, offsets, streams, _SPARE)
         with self._lock:
@@ -526,31 +566,34 @@ def configure(
 
 
 @njit(cache=True, nogil=True)
+def _named(
+    held: tuple[Any, ...],
+) -> tuple[_Words, _Prior, Ranges, Sketch, _Tables]:
+    """What is held, under its names. Plain tuples are given: named ones take longer to recognise than some draws."""
+    words, prior, ranges, sketch, tables = held
+    return _Words(*words), _Prior(*prior), Ranges(*ranges), Sketch(*sketch), _Tables(*tables)
+
+
+@njit(cache=True, nogil=True)
 def _prepare(
-    kind: int,
-    coordinates: NDArray[Any],
-    word: int,
-    ids: NDArray[np.int32],
-    distances: NDArray[Any],
-    parts: NDArray[np.uint64],
-    weights: NDArray[np.float64],
-    nearest: NDArray[np.uint8],
-    step: float,
+    words: _Words,
+    prior: _Prior,
+    ranges: Ranges,
+    known: Bands,
     probes: NDArray[np.int32],
-    mode: NDArray[np.uint8],
-    places: NDArray[np.int32],
-    used: NDArray[np.int64],
-    table: NDArray[np.uint64],
-    floats: NDArray[np.float64],
-    units: NDArray[np.uint16],
+    tables: _Tables,
     t: float,
     gamma: float,
+    word: int,
 ) -> None:
     """Give a word its row of the tables.
 
     They hold the cumulative whole parts of its head; what is left of 2^62 is the envelope of the bands, and the units into
     which that is divided, of which each band has at least as many as the words in it can weigh.
     """
+    ids, distances = words.neighbours, words.distances
+    nearest, weights, parts = known.nearest, ranges.weights, prior.parts
+    table, floats, units = tables.table, tables.floats, tables.units
     k, bands = ids.shape[1], nearest.shape[1]
     unit = 2.0**-62
     head, expected = np.empty(k), np.empty(bands)
@@ -564,7 +607,7 @@ def _prepare(
     for band in range(bands):
         expected[band] = 0.0
         if nearest[word, band] != NO_WORD:
-            exponent = t * min(max(nearest[word, band] * step, edge), gamma)
+            exponent = t * min(max(nearest[word, band] * known.step, edge), gamma)
             expected[band] = weights[band] * np.exp(-exponent)
         most += expected[band]
     quantum = most * (1.0 + _ROUNDING) / (_UNITS - bands)
@@ -581,16 +624,19 @@ def _prepare(
         certain = 0.0
         for probe in probes:
             if not listed(ids, word, probe):
-                distance = max(row_distance(kind, coordinates, word, coordinates, probe), edge)
+                distance = max(
+                    row_distance(words.kind, words.coordinates, word, words.coordinates, probe),
+                    edge,
+                )
                 certain += np.exp(-t * min(distance, gamma))
         certain = total + certain / probes.shape[0]
         if everything / certain > _PATIENCE:
-            mode[word] = _ROW
+            tables.mode[word] = _ROW
             return
-    row = used[0]
-    used[0] += 1
-    places[word] = row
-    mode[word] = _ENVELOPE
+    row = tables.used[0]
+    tables.used[0] += 1
+    tables.places[word] = row
+    tables.mode[word] = _ENVELOPE
     for band in range(bands):
         units[row, band] = np.uint16(expected[band])
     factor = float(PARTS) / everything
@@ -620,49 +666,21 @@ def _prepare(
 
 @njit(cache=True, nogil=True)
 def _fill(
-    kind: int,
-    coordinates: NDArray[Any],
-    representatives: NDArray[np.int32],
-    neighbours: NDArray[np.int32],
-    distances: NDArray[Any],
-    parts: NDArray[np.uint64],
-    weights: NDArray[np.float64],
-    nearest: NDArray[np.uint8],
-    step: float,
+    held: tuple[Any, ...],
+    bands: tuple[Any, ...],
     probes: NDArray[np.int32],
-    mode: NDArray[np.uint8],
-    places: NDArray[np.int32],
-    used: NDArray[np.int64],
-    table: NDArray[np.uint64],
-    floats: NDArray[np.float64],
-    units: NDArray[np.uint16],
     t: float,
     gamma: float,
     ids: NDArray[np.int32],
 ) -> None:
     """Give each word that has none its row of the tables."""
+    words, prior, ranges, _, tables = _named(held)
+    known = Bands(*bands)
     for token in range(ids.shape[0]):
-        if ids[token] >= 0 and mode[representatives[ids[token]]] == _NEW:
-            _prepare(
-                kind,
-                coordinates,
-                representatives[ids[token]],
-                neighbours,
-                distances,
-                parts,
-                weights,
-                nearest,
-                step,
-                probes,
-                mode,
-                places,
-                used,
-                table,
-                floats,
-                units,
-                t,
-                gamma,
-            )
+        if ids[token] >= 0:
+            word = words.representatives[ids[token]]
+            if tables.mode[word] == _NEW:
+                _prepare(words, prior, ranges, known, probes, tables, t, gamma, word)
 
 
 @njit(cache=True, nogil=True)
@@ -677,22 +695,11 @@ def _whole(real: float) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def _choose(
-    representatives: NDArray[np.int32],
-    neighbours: NDArray[np.int32],
-    distances: NDArray[Any],
-    parts: NDArray[np.uint64],
-    measure: NDArray[np.uint64],
-    guide: NDArray[np.int32],
-    shift: np.uint64,
-    firsts: NDArray[np.int32],
-    begins: NDArray[np.uint64],
-    choices: NDArray[np.uint64],
-    uneven: NDArray[np.uint64],
-    sketch: NDArray[np.int8],
-    places: NDArray[np.int32],
-    table: NDArray[np.uint64],
-    floats: NDArray[np.float64],
-    units: NDArray[np.uint16],
+    words: _Words,
+    prior: _Prior,
+    ranges: Ranges,
+    sketch: Sketch,
+    tables: _Tables,
     t: float,
     gamma: float,
     ids: NDArray[np.int32],
@@ -709,6 +716,9 @@ def _choose(
     Returns the place of the next random word, or -1 where they ran out, and how many tokens wait for a look: of each
     ``waiting`` holds the token, the word looked at, its band and the place of the coin.
     """
+    representatives, neighbours = words.representatives, words.neighbours
+    parts, rows, uneven = prior.parts, sketch.rows, ranges.uneven
+    places, table, units = tables.places, tables.table, tables.units
     k, bands = neighbours.shape[1], uneven.shape[0]
     unit = 2.0**-62
     count = 0
@@ -747,8 +757,8 @@ def _choose(
                 weight = (
                     parts[candidate]
                     * unit
-                    * np.exp(-t * min(distances[word, low], gamma))
-                    * floats[own, _SCALE]
+                    * np.exp(-t * min(words.distances[word, low], gamma))
+                    * tables.floats[own, _SCALE]
                 )
                 place += 2
                 if not bernoulli(weight / width, random[place - 2], random[place - 1]):
@@ -758,7 +768,7 @@ def _choose(
         total_units = np.uint64(units[own, bands - 1])
         outside = np.uint64(PARTS) - last
         if outside < _COARSE:
-            weight = total_units * floats[own, _UNIT] * floats[own, _SCALE]
+            weight = total_units * tables.floats[own, _UNIT] * tables.floats[own, _SCALE]
             place += 2
             if not bernoulli(weight / outside, random[place - 2], random[place - 1]):
                 continue
@@ -768,20 +778,22 @@ def _choose(
         band = np.int32(0)
         for other in range(bands):
             band = np.int32(band + (units[own, other] <= which))
-        choice = choices[band]
+        choice = ranges.choices[band]
         while random[place] * choice < uneven[band] and place < end + 8:
             place += 1
         if place >= end + 8:
             return -1, step
         part = upper_half(random[place], choice)  # type: ignore[call-arg]
-        if firsts[band] >= 0:
-            candidate = firsts[band] + np.int64(part)
+        if ranges.firsts[band] >= 0:
+            candidate = ranges.firsts[band] + np.int64(part)
         else:
-            candidate = np.int64(find(begins[band] + part, measure, guide, shift))
+            candidate = np.int64(
+                find(ranges.begins[band] + part, prior.cumulative, prior.guide, prior.shift)
+            )
         fetch(parts, candidate, 0)
-        for line in range(sketch.shape[1] >> 6):
-            fetch(sketch, candidate, line)
-            fetch(sketch, word, line)
+        for line in range(rows.shape[1] >> 6):
+            fetch(rows, candidate, line)
+            fetch(rows, word, line)
         waiting[count, 0] = token
         waiting[count, 1] = candidate
         waiting[count, 2] = band
@@ -793,20 +805,11 @@ def _choose(
 
 @njit(cache=True, nogil=True)
 def _look(
-    kind: int,
-    coordinates: NDArray[Any],
-    representatives: NDArray[np.int32],
-    neighbours: NDArray[np.int32],
-    parts: NDArray[np.uint64],
-    firsts: NDArray[np.int32],
-    choices: NDArray[np.uint64],
-    weights: NDArray[np.float64],
-    sketch: NDArray[np.int8],
-    leading: int,
-    grain: NDArray[np.float64],
-    places: NDArray[np.int32],
-    floats: NDArray[np.float64],
-    units: NDArray[np.uint16],
+    words: _Words,
+    prior: _Prior,
+    ranges: Ranges,
+    sketch: Sketch,
+    tables: _Tables,
     t: float,
     gamma: float,
     ids: NDArray[np.int32],
@@ -816,14 +819,17 @@ def _look(
     out: NDArray[np.int32],
 ) -> None:
     """The end of that round: whether the word looked at is accepted."""
+    kind, coordinates, representatives = words.kind, words.coordinates, words.representatives
+    rows, leading, grain = sketch.rows, sketch.leading, sketch.grain
+    floats, units = tables.floats, tables.units
     for step in range(count):
         token, candidate, band, place = waiting[step]
         word = representatives[ids[token]]
-        own = places[word]
+        own = tables.places[word]
         edge = floats[own, _EDGE]
-        weight = weights[band]
-        if firsts[band] >= 0:
-            weight = parts[candidate] * 2.0**-62 * choices[band]
+        weight = ranges.weights[band]
+        if ranges.firsts[band] >= 0:
+            weight = prior.parts[candidate] * 2.0**-62 * ranges.choices[band]
         held = units[own, band] - (units[own, band - 1] if band > 0 else 0)
         envelope = held * floats[own, _UNIT]
         # The coin fails if its first word, as a part of 2^64, is no less than the probability; smaller probabilities than
@@ -833,15 +839,15 @@ def _look(
         # do not settle goes the exact way with the same coin, so that the draw is the same.
         limit = -np.log(part_of_one * envelope / weight) / t
         known, near = 0, 0.0
-        if sketch.shape[0] > 0 and part_of_one >= 2.0**-19 and edge < limit < gamma:
-            squares = leading_squares(sketch, leading, word, candidate)
+        if rows.shape[0] > 0 and part_of_one >= 2.0**-19 and edge < limit < gamma:
+            squares = leading_squares(rows, leading, word, candidate)
             if surely_beyond(squares, limit, grain[0], grain[1]):
                 known = -1
             else:
                 near = np.sqrt(
-                    all_squares(sketch, leading, word, candidate, squares, grain[0], grain[2])
+                    all_squares(rows, leading, word, candidate, squares, grain[0], grain[2])
                 )
-                moved = moves(sketch, word, candidate)
+                moved = moves(rows, word, candidate)
                 known = settled(near, moved, limit, t, grain[3], grain[4], grain[5])
         if known == 0:
             distance = max(row_distance(kind, coordinates, word, coordinates, candidate), edge)
@@ -850,35 +856,14 @@ def _look(
                 known = 1
         # A word of the list is drawn with the head alone; here it fails like any other, and the round is over.
         if known > 0 and (
-            near - grain[3] > floats[own, _REACH] or not listed(neighbours, word, candidate)
+            near - grain[3] > floats[own, _REACH] or not listed(words.neighbours, word, candidate)
         ):
             out[token] = candidate
 
 
 @njit(cache=True, nogil=True)
 def _sample(
-    kind: int,
-    coordinates: NDArray[Any],
-    representatives: NDArray[np.int32],
-    neighbours: NDArray[np.int32],
-    distances: NDArray[Any],
-    parts: NDArray[np.uint64],
-    measure: NDArray[np.uint64],
-    guide: NDArray[np.int32],
-    shift: np.uint64,
-    firsts: NDArray[np.int32],
-    begins: NDArray[np.uint64],
-    choices: NDArray[np.uint64],
-    uneven: NDArray[np.uint64],
-    weights: NDArray[np.float64],
-    sketch: NDArray[np.int8],
-    leading: int,
-    grain: NDArray[np.float64],
-    mode: NDArray[np.uint8],
-    places: NDArray[np.int32],
-    table: NDArray[np.uint64],
-    floats: NDArray[np.float64],
-    units: NDArray[np.uint16],
+    held: tuple[Any, ...],
     t: float,
     gamma: float,
     ids: NDArray[np.int32],
@@ -894,6 +879,7 @@ def _sample(
 
     Returns the tokens to be drawn from full rows, each with the place of its four random words.
     """
+    words, prior, ranges, sketch, tables = _named(held)
     rows = [(np.int64(0), np.int64(0)) for _ in range(0)]
     active, waiting = np.empty(_TOGETHER, np.int64), np.empty((_TOGETHER, 4), np.int64)
     for slot in range(pending.shape[0]):
@@ -909,13 +895,13 @@ def _sample(
             for token in range(first, group):
                 if out[token] >= 0:
                     continue
-                if ids[token] >= 0 and mode[representatives[ids[token]]] != _ROW:
+                if ids[token] >= 0 and tables.mode[words.representatives[ids[token]]] != _ROW:
                     active[number] = token
                     number += 1
                 elif place > end:
                     break
                 elif ids[token] < 0:
-                    out[token] = draw(random[place], measure, guide, shift)
+                    out[token] = draw(random[place], prior.cumulative, prior.guide, prior.shift)
                     place += 1
                 else:
                     rows.append((np.int64(token), np.int64(place)))
@@ -923,22 +909,11 @@ def _sample(
                     place += 4
             while number > 0:
                 then, count = _choose(
-                    representatives,
-                    neighbours,
-                    distances,
-                    parts,
-                    measure,
-                    guide,
-                    shift,
-                    firsts,
-                    begins,
-                    choices,
-                    uneven,
+                    words,
+                    prior,
+                    ranges,
                     sketch,
-                    places,
-                    table,
-                    floats,
-                    units,
+                    tables,
                     t,
                     gamma,
                     ids,
@@ -956,20 +931,11 @@ def _sample(
                     break
                 place = then
                 _look(
-                    kind,
-                    coordinates,
-                    representatives,
-                    neighbours,
-                    parts,
-                    firsts,
-                    choices,
-                    weights,
+                    words,
+                    prior,
+                    ranges,
                     sketch,
-                    leading,
-                    grain,
-                    places,
-                    floats,
-                    units,
+                    tables,
                     t,
                     gamma,
                     ids,
