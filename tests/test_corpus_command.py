@@ -293,8 +293,17 @@ def test_columns_are_kept_and_dropped_by_pattern(run, tmp_path):
     result = run("out.jsonl", "--drop", "*")
     assert "copied as they are" not in result.stderr
     assert set(json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])) == {"text"}
+    assert "--drop" not in result.stderr
     run("kept.jsonl", "--keep", "i*")
     assert set(json.loads((tmp_path / "kept.jsonl").read_text().splitlines()[0])) == {"id", "text"}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_column_to_drop_that_is_not_there_is_told_also_of_a_run_that_was_complete(run, workers):
+    for more in ([], ["--resume"]):
+        result = run("out.jsonl", "--drop", "di", "--workers", workers, "--seed", 1, *more)
+        assert result.exit_code == 0, result.stderr
+        assert "no other column was found for --drop or --keep: di" in result.stderr
 
 
 def test_a_ledger_and_another_engine_do_not_go_together(run, tmp_path):

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from textpriv.corpus import PrivatizerSettings, privatize_corpus
+from textpriv.corpus import ColumnRule, PrivatizerSettings, privatize_corpus
 from textpriv.errors import CorpusError
 from textpriv.index import Index
 from textpriv.runkey import RunKey
@@ -404,6 +404,7 @@ def test_a_continued_run_reports_the_columns_of_all_its_records(tmp_path, index,
     rows = [{"text": "bana", "one": 1}] * 4 + [{"text": "bana", "two": 2}] * 4
     (raw / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     made = getattr(WorkFolder, step)
+    rule = ColumnRule(keep=("one", "two", "three"))
 
     def fail(self, *given):
         if step == "publish_folder" or given == (0, 3):
@@ -413,13 +414,21 @@ def test_a_continued_run_reports_the_columns_of_all_its_records(tmp_path, index,
     with monkeypatch.context() as patch:
         patch.setattr(WorkFolder, step, fail)
         with pytest.raises(OSError, match="No space"):
-            _run(index, raw, tmp_path / "out", False, part_records=2, batch_size=1)
+            _run(index, raw, tmp_path / "out", False, part_records=2, batch_size=1, columns=rule)
     told = []
     report = _run(
-        index, raw, tmp_path / "out", True, part_records=2, batch_size=1, on_unprotected=told.append
+        index,
+        raw,
+        tmp_path / "out",
+        True,
+        part_records=2,
+        batch_size=1,
+        columns=rule,
+        on_unprotected=told.append,
     )
     assert report.resumed >= 6
     assert report.unprotected == ("one", "two")
+    assert report.unmatched == ("three",)
     assert told == [("one",)]
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["unprotected"] == ["one", "two"]

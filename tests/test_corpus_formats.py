@@ -369,6 +369,57 @@ def test_other_columns_pass_or_are_dropped_by_rule(tmp_path, rule, names, kind):
     assert found == wanted
     assert list(found) == names
     assert report.unprotected == tuple(name for name in names if name != "text")
+    assert report.unmatched == ()
+
+
+@pytest.mark.parametrize(
+    ("rule", "unmatched"),
+    [
+        (ColumnRule(), ()),
+        (ColumnRule(drop=("id", "emial", "*_x")), ("emial", "*_x")),
+        (ColumnRule(keep=("id", "naem")), ("naem",)),
+        (ColumnRule(keep=("emial",), drop=("emial",)), ("emial",)),
+        (ColumnRule(drop=("text",)), ("text",)),  # what it is for, a rule cannot drop
+        (ColumnRule(drop=("*",)), ()),
+    ],
+)
+@pytest.mark.parametrize("content", ["id,email,text\n1,a@b,one\n", "text\none\n"])
+def test_a_rule_that_no_column_follows_is_told(tmp_path, rule, unmatched, content):
+    source = tmp_path / "a.csv"
+    source.write_text(content)
+    report = privatize_corpus(source, tmp_path / "b.csv", Echo(), columns=rule)
+    if "id" not in content:
+        patterns = dict.fromkeys([*(rule.keep or ()), *rule.drop])
+        unmatched = tuple(pattern for pattern in patterns if pattern != "*")
+    assert report.unmatched == unmatched
+    assert report.to_dict()["unmatched"] == list(unmatched)
+
+
+def test_a_column_of_a_later_record_follows_its_rule(tmp_path):
+    source = _write(tmp_path / "a.jsonl", '{"text":"one"}\n{"text":"two","email":"a@b"}\n')
+    report = privatize_corpus(
+        source, tmp_path / "b.jsonl", Echo(), batch_size=1, columns=ColumnRule(drop=("email",))
+    )
+    assert report.unmatched == ()
+
+
+def test_a_rule_is_followed_by_the_last_of_very_many_names(tmp_path):
+    row = {"text": "one"} | {f"n{number}": 1 for number in range(1500)} | {"email": "a@b"}
+    source = _write(tmp_path / "a.jsonl", json.dumps(row))
+    rule = ColumnRule(drop=("email", "emial"))
+    report = privatize_corpus(source, tmp_path / "b.jsonl", Echo(), columns=rule)
+    assert report.unmatched == ("emial",)
+
+
+def test_names_of_columns_that_are_left_out_are_written_nowhere(tmp_path):
+    (tmp_path / "raw").mkdir()
+    _write(tmp_path / "raw" / "a.jsonl", '{"text":"one","ann@home":1,"id":1}\n')
+    report = privatize_corpus(
+        tmp_path / "raw", tmp_path / "out", Echo(), columns=ColumnRule(keep=("id",))
+    )
+    written = [path.read_text() for path in (tmp_path / "out").iterdir()]
+    assert len(written) == 2
+    assert "ann@home" not in "".join(written) + json.dumps(report.to_dict())
 
 
 # Quarantine

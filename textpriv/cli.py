@@ -1226,6 +1226,12 @@ def _tell(report: CorpusReport, statement: PrivacyStatement, target: str, seed: 
     if report.skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.skipped.items())
         _say("yellow", "warning: ", f"left out: {reasons}")
+    if report.unmatched:
+        _say(
+            "yellow",
+            "warning: ",
+            f"no other column was found for --drop or --keep: {', '.join(report.unmatched)}",
+        )
     if report.quarantine is not None:
         _say("yellow", "warning: ", f"set aside, as raw text: {report.quarantine}")
     if report.resumed:

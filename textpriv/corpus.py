@@ -131,6 +131,9 @@ class CorpusReport:
         The file of the bad records that were set aside; None if there are none.
     resumed
         Documents that an earlier, interrupted run had finished.
+    unmatched
+        Patterns of the rule for columns, other than ``*``, that no other column has matched: mistyped ones, perhaps. Empty
+        for a run that was complete before.
     """
 
     documents: int
@@ -141,6 +144,7 @@ class CorpusReport:
     files: int = 1
     quarantine: str | None = None
     resumed: int = 0
+    unmatched: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
@@ -153,6 +157,7 @@ class CorpusReport:
             "files": self.files,
             "quarantine": self.quarantine,
             "resumed": self.resumed,
+            "unmatched": list(self.unmatched),
         }
 
 
@@ -573,23 +578,26 @@ class _Watch:
         self.tokens: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
         self.unprotected: dict[str, None] = {}
+        self._matched: set[str] = set()
         self._is_told = False
         self.resumed = 0
 
     def columns(self, reader: CorpusReader, batch: Batch) -> None:
         """Learn the names of the other columns, and tell those of the first record that has any."""
-        for names in _other_columns(reader, batch, self._plan.rule):
-            self._learn(names)
+        for names in _other_columns(reader, batch):
+            passing = [name for name in names if self._plan.rule.passes(name)]
+            self._learn(passing, self._plan.rule.matched(names))
 
-    def _learn(self, names: Sequence[str]) -> None:
-        if names and not self._is_told and self._on_unprotected is not None:
+    def _learn(self, passing: Sequence[str], matched: Sequence[str]) -> None:
+        if passing and not self._is_told and self._on_unprotected is not None:
             self._is_told = True
-            self._on_unprotected(tuple(names))
-        _add_names(self.unprotected, names)
+            self._on_unprotected(tuple(passing))
+        _add_names(self.unprotected, passing)
+        self._matched.update(matched)
 
     def restored(self, entry: Entry) -> None:
         """Count what an earlier run has finished, or another process."""
-        self._learn(entry.unprotected)
+        self._learn(entry.unprotected, entry.matched)
         self.documents += entry.documents
         self.tokens.update(entry.tokens)
         self.skipped.update(entry.skipped)
@@ -620,19 +628,20 @@ class _Watch:
             skipped=dict(self.skipped),
             unprotected=tuple(self.unprotected),
             seconds=seconds,
+            unmatched=tuple(p for p in self._plan.rule.patterns if p not in self._matched),
             **more,
         )
 
 
-def _other_columns(reader: CorpusReader, batch: Batch, rule: ColumnRule) -> Iterator[list[str]]:
-    """Yield the names of the other columns that pass: those of each JSON record that has new ones, else of the file."""
+def _other_columns(reader: CorpusReader, batch: Batch) -> Iterator[list[str]]:
+    """Yield the names of the other columns: those of each JSON record that has new ones, else of the file."""
     if reader.format == "text":
         return
     known: set[str] = {reader.text_column}
     for names in batch.rows if reader.format == "jsonl" else [reader.columns]:
         if not known.issuperset(names):
             known.update(names)
-            yield [name for name in names if name != reader.text_column and rule.passes(name)]
+            yield [name for name in names if name != reader.text_column]
 
 
 def _add_names(known: dict[str, None], names: Iterable[str]) -> None:
@@ -724,6 +733,7 @@ class _Parts:
         self._tokens: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()
         self._unprotected: dict[str, None] = {}
+        self._matched: set[str] = set()
         self._end = Place()
 
     def take(self, batch: Batch, texts: Sequence[str], tokens: Counter[str]) -> None:
@@ -734,8 +744,9 @@ class _Parts:
         self._writer.write(batch, texts)
         self._documents += len(texts)
         self._tokens.update(tokens)
-        for names in _other_columns(self._reader, batch, self._plan.rule):
-            _add_names(self._unprotected, names)
+        for names in _other_columns(self._reader, batch):
+            _add_names(self._unprotected, filter(self._plan.rule.passes, names))
+            self._matched.update(self._plan.rule.matched(names))
         for bad in batch.bad:
             self._skipped[bad.reason] += 1
             if self._plan.on_error == "quarantine":
@@ -764,7 +775,7 @@ class _Parts:
 
     def _begin(self, part: int) -> None:
         self._documents, self._tokens, self._skipped = 0, Counter(), Counter()
-        self._unprotected = {}
+        self._unprotected, self._matched = {}, set()
         self._part = part
         self._stack = contextlib.ExitStack()
         out, self._aside, self._done = self._stack.enter_context(
@@ -789,6 +800,7 @@ class _Parts:
                 dict(self._tokens),
                 dict(self._skipped),
                 unprotected=tuple(self._unprotected),
+                matched=sorted(self._matched),
             )
         )
         stack, self._stack = self._stack, None

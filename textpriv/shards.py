@@ -53,7 +53,9 @@ class Entry:
     quarantine : str or None
         SHA-256 of the bad records set aside with the part.
     unprotected : sequence of str
-        Names of the other columns that its records have.
+        Names of the other columns of its records that pass.
+    matched : sequence of str
+        Patterns of the rule for columns that match any. No names: those that are left out must not be kept.
     """
 
     file: int
@@ -66,6 +68,7 @@ class Entry:
     sha256: str = ""
     quarantine: str | None = None
     unprotected: Sequence[str] = ()
+    matched: Sequence[str] = ()
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Entry:

@@ -15,7 +15,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -54,6 +54,16 @@ class ColumnRule:
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.drop):
             return False
         return self.keep is None or any(fnmatch.fnmatchcase(name, pattern) for pattern in self.keep)
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """All patterns, but for ``*``: that no name is meant by it cannot be a mistake."""
+        given = dict.fromkeys([*(self.keep or ()), *self.drop])
+        return tuple(pattern for pattern in given if pattern != "*")
+
+    def matched(self, names: Collection[str]) -> list[str]:
+        """Return those of these patterns that match at least one name."""
+        return [p for p in self.patterns if any(fnmatch.fnmatchcase(name, p) for name in names)]
 
     @property
     def passes_all(self) -> bool:
