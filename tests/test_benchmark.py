@@ -183,12 +183,29 @@ def test_a_quick_run_without_other_packages_writes_its_tables_and_its_figure(tmp
     assert out.with_suffix(".png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
+# A process of its own: what a test runner's pages count for changes with the other runners that share them.
+PARENT = """
+import subprocess, sys
+
+held = "held = bytearray(b'x') * 100_000_000; print(flush=True); input()"
+child = subprocess.Popen([sys.executable, "-c", held], stdin=-1, stdout=-1)
+child.stdout.readline()
+print(flush=True)
+input()
+child.communicate(b"\\n")
+print(flush=True)
+input()
+"""
+
+
 def test_resident_memory_counts_a_process_and_what_it_started():
-    here = benchmark.resident(benchmark.os.getpid())
-    assert here > 10
-    with benchmark.subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1) as child:
-        while benchmark.resident(child.pid) < 2:
-            pass
-        both = benchmark.resident(benchmark.os.getpid())
-        child.communicate(b"\n")
-    assert both > benchmark.resident(benchmark.os.getpid())
+    command = [sys.executable, "-c", PARENT]
+    with benchmark.subprocess.Popen(command, stdin=-1, stdout=-1, bufsize=0) as parent:
+        parent.stdout.readline()
+        both = benchmark.resident(parent.pid)
+        parent.stdin.write(b"\n")
+        parent.stdout.readline()
+        alone = benchmark.resident(parent.pid)
+        parent.stdin.write(b"\n")
+    assert 1 < alone < 50
+    assert 90 < both - alone < 150
