@@ -199,29 +199,16 @@ class Madlib(Mechanism):
     @property
     def statement(self) -> PrivacyStatement:
         """The guarantee of one drawn word."""
-        index = self.index
         projected = "" if self.projection is None else f", projection {self.projection}"
-        return PrivacyStatement(
-            mechanism=f"Madlib (epsilon {self.epsilon:g}, search {self.search}{projected})",
-            adjacency="any two words of the vocabulary in one place of the text",
-            epsilon=self.epsilon,
-            delta=0.0,
-            unit=f"per unit of {index.metric.name} distance",
-            proved=True,
-            proof="density exp(-epsilon |z|), then post-processing: mechanisms.md 3.5",
-            assumptions=(
-                "words, vectors, metric and prior are public and were fixed before any private text was seen",
-                "the operating system's randomness is unpredictable and the run key stays secret",
-                "whoever sees the output cannot observe timing or memory",
-                "noise in 64-bit floating point behaves as real-valued noise (only a word leaves, never the noisy vector)",
-            ),
-            figures={
-                "worst_word_loss": self.worst_word_loss,
-                "local_dp_epsilon": self.worst_word_loss,
-                "reference_distance": index.reference_distance,
-                "reference_loss": self.epsilon * index.reference_distance,
-                "mean_noise": self.points.shape[1] / self.epsilon,
-            },
+        return self._stated(
+            f"Madlib (epsilon {self.epsilon:g}, search {self.search}{projected})",
+            "density exp(-epsilon |z|), then post-processing: mechanisms.md 3.5",
+            "words, vectors, metric and prior",
+            self.worst_word_loss,
+            [
+                "noise in 64-bit floating point behaves as real-valued noise (only a word leaves, never the noisy vector)"
+            ],
+            mean_noise=self.points.shape[1] / self.epsilon,
         )
 
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from textpriv.errors import MechanismError
 from textpriv.index import Index
+from textpriv.metrics import INTERPRETED
 from textpriv.randomness import RandomWords, as_stream
 from textpriv.statement import PrivacyStatement
 
@@ -216,6 +217,64 @@ class Mechanism(ABC):
             "backend": self.index.backend,
             "settings": settings,
         }
+
+    def _stated(
+        self,
+        title: str,
+        proof: str,
+        public: str,
+        worst: float,
+        further: Sequence[str] = (),
+        **figures: float,
+    ) -> PrivacyStatement:
+        """The statement ``P_w(y) <= exp(epsilon d(w, w')) P_w'(y)`` of one drawn word, with what all that claim it assume.
+
+        Parameters
+        ----------
+        title, proof : str
+            As in :class:`PrivacyStatement`.
+        public : str
+            What must be public, and fixed before any private text was seen.
+        worst : float
+            Largest loss between any two words, in nats.
+        further : sequence of str
+            What is assumed besides.
+        **figures : float
+            What is stated besides.
+        """
+        index = self.index
+        assumptions = [
+            f"{public} are public and were fixed before any private text was seen",
+            "the operating system's randomness is unpredictable and the run key stays secret",
+            "whoever sees the output cannot observe timing or memory",
+            *further,
+        ]
+        if index.metric.kind == INTERPRETED:
+            assumptions.append(f"{index.metric.name} satisfies the triangle inequality")
+        proved = index.exact or not self.needs_exact_lists
+        reference = index.reference_distance
+        missed = (
+            f"The nearest lists are approximate (measured recall {index.recall:.4f}); a missed neighbour voids "
+            "the guarantee"
+        )
+        return PrivacyStatement(
+            mechanism=title,
+            adjacency="any two words of the vocabulary in one place of the text",
+            epsilon=self.epsilon,
+            delta=0.0,
+            unit=f"per unit of {index.metric.name} distance",
+            proved=proved,
+            proof=proof,
+            assumptions=tuple(assumptions),
+            figures={
+                "worst_word_loss": worst,
+                "local_dp_epsilon": worst,
+                "reference_distance": reference,
+                "reference_loss": min(self.epsilon * reference, worst),
+                **figures,
+            },
+            notes=() if proved else (missed,),
+        )
 
     def resolve(self, word: str | int) -> int:
         """Return the id of a word given as text or id.

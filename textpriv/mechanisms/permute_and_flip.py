@@ -206,40 +206,14 @@ class PermuteAndFlip(Mechanism):
     @property
     def statement(self) -> PrivacyStatement:
         """The guarantee of one drawn word."""
-        index = self.index
-        reference = index.reference_distance
-        notes = []
-        if not index.exact:
-            notes.append(
-                f"The nearest lists are approximate (measured recall {index.recall:.4f}); a missed neighbour voids "
-                "the guarantee"
-            )
-        assumptions = [
-            "words, vectors and metric are public and were fixed before any private text was seen",
-            "the operating system's randomness is unpredictable and the run key stays secret",
-            "whoever sees the output cannot observe timing or memory",
-        ]
-        if index.metric.kind == INTERPRETED:
-            assumptions.append(f"{index.metric.name} satisfies the triangle inequality")
-        return PrivacyStatement(
-            mechanism=f"PermuteAndFlip (epsilon {self.epsilon:g}, gamma {self.gamma:.4g})",
-            adjacency="any two words of the vocabulary in one place of the text",
-            epsilon=self.epsilon,
-            delta=0.0,
-            unit=f"per unit of {index.metric.name} distance",
-            proved=index.exact,
-            proof="1-Lipschitz score, noisy maximum with exponential noise: mechanisms.md 3.3",
-            assumptions=tuple(assumptions),
-            figures={
-                "worst_word_loss": self.worst_word_loss,
-                "local_dp_epsilon": self.worst_word_loss,
-                "reference_distance": reference,
-                "reference_loss": min(self.epsilon * reference, self.worst_word_loss),
-                # Scores move by 2 tau more, at twice the rate. A relative error r of every acceptance changes a law by at
-                # most 3 r of itself, and r is below 1e-9.
-                "numerical_slack": 4 * self.t * index.tau + 1e-8,
-            },
-            notes=tuple(notes),
+        return self._stated(
+            f"PermuteAndFlip (epsilon {self.epsilon:g}, gamma {self.gamma:.4g})",
+            "1-Lipschitz score, noisy maximum with exponential noise: mechanisms.md 3.3",
+            "words, vectors and metric",
+            self.worst_word_loss,
+            # Scores move by 2 tau more, at twice the rate. A relative error r of every acceptance changes a law by at
+            # most 3 r of itself, and r is below 1e-9.
+            numerical_slack=4 * self.t * self.index.tau + 1e-8,
         )
 
 

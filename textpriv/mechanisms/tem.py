@@ -507,46 +507,16 @@ class TEM(Mechanism):
     @property
     def statement(self) -> PrivacyStatement:
         """The guarantee of one drawn word."""
-        index = self.index
         prior = self.prior if isinstance(self.prior, str) else "given"
-        reference = index.reference_distance
-        notes = []
-        if not index.exact:
-            notes.append(
-                f"The nearest lists are approximate (measured recall {index.recall:.4f}); a missed neighbour voids "
-                "the guarantee"
-            )
-        assumptions = [
-            "words, vectors, metric and prior are public and were fixed before any private text was seen",
-            "the operating system's randomness is unpredictable and the run key stays secret",
-            "whoever sees the output cannot observe timing or memory",
-        ]
-        if index.metric.kind == INTERPRETED:
-            assumptions.append(f"{index.metric.name} satisfies the triangle inequality")
-        return PrivacyStatement(
-            mechanism=(
-                f"TEM (epsilon {self.epsilon:g}, prior {prior}, gamma {self.gamma:.4g}, {self.rate} rate t {self.t:.4g})"
-            ),
-            adjacency="any two words of the vocabulary in one place of the text",
-            epsilon=self.epsilon,
-            delta=0.0,
-            unit=f"per unit of {index.metric.name} distance",
-            proved=index.exact,
-            proof=(
-                "1-Lipschitz score, exponential mechanism: TEM, Theorem 2; prior and truncation: mechanisms.md 3.1, 3.3"
-                if self.rate == "half"
-                else "the exact constant over all pairs of words, computed for this vocabulary: mechanisms.md 3.3"
-            ),
-            assumptions=tuple(assumptions),
-            figures={
-                "worst_word_loss": self.worst_word_loss,
-                "local_dp_epsilon": self.worst_word_loss,
-                "reference_distance": reference,
-                "reference_loss": min(self.epsilon * reference, self.worst_word_loss),
-                # 2 t tau for the exponent and as much for the normaliser; the rest bounds rounding to whole parts.
-                "numerical_slack": 4 * self.t * index.tau + 1e-8,
-            },
-            notes=tuple(notes),
+        return self._stated(
+            f"TEM (epsilon {self.epsilon:g}, prior {prior}, gamma {self.gamma:.4g}, {self.rate} rate t {self.t:.4g})",
+            "1-Lipschitz score, exponential mechanism: TEM, Theorem 2; prior and truncation: mechanisms.md 3.1, 3.3"
+            if self.rate == "half"
+            else "the exact constant over all pairs of words, computed for this vocabulary: mechanisms.md 3.3",
+            "words, vectors, metric and prior",
+            self.worst_word_loss,
+            # 2 t tau for the exponent and as much for the normaliser; the rest bounds rounding to whole parts.
+            numerical_slack=4 * self.t * self.index.tau + 1e-8,
         )
 
 
