@@ -181,6 +181,18 @@ class _Tables(NamedTuple):
         )
 
 
+class _Held(NamedTuple):
+    """All that the compiled functions read, and what they fill in."""
+
+    words: _Words
+    prior: _Prior
+    ranges: Ranges
+    sketch: Sketch
+    tables: _Tables
+    t: float
+    gamma: float
+
+
 class TEM(Mechanism):
     """Truncated exponential mechanism: exact draws, any public prior.
 
@@ -414,12 +426,12 @@ class TEM(Mechanism):
         with self._lock:
             self._filled(ids)
 
-    def _filled(self, ids: NDArray[np.int32]) -> tuple[tuple[Any, ...], ...]:
+    def _filled(self, ids: NDArray[np.int32]) -> tuple[Any, ...]:
         """Fill in the rows that these words lack; return what compiled functions read (see :func:`_named`)."""
         named = self._words, self._prior, self._ranges, self.index.sketch, self._tables
-        held = tuple(map(tuple, named))
+        held = *map(tuple, named), self.t, self.gamma
         if self._writer in (None, os.getpid()):
-            _fill(held, tuple(self.index.bands), self._probes, self.t, self.gamma, ids)
+            _fill(held, tuple(self.index.bands), self._probes, ids)
         elif (self._tables.mode[self.index.representatives[ids[ids >= 0]]] == _NEW).any():
             raise MechanismError(
                 "words are to be drawn in a copied process that were not prepared in the first: call prepare there."
@@ -444,8 +456,6 @@ class TEM(Mechanism):
         ) -> list[tuple[int, int]]:
             rows: list[tuple[int, int]] = _sample(
                 held,
-                self.t,
-                self.gamma,
                 ids,
                 offsets,
                 pending,
@@ -536,31 +546,22 @@ def configure(
 
 
 @njit(cache=True, nogil=True)
-def _named(
-    held: tuple[Any, ...],
-) -> tuple[_Words, _Prior, Ranges, Sketch, _Tables]:
+def _named(held: tuple[Any, ...]) -> _Held:
     """What is held, under its names. Plain tuples are given: named ones take longer to recognise than some draws."""
-    words, prior, ranges, sketch, tables = held
-    return _Words(*words), _Prior(*prior), Ranges(*ranges), Sketch(*sketch), _Tables(*tables)
+    words, prior, ranges, sketch, tables, t, gamma = held
+    return _Held(
+        _Words(*words), _Prior(*prior), Ranges(*ranges), Sketch(*sketch), _Tables(*tables), t, gamma
+    )
 
 
 @njit(cache=True, nogil=True)
-def _prepare(
-    words: _Words,
-    prior: _Prior,
-    ranges: Ranges,
-    known: Bands,
-    probes: NDArray[np.int32],
-    tables: _Tables,
-    t: float,
-    gamma: float,
-    word: int,
-) -> None:
+def _prepare(held: _Held, known: Bands, probes: NDArray[np.int32], word: int) -> None:
     """Give a word its row of the tables.
 
     They hold the cumulative whole parts of its head; what is left of 2^62 is the envelope of the bands, and the units into
     which that is divided, of which each band has at least as many as the words in it can weigh.
     """
+    words, prior, ranges, _, tables, t, gamma = held
     ids, distances = words.neighbours, words.distances
     nearest, weights, parts = known.nearest, ranges.weights, prior.parts
     table, floats, units = tables.table, tables.floats, tables.units
@@ -639,18 +640,15 @@ def _fill(
     held: tuple[Any, ...],
     bands: tuple[Any, ...],
     probes: NDArray[np.int32],
-    t: float,
-    gamma: float,
     ids: NDArray[np.int32],
 ) -> None:
     """Give each word that has none its row of the tables."""
-    words, prior, ranges, _, tables = _named(held)
-    known = Bands(*bands)
+    named, known = _named(held), Bands(*bands)
     for token in range(ids.shape[0]):
         if ids[token] >= 0:
-            word = words.representatives[ids[token]]
-            if tables.mode[word] == _NEW:
-                _prepare(words, prior, ranges, known, probes, tables, t, gamma, word)
+            word = named.words.representatives[ids[token]]
+            if named.tables.mode[word] == _NEW:
+                _prepare(named, known, probes, word)
 
 
 @njit(cache=True, nogil=True)
@@ -665,13 +663,7 @@ def _whole(real: float) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def _choose(
-    words: _Words,
-    prior: _Prior,
-    ranges: Ranges,
-    sketch: Sketch,
-    tables: _Tables,
-    t: float,
-    gamma: float,
+    held: _Held,
     ids: NDArray[np.int32],
     active: NDArray[np.int64],
     number: int,
@@ -686,6 +678,7 @@ def _choose(
     Returns the place of the next random word, or -1 where they ran out, and how many tokens wait for a look: of each
     ``waiting`` holds the token, the word looked at, its band and the place of the coin.
     """
+    words, prior, ranges, sketch, tables, t, gamma = held
     representatives, neighbours = words.representatives, words.neighbours
     parts, rows, uneven = prior.parts, sketch.rows, ranges.uneven
     places, table, units = tables.places, tables.table, tables.units
@@ -775,13 +768,7 @@ def _choose(
 
 @njit(cache=True, nogil=True)
 def _look(
-    words: _Words,
-    prior: _Prior,
-    ranges: Ranges,
-    sketch: Sketch,
-    tables: _Tables,
-    t: float,
-    gamma: float,
+    held: _Held,
     ids: NDArray[np.int32],
     random: NDArray[np.uint64],
     waiting: NDArray[np.int64],
@@ -789,6 +776,7 @@ def _look(
     out: NDArray[np.int32],
 ) -> None:
     """The end of that round: whether the word looked at is accepted."""
+    words, prior, ranges, sketch, tables, t, gamma = held
     kind, coordinates, representatives = words.kind, words.coordinates, words.representatives
     rows, leading, grain = sketch.rows, sketch.leading, sketch.grain
     floats, units = tables.floats, tables.units
@@ -800,8 +788,8 @@ def _look(
         weight = ranges.weights[band]
         if ranges.firsts[band] >= 0:
             weight = prior.parts[candidate] * 2.0**-62 * ranges.choices[band]
-        held = units[own, band] - (units[own, band - 1] if band > 0 else 0)
-        envelope = held * floats[own, _UNIT]
+        share = units[own, band] - (units[own, band - 1] if band > 0 else 0)
+        envelope = share * floats[own, _UNIT]
         # The coin fails if its first word, as a part of 2^64, is no less than the probability; smaller probabilities than
         # these ask the second word.
         part_of_one = np.float64(random[place]) * 2.0**-64
@@ -834,8 +822,6 @@ def _look(
 @njit(cache=True, nogil=True)
 def _sample(
     held: tuple[Any, ...],
-    t: float,
-    gamma: float,
     ids: NDArray[np.int32],
     offsets: NDArray[np.int64],
     pending: NDArray[np.int64],
@@ -849,7 +835,8 @@ def _sample(
 
     Returns the tokens to be drawn from full rows, each with the place of its four random words.
     """
-    words, prior, ranges, sketch, tables = _named(held)
+    named = _named(held)
+    words, prior, tables = named.words, named.prior, named.tables
     rows = [(np.int64(0), np.int64(0)) for _ in range(0)]
     active, waiting = np.empty(_TOGETHER, np.int64), np.empty((_TOGETHER, 4), np.int64)
     for slot in range(pending.shape[0]):
@@ -879,13 +866,7 @@ def _sample(
                     place += 4
             while number > 0:
                 then, count = _choose(
-                    words,
-                    prior,
-                    ranges,
-                    sketch,
-                    tables,
-                    t,
-                    gamma,
+                    named,
                     ids,
                     active,
                     number,
@@ -901,13 +882,7 @@ def _sample(
                     break
                 place = then
                 _look(
-                    words,
-                    prior,
-                    ranges,
-                    sketch,
-                    tables,
-                    t,
-                    gamma,
+                    named,
                     ids,
                     random,
                     waiting,
