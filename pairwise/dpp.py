@@ -599,7 +599,7 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             reach = _REACH * float(np.linalg.norm(start))
             step = reach / math.sqrt(self.n_steps * (1.0 + noise))
         # A random pair is dissimilar C − 1 times as often as similar; the paper's lists hold as many of either.
-        share = 1.0 / max(1, classes - 1)
+        dissimilar_share = 1.0 / max(1, classes - 1)
         walk = DriftDescent(start, step, shrinkage=self.shrinkage, randomness=randomness)
         self.noise_scale_ = clip_ratio
         clip = self._clip
@@ -617,7 +617,7 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 dissimilar,
                 margin=self._margin,
                 clip=clip,
-                dissimilar_share=share,
+                dissimilar_share=dissimilar_share,
             )
             if hardened is not None:
                 released = hardened.release(total, randomness)
@@ -626,9 +626,9 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             walk.descend(released / (batch * clip), gradient_ratio / batch)
             if self.adaptive_clip:
                 votes = np.array(float(np.sum((norms <= clip) - 0.5)))
-                share = 0.5 + float(gaussian(votes, count_noise, randomness)) / batch
-                # A noisy share may lie far outside [0, 1]; holding it there keeps the clip from leaping.
-                clip *= math.exp(-_CLIP_RATE * (min(max(share, 0.0), 1.0) - _CLIP_QUANTILE))
+                below = 0.5 + float(gaussian(votes, count_noise, randomness)) / batch
+                # A noisy share of norms below the clip may lie far outside [0, 1]; cut to it, the clip does not leap.
+                clip *= math.exp(-_CLIP_RATE * (min(max(below, 0.0), 1.0) - _CLIP_QUANTILE))
         return walk.W
 
     def _all_pairs_noise(

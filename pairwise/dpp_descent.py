@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from pairwise.errors import InvalidParameter
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -157,10 +159,20 @@ def clipped_gradient_sum(
     norms : (m,) float64 array
         Norms before clipping. Private.
 
+    Raises
+    ------
+    InvalidParameter
+        If ``dissimilar_share`` lies outside (0, 1]: a larger factor would lift a clipped gradient above the clip, whose
+        multiple is the sensitivity.
+
     References
     ----------
     DPP eq. 8; joint clipping and the two products: mechanisms.md DPP-2 and 4.3 B.
     """
+    if not 0.0 < dissimilar_share <= 1.0:
+        raise InvalidParameter(
+            f"dissimilar_share must be in (0, 1]; found {dissimilar_share!r}. It scales gradients that are already clipped."
+        )
     total = np.zeros_like(W)
     norms = np.empty(len(index))
     bound = clip * (1.0 - CLIP_SLACK)

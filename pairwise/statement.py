@@ -33,7 +33,8 @@ class PrivacyStatement:
     epsilon : float or None
         Natural-log bound; ``None`` where no finite bound is true, ``inf`` for a non-private fit.
     delta : float
-        Additive term, in [0, 1].
+        What is added to e^epsilon times the probability of any set of outcomes under the other data set, in [0, 1]. Not
+        the probability that the odds exceed e^epsilon, which is larger.
     unit : str
         Whose change is covered, such as ``"one record"`` or ``"any 3 pairs"``.
     proved : bool
@@ -98,18 +99,20 @@ class PrivacyStatement:
         elif not math.isfinite(self.epsilon):
             parts.append(f"{self.mechanism} is not private: no noise was added.")
         else:
-            odds = f"at most exp({self.epsilon:.6g})"
+            factor = f"exp({self.epsilon:.6g})"
             if self.epsilon < 7:
-                odds += f" = {math.exp(self.epsilon):.3g}"
-            rest = (
-                f", except with probability {self.delta:.3g} at most"
-                if self.delta > 0
-                else ", without exception"
-            )
+                factor += f" = {math.exp(self.epsilon):.3g}"
             parts.append(
-                f"{self.mechanism}: two data sets that differ by {self.unit} ({self.adjacency}) cannot be told apart "
-                f"from what was released by odds of more than {odds.removeprefix('at most ')}{rest}."
+                f"{self.mechanism}: of two data sets that differ by {self.unit} ({self.adjacency}), any set of outcomes is "
+                f"at most {factor} times as likely under the one as under the other"
+                + (f", plus {self.delta:.3g}." if self.delta > 0 else ".")
             )
+            if self.delta > 0:
+                # P(loss > epsilon) - e^epsilon Q(loss > epsilon) is at most delta; P(loss > epsilon) by itself is larger.
+                parts.append(
+                    f"The {self.delta:.3g} is added to a probability; the chance of an outcome whose odds exceed "
+                    f"exp({self.epsilon:.6g}) may be many times that."
+                )
         if not self.proved:
             parts.append("This is NOT PROVED for what ran.")
         elif self.proof:

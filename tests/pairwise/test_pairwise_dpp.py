@@ -422,6 +422,46 @@ def test_an_adaptive_clip_and_the_gradient_together_spend_the_same_epsilon(relea
     assert len(set(clips)) == 5
 
 
+@pytest.mark.parametrize("algorithm", ["matching", "edges"])
+def test_every_summand_of_every_step_of_an_adaptive_clip_is_within_the_clip(algorithm, monkeypatch):
+    lengths, real = [], dpp.clipped_gradient_sum
+
+    def one_by_one(W, points, index, dissimilar, **settings):
+        for place in range(len(index)):
+            alone = slice(place, place + 1)
+            summand, _ = real(W, points, index[alone], dissimilar[alone], **settings)
+            lengths.append(np.linalg.norm(summand) / settings["clip"])
+        return real(W, points, index, dissimilar, **settings)
+
+    monkeypatch.setattr(dpp, "clipped_gradient_sum", one_by_one)
+    X, y = individuals(3, n=10)
+    # Few records, so the noisy count that moves the clip often lies far outside [0, 1].
+    settings = {"adaptive_clip": True, "random_state": 3, "clip": 1e-3}
+    if algorithm == "matching":
+        DPPMetricLearner(algorithm="matching", classes=[0, 1, 2], **settings).fit(X, y)
+    else:
+        index = np.arange(10).reshape(-1, 2)
+        signs = np.where(y[index[:, 0]] == y[index[:, 1]], 1, -1)
+        DPPMetricLearner(kappa=1, preprocessor=X, **settings).fit(index, signs)
+    assert len(lengths) == 5 * 10
+    assert max(lengths) <= 1.0
+    assert max(lengths) > 0.999
+
+
+@pytest.mark.parametrize("share", [0.0, -0.3, 1.0 + 1e-9, 7.0, math.nan])
+def test_a_share_that_would_lift_clipped_gradients_above_the_clip_is_refused(share):
+    with pytest.raises(InvalidParameter, match=r"dissimilar_share must be in \(0, 1\]"):
+        clipped_gradient_sum(
+            np.eye(2),
+            np.eye(2),
+            np.array([[0, 1]]),
+            np.array([True]),
+            margin=1.0,
+            clip=0.1,
+            dissimilar_share=share,
+        )
+
+
 def test_an_adaptive_clip_moves_towards_the_median_norm():
     X, y = individuals(3, n=4000)
     learner = DPPMetricLearner(

@@ -5,8 +5,9 @@ import json
 import math
 
 import pytest
+from scipy.stats import norm
 
-from pairwise.accounting import Adjacency
+from pairwise.accounting import Adjacency, gaussian_mu
 from pairwise.errors import BudgetExceeded, InvalidPairs, InvalidParameter, PairwiseError
 from pairwise.statement import PrivacyStatement, UnsoundWarning
 
@@ -48,11 +49,36 @@ def test_the_paragraph_states_epsilon_delta_unit_and_exposures():
         ({"epsilon": None, "proved": False}, "no guarantee"),
         ({"epsilon": math.inf}, "not private"),
         ({"proved": False}, "NOT PROVED"),
-        ({"delta": 0.0}, "without exception"),
     ],
 )
 def test_the_paragraph_never_dresses_up_a_missing_guarantee(changes, words):
     assert words in str(statement(**changes))
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
+@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9])
+def test_the_paragraph_states_what_gaussian_noise_attains_and_not_odds_that_it_exceeds(
+    epsilon, delta
+):
+    mu = gaussian_mu(epsilon, delta)
+    # At outcomes x the loss is mu x - mu²/2, of which epsilon is exceeded from here on.
+    cut = epsilon / mu + mu / 2
+    here, there = norm.sf(cut - mu), norm.sf(cut)
+    assert here == pytest.approx(math.exp(epsilon) * there + delta, rel=1e-6)
+    # "Odds above exp(epsilon) except with probability delta" would be false by this factor.
+    assert here > 2 * delta
+    text = statement(epsilon=epsilon, delta=delta).paragraph()
+    assert (
+        f"any set of outcomes is at most exp({epsilon:g}) = {math.exp(epsilon):.3g} times as likely under the one as under "
+        f"the other, plus {delta:.3g}." in text
+    )
+    assert "except" not in text
+
+
+def test_a_pure_guarantee_adds_nothing():
+    text = statement(delta=0.0).paragraph()
+    assert "times as likely under the one as under the other. Proof" in text
+    assert "plus" not in text
 
 
 def test_a_statement_cannot_be_changed_only_extended():
