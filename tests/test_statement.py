@@ -74,6 +74,17 @@ def test_paragraph_writes_a_loss_as_odds_that_a_person_can_read(nats, odds):
     assert f" {odds}." in make(figures={"worst_word_loss": nats}).paragraph()
 
 
+def test_losses_contain_what_rounding_may_add():
+    figures = {"worst_word_loss": 60.0, "numerical_slack": 0.25}
+    statement = make(figures=figures)
+    assert statement.loss_at(2.0) == 12.25
+    assert statement.loss_at(100.0) == statement.local_dp_epsilon == 60.25
+    assert statement.document_loss(3) == 3 * 60.25
+    assert statement.author_loss([3, 1]) == 4 * 60.25
+    # Words at distance 0 share one law, and no words lose nothing.
+    assert statement.loss_at(0.0) == statement.document_loss(0) == 0.0
+
+
 def test_str_is_the_paragraph():
     assert str(make()) == make().paragraph()
 

@@ -87,7 +87,7 @@ class PrivacyStatement:
 
     @property
     def local_dp_epsilon(self) -> float:
-        """The level of pure local differential privacy of one word: its loss against any other word, in nats.
+        """The level of pure local differential privacy of one word: nats against any other word, rounding included.
 
         Infinite where the statement has no bound.
         """
@@ -104,8 +104,9 @@ class PrivacyStatement:
         Returns
         -------
         float
-            ``epsilon * distance``, but no more than the worst loss between any two words, which truncation caps.
-            Infinite where the statement has no epsilon.
+            ``epsilon * distance``, but no more than the worst loss between any two words, which truncation caps; and what
+            rounding may add (``numerical_slack``). Words at distance 0 share one law: 0. Infinite where the statement
+            has no epsilon.
 
         Raises
         ------
@@ -116,12 +117,15 @@ class PrivacyStatement:
             raise TextprivError(f"a distance is a number from 0 up; got {distance}.")
         if self.epsilon is None:
             return math.inf
+        if distance == 0:
+            return 0.0
         caps = [
             float(self.figures[name])
             for name in ("loss_cap", "worst_word_loss")
             if self.figures.get(name) is not None
         ]
-        return min([self.epsilon * distance, *caps])
+        slack = float(self.figures.get("numerical_slack") or 0.0)
+        return min([self.epsilon * distance, *caps]) + slack
 
     def document_loss(self, tokens: int) -> float:
         """Largest loss, in nats, between any two documents of a number of drawn tokens.
@@ -135,7 +139,7 @@ class PrivacyStatement:
         Returns
         -------
         float
-            ``tokens * worst_word_loss``. Two documents that differ in m words at distances d_1 ... d_m lose only the sum
+            ``tokens * local_dp_epsilon``. Two documents that differ in m words at distances d_1 ... d_m lose only the sum
             of ``loss_at(d_j)``.
 
         Raises

@@ -268,7 +268,7 @@ class Mechanism(ABC):
             assumptions=tuple(assumptions),
             figures={
                 "worst_word_loss": worst,
-                "local_dp_epsilon": worst,
+                "local_dp_epsilon": worst + figures.get("numerical_slack", 0.0),
                 "reference_distance": reference,
                 "reference_loss": min(self.epsilon * reference, worst),
                 **figures,
