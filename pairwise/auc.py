@@ -16,12 +16,12 @@ from scipy.stats import rankdata
 from sklearn.base import ClassifierMixin
 
 from pairwise.accounting import check_privacy_parameters, compose, default_delta, release_mu
+from pairwise.clipping import clip_records
 from pairwise.domains import L2Ball
 from pairwise.errors import InvalidParameter
 from pairwise.estimator import Plan
 from pairwise.gradient import (
     AUCPairs,
-    clip_records,
     default_radius,
     noisy_descent,
     plan_gradient,

@@ -32,10 +32,9 @@ from pairwise.accounting import (
     pure_event,
     release_mu,
 )
+from pairwise.clipping import clip_records
 from pairwise.dpp_descent import (
-    CLIP_SLACK,
     DriftDescent,
-    clip_records,
     clipped_gradient_sum,
     orthonormal_rows,
 )
@@ -718,7 +717,7 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         R = float(self.data_norm)
 
         def run(randomness: Randomness) -> NDArray[np.float64]:
-            unit = clip_records(points, R * (1.0 - CLIP_SLACK)) / R
+            unit = clip_records(points, R) / R
             moments = release_moments(unit, codes, count, plan, randomness)
             return discriminant_start(moments, self.n_components)
 

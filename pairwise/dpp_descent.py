@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from pairwise.clipping import CLIP_SLACK
 from pairwise.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
     from pairwise.noise import Randomness
 
 __all__ = [
-    "CLIP_SLACK",
     "DriftDescent",
-    "clip_records",
     "clipped_gradient_sum",
     "clipped_row_gradient_sum",
     "orthonormal_rows",
@@ -35,38 +34,12 @@ __all__ = [
     "shrink_singular_values",
 ]
 
-# Clipping to C(1 - 1e-6) leaves room for the rounding of norms and sums, so C is a bound for what is computed and not
-# only for real numbers (mechanisms.md 2.3).
-CLIP_SLACK = 1e-6
-
 # Sums run over blocks: one after another inside a block, then over blocks. Worst-case rounding is m · _BLOCK · 2^-53 ·
 # C, which the slack above covers up to about a million pairs.
 _BLOCK = 8192
 
 # A factor on the size of simulated noise: one draw of the largest singular value of pure noise varies by a few percent.
 _NOISE_MARGIN = 1.1
-
-
-def clip_records(X: NDArray[np.float64], bound: float, order: int = 2) -> NDArray[np.float64]:
-    """Return every row scaled down to norm ``bound``, each on its own (mechanisms.md section 0).
-
-    Parameters
-    ----------
-    X : (n, d) float64 array
-    bound : float
-        R > 0; ``inf`` leaves the rows as they are.
-    order : {1, 2}, default=2
-        The norm.
-    """
-    # A row near the largest float would overflow when squared; scaled by its largest entry first it does not.
-    largest = np.abs(X).max(axis=1, initial=0.0)
-    safe = np.where(largest > 0, largest, 1.0)
-    norms = largest * np.linalg.norm(X / safe[:, None], ord=order, axis=1)
-    # Divided first: a quotient bound/norm below the smallest normal number would have lost its digits.
-    long = norms > bound
-    clipped = X / np.where(long, norms, 1.0)[:, None]
-    clipped *= np.where(long, bound, 1.0)[:, None]
-    return np.asarray(clipped)
 
 
 def _clip_factors(norms: NDArray[np.float64], bound: float) -> NDArray[np.float64]:

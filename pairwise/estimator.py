@@ -25,6 +25,7 @@ from pairwise.accounting import (
     default_delta,
     epsilon_of,
 )
+from pairwise.clipping import clip_records
 from pairwise.errors import InvalidParameter
 from pairwise.noise import CHEAP_PATH_NOTE, HARDENED_LARGE_NOTE, HARDENED_NOTE, Randomness
 from pairwise.statement import PrivacyStatement, UnsoundWarning
@@ -205,8 +206,6 @@ class PrivateEstimator(BaseEstimator):
 
     def _check_records(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return validated X of a prediction, clipped as in training."""
-        from pairwise.gradient import clip_records
-
         check_is_fitted(self)
         try:
             table = validate_data(self, X, dtype=np.float64, reset=False)

@@ -28,6 +28,7 @@ from pairwise.accounting import (
     release_mu,
     sampled_event,
 )
+from pairwise.clipping import CLIP_SLACK, clip_records
 from pairwise.errors import InvalidParameter
 from pairwise.losses import PairLoss, get_loss
 from pairwise.noise import GaussianPlan, gaussian, plan_gaussian
@@ -47,7 +48,6 @@ __all__ = [
     "PairSums",
     "auc_hinge_counts",
     "auc_logistic_weights",
-    "clip_records",
     "default_radius",
     "mean_gradient",
     "noisy_descent",
@@ -57,10 +57,6 @@ __all__ = [
 
 Array = NDArray[np.float64]
 Batching = Literal["all-pairs", "matching", "sampled"]
-
-# Clipping to C(1 − 1e-6) leaves room for the rounding of norms and sums, so that C bounds what is computed
-# (mechanisms.md 2.3).
-CLIP_SLACK = 1e-6
 
 # Entries of one block of the pair matrix: 32 MiB of float64, whatever n is.
 _BLOCK_ENTRIES = 1 << 22
@@ -72,36 +68,6 @@ _MATCHING_FROM = {"auc": 10_000, "metric": 2_000}
 # Squared distances come from inner products; below this share of the squared norms their relative error passes
 # the clip slack.
 _DISTANCE_FLOOR = 1e-8
-
-
-def clip_records(X: Array, bound: float) -> Array:
-    """Return every row scaled down, on its own, to Euclidean norm at most ``bound``.
-
-    Parameters
-    ----------
-    X : (n, d) float64 array
-    bound : float
-        R > 0; infinity leaves the rows as they are.
-
-    Returns
-    -------
-    (n, d) float64 array
-        ``X`` itself where nothing had to be scaled.
-    """
-    if bound == math.inf:
-        return X
-    # A row near the largest float overflows when squared, unless its largest entry is divided out first.
-    largest = np.abs(X).max(axis=1, initial=0.0)
-    safe = np.where(largest > 0, largest, 1.0)
-    norms = safe * np.linalg.norm(X / safe[:, None], axis=1)
-    limit = bound * (1.0 - CLIP_SLACK)
-    long = norms > limit
-    if not long.any():
-        return X
-    # Divided first: a quotient limit/norm below the smallest normal number would have lost its digits.
-    clipped = X / np.where(long, norms, 1.0)[:, None]
-    clipped *= np.where(long, limit, 1.0)[:, None]
-    return np.asarray(clipped)
 
 
 def random_matching(n: int, randomness: Randomness) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.dpp_descent import CLIP_SLACK, clip_records
+from pairwise.clipping import clip_records
 from pairwise.errors import InvalidParameter
 from pairwise.noise import Randomness, discrete_laplace, lattice_laplace_plan
 
@@ -78,7 +78,7 @@ def perturb_individuals(
     """
     if not (math.isfinite(bound) and bound > 0):
         raise InvalidParameter(f"bound must be a positive finite number; found {bound!r}.")
-    clipped = clip_records(X, bound * (1.0 - CLIP_SLACK), order=1)
+    clipped = clip_records(X, bound, order=1)
     plan = lattice_laplace_plan(2.0 * bound, X.shape[1], epsilon=epsilon_features)
     steps = np.round(clipped / plan.grid)
     noise = discrete_laplace(round(plan.scale / plan.grid), X.shape, randomness)

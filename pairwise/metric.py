@@ -16,10 +16,11 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from pairwise.accounting import release_mu
+from pairwise.clipping import clip_records
 from pairwise.domains import FrobeniusBall, PSDNuclearBall
 from pairwise.errors import InvalidPairs, InvalidParameter
 from pairwise.estimator import Plan, without_values
-from pairwise.gradient import MetricPairs, clip_records, noisy_descent, plan_gradient
+from pairwise.gradient import MetricPairs, noisy_descent, plan_gradient
 from pairwise.losses import get_loss
 from pairwise.noise import Randomness
 from pairwise.perturbation import (

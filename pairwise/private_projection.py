@@ -23,9 +23,9 @@ from pairwise.accounting import (
     gaussian_mu,
     pure_event,
 )
+from pairwise.clipping import clip_records
 from pairwise.errors import InvalidParameter
 from pairwise.estimator import check_data_norm, without_seed, without_values
-from pairwise.gradient import clip_records
 from pairwise.noise import CHEAP_PATH_NOTE, Randomness, gaussian
 from pairwise.statement import PrivacyStatement
 

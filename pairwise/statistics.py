@@ -21,9 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, TransformerMixin
 
 from pairwise.accounting import Adjacency, release_mu
+from pairwise.clipping import clip_records
 from pairwise.errors import InvalidParameter
 from pairwise.estimator import Plan, PrivateEstimator
-from pairwise.gradient import clip_records
 from pairwise.noise import Randomness, gaussian, plan_gaussian
 
 if TYPE_CHECKING:

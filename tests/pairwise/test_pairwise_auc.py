@@ -18,8 +18,8 @@ from sklearn.preprocessing import StandardScaler
 from pairwise import PrivacyBudget, PrivateAUCClassifier, UnsoundWarning
 from pairwise.accounting import epsilon_of, gaussian_mu
 from pairwise.auc import private_accuracy_score, private_auc_score
+from pairwise.clipping import clip_records
 from pairwise.errors import BudgetExceeded, PairwiseError
-from pairwise.gradient import clip_records
 from pairwise.perturbation import CONVEX_ALGORITHMS
 
 SOUND = ["gradient", *CONVEX_ALGORITHMS, "statistics"]

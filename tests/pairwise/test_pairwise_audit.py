@@ -27,8 +27,9 @@ import pairwise.statistics
 from pairwise import DPPMetricLearner, PrivateAUCClassifier, PrivateLDA, PrivateMetricLearner
 from pairwise.accounting import gaussian_epsilon, gaussian_mu, release_mu
 from pairwise.auc import _centre_queries
+from pairwise.clipping import clip_records
 from pairwise.domains import WholeSpace
-from pairwise.gradient import AUCPairs, clip_records, noisy_descent, plan_gradient
+from pairwise.gradient import AUCPairs, noisy_descent, plan_gradient
 from pairwise.noise import LatticePlan, Randomness, gaussian, lattice_gaussian, lattice_laplace
 
 DELTA = 1e-5

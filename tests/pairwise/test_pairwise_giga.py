@@ -9,9 +9,10 @@ import pytest
 
 from pairwise import giga
 from pairwise.accounting import epsilon_of, gaussian_mu, zcdp_epsilon_classic
+from pairwise.clipping import clip_records
 from pairwise.domains import L2Ball
 from pairwise.errors import PairwiseError
-from pairwise.gradient import AUCPairs, MetricPairs, clip_records
+from pairwise.gradient import AUCPairs, MetricPairs
 from pairwise.noise import Randomness
 
 

@@ -13,17 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairwise.accounting import epsilon_of, gaussian_mu
+from pairwise.clipping import CLIP_SLACK, clip_records
 from pairwise.domains import L2Ball
-from pairwise.dpp_descent import clip_records as clip_pair_records
 from pairwise.errors import PairwiseError
 from pairwise.gradient import (
-    CLIP_SLACK,
     AUCPairs,
     MetricPairs,
     _logistic_weights_on,
     auc_hinge_counts,
     auc_logistic_weights,
-    clip_records,
     mean_gradient,
     noisy_descent,
     plan_gradient,
@@ -344,19 +342,14 @@ def test_clipped_records_keep_their_direction_and_never_pass_the_bound():
     assert np.array_equal(out[2:4], X[2:4])
 
 
-def test_records_of_any_size_are_clipped_to_bounds_of_any_size():
-    X = np.array([[1e308, 0.0], [1e307, -1e307], [1.0, 2.0]])
-    for bound in (1e-3, 1e-12, 3e-16, 1e-100):
-        norms = np.linalg.norm(clip_records(X, bound) / bound, axis=1)
-        np.testing.assert_allclose(norms, 1.0 - CLIP_SLACK, rtol=1e-12)
-
-
+@pytest.mark.parametrize("slack", [0.0, CLIP_SLACK, 0.25])
 @pytest.mark.parametrize("order", [1, 2])
-def test_records_of_pairs_are_clipped_to_bounds_of_any_size(order):
+def test_records_of_any_size_are_clipped_to_bounds_of_any_size(order, slack):
     X = np.array([[1e308, 0.0], [1e307, -1e307], [1.0, 2.0]])
     for bound in (1e-3, 1e-12, 3e-16, 1e-100):
-        norms = np.linalg.norm(clip_pair_records(X, bound, order) / bound, ord=order, axis=1)
-        np.testing.assert_allclose(norms, 1.0, rtol=1e-12)
+        clipped = clip_records(X, bound, order, slack=slack)
+        norms = np.linalg.norm(clipped / bound, ord=order, axis=1)
+        np.testing.assert_allclose(norms, 1.0 - slack, rtol=1e-12)
 
 
 @pytest.mark.parametrize("apart", [1e-4, 1e-7, 1e-8])

@@ -27,6 +27,7 @@ FACES = {
 FOUNDATIONS = (
     "errors",
     "statement",
+    "clipping",
     "domains",
     "losses",
     "noise",
@@ -85,9 +86,9 @@ RETRIEVAL = {
     "mail_published": {"errors", "noise", "retrieval", "smlq"},
     "private_projection": {
         "accounting",
+        "clipping",
         "errors",
         "estimator",
-        "gradient",
         "noise",
         "statement",
     },
