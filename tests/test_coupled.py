@@ -8,7 +8,7 @@ from scipy import stats
 
 from textpriv.errors import MechanismError, MetricError
 from textpriv.evaluation.coupled import CoupledMadlib
-from textpriv.mechanisms import Madlib
+from textpriv.mechanisms import UNKNOWN, Madlib
 
 
 @pytest.fixture(scope="module")
@@ -16,11 +16,11 @@ def index(index_of, clustered_points):
     return index_of(clustered_points(6, 8, 5, 1.5), k=16)
 
 
-@pytest.mark.parametrize("epsilon", [2.0, 8.0, 30.0])
-def test_coupled_draws_have_the_law_of_the_mechanism(index, epsilon, stream, level):
+@pytest.mark.parametrize(("word", "epsilon"), [(3, 2.0), (3, 8.0), (3, 30.0), (UNKNOWN, 8.0)])
+def test_coupled_draws_have_the_law_of_the_mechanism(index, word, epsilon, stream, level):
     # Two samples of one law; every document is one word, and the pool is as large as the sample, so draws are independent.
     size = 20_011
-    words = np.full(size, 3, dtype=np.int32)
+    words = np.full(size, word, dtype=np.int32)
     coupled = CoupledMadlib(index)
     one = coupled.draw(epsilon, words, np.array([0, size]), seed=1, pool=size)
     two = Madlib(index, epsilon, search="exact").sample(words, stream("coupled", epsilon))

@@ -12,11 +12,14 @@ from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.spatial.distance import cdist
 
+from textpriv.audit import ratio_bound
 from textpriv.errors import MechanismError
 from textpriv.index import Index
+from textpriv.ledger import Terms
 from textpriv.mechanisms import UNKNOWN, Madlib
 from textpriv.mechanisms.madlib import _QUERIES, _noise
 from textpriv.metrics import CallableMetric, Mahalanobis
+from textpriv.policy import TokenPolicy
 
 # Statistical tests use fixed keys and have a false-alarm rate of 1e-9 each (see conftest).
 
@@ -124,11 +127,80 @@ def test_of_two_words_on_a_line_the_input_is_kept_as_laplace_says(
     assert stats.binomtest(kept, 40_000, 1 - np.exp(-epsilon) / 2).pvalue > level
 
 
+# A line on which the commonest word lies far from all others: a prior would give it to unknown words, noise hardly ever.
+LINE = np.array([9.0, 0.0, 0.4, -0.3, 1.0, 0.7])
+
+
+def line_law(point: float, epsilon: float) -> np.ndarray:
+    """The law of a point of the line that is moved by Laplace noise, shape (6,)."""
+    order = np.argsort(LINE)
+    edges = np.concatenate([[-np.inf], (LINE[order][1:] + LINE[order][:-1]) / 2, [np.inf]])
+    law = np.empty(len(LINE))
+    law[order] = np.diff(stats.laplace(point, 1 / epsilon).cdf(edges))
+    return law
+
+
 @pytest.mark.parametrize("search", ["exact", "hnsw"])
-def test_unknown_words_follow_the_prior(cloud, stream, goodness, level, search):
-    found = Madlib(cloud, 2.0, search).sample(np.full(50_000, UNKNOWN), stream("unknown"))
-    expected = cloud.vocabulary.prior_weights("zipf")
-    assert goodness(np.bincount(found, minlength=300), expected) > level
+def test_unknown_words_of_a_line_are_drawn_by_noise_about_the_centre(
+    vocabulary_of, stream, goodness, level, search
+):
+    mechanism = Madlib(Index.build(vocabulary_of(LINE), k=3), 1.5, search)
+    found = mechanism.sample(np.full(50_000, UNKNOWN), stream("unknown line"))
+    assert goodness(np.bincount(found, minlength=6), line_law(LINE.mean(), 1.5)) > level
+
+
+def test_no_output_tells_an_unknown_word_from_a_known_one_by_more_than_their_distance(
+    vocabulary_of, stream, level
+):
+    epsilon, draws = 2.0, 40_000
+    mechanism = Madlib(Index.build(vocabulary_of(LINE), k=3, hnsw=False), epsilon, "exact")
+    found = mechanism.sample(np.full(draws, UNKNOWN), stream("unknown loss"))
+    counts = np.bincount(found, minlength=6)
+    # Bounds on the probability of every output for an unknown word, all of which hold but for one in 1e9.
+    share = level / 12
+    least = stats.beta.ppf(share, counts, draws - counts + 1)
+    most = stats.beta.ppf(1 - share, counts + 1, draws - counts)
+    for word, point in enumerate(LINE):
+        law = line_law(point, epsilon)
+        claimed = epsilon * abs(point - LINE.mean())
+        assert np.log(np.where(counts > 0, least, 1e-300) / law).max() <= claimed, word
+        assert np.log(law / most).max() <= claimed, word
+
+
+@pytest.mark.parametrize("projection", [None, 2])
+def test_draws_never_tell_an_unknown_word_from_a_known_one_by_more_than_their_distance(
+    cloud, stream, level, projection
+):
+    epsilon, draws = 1.0, 20_000
+    mechanism = Madlib(cloud, epsilon, "exact", projection=projection)
+    points = mechanism.points
+    apart = cdist(points.mean(axis=0)[None], points)[0]
+    words = np.argsort(apart)[[0, 20, 100, 200]]
+
+    def drawn(word):
+        found = mechanism.sample(np.full(draws, word), stream("unknown cloud", projection, word))
+        return np.bincount(found, minlength=len(points))
+
+    unknown = drawn(UNKNOWN)
+    for word in words.tolist():
+        known = drawn(word)
+        lean = apart - cdist(points[[word]], points)[0]
+        claimed = epsilon * apart[word]
+        assert ratio_bound(unknown, known, lean, level) <= claimed
+        assert ratio_bound(known, unknown, -lean, level) <= claimed
+
+
+@pytest.mark.parametrize("projection", [None, 2])
+def test_the_losses_that_are_stated_contain_the_distance_of_unknown_words(cloud, projection):
+    mechanism = Madlib(cloud, 2.0, projection=projection)
+    points = mechanism.points
+    farthest = 2.0 * cdist(points.mean(axis=0)[None], points).max()
+    statement = mechanism.statement
+    assert statement.figures["unknown_word_loss"] == pytest.approx(farthest, rel=1e-12)
+    assert farthest <= statement.figures["worst_word_loss"]
+    assert farthest <= min(statement.loss_at(np.inf), statement.document_loss(1))
+    assert farthest <= Terms.of(mechanism, TokenPolicy()).word_loss
+    assert "an unknown word" in statement.adjacency
 
 
 @pytest.mark.parametrize("search", ["exact", "hnsw"])
@@ -146,11 +218,12 @@ def test_the_search_sees_the_noisy_point_and_not_the_word(cloud, stream, monkeyp
     mechanism.sample([4, UNKNOWN, 9], stream("seen"))
     need = 2 * 3 + 6
     random = stream("seen").words(3 * need).reshape(3, need)
-    for query, word, row in zip(seen[0], (4, 9), random[[0, 2]], strict=True):
+    # An unknown word is moved as any other, from the centre of the points.
+    moved = mechanism.points[4], mechanism.points.mean(axis=0), mechanism.points[9]
+    for query, point, row in zip(seen[0], moved, random, strict=True):
         expected = np.empty(6)
         _noise(row, 3.0, expected)
-        assert_allclose(query, mechanism.points[word] + expected, rtol=1e-14)
-    assert len(seen[0]) == 2
+        assert_allclose(query, point + expected, rtol=1e-14)
 
 
 def test_there_is_no_closed_law(cloud):

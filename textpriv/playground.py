@@ -124,7 +124,7 @@ class Settings:
             _one_of("prior", prior, _PRIORS)
         if rate is not None:
             _one_of("rate", rate, _RATES)
-        if mechanism == "permute-and-flip":
+        if mechanism in ("permute-and-flip", "madlib"):
             prior = None
         if mechanism != "tem":
             rate = None
@@ -302,9 +302,7 @@ class Playground:
             raise Refusal(422, f"{mechanism.name} has no law in closed form.")
         known = next((each for each in (word, word.lower()) if each in self.index.vocabulary), None)
         if known is None:
-            raise Refusal(
-                404, "the word is not in the vocabulary: it is drawn from the prior, as all such."
-            )
+            raise Refusal(404, "the word is not in the vocabulary: all such words share one law.")
         number = self.index.vocabulary.id(known)
         law = np.exp(mechanism.log_prob(number))
         top = np.argsort(-law, kind="stable")[:10]

@@ -47,8 +47,9 @@ class PrivacyStatement:
     not_protected : tuple of str
         What stays visible, or is released as it is.
     figures : mapping of str to float
-        Derived numbers: ``worst_word_loss`` (nats), ``reference_distance``, ``reference_loss`` (nats at that
-        distance), ``local_dp_epsilon``, ``numerical_slack`` (nats a word that rounding may add), and others.
+        Derived numbers: ``worst_word_loss`` (nats), ``unknown_word_loss`` (nats between a word outside the vocabulary
+        and any word of it), ``reference_distance``, ``reference_loss`` (nats at that distance), ``local_dp_epsilon``,
+        ``numerical_slack`` (nats a word that rounding may add), and others.
     notes : tuple of str
         Anything else a reader must know.
     """

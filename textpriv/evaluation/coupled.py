@@ -103,16 +103,14 @@ class CoupledMadlib:
                 "vectors; take a larger prime."
             )
         rng = np.random.default_rng(seed)
-        size, dimension = self.points.shape
+        dimension = self.points.shape[1]
         out = np.empty(len(ids), dtype=np.int32)
-        unknown = np.flatnonzero(ids < 0)
-        out[unknown] = rng.choice(size, len(unknown), p=mechanism.measure.weights)
         # Strides are coprime to the prime pool, so no document meets a noise vector twice.
         start = np.repeat(rng.integers(0, pool, len(lengths)), lengths)
         stride = np.repeat(rng.integers(1, pool, len(lengths)), lengths)
         place = np.arange(len(ids)) - np.repeat(offsets[:-1], lengths)
         noise = ((start + stride * place) % pool).astype(np.int32)
-        known = np.flatnonzero(ids >= 0)
+        known, unknown = np.flatnonzero(ids >= 0), np.flatnonzero(ids < 0)
         cluster, least, largest = self._limits
         order = known[np.lexsort((cluster[ids[known]], noise[known]))]
         bounds = np.searchsorted(noise[order], np.arange(pool + 1))
@@ -123,6 +121,9 @@ class CoupledMadlib:
             radius = rng.gamma(dimension, 1 / mechanism.epsilon, last - first)
             moved = (direction * radius[:, None]).astype(np.float32)
             scores = moved @ self.points.T - self.halves
+            # An unknown word stands at the centre, which is the origin of these points.
+            here = unknown[(noise[unknown] >= first) & (noise[unknown] < last)]
+            out[here] = scores.argmax(axis=1)[noise[here] - first]
             _answer(
                 scores,
                 self.points,

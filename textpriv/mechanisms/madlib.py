@@ -3,14 +3,17 @@
 Source: Feyisetan et al. 2020, the baseline of TEM (Carvalho, Vasiloudis, Feyisetan). A word's vector is moved by noise of
 density proportional to ``exp(-epsilon |z|)`` and the nearest vocabulary word is released. Everything after the noise is
 post-processing, so the search may be approximate, as long as it does not look at the word. The law has no closed form.
+
+A word outside the vocabulary has no vector. All such words stand at one public point, the centre of the vectors, and are
+moved by the same noise. A draw from a prior in its place would have no bounded loss: a known word hardly ever becomes one
+that lies far away, and a prior may give that often.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -19,9 +22,8 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError
 from textpriv.index import Index
-from textpriv.mechanisms.measure import BaseMeasure, draw
 from textpriv.mechanisms.mechanism import Mechanism
-from textpriv.metrics import EUCLIDEAN, row_distance
+from textpriv.metrics import EUCLIDEAN, pairwise_distances, row_distance
 from textpriv.neighbourhoods import hnsw_index
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
@@ -46,8 +48,6 @@ class Madlib(Mechanism):
     projection : int, optional
         Project the public vectors on so many of their principal directions first. A projection never lengthens a
         distance, so the guarantee stays, and the noise shrinks to projection / epsilon (mechanisms.md 3.5).
-    prior : see :class:`TEM`
-        The law of unknown words, which have no vector to move.
 
     Raises
     ------
@@ -64,7 +64,6 @@ class Madlib(Mechanism):
         epsilon: float,
         search: str = "hnsw",
         projection: int | None = None,
-        prior: str | PathLike[str] | Mapping[str, float] | NDArray[Any] = "zipf",
     ) -> None:
         super().__init__(index, epsilon)
         if index.metric.kind != EUCLIDEAN:
@@ -85,8 +84,6 @@ class Madlib(Mechanism):
             )
         self.search = search
         self.projection = None if projection is None else int(projection)
-        self.prior = prior
-        self.measure = BaseMeasure(index.vocabulary.prior_weights(prior))
 
     def settings(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this mechanism on the same index."""
@@ -94,7 +91,6 @@ class Madlib(Mechanism):
             "epsilon": self.epsilon,
             "search": self.search,
             "projection": self.projection,
-            "prior": self.prior,
         }
 
     @cached_property
@@ -110,6 +106,12 @@ class Madlib(Mechanism):
         return np.ascontiguousarray(projected.astype(coordinates.dtype))
 
     @cached_property
+    def unknown_point(self) -> NDArray[np.float64]:
+        """The centre of the points, at which every word outside the vocabulary stands, shape (n or projection,)."""
+        centre: NDArray[np.float64] = self.points.mean(axis=0, dtype=np.float64)
+        return centre
+
+    @cached_property
     def _graph(self) -> Any:
         return self.index.graph if self.projection is None else hnsw_index(self.points)
 
@@ -121,7 +123,7 @@ class Madlib(Mechanism):
 
         The scale is a power of two that makes the longest at most 1: nothing rounds by it, and no square leaves the range.
         """
-        centre = self.points.mean(axis=0, dtype=np.float64)
+        centre = self.unknown_point
         centred = self.points - centre
         largest = float(np.abs(centred).max())
         scale = 1.0
@@ -155,17 +157,16 @@ class Madlib(Mechanism):
                 take = min(stop - token, _QUERIES - held)
                 random = np.empty((take, need), dtype=np.uint64)
                 stream.fill(random.reshape(-1))
-                held = _move(  # type: ignore[call-arg]
+                held = _move(
                     points,
+                    self.unknown_point,
                     self.epsilon,
                     ids,
                     token,
                     random,
-                    *self.measure.tables(),
                     queries,
                     tokens,
                     held,
-                    out,
                 )
                 token += take
                 if held == _QUERIES:
@@ -192,9 +193,15 @@ class Madlib(Mechanism):
         return _nearest(products, halves, drawn_in, slack, self.points, queries)
 
     @property
+    def unknown_word_loss(self) -> float:
+        """Largest loss between an unknown word and any word of the vocabulary, in nats."""
+        apart = pairwise_distances(EUCLIDEAN, self.unknown_point[None], self.points)
+        return self.epsilon * float(apart.max())
+
+    @property
     def worst_word_loss(self) -> float:
-        """Largest loss between any two words, in nats."""
-        return self.epsilon * self.index.diameter_bound
+        """Largest loss between any two words, unknown ones included, in nats."""
+        return max(self.epsilon * self.index.diameter_bound, self.unknown_word_loss)
 
     @property
     def statement(self) -> PrivacyStatement:
@@ -203,8 +210,9 @@ class Madlib(Mechanism):
         return self._stated(
             f"Madlib (epsilon {self.epsilon:g}, search {self.search}{projected})",
             "density exp(-epsilon |z|), then post-processing: mechanisms.md 3.5",
-            "words, vectors, metric and prior",
+            "words, vectors and metric",
             self.worst_word_loss,
+            self.unknown_word_loss,
             [
                 "noise in 64-bit floating point behaves as real-valued noise (only a word leaves, never the noisy vector)"
             ],
@@ -213,12 +221,12 @@ class Madlib(Mechanism):
 
 
 def configure(
-    epsilon: float, search: str = "hnsw", projection: int | None = None, prior: str = "zipf"
+    epsilon: float, search: str = "hnsw", projection: int | None = None
 ) -> Callable[[Index], Madlib]:
     """Registered as ``textpriv.Madlib.v1``: settings of a Madlib that is made when its index is known."""
 
     def make(index: Index) -> Madlib:
-        return Madlib(index, epsilon=epsilon, search=search, projection=projection, prior=prior)
+        return Madlib(index, epsilon=epsilon, search=search, projection=projection)
 
     return make
 
@@ -263,27 +271,24 @@ def _noise(random: NDArray[np.uint64], epsilon: float, out: NDArray[np.float64])
 @njit(cache=True, nogil=True)
 def _move(
     points: NDArray[Any],
+    unknown_point: NDArray[np.float64],
     epsilon: float,
     ids: NDArray[np.int32],
     first: int,
     random: NDArray[np.uint64],
-    measure: NDArray[np.uint64],
-    guide: NDArray[np.int32],
-    shift: np.uint64,
     queries: NDArray[np.float64],
     tokens: NDArray[np.int64],
     held: int,
-    out: NDArray[np.int32],
 ) -> int:
-    """Write the noisy vectors of some tokens as queries, and draw the unknown ones at once."""
+    """Write the noisy vectors of some tokens as queries; return how many queries there are."""
     for row in range(random.shape[0]):
         token = first + row
-        if ids[token] < 0:
-            out[token] = draw(random[row, 0], measure, guide, shift)
-            continue
         _noise(random[row], epsilon, queries[held])
         for j in range(points.shape[1]):
-            queries[held, j] += points[ids[token], j]
+            if ids[token] < 0:
+                queries[held, j] += unknown_point[j]
+            else:
+                queries[held, j] += points[ids[token], j]
         tokens[held] = token
         held += 1
     return held

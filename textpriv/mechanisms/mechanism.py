@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["UNKNOWN", "Mechanism", "positive"]
 
-UNKNOWN = -1  # the id of every word outside the vocabulary: one shared input whose law is the prior
+UNKNOWN = -1  # the id of every word outside the vocabulary: all of them are one input
 
 
 def positive(name: str, value: Any, *, infinite: bool = False) -> float:
@@ -224,6 +224,7 @@ class Mechanism(ABC):
         proof: str,
         public: str,
         worst: float,
+        unknown: float,
         further: Sequence[str] = (),
         **figures: float,
     ) -> PrivacyStatement:
@@ -236,7 +237,9 @@ class Mechanism(ABC):
         public : str
             What must be public, and fixed before any private text was seen.
         worst : float
-            Largest loss between any two words, in nats.
+            Largest loss between any two words, unknown ones included, in nats.
+        unknown : float
+            Largest loss between an unknown word and any word of the vocabulary, in nats.
         further : sequence of str
             What is assumed besides.
         **figures : float
@@ -259,7 +262,7 @@ class Mechanism(ABC):
         )
         return PrivacyStatement(
             mechanism=title,
-            adjacency="any two words of the vocabulary in one place of the text",
+            adjacency="any two words of the vocabulary, or one of them and an unknown word, in one place of the text",
             epsilon=self.epsilon,
             delta=0.0,
             unit=f"per unit of {index.metric.name} distance",
@@ -268,6 +271,7 @@ class Mechanism(ABC):
             assumptions=tuple(assumptions),
             figures={
                 "worst_word_loss": worst,
+                "unknown_word_loss": unknown,
                 "local_dp_epsilon": worst + figures.get("numerical_slack", 0.0),
                 "reference_distance": reference,
                 "reference_loss": min(self.epsilon * reference, worst),

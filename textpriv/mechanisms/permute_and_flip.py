@@ -199,6 +199,11 @@ class PermuteAndFlip(Mechanism):
     # The guarantee
 
     @property
+    def unknown_word_loss(self) -> float:
+        """Largest loss between an unknown word and any word of the vocabulary, in nats (mechanisms.md TEM-6)."""
+        return self.t * min(self.index.diameter_bound, self.gamma)
+
+    @property
     def worst_word_loss(self) -> float:
         """Largest loss between any two words, in nats (mechanisms.md TEM-12)."""
         return self.epsilon * min(self.index.diameter_bound, self.gamma)
@@ -211,6 +216,7 @@ class PermuteAndFlip(Mechanism):
             "1-Lipschitz score, noisy maximum with exponential noise: mechanisms.md 3.3",
             "words, vectors and metric",
             self.worst_word_loss,
+            self.unknown_word_loss,
             # Scores move by 2 tau more, at twice the rate. A relative error r of every acceptance changes a law by at
             # most 3 r of itself, and r is below 1e-9.
             numerical_slack=4 * self.t * self.index.tau + 1e-8,

@@ -506,6 +506,11 @@ class TEM(Mechanism):
     # The guarantee
 
     @property
+    def unknown_word_loss(self) -> float:
+        """Largest loss between an unknown word and any word of the vocabulary, in nats (mechanisms.md TEM-6)."""
+        return self.t * min(self.index.diameter_bound, self.gamma)
+
+    @property
     def worst_word_loss(self) -> float:
         """Largest loss between any two words, in nats (mechanisms.md TEM-12)."""
         diameter = self.index.diameter_bound
@@ -525,6 +530,7 @@ class TEM(Mechanism):
             else "the exact constant over all pairs of words, computed for this vocabulary: mechanisms.md 3.3",
             "words, vectors, metric and prior",
             self.worst_word_loss,
+            self.unknown_word_loss,
             # 2 t tau for the exponent and as much for the normaliser; the rest bounds rounding to whole parts.
             numerical_slack=4 * self.t * self.index.tau + 1e-8,
         )

@@ -121,7 +121,7 @@
   byId("form").addEventListener("submit", (event) => { event.preventDefault(); draw(); });
   const fit = () => {
     rate.disabled = mechanism.value !== "tem";
-    prior.disabled = mechanism.value === "permute-and-flip";
+    prior.disabled = mechanism.value === "permute-and-flip" || mechanism.value === "madlib";
   };
 
   byId("word-form").addEventListener("submit", async (event) => {
