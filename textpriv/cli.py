@@ -17,6 +17,7 @@ import os
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from enum import Enum
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from textpriv.errors import IndexFolderError, LedgerError, TextprivError
 
@@ -114,6 +116,25 @@ _REGISTERED = {
 }
 
 
+class _Command(TyperCommand):
+    """A command that takes an option once, unless the option is one of several values.
+
+    The parser below takes the last of two: of two text columns one would be released raw, and of two epsilons the larger
+    one might count.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse an option given twice, then parse as always."""
+        if not ctx.resilient_parsing:  # completion looks at half a line
+            _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+            for option, times in Counter(given).items():
+                if times > 1 and not (getattr(option, "multiple", False) or option.is_eager):
+                    raise typer.BadParameter(
+                        "given more than once: say which one is meant", ctx, option
+                    )
+        return super().parse_args(ctx, args)
+
+
 # ----------------------------------------------------------------------------------------------
 # The screen
 # ----------------------------------------------------------------------------------------------
@@ -154,10 +175,10 @@ def _warnings_as_messages() -> Iterator[None]:
         yield
 
 
-_Command = TypeVar("_Command", bound=Callable[..., None])
+_Function = TypeVar("_Function", bound=Callable[..., None])
 
 
-def _job(command: _Command) -> _Command:
+def _job(command: _Function) -> _Function:
     """Turn what can go wrong in a command into a message and an exit code."""
 
     @functools.wraps(command)
@@ -1179,13 +1200,14 @@ def _run_key(
 @contextlib.contextmanager
 def _saying_what_is_left(target: str) -> Iterator[None]:
     """Say how to go on where a run fails that can be continued."""
-    from textpriv.shards import work_path
+    from textpriv.shards import WorkFolder, is_being_written, work_path
 
     try:
         yield
     except (TextprivError, OSError, KeyboardInterrupt):
-        left = work_path(Path(os.path.realpath(target)), kept=True)
-        if left.is_dir():
+        final = Path(os.path.realpath(target))
+        left = work_path(final, kept=True)
+        if WorkFolder.is_run(left) and not is_being_written(final):
             _say("", "", f"What was done is kept in {left}: go on with --resume.")
         raise
 
@@ -1341,6 +1363,10 @@ def _print_checks(checks: list[Check]) -> None:
         console.print(Text(f"{broken} required checks failed.", style="bold red"))
     else:
         console.print(Text("Everything that is required works.", style="bold green"))
+
+
+for _registered in app.registered_commands:
+    _registered.cls = _Command
 
 
 def main() -> None:

@@ -53,7 +53,8 @@ from textpriv.reading import (
     is_stream,
     read_records,
 )
-from textpriv.shards import MANIFEST, Entry, WorkFolder, digest, work_path
+from textpriv.runkey import read_run_key
+from textpriv.shards import MANIFEST, Entry, WorkFolder, digest, only_writer, work_path
 from textpriv.writing import ColumnRule, RecordWriter, compressed, join_parts, writer_for
 
 if TYPE_CHECKING:
@@ -644,6 +645,15 @@ def _other_columns(reader: CorpusReader, batch: Batch) -> Iterator[list[str]]:
             yield [name for name in names if name != reader.text_column]
 
 
+def _version_of(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file or folder is replaced; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+
+
 def _add_names(known: dict[str, None], names: Iterable[str]) -> None:
     """Remember names in the order in which they first appear, but not endlessly many."""
     for name in names:
@@ -930,17 +940,35 @@ class _Run:
         self._entries: dict[tuple[int, int], Entry] = {}
         self._engine: tuple[str, str | None, int] | None = None
         self._resumed = 0
+        self._before = _version_of(target)
         self.complete = False
 
     @contextlib.contextmanager
     def opened(self, resume: bool | None) -> Iterator[None]:
-        """Open the work folder for the block; afterwards it is gone, unless the run is to be continued."""
+        """Hold the output and open the work folder, which is gone after the block unless the run is to be continued."""
         for _, name in self._plan.files:
             if not is_stream(name):
                 open(name, "rb").close()  # a missing input is told before anything is made
         self._check_target()
+        with only_writer(self._target):
+            # Another run may have ended between the beginning of this one and here.
+            if _version_of(self._target) != self._before:
+                raise CorpusError(
+                    f"Another run has just written {self._target}. Choose another output, or begin again."
+                )
+            key = self._key
+            if key is not None and not key.fresh and read_run_key(key.path) != key.secret:
+                raise CorpusError(
+                    f"The run key {key.path} is another one than when it was read. Begin again."
+                )
+            with self._opened(resume):
+                yield
+
+    @contextlib.contextmanager
+    def _opened(self, resume: bool | None) -> Iterator[None]:
         path = work_path(self._target, kept=resume is not None)
         new_key = self._key is not None and self._key.fresh
+        WorkFolder.check(path, bool(resume))
         if resume and new_key and path.exists() and WorkFolder.attach(path).entries():
             raise CorpusError(
                 f"The run in {path} was begun under a run key that is gone, so it cannot be continued. Put "
@@ -959,8 +987,7 @@ class _Run:
             self._context = release_context(self._privatizer, corpus)
         self._refuse_output(resume)
         if self.complete:
-            if path.exists():  # the run ended between its last two steps
-                WorkFolder.attach(path).remove()
+            WorkFolder.attach(path).remove()  # the run may have ended between its last two steps
             yield
             return
         if self._key is not None:
@@ -987,8 +1014,6 @@ class _Run:
             raise
         else:
             self._folder.remove()
-        finally:
-            self._folder.release()
 
     def _forget(self, new_key: bool) -> None:
         """Destroy a key under which nothing was released."""

@@ -3,7 +3,8 @@
 A run writes parts of each file into a work folder beside its output. A part counts as finished once a small entry with
 its checksum lies beside it, and both are on the disk; whatever has no entry is made anew. When all parts of all files
 are finished they are joined, and the output appears under its name in one step. What is in a part is up to ``corpus``
-and ``writing``; nothing here knows of records or texts.
+and ``writing``; nothing here knows of records or texts. One run at a time writes to an output (:func:`only_writer`), and a
+folder without a job file of ours is neither continued nor removed, whatever it is called.
 """
 
 from __future__ import annotations
@@ -13,24 +14,37 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from textpriv.errors import CorpusError
 from textpriv.reading import Place
 
-__all__ = ["MANIFEST", "Entry", "WorkFolder", "digest", "sync_folder", "work_path"]
+__all__ = [
+    "MANIFEST",
+    "Entry",
+    "WorkFolder",
+    "digest",
+    "is_being_written",
+    "only_writer",
+    "sync_folder",
+    "work_path",
+]
 
 MANIFEST = "manifest.json"
 _FORMAT = 1  # of the work folder
 _JOB = "job.json"
+_RUN_BYTES = 16  # of a run's random name
 _RESULT = "result"
 _PIECE = 1024 * 1024
+_PART_NAME = re.compile(r"([0-9]{6,})-([0-9]{6,})\.json")
+_CLOSED = ("parts", "records")  # what is noted of a file that was read to its end
 
 
 @dataclass(frozen=True)
@@ -71,9 +85,38 @@ class Entry:
     matched: Sequence[str] = ()
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Entry:
-        """Return the entry that :func:`dataclasses.asdict` made into plain values."""
-        return cls(**{**found, "end": Place(**found["end"])})
+    def from_dict(cls, found: Any, place: tuple[int, int]) -> Entry | None:
+        """Return the entry that :func:`dataclasses.asdict` made into plain values.
+
+        Parameters
+        ----------
+        found
+            What a file of a work folder held: anything, if it is damaged.
+        place : tuple of int
+            File and part by the name of that file.
+
+        Returns
+        -------
+        Entry or None
+            None for what is no entry of this part: it counts as not finished.
+        """
+        try:
+            entry = cls(**{**found, "end": Place(**found["end"])})
+            sound = entry._is_sound()
+        except (TypeError, KeyError, AttributeError):
+            return None
+        return entry if sound and (entry.file, entry.part) == place else None
+
+    def _is_sound(self) -> bool:
+        """Return whether every field has its type, and no count is negative."""
+        counts = [self.documents, self.bytes, self.end.record, self.end.line]
+        counts += [*self.tokens.values(), *self.skipped.values()]
+        if self.end.offset is not None:
+            counts.append(self.end.offset)
+        names = [*self.tokens, *self.skipped, *self.unprotected, *self.matched, self.sha256]
+        if self.quarantine is not None:
+            names.append(self.quarantine)
+        return all(map(_is_count, counts)) and all(isinstance(name, str) for name in names)
 
 
 @dataclass
@@ -89,19 +132,18 @@ class WorkFolder:
 
     path: Path
     run: str = ""
-    _lock: int | None = field(default=None, repr=False)
 
     # Making and opening
 
     @classmethod
     def begin(cls, path: Path, job: Callable[[str], Mapping[str, Any]], resume: bool) -> WorkFolder:
-        """Make the folder of a run, or go on in one of the same job.
+        """Make the folder of a run, or go on in one of the same job; :func:`only_writer` must hold the output.
 
         Parameters
         ----------
         path : Path
         job : callable
-            Takes the run's name, a random one that is kept in the folder, and returns plain values that decide the
+            Takes the run's name, a random one that is stored in the folder, and returns plain values that decide the
             output. A run is continued only if they are the same.
         resume : bool
             Whether a folder that exists is to be continued; if not, it is an error.
@@ -109,33 +151,24 @@ class WorkFolder:
         Raises
         ------
         CorpusError
-            If the folder belongs to a run under way, to another job, or exists and ``resume`` is False.
+            If the folder is not one of a run, belongs to another job, or exists and ``resume`` is False.
         """
-        try:
-            path.mkdir(mode=0o700)
-        except FileExistsError:
-            if not resume:
-                raise CorpusError(
-                    f"An earlier run was interrupted and left {path}. Continue it with --resume, or remove that folder "
-                    "to begin again."
-                ) from None
-        except OSError as error:
-            raise CorpusError(
-                f"Cannot write beside {path.name.removesuffix('.partial')}: {error.strerror}. Choose another place, or "
-                "make room there."
-            ) from None
+        cls.check(path, resume)
         found = cls(path)
-        found._take()
-        try:
-            found._agree(job)
-            # What a killed run had begun to put together is made anew from the parts; else a file that it left half
-            # written would be published with the rest.
-            if found.result_path("").is_dir():
-                shutil.rmtree(found.result_path(""))
-        except BaseException:
-            found.release()
-            raise
-        sync_folder(path.parent)
+        if not os.path.lexists(path):
+            found._make(job)
+            return found
+        found._agree(job)
+        for entry in os.scandir(path):
+            if entry.name != _RESULT and not entry.is_file(follow_symlinks=False):
+                raise CorpusError(
+                    f"{entry.path} is a folder or a link where a file of the run should be, so the run cannot be "
+                    f"continued. Remove {path} to begin again; under the same run key the documents come out the same."
+                )
+        # What a killed run had begun to put together is made anew from the parts; else a file that it left half
+        # written would be published with the rest.
+        if found.result_path("").is_dir():
+            shutil.rmtree(found.result_path(""))
         return found
 
     @classmethod
@@ -143,33 +176,58 @@ class WorkFolder:
         """Return the folder of a run that another process leads."""
         return cls(path)
 
-    def _take(self) -> None:
-        """Keep other runs away for as long as this process lives."""
-        self._lock = os.open(self.path, os.O_RDONLY)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            self._lock = None
+    @classmethod
+    def check(cls, path: Path, resume: bool) -> None:
+        """Refuse what lies at the path of a run's folder unless it can be continued; nothing is changed.
+
+        Raises
+        ------
+        CorpusError
+            If it carries no job file of a run, or if there is a run and ``resume`` is False.
+        """
+        if not os.path.lexists(path):
+            return
+        if not cls.is_run(path):
             raise CorpusError(
-                f"Another run is writing to {self.path}. Wait for its end, or stop it first."
-            ) from None
+                f"{path} carries no job file of a run, so it is neither continued nor removed. Move it away, or choose "
+                "another output."
+            )
+        if not resume:
+            raise CorpusError(
+                f"An earlier run was interrupted and left {path}. Continue it with --resume, or remove that folder "
+                "to begin again."
+            )
+
+    @classmethod
+    def is_run(cls, path: Path) -> bool:
+        """Return whether a folder carries the job file of a run; one of somebody else's does not."""
+        if path.is_symlink() or not path.is_dir():
+            return False
+        found = _read_json(path / _JOB)
+        return (
+            isinstance(found, dict)
+            and isinstance(found.get("work_folder"), int)
+            and isinstance(found.get("run"), str)
+            and len(found["run"]) == 2 * _RUN_BYTES
+        )
+
+    def _make(self, job: Callable[[str], Mapping[str, Any]]) -> None:
+        """Let the folder appear with its job file in it: one without it could be anybody's."""
+        self.run = secrets.token_hex(_RUN_BYTES)
+        staging = self.path.with_name(f".{self.path.name[:200]}.{secrets.token_hex(8)}.new")
+        with _beside(self.path.name.removesuffix(".partial")):
+            staging.mkdir(mode=0o700)
+        try:
+            _write_whole(staging / _JOB, _job_content(self.run, job))
+            os.rename(staging, self.path)
+        except BaseException:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
+        sync_folder(self.path.parent)
 
     def _agree(self, job: Callable[[str], Mapping[str, Any]]) -> None:
-        place = self.path / _JOB
-        if not place.exists():
-            # Nothing can be finished before the job is written down.
-            self.run = secrets.token_hex(16)
-            _write_whole(place, _job_content(self.run, job))
-            return
-        try:
-            found = json.loads(place.read_bytes())
-            self.run = str(found["run"])
-        except (ValueError, TypeError, KeyError):
-            raise CorpusError(
-                f"{place} is damaged, so the run cannot be continued. Remove {self.path} to begin again; with the same "
-                "run key the documents come out the same."
-            ) from None
+        found = _read_json(self.path / _JOB)
+        self.run = str(found["run"])
         wanted = json.loads(_job_content(self.run, job))
         differing = sorted(key for key in {*found, *wanted} if found.get(key) != wanted.get(key))
         if differing:
@@ -178,16 +236,10 @@ class WorkFolder:
                 "input, settings and key, or remove that folder to begin again."
             )
 
-    def release(self) -> None:
-        """Let other runs in."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
     def remove(self) -> None:
-        """Remove the folder with all that is in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        self.release()
+        """Remove the folder with all that is in it; one without a job file of a run stays."""
+        if self.is_run(self.path):
+            shutil.rmtree(self.path, ignore_errors=True)
 
     # Parts
 
@@ -252,16 +304,15 @@ class WorkFolder:
         """
         found = {}
         for path in sorted(self.path.glob("*.json")):
-            if path.name == _JOB or path.name.startswith("file-"):
+            named = _PART_NAME.fullmatch(path.name)
+            if named is None:
                 continue
-            if tuple(map(int, path.stem.split("-"))) in without:
+            place = int(named[1]), int(named[2])
+            if place in without:
                 continue
-            try:
-                entry = Entry.from_dict(json.loads(path.read_bytes()))
-            except (ValueError, TypeError, KeyError):
-                continue
-            if not checked or self._is_whole(entry):
-                found[entry.file, entry.part] = entry
+            entry = Entry.from_dict(_read_json(path), place)
+            if entry is not None and (not checked or self._is_whole(entry)):
+                found[place] = entry
         return found
 
     def _is_whole(self, entry: Entry) -> bool:
@@ -280,11 +331,10 @@ class WorkFolder:
 
     def closed_file(self, file: int) -> tuple[int, int] | None:
         """Return the number of parts and of records of a file that was read to its end."""
-        try:
-            found = json.loads((self.path / f"file-{file:06d}.json").read_bytes())
-            return int(found["parts"]), int(found["records"])
-        except (OSError, ValueError, KeyError, TypeError):
+        found = _read_json(self.path / f"file-{file:06d}.json")
+        if not isinstance(found, dict) or not all(map(_is_count, map(found.get, _CLOSED))):
             return None
+        return found["parts"], found["records"]
 
     def parts(self, file: int, count: int) -> list[Path]:
         """Return the paths of the parts of a file."""
@@ -371,11 +421,100 @@ class WorkFolder:
         return True
 
 
+@contextlib.contextmanager
+def only_writer(target: Path) -> Iterator[None]:
+    """Hold an output for one run, on one machine; the system lets go of it when the process ends, however it ends.
+
+    Parameters
+    ----------
+    target : Path
+        The output, links resolved. An empty file beside it, hidden, is locked (``flock``) as long as the block lasts.
+
+    Raises
+    ------
+    CorpusError
+        If another run holds the output, or nothing can be written beside it.
+    """
+    place = _lock_path(target)
+    while True:
+        with _beside(target.name):
+            lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever held it before has removed the file; a lock on what has no name keeps nobody away.
+            if _is_at(lock, place):
+                break
+            os.close(lock)
+        except OSError as error:
+            os.close(lock)
+            if isinstance(error, BlockingIOError):
+                raise CorpusError(
+                    f"Another run is writing to {target}. Wait for its end, or stop it first."
+                ) from None
+            raise CorpusError(
+                f"Cannot lock {target} against other runs: {error.strerror}. Write to a local disk."
+            ) from None
+    try:
+        yield
+    finally:
+        # Removed before it is let go, so that no other run's file is.
+        with contextlib.suppress(OSError):
+            os.unlink(place)
+        # Said, and not left to the closing: a worker that has outlived this run may have the file open, too.
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        os.close(lock)
+
+
+def is_being_written(target: Path) -> bool:
+    """Return whether a run holds this output now."""
+    try:
+        lock = os.open(_lock_path(target), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def _lock_path(target: Path) -> Path:
+    return target.with_name(f".{target.name[:200]}.textpriv-lock")
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+@contextlib.contextmanager
+def _beside(name: str) -> Iterator[None]:
+    """Name the output in the error where nothing can be written beside it."""
+    try:
+        yield
+    except OSError as error:
+        raise CorpusError(
+            f"Cannot write beside {name}: {error.strerror}. Choose another place, or make room there."
+        ) from None
+
+
 def work_path(target: Path, kept: bool) -> Path:
     """Return the work folder of an output: by its name if it is to be found again, else hidden and one of its own."""
     if kept:
         return target.with_name(target.name + ".partial")
     return target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}.tmp")
+
+
+def _read_json(path: Path) -> Any:
+    """Return what a small file holds; None where it is missing, no file, or damaged."""
+    try:
+        return json.loads(path.read_bytes()) if path.is_file() else None
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def _job_content(run: str, job: Callable[[str], Mapping[str, Any]]) -> bytes:
@@ -389,6 +528,10 @@ def digest(path: Path) -> str:
         while piece := file.read(_PIECE):
             found.update(piece)
     return found.hexdigest()
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
 
 
 def _created(path: Path) -> BinaryIO:
