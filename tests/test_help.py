@@ -43,6 +43,50 @@ def usage(result):
     return " ".join(re.sub(r"[│╭╮╰╯─]", " ", result.stderr).split())
 
 
+# Options
+
+
+def twice(name: str, parameter) -> list[str]:
+    """A command line that gives an option two times, by different spellings where it has some."""
+    spellings = [*parameter.opts, *parameter.secondary_opts]
+    value = [] if parameter.is_flag else ["1"]
+    return [name, spellings[0], *value, spellings[-1], *value]
+
+
+OPTIONS = [
+    pytest.param(name, parameter, id=f"{name} {parameter.opts[0]}")
+    for name in COMMANDS
+    for parameter in GROUP.commands[name].params
+    if parameter.param_type_name == "option" and not parameter.is_eager
+]
+
+
+@pytest.mark.parametrize(("name", "parameter"), OPTIONS)
+def test_an_option_of_one_value_given_twice_is_refused(name, parameter):
+    result = run(*twice(name, parameter))
+    if parameter.multiple:
+        assert "given more than once" not in result.output
+        return
+    assert "given more than once" in usage(result)
+    assert parameter.opts[0] in result.stderr
+
+
+def test_of_two_text_columns_none_is_released(tmp_path):
+    source = tmp_path / "a.csv"
+    source.write_text(f"subject,body\n{SECRET},{SECRET}\n")
+    columns = ["--text-column", "body", "--text-column=subject"]
+    more = ["--index", tmp_path / "no.idx", "--epsilon", "6"]
+    result = run("privatize", source, tmp_path / "b.csv", *columns, *more)
+    assert "given more than once" in usage(result)
+    assert not (tmp_path / "b.csv").exists()
+
+
+def test_an_option_of_several_values_may_be_repeated():
+    for name, parameter in [("privatize", "drop"), ("privatize", "keep"), ("report", "word")]:
+        (found,) = (p for p in GROUP.commands[name].params if p.name == parameter)
+        assert found.multiple
+
+
 # Help
 
 
