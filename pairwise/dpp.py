@@ -50,6 +50,7 @@ from pairwise.estimator import (
 )
 from pairwise.graph import PairGraph, random_matching
 from pairwise.input_perturbation import perturb_individuals
+from pairwise.mahalanobis import DroppedTable, MahalanobisMixin, finite_numbers
 from pairwise.noise import (
     CHEAP_PATH_NOTE,
     HARDENED_NOTE,
@@ -120,7 +121,9 @@ class _Release:
     run: Callable[[Randomness], NDArray[np.float64]]
 
 
-class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class DPPMetricLearner(
+    MahalanobisMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Learn a Mahalanobis metric M = WᵀW by private contrastive gradient descent.
 
     Parameters
@@ -201,7 +204,11 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         of ``"matching"`` it is otherwise read from y, and the statement says so. With C known classes a dissimilar pair
         counts 1/(C − 1) times as much as a similar one, since it is that much more frequent.
     preprocessor : array-like of shape (n, d), callable or None, default=None
-        Points that (m, 2) index pairs refer to (metric-learn's convention).
+        Points that (m, 2) index pairs refer to (metric-learn's convention). They are private, so ``fit`` replaces them by
+        their shape, which is then what ``get_params``, ``clone``, pickles and the printed form hold. To fit again, or
+        to ask ``pair_distance`` of indices, set it again: ``set_params(preprocessor=X)``. This departs from
+        scikit-learn's rule that ``fit`` leaves settings alone, so that a model can be handed on without its data. Cloning
+        before the fit, as searches do, works as ever.
     budget : PrivacyBudget or None, default=None
         Charged before any noise is drawn.
     random_state : int, Generator, RandomState or None, default=None
@@ -373,9 +380,15 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self._sensitivity = release.sensitivity
         self.components_ = release.run(randomness)
         self._n_features_out = len(self.components_)
+        if self.preprocessor is not None:
+            self.preprocessor = DroppedTable.of(self.preprocessor)
         return self
 
     # -- settings
+
+    @property
+    def _clip_order(self) -> int:
+        return 1 if self.mode == "published" or self.algorithm == "input-perturbation" else 2
 
     @property
     def _of_individuals(self) -> bool:
@@ -505,8 +518,7 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.n_features_in_ = points.shape[1]
         self._check_privacy(len(index))
         graph = PairGraph(index, len(points))
-        order = 1 if self.mode == "published" else 2
-        return _Pairs(clip_records(points, self.data_norm, order), index, signs < 0, graph)
+        return _Pairs(self._clipped(points), index, signs < 0, graph)
 
     def _points_and_index(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         if hasattr(X, "toarray"):
@@ -517,7 +529,7 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if array.ndim == 3 and array.shape[1] == 2:
             if array.shape[2] == 0 or len(array) == 0:
                 raise InvalidPairs(f"pairs must not be empty; found shape {array.shape}.")
-            flat = _numbers(array).reshape(-1, array.shape[2])
+            flat = finite_numbers(array).reshape(-1, array.shape[2])
             points, codes = _distinct_rows(flat)
             return points, codes.reshape(-1, 2)
         if array.ndim == 2 and array.shape[1] == 2 and self.preprocessor is not None:
@@ -531,17 +543,15 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _looked_up(self, array: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         index = PairGraph(array).pairs
-        if not callable(self.preprocessor):
-            points = _numbers(np.asarray(self.preprocessor))
-            if points.ndim != 2:
-                raise InvalidPairs(f"preprocessor must have shape (n, d); found {points.shape}.")
-            if index.max() >= len(points):
+        table = self._table()
+        if not callable(table):
+            if index.max() >= len(table):
                 raise InvalidPairs(
-                    f"indices must be below the {len(points)} rows of preprocessor; found larger ones."
+                    f"indices must be below the {len(table)} rows of preprocessor; found larger ones."
                 )
-            return points, index
+            return table, index
         used, codes = np.unique(index, return_inverse=True)
-        points = _numbers(np.asarray(self.preprocessor(used)))
+        points = finite_numbers(np.asarray(table(used)))
         if points.ndim != 2 or len(points) != len(used):
             raise InvalidPairs(
                 f"preprocessor must return one row for each of {len(used)} indices; found shape {points.shape}."
@@ -1035,7 +1045,7 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return float(self._sensitivity)
 
     def transform(self, X: Any) -> NDArray[np.float64]:
-        """Return X Wᵀ, in which Euclidean distance is the learned one.
+        """Return X Wᵀ for records clipped as in training; Euclidean distance there is the learned one.
 
         Parameters
         ----------
@@ -1057,57 +1067,7 @@ class DPPMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise InvalidParameter(
                 f"X must have {self.n_features_in_} features, as in fit; found {table.shape[1]}."
             )
-        return np.asarray(table @ self.components_.T)
-
-    def pair_distance(self, pairs: Any) -> NDArray[np.float64]:
-        """Return the learned distance ‖W(x − x')‖ of each pair.
-
-        Parameters
-        ----------
-        pairs : array-like of shape (m, 2, d), or (m, 2) indices with ``preprocessor``
-            Repeated and self pairs are fine here.
-
-        Returns
-        -------
-        ndarray of shape (m,)
-        """
-        check_is_fitted(self)
-        array = np.asarray(pairs)
-        if array.ndim == 2 and array.shape[1] == 2 and self.preprocessor is not None:
-            source = self.preprocessor
-            looked_up = (
-                np.stack([source(array[:, 0]), source(array[:, 1])], axis=1)
-                if callable(source)
-                else np.asarray(source)[array.astype(np.int64)]
-            )
-            array = looked_up
-        if array.ndim != 3 or array.shape[1] != 2 or array.shape[2] != self.n_features_in_:
-            raise InvalidPairs(
-                f"pairs must have shape (m, 2, {self.n_features_in_}), or (m, 2) with preprocessor=; "
-                f"found {np.shape(pairs)}."
-            )
-        array = _numbers(array)
-        projected = (array[:, 0] - array[:, 1]) @ self.components_.T
-        return np.asarray(np.linalg.norm(projected, axis=1))
-
-    def pair_score(self, pairs: Any) -> NDArray[np.float64]:
-        """Return minus the distance of each pair, shape (m,): larger is more similar."""
-        return -self.pair_distance(pairs)
-
-    def get_mahalanobis_matrix(self) -> NDArray[np.float64]:
-        """Return M = WᵀW, shape (d, d)."""
-        check_is_fitted(self)
-        return np.asarray(self.components_.T @ self.components_)
-
-    def get_metric(self) -> Callable[[ArrayLike, ArrayLike], float]:
-        """Return the learned distance as a function of two points, as scikit-learn's neighbours take it."""
-        check_is_fitted(self)
-        W = self.components_.copy()
-
-        def distance(u: ArrayLike, v: ArrayLike) -> float:
-            return float(np.linalg.norm(W @ (np.asarray(u, float) - np.asarray(v, float))))
-
-        return distance
+        return np.asarray(self._clipped(table) @ self.components_.T)
 
 
 def _pure_or_none(epsilon: float) -> DpEvent:
@@ -1120,25 +1080,6 @@ def _check_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
         raise InvalidParameter(
             f"{name} must be one of {', '.join(repr(a) for a in allowed)}; found {value!r}."
         )
-
-
-def _numbers(array: NDArray[Any]) -> NDArray[np.float64]:
-    """Return finite float64 numbers, or say what is wrong without repeating a value."""
-    if array.dtype.kind not in "biuf" and array.dtype.kind != "O":
-        raise InvalidPairs(
-            f"features must be numbers; found dtype {array.dtype}. Encode them first."
-        )
-    try:
-        out = array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise InvalidPairs(
-            "features must be numbers; found mixed or non-numeric entries. Encode them first."
-        ) from None
-    if not np.all(np.isfinite(out)):
-        raise InvalidPairs(
-            "features must be finite; found NaN or infinity. Fill or drop these first."
-        )
-    return out
 
 
 def _distinct_rows(flat: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -1,27 +1,27 @@
 """``PrivateMetricLearner``: a Mahalanobis metric from individuals and their classes, under differential privacy.
 
-Here live the choice of algorithm and metric-learn's methods. The algorithms live in ``gradient``, ``giga``, ``sgd`` and
-``statistics``, streams in ``streaming``; metrics from lists of pairs live in ``dpp``.
+Here lives the choice of algorithm. The algorithms live in ``gradient``, ``giga``, ``sgd`` and ``statistics``, streams in
+``streaming``, what a learned metric is asked in ``mahalanobis``; metrics from lists of pairs live in ``dpp``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from pairwise.accounting import release_mu
 from pairwise.clipping import clip_records
 from pairwise.domains import FrobeniusBall, PSDNuclearBall
-from pairwise.errors import InvalidPairs, InvalidParameter
-from pairwise.estimator import Plan, without_values
+from pairwise.errors import InvalidParameter
+from pairwise.estimator import Plan
 from pairwise.gradient import MetricPairs, noisy_descent, plan_gradient
 from pairwise.losses import get_loss
+from pairwise.mahalanobis import MahalanobisMixin
 from pairwise.noise import Randomness
 from pairwise.perturbation import (
     CONVEX_ALGORITHMS,
@@ -62,7 +62,7 @@ def _longest_axes(W: Array, k: int) -> Array:
     return np.asarray(lengths[:k, None] * axes[:k])
 
 
-class PrivateMetricLearner(TransformerMixin, StreamingEstimator):
+class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimator):
     """A linear map under which records of one class are close, under differential privacy (replace-one).
 
     Classes are protected like features: whether two records are similar is computed from both.
@@ -95,8 +95,9 @@ class PrivateMetricLearner(TransformerMixin, StreamingEstimator):
         Frobenius bound on the factor or on M; default √k/R or 1/R².
     classes : array-like, optional
         Public list of labels; without it the list is read from y and the statement says so.
-    preprocessor : (N, d) array-like, optional
-        Public records that index pairs refer to, as in metric-learn.
+    preprocessor : (N, d) array-like or callable, optional
+        Records that the index pairs of ``pair_distance`` refer to, as in metric-learn. Not learned from; printed by its
+        shape, and not pickled with a fitted learner.
     alpha, steps, rate, batching, batch_size, horizon, hardened, device, allow_vacuous, track_regret
         As in ``PrivateAUCClassifier``.
     allow_large_delta : bool, default=False
@@ -345,62 +346,6 @@ class PrivateMetricLearner(TransformerMixin, StreamingEstimator):
     def transform(self, X: ArrayLike) -> Array:
         """Return W x for records clipped as in training, shape (n, k)."""
         return np.asarray(self._check_records(X) @ self.components_.T)
-
-    def get_mahalanobis_matrix(self) -> Array:
-        """Return M = WᵀW, shape (d, d)."""
-        check_is_fitted(self)
-        return np.asarray(self.components_.T @ self.components_)
-
-    def pair_distance(self, pairs: ArrayLike) -> Array:
-        """Return ‖W(x − x')‖ of each pair, shape (m,), for records clipped as in training.
-
-        Parameters
-        ----------
-        pairs : (m, 2, d) array-like, or (m, 2) indices into ``preprocessor``
-        """
-        check_is_fitted(self)
-        array = np.asarray(pairs)
-        if array.ndim == 2 and array.shape[1:] == (2,) and self.preprocessor is not None:
-            try:
-                table = check_array(self.preprocessor, dtype=np.float64)
-            except ValueError as error:
-                raise without_values(error, self.preprocessor) from None
-            if not np.issubdtype(array.dtype, np.integer) or not (
-                array.size == 0 or (array.min() >= 0 and array.max() < len(table))
-            ):
-                raise InvalidPairs(
-                    f"index pairs must be whole numbers in 0..{len(table) - 1}; found others."
-                )
-            array = table[array]
-        if array.ndim != 3 or array.shape[1] != 2 or array.shape[2] != self.n_features_in_:
-            raise InvalidPairs(
-                f"expected pairs of shape (m, 2, {self.n_features_in_}), or (m, 2) indices with preprocessor=X; found "
-                f"shape {array.shape}."
-            )
-        try:
-            array = np.asarray(array, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidPairs("pairs must be numbers; found something else.") from None
-        if not np.all(np.isfinite(array)):
-            raise InvalidPairs("pairs must be finite; found NaN or infinity.")
-        R = float(self.data_norm)
-        apart = clip_records(array[:, 0], R) - clip_records(array[:, 1], R)
-        return np.asarray(np.linalg.norm(apart @ self.components_.T, axis=1))
-
-    def pair_score(self, pairs: ArrayLike) -> Array:
-        """Return minus the distance of each pair, shape (m,), metric-learn's score."""
-        return -self.pair_distance(pairs)
-
-    def get_metric(self) -> Callable[[ArrayLike, ArrayLike], float]:
-        """Return the learned distance as a function of two records, as scikit-learn's neighbours take it."""
-        check_is_fitted(self)
-        W, R = self.components_.copy(), float(self.data_norm)
-
-        def distance(u: ArrayLike, v: ArrayLike) -> float:
-            pair = clip_records(np.array([u, v], dtype=np.float64), R)
-            return float(np.linalg.norm(W @ (pair[0] - pair[1])))
-
-        return distance
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Return the names privatemetriclearner0, ..."""

@@ -20,6 +20,7 @@ FACES = {
     "streaming",
     "perturbation",
     "estimator",
+    "mahalanobis",
     "mail",
     "retrieval",
     "service",
