@@ -266,9 +266,13 @@ def promised(
         "|---|---|---|---|",
     ]
     for count, apart, what in (
-        (1, distance, "1 word, replaced by its 10th neighbour"),
+        (
+            1,
+            distance,
+            "1 word, replaced by its 10th neighbour (at most, for half of all running words)",
+        ),
         (1, math.inf, "1 word, replaced by any other"),
-        (10, distance, "10 words, each by its 10th neighbour"),
+        (10, distance, "10 such words, each by its 10th neighbour"),
         (length, math.inf, f"all {length} words"),
     ):
         loss = count * words.loss_at(apart)

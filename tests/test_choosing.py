@@ -67,6 +67,23 @@ def test_odds_are_those_of_the_statement(index):
     assert math.exp(statement.figures["reference_loss"]) == pytest.approx(7.0)
 
 
+def test_odds_hold_for_half_of_all_running_words_and_for_nine_tenths_at_the_other_distance(
+    index_of, clustered_points
+):
+    # Common words far apart, rare ones close together, and each vector twice.
+    points = np.concatenate([clustered_points(40, 1, 5, 9.0), clustered_points(6, 30, 5, 0.5)])
+    index = index_of(np.repeat(points, 2, axis=0), k=64)
+    for share, distance in ((0.5, None), (0.9, index.reference_distance_90)):
+        mechanism = TEM(index, epsilon_for(index, odds=20.0, distance=distance))
+        held = 0.0
+        for word, weight in enumerate(index.vocabulary.prior_weights("zipf")):
+            apart = mechanism.distances(word)
+            tenth = int(np.argsort(apart, kind="stable")[21])  # 2 at distance 0, then pairs
+            lost = np.abs(mechanism.log_prob(word) - mechanism.log_prob(tenth)).max()
+            held += weight * (lost <= math.log(20.0) * (1 + 1e-9))
+        assert held >= share
+
+
 # Targets on the law
 
 

@@ -106,7 +106,7 @@ def assert_equal(first, second):
         "backend",
         "recall",
         "tau",
-        "reference_distance",
+        "typical",
         "diameter_bound",
         "fingerprint",
     ):
@@ -578,15 +578,6 @@ def test_the_diameter_is_bounded_to_a_factor_of_two(metric):
     index = of_points(points, metric=metric, k=3)
     diameter = get_metric(metric).pairwise(points, points).max()
     assert diameter <= index.diameter_bound <= 2 * diameter * (1 + 1e-12)
-
-
-def test_the_reference_distance_is_the_median_distance_to_the_tenth_nearest_other_word():
-    points = np.random.default_rng(2).normal(size=(101, 3))
-    tenth = np.sort(cdist(points, points), axis=1)[:, 10]
-    assert of_points(points, k=32).reference_distance == pytest.approx(np.median(tenth))
-    assert of_points(points, k=3).reference_distance == pytest.approx(
-        np.median(np.sort(cdist(points, points), axis=1)[:, 2])
-    )
 
 
 def test_an_index_of_one_word_is_built_and_saved(tmp_path):

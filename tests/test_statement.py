@@ -20,7 +20,13 @@ def make(**changes):
         "proved": True,
         "assumptions": ("the vectors are public",),
         "not_protected": ("the number and order of tokens", "punctuation marks"),
-        "figures": {"worst_word_loss": 60.0, "reference_distance": 2.0, "reference_loss": 3.0},
+        "figures": {
+            "worst_word_loss": 60.0,
+            "reference_distance": 2.0,
+            "reference_loss": 3.0,
+            "reference_distance_90": 3.5011,
+            "reference_loss_90": 14.9,
+        },
         "notes": ("One note",),
     }
     return PrivacyStatement(**(settings | changes))
@@ -68,7 +74,7 @@ def test_paragraph_without_an_epsilon_gives_no_number():
 
 @pytest.mark.parametrize(
     ("nats", "odds"),
-    [(0.0, "1 to 1"), (3.0, "20.1 to 1"), (10.0, "22,026 to 1"), (60.0, "10^26 to 1")],
+    [(0.0, "1 to 1"), (3.0, "20.1 to 1"), (10.0, "22,027 to 1"), (14.9, "3.0 million to 1")],
 )
 def test_paragraph_writes_a_loss_as_odds_that_a_person_can_read(nats, odds):
     assert f" {odds}." in make(figures={"worst_word_loss": nats}).paragraph()
@@ -83,6 +89,16 @@ def test_losses_contain_what_rounding_may_add():
     assert statement.author_loss([3, 1]) == 4 * 60.25
     # Words at distance 0 share one law, and no words lose nothing.
     assert statement.loss_at(0.0) == statement.document_loss(0) == 0.0
+
+
+def test_paragraph_gives_the_odds_of_half_and_of_nine_tenths_of_the_running_words():
+    paragraph = make().paragraph()
+    assert "at most 20.1 to 1 for half of all running words (a distance of up to 2)" in paragraph
+    assert "at most 3.0 million to 1 for nine tenths of them (up to 3.51)" in paragraph
+
+
+def test_a_constant_that_is_printed_shorter_is_rounded_up():
+    assert "exp(1.23457 x d)" in make(epsilon=1.2345611).paragraph()
 
 
 def test_str_is_the_paragraph():

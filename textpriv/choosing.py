@@ -50,7 +50,7 @@ def eps_from_odds(odds: float, d_ref: float) -> float:
     odds : float
         Above 1.
     d_ref : float
-        A distance of the index, such as ``index.reference_distance``.
+        A distance of the index, such as ``index.reference_distance`` or ``index.reference_distance_90``.
 
     Returns
     -------
@@ -133,7 +133,8 @@ def epsilon_for(
     odds : float, optional
         The worst odds, to 1, at which two words at ``distance`` can be told apart by one released word.
     distance : float, optional
-        With ``odds``; default ``index.reference_distance``, the median distance to the 10th nearest word.
+        With ``odds``; default ``index.reference_distance``, within which half of all running words have their 10th
+        nearest word with another vector. For nine tenths of them pass ``index.reference_distance_90``.
     draws : int
         With ``distinct``.
     prior, gamma, beta, rate

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from textpriv.bounds import at_most, odds_in_words
 from textpriv.errors import TextprivError
 
 if TYPE_CHECKING:
@@ -251,7 +252,10 @@ def _print_end(
 
     console.print(Rule("What this means", style="bold"))
     figures = [statement.figures for statement in statements]
-    odds = " / ".join(f"{_round(np.exp(each['reference_loss'])):,.0f}" for each in figures)
+    odds = [
+        " / ".join(odds_in_words(each[loss]) for each in figures)
+        for loss in ("reference_loss", "reference_loss_90")
+    ]
     for paragraph in (
         Text(
             "Whatever one of these words was, another word at distance d would have given the same "
@@ -259,16 +263,18 @@ def _print_end(
             "number and order of the words, and the punctuation, are not hidden."
         ),
         Text(
-            "For a word and its 10th nearest neighbour (here typically at "
-            f"d = {figures[0]['reference_distance']:.2f}) that factor is {odds} at the three "
-            "levels. It bounds the worst case. The more words are kept, the weaker it is."
+            "Half of all running words have their 10th nearest word within "
+            f"d = {at_most(figures[0]['reference_distance'], 3)}, nine tenths within "
+            f"{at_most(figures[0]['reference_distance_90'], 3)}. The odds between the two are then at most {odds[0]} at "
+            f"the three levels, or {odds[1]}. The more words are kept, the weaker the bound is."
         ),
         Text.assemble(
             ("Marked", _CHANGED),
             " words have changed; each run draws new ones. Epsilon is per unit of this "
             "vocabulary's distance (here an angle, in radians), so other vectors need other "
             f"values. These vectors are tiny: {words:,} words from 300 articles. Vectors trained "
-            "on more text put words of like meaning closer together.",
+            "on more text put words of like meaning closer together. A word that changes mostly becomes an "
+            "unrelated common one; what is promised is that near words cannot be told apart.",
         ),
     ):
         console.print(paragraph, highlight=False)

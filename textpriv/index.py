@@ -18,11 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.bounds import at_most
 from textpriv.cards import card
 from textpriv.errors import IndexFolderError, MetricError, TextprivError, VocabularyError
 from textpriv.metrics import (
@@ -44,6 +45,7 @@ from textpriv.neighbourhoods import (
     measure_recall,
 )
 from textpriv.sketch import Sketch, sketch_of
+from textpriv.typical import REFERENCE, Typical, typical_distances
 from textpriv.vocabulary import Vocabulary, equal_rows
 
 if TYPE_CHECKING:
@@ -82,8 +84,9 @@ class Index:
         1.0 for exact lists; for approximate ones the share of true neighbours found on a sample.
     tau : float
         Bound on the error of any distance a mechanism uses.
-    reference_distance : float
-        Median distance to the 10th nearest other word (to the farthest word listed if lists are shorter).
+    reference_distance, reference_distance_90 : float
+        Distances that half, and nine tenths, of all running words have to their 10th nearest word with another vector; see
+        :attr:`typical`.
     diameter_bound : float
         No two words are farther apart: twice the least of some largest distances from one word.
     path : Path or None
@@ -101,12 +104,12 @@ class Index:
         backend: str,
         recall: float,
         tau: float,
-        reference_distance: float,
         diameter_bound: float,
         fingerprint: str,
         path: Path | None = None,
         graph: Any = None,
         sketch: Sketch | None = None,
+        typical: dict[int, Typical] | None = None,
     ) -> None:
         self.vocabulary = vocabulary
         self.metric = metric
@@ -116,12 +119,12 @@ class Index:
         self.backend = backend
         self.recall = recall
         self.tau = tau
-        self.reference_distance = reference_distance
         self.diameter_bound = diameter_bound
         self.fingerprint = fingerprint
         self.path = path
         self._graph = graph
         self._stored_sketch = sketch
+        self._stored_typical = typical
         self._records: dict[str, dict[str, Any]] = {}
         self._bindings: dict[str, Any] = {}
 
@@ -134,6 +137,36 @@ class Index:
     def exact(self) -> bool:
         """Whether the lists are exact."""
         return self.backend == "exact"
+
+    @cached_property
+    def typical(self) -> dict[int, Typical]:
+        """Median and 90 % of the distances from running words to their 1st, 10th and 100th nearest words.
+
+        Running words are counted by the counts that the vocabulary carries, or else by rank. Words that share a vector are
+        one word. The 100th is missing where the lists are too short for it. Behind approximate lists, what a list does not
+        reach is taken for the diameter bound.
+        """
+        if self._stored_typical is not None:
+            return self._stored_typical
+        counted: Literal["counts", "zipf"] = "zipf" if self.vocabulary.prior is None else "counts"
+        return typical_distances(
+            self.neighbours,
+            self.representatives,
+            self.coordinates,
+            self.metric,
+            self.vocabulary.prior_weights(counted),
+            beyond=None if self.exact else self.diameter_bound,
+        )
+
+    @property
+    def reference_distance(self) -> float:
+        """Half of all running words have their 10th nearest word with another vector within this distance."""
+        return self.typical[REFERENCE].median
+
+    @property
+    def reference_distance_90(self) -> float:
+        """Nine tenths of all running words have their 10th nearest word with another vector within this distance."""
+        return self.typical[REFERENCE].ninety
 
     def __len__(self) -> int:
         return len(self.vocabulary)
@@ -180,6 +213,7 @@ class Index:
                 "_graph",
                 "sketch",
                 "_stored_sketch",
+                "_stored_typical",
                 "bands",
                 "path",
                 "_records",
@@ -187,7 +221,7 @@ class Index:
             )
         }
         # Found once; looking at all rows again would take longer than sending the result.
-        state["sketch"] = self.sketch
+        state["sketch"], state["typical"] = self.sketch, self.typical
         return _revive, (state,)
 
     def __repr__(self) -> str:
@@ -210,8 +244,12 @@ class Index:
                 ("metric", self.metric.name),
                 ("nearest lists", f"{self.k} words each, {lists}"),
                 ("counts", "stored" if self.vocabulary.prior is not None else "none"),
-                ("10th neighbour", f"{self.reference_distance:.4g} away (median)"),
-                ("diameter", f"at most {self.diameter_bound:.4g}"),
+                (
+                    "10th neighbour",
+                    f"within {at_most(self.reference_distance, 4)} for half of all running words, "
+                    f"{at_most(self.reference_distance_90, 4)} for nine tenths",
+                ),
+                ("diameter", f"at most {at_most(self.diameter_bound, 4)}"),
                 ("folder", "in memory only" if self.path is None else str(self.path)),
                 ("fingerprint", self.fingerprint[:16]),
             ],
@@ -293,7 +331,6 @@ class Index:
                 )
                 recall = measure_recall(lists, coordinates, chosen)
         tau = _rounding(coordinates, chosen, lists)
-        tenth = min(10, length - 1)
         return cls(
             vocabulary,
             chosen,
@@ -303,7 +340,6 @@ class Index:
             backend=backend,
             recall=recall,
             tau=tau,
-            reference_distance=float(np.median(lists.distances[:, tenth])),
             diameter_bound=_diameter_bound(coordinates, chosen),
             fingerprint=vocabulary.fingerprint(),
             graph=graph,
@@ -473,7 +509,7 @@ class Index:
             "backend": self.backend,
             "recall": self.recall,
             "tau": self.tau,
-            "reference_distance": self.reference_distance,
+            "typical": {str(rank): list(ends) for rank, ends in self.typical.items()},
             "diameter_bound": self.diameter_bound,
             "sketch": {"leading": self.sketch.leading, "grain": self.sketch.grain.tolist()},
             "bands": None
@@ -568,11 +604,11 @@ class Index:
             backend=str(meta["backend"]),
             recall=float(meta["recall"]),
             tau=float(meta["tau"]),
-            reference_distance=float(meta["reference_distance"]),
             diameter_bound=float(meta["diameter_bound"]),
             fingerprint=str(meta["fingerprint"]),
             path=folder.resolve(),
             sketch=_kept_sketch(folder, meta, size),
+            typical=_kept_typical(folder, meta),
         )
 
 
@@ -586,6 +622,20 @@ def _kept_sketch(folder: Path, meta: Mapping[str, Any], size: int) -> Sketch:
     if not 0 < leading < rows.shape[1]:
         raise IndexFolderError(f"{folder / _SKETCH_FILE} is damaged; build the index again.")
     return Sketch(rows, leading, grain)
+
+
+def _kept_typical(folder: Path, meta: Mapping[str, Any]) -> dict[int, Typical] | None:
+    """The typical distances of a saved folder; None where an earlier version has recorded none of this kind."""
+    if "typical" not in meta:
+        return None
+    try:
+        found = {int(rank): Typical(*map(float, ends)) for rank, ends in meta["typical"].items()}
+    except (AttributeError, TypeError, ValueError):
+        found = {}
+    whole = all(0 <= ends.median <= ends.ninety < np.inf for ends in found.values())
+    if REFERENCE not in found or not whole:
+        raise IndexFolderError(f"{folder / _META} is damaged; build the index again.")
+    return found
 
 
 def _kept_bands(folder: Path, meta: Mapping[str, Any], size: int) -> Bands | None:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from numbers import Integral
 from typing import Any
 
+from textpriv.bounds import at_most, odds_in_words
 from textpriv.cards import card
 from textpriv.errors import TextprivError
 
@@ -47,9 +48,11 @@ class PrivacyStatement:
     not_protected : tuple of str
         What stays visible, or is released as it is.
     figures : mapping of str to float
-        Derived numbers: ``worst_word_loss`` (nats), ``unknown_word_loss`` (nats between a word outside the vocabulary
-        and any word of it), ``reference_distance``, ``reference_loss`` (nats at that distance), ``local_dp_epsilon``,
-        ``numerical_slack`` (nats a word that rounding may add), and others.
+        Derived numbers: ``worst_word_loss`` (nats); ``unknown_word_loss`` (nats between a word outside the vocabulary
+        and any word of it); ``reference_distance`` and ``reference_distance_90``, within which
+        half and nine tenths of all running words have their 10th nearest word with another vector;
+        ``reference_loss`` and ``reference_loss_90`` (nats at those distances); ``local_dp_epsilon``;
+        ``numerical_slack`` (nats a word that rounding may add); and others.
     notes : tuple of str
         Anything else a reader must know.
     """
@@ -189,20 +192,22 @@ class PrivacyStatement:
         else:
             parts.append(
                 f"Every protected word was drawn by {self.mechanism}. Whoever sees a released word can tell two "
-                f"possible originals apart by odds of at most exp({self.epsilon:g} x d), where d is the distance "
-                f"between the originals ({self.unit})."
+                f"possible originals apart by odds of at most exp({at_most(self.epsilon)} x d), where d is the distance "
+                f"between the originals ({self.unit}"
+                + (f"; rounding adds at most {at_most(slack, 2)} to the exponent)." if slack else ").")
             )
-        reference = self.figures.get("reference_distance")
-        loss = self.figures.get("reference_loss")
-        worst = self.figures.get("worst_word_loss")
-        if reference is not None and loss is not None:
+        slack = self.figures.get("numerical_slack")
+        half, most = (self._at_reference(name) for name in ("", "_90"))
+        if half is not None and most is not None:
             parts.append(
-                f"For a word and its 10th nearest neighbour (median distance {reference:.3g}) the odds are at most "
-                f"{odds_in_words(loss)}."
+                "Between a word and its 10th nearest word with another vector the odds are at most "
+                f"{half[0]} for half of all running words (a distance of up to {half[1]}), and at most {most[0]} for "
+                f"nine tenths of them (up to {most[1]}); running words are counted by the public counts of the index, or "
+                "by rank where it has none."
             )
-        if worst is not None:
+        if "worst_word_loss" in self.figures:
             parts.append(
-                f"For the two most different words they are at most {odds_in_words(worst)}."
+                f"For the two most different words they are at most {odds_in_words(self.local_dp_epsilon)}."
             )
         if self.epsilon is not None:
             parts.append(
@@ -215,6 +220,14 @@ class PrivacyStatement:
             parts.append("This assumes: " + "; ".join(self.assumptions) + ".")
         parts.extend(note if note.endswith(".") else note + "." for note in self.notes)
         return " ".join(parts)
+
+    def _at_reference(self, which: str) -> tuple[str, str] | None:
+        """Odds and distance of one of the two reference figures, rounded up; None where there are none."""
+        distance = self.figures.get(f"reference_distance{which}")
+        loss = self.figures.get(f"reference_loss{which}")
+        if distance is None or loss is None:
+            return None
+        return odds_in_words(loss), at_most(distance, 3)
 
     def __str__(self) -> str:
         return self.paragraph()
@@ -234,11 +247,13 @@ class PrivacyStatement:
             ("delta", f"{self.delta:g}"),
             ("between", self.adjacency),
         ]
-        if "reference_loss" in figures and "reference_distance" in figures:
-            odds, distance = odds_in_words(figures["reference_loss"]), figures["reference_distance"]
-            rows.append(("odds, 10th neighbour", f"{odds}, at the median distance {distance:.3g}"))
+        for which, share in (("", "half"), ("_90", "nine tenths")):
+            found = self._at_reference(which)
+            if found is not None:
+                title = f"odds, 10th neighbour, {share} of running words"
+                rows.append((title, f"{found[0]}, up to a distance of {found[1]}"))
         if "worst_word_loss" in figures:
-            rows.append(("odds, worst pair", odds_in_words(figures["worst_word_loss"])))
+            rows.append(("odds, worst pair", odds_in_words(self.local_dp_epsilon)))
         rows.append(("proof", self.proof))
         return card(
             "Privacy statement",
@@ -251,15 +266,6 @@ class PrivacyStatement:
                 ("Notes", self.notes),
             ],
         )
-
-
-def odds_in_words(nats: float) -> str:
-    """Write exp(nats) : 1 so that a person can read it."""
-    if nats < math.log(1000):
-        return f"{math.exp(nats):.3g} to 1"
-    if nats < math.log(1e6):
-        return f"{math.exp(nats):,.0f} to 1"
-    return f"10^{nats / math.log(10):.0f} to 1"
 
 
 def _plain(value: Any) -> Any:

@@ -20,6 +20,7 @@ from textpriv.errors import TextprivError
 from textpriv.mechanisms.mechanism import Mechanism
 from textpriv.neighbourhoods import processors
 from textpriv.randomness import RandomWords
+from textpriv.typical import weighted_quantiles
 from textpriv.vocabulary import Prior
 
 __all__ = ["Deniability", "WordSample", "deniability", "sampled_deniability"]
@@ -127,7 +128,7 @@ class Deniability:
                 "mean": float(self.sample.mean(values)),
                 "standard_error": error if np.isfinite(error) else None,
                 "least": float(values.min()),
-                "median": float(_median(values, self.sample.shares)),
+                "median": weighted_quantiles(values, self.sample.shares, (0.5,))[0],
                 "largest": float(values.max()),
             }
         return content
@@ -277,9 +278,3 @@ def _choose(
             raise TextprivError("words must name at least one word, all of them of the vocabulary.")
         chosen = WordSample(ids, weights[ids] / weights[ids].sum(), len(ids))
     return chosen
-
-
-def _median(values: NDArray[np.float64], shares: NDArray[np.float64]) -> float:
-    order = np.argsort(values, kind="stable")
-    place = int(np.searchsorted(np.cumsum(shares[order]), 0.5 * shares.sum()))
-    return float(values[order[min(place, len(order) - 1)]])

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from textpriv.bounds import at_most
 from textpriv.errors import TextprivError
 from textpriv.evaluation.extras import needs
 from textpriv.evaluation.law import Law
@@ -243,7 +244,7 @@ def infer_masked(
         success=Rate(hits / len(chosen), low, high),
         notes=(
             "the guarantee covers the output in its place; what the context says of the word comes on top",
-            f"the output alone can move the odds by at most {loss:.1f} nats",
+            f"the output alone can move the odds by at most {at_most(loss, 3)} nats",
         ),
     )
 

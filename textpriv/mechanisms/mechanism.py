@@ -24,6 +24,7 @@ from textpriv.statement import PrivacyStatement
 
 if TYPE_CHECKING:
     from textpriv.mechanisms.constant import Constant
+from textpriv.typical import REFERENCE
     from textpriv.mechanisms.passes import Progress
 
 __all__ = ["UNKNOWN", "Mechanism", "positive"]
@@ -255,7 +256,8 @@ class Mechanism(ABC):
         if index.metric.kind == INTERPRETED:
             assumptions.append(f"{index.metric.name} satisfies the triangle inequality")
         proved = index.exact or not self.needs_exact_lists
-        reference = index.reference_distance
+        half, most = index.typical[REFERENCE]
+        slack = figures.get("numerical_slack", 0.0)
         missed = (
             f"The nearest lists are approximate (measured recall {index.recall:.4f}); a missed neighbour voids "
             "the guarantee"
@@ -272,9 +274,11 @@ class Mechanism(ABC):
             figures={
                 "worst_word_loss": worst,
                 "unknown_word_loss": unknown,
-                "local_dp_epsilon": worst + figures.get("numerical_slack", 0.0),
-                "reference_distance": reference,
-                "reference_loss": min(self.epsilon * reference, worst),
+                "local_dp_epsilon": worst + slack,
+                "reference_distance": half,
+                "reference_loss": min(self.epsilon * half, worst) + slack,
+                "reference_distance_90": most,
+                "reference_loss_90": min(self.epsilon * most, worst) + slack,
                 **figures,
             },
             notes=() if proved else (missed,),
