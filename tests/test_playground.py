@@ -19,9 +19,11 @@ import pytest
 from typer.testing import CliRunner
 
 import textpriv
+from textpriv.bounds import odds_in_words
 from textpriv.cli import app
 from textpriv.errors import TextprivError
 from textpriv.index import Index
+from textpriv.pages import asset
 from textpriv.vocabulary import Vocabulary
 
 pytest.importorskip("starlette")
@@ -91,8 +93,30 @@ def test_a_text_comes_back_private_with_what_it_is_worth(client, index):
     statement = textpriv.Privatizer(mechanism).statement
     assert told["statement"] == statement.paragraph()
     assert told["proved"] is True
-    assert told["worst_document_nats"] == pytest.approx(statement.document_loss(11))
+    assert told["worst_document"] == odds_in_words(statement.document_loss(11))
     assert len(told["odds"]) >= 2
+
+
+def test_a_name_that_stays_is_shown_with_how_often_beside_the_verdict():
+    words = [*PLAIN, "john", "asthma"]
+    vectors = np.random.default_rng(3).normal(size=(len(words), 6))
+    own = Playground(Index.build(Vocabulary(words, vectors), k=8))
+    try:
+        told = own.privatize("John has asthma. " + " ".join(PLAIN), Settings(60.0))
+        mechanism = textpriv.TEM(own.index, epsilon=60.0)
+        expected = {
+            word: np.exp(mechanism.log_prob(word)[own.index.vocabulary.id(word)])
+            for word, _ in told["stays"]
+        }
+        assert {"john", "asthma"} <= set(expected)
+        assert dict(told["stays"]) == pytest.approx(expected)
+        assert expected["john"] > 0.9
+        assert [keep for _, keep in told["stays"]] == sorted(expected.values(), reverse=True)
+        assert own.privatize("John", Settings(60.0, "madlib"))["stays"] is None
+    finally:
+        own.close()
+    page = asset("playground.html")
+    assert page.index('id="proved"') < page.index('id="stays"') < page.index('id="claim"')
 
 
 def test_every_answer_says_that_a_draw_spends_epsilon_again(client):

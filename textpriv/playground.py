@@ -23,8 +23,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from textpriv import __version__
+from textpriv.bounds import odds_in_words
 from textpriv.choosing import eps_from_odds
 from textpriv.errors import TextprivError
 from textpriv.index import Index
@@ -34,12 +36,15 @@ from textpriv.pages import asset, content_policy, fill
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
 from textpriv.rendering import kinds_of
-from textpriv.report import has_law, odds_table, typical_distances
+from textpriv.report import has_law, odds_table, typical_pairs
+from textpriv.sensitive_words import LISTS, words_in
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
+
+    from textpriv.mechanisms.mechanism import Mechanism
 
 __all__ = ["LONGEST", "Guard", "Playground", "Refusal", "Settings", "application", "serve"]
 
@@ -51,7 +56,8 @@ _PATIENCE = 0.5  # seconds until an answer says that it is not ready yet
 _BODY_TIME = 10.0  # seconds for a request to arrive
 _CONNECTIONS = 32
 _LARGEST_EPSILON = 1e6
-_ODDS = 100.0  # of the epsilon the page starts with, at the median distance to the 10th neighbour
+_SHOWN_WORDS = 8  # words of a text whose law is looked at: each costs a row at every draw, as nothing typed is stored
+_ODDS = 100.0  # of the epsilon the page starts with, at the reference distance of the index
 
 AGAIN = (
     "Every draw of the same text spends epsilon again. Whoever sees n draws of one text can tell two originals at distance "
@@ -164,7 +170,12 @@ class Playground:
     def __init__(self, index: Index) -> None:
         self.index = index
         self.epsilon = _round(eps_from_odds(_ODDS, index.reference_distance or 1.0))
-        self._distances = typical_distances(index)
+        self._distances = typical_pairs(index)
+        self._sensitive = {
+            index.vocabulary.id(word)
+            for words in LISTS.values()
+            for word in words_in(index.vocabulary, words)
+        }
         self._lock = threading.Lock()
         self._made: OrderedDict[Settings, tuple[Future[Privatizer], float]] = OrderedDict()
         self._quick = ThreadPoolExecutor(2, thread_name_prefix="playground")
@@ -251,7 +262,8 @@ class Playground:
         -------
         dict
             ``tokens`` (word, whether a blank follows, kind, whether it came out as it went in), ``text``, ``drawn``,
-            ``same``, ``odds``, ``worst_document_nats``, ``statement`` and its parts (``claim``, ``not_protected``,
+            ``stays`` (how often words of the text come out as they are, most often first; None without a law),
+            ``same``, ``odds``, ``worst_document``, ``statement`` and its parts (``claim``, ``not_protected``,
             ``assumptions``, ``notes``, ``proved``), ``mechanism`` and ``again``.
         """
         privatizer = self.ready(settings)
@@ -263,7 +275,6 @@ class Playground:
         same = (raw.codes >= 0) & (raw.codes == tokens.outputs)
         drawn = int(np.count_nonzero(tokens.outputs >= 0))
         statement = privatizer.statement
-        worst = statement.document_loss(drawn)
         return {
             "tokens": [
                 list(each)
@@ -273,9 +284,10 @@ class Playground:
             ],
             "text": tokens.text,
             "drawn": drawn,
+            "stays": self._stays(privatizer.mechanism, raw.codes),
             "same": int(np.count_nonzero(same)),
             "odds": odds_table(statement, self._distances),
-            "worst_document_nats": worst if math.isfinite(worst) else None,
+            "worst_document": odds_in_words(statement.document_loss(drawn)),
             "statement": statement.paragraph(),
             "claim": replace(statement, assumptions=(), not_protected=(), notes=()).paragraph(),
             "not_protected": list(statement.not_protected),
@@ -285,6 +297,19 @@ class Playground:
             "mechanism": repr(privatizer.mechanism),
             "again": AGAIN,
         }
+
+    def _stays(
+        self, mechanism: Mechanism, codes: NDArray[np.int32]
+    ) -> list[tuple[str, float]] | None:
+        """How often some words of a text stay as they are: names and illnesses of public lists first, then rare words."""
+        if not has_law(mechanism):
+            return None
+        known = np.unique(codes[codes >= 0])[::-1].tolist()
+        chosen = sorted(known, key=lambda word: word not in self._sensitive)[:_SHOWN_WORDS]
+        words = self.index.vocabulary.words
+        keep = [float(np.exp(mechanism.log_prob(word)[word])) for word in chosen]
+        found = zip((words[word] for word in chosen), keep, strict=True)
+        return sorted(found, key=lambda each: -each[1])
 
     def explain(self, word: str, settings: Settings) -> dict[str, Any] | None:
         """Return the law of one word; None if the mechanism is not ready yet.

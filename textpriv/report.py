@@ -23,15 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv import __version__
+from textpriv.bounds import at_most, odds_in_words
 from textpriv.charts import Chart, Line
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.evaluation.deniability import deniability
+from textpriv.evaluation.sensitive import exposure
 from textpriv.mechanisms.mechanism import Mechanism
 from textpriv.neighbourhoods import processors
 from textpriv.pages import asset, content_policy, fill
 from textpriv.randomness import KeyedStreams, Stream
 from textpriv.rendering import kinds_of, token_spans
-from textpriv.statement import odds_in_words
+from textpriv.typical import REFERENCE, weighted_quantiles
 
 if TYPE_CHECKING:
     from textpriv.certificate import Certificate
@@ -47,7 +49,7 @@ __all__ = [
     "has_law",
     "odds_table",
     "report_page",
-    "typical_distances",
+    "typical_pairs",
     "write_page",
 ]
 
@@ -198,12 +200,15 @@ def report_page(
         made=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         policy=content_policy(script),
         style=asset("style.css"),
+        at_most=at_most,
+        middle=np.median,
         script=script,
         index=index,
         mechanism=mechanism,
         statement=statement,
         claim=bare.paragraph(),
-        odds=odds_table(mechanism.statement, typical_distances(index)),
+        odds=odds_table(mechanism.statement, typical_pairs(index)),
+        lists=exposure(mechanism),
         laws=laws,
         draws=_DRAWS,
         data=_data(mechanism, laws, epsilons if figures else [], ids),
@@ -309,7 +314,7 @@ def _figures(mechanism: Mechanism, epsilons: list[float]) -> _Figures:
             float(found.sample.mean(np.asarray(column, dtype=np.float64)))
             for column in (found.keep, found.distinct, found.support)
         ]
-        low, high = _quantiles(found.keep, found.sample.shares, (0.1, 0.9))
+        low, high = weighted_quantiles(found.keep, found.sample.shares, (0.1, 0.9))
         bands.append((low, high))
         rows.append((epsilon, *means))
     keep = Chart(
@@ -348,30 +353,19 @@ def _figures(mechanism: Mechanism, epsilons: list[float]) -> _Figures:
     return _Figures(rows, keep.svg(), distinct.svg(), current, rate)
 
 
-def _quantiles(
-    values: NDArray[np.float64], shares: NDArray[np.float64], at: Sequence[float]
-) -> tuple[float, ...]:
-    order = np.argsort(values, kind="stable")
-    held = np.cumsum(shares[order])
-    places = np.minimum(np.searchsorted(held, np.array(at) * held[-1]), len(order) - 1)
-    return tuple(values[order][places].tolist())
-
-
 def _round_up(value: float) -> float:
     """The next number of the form 1, 2, 2.5 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(max(value, 1e-9)))
     return next(step * power for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * power >= value)
 
 
-def typical_distances(index: Index) -> list[tuple[str, float]]:
-    """Which two words, and how far apart: medians over the vocabulary, and the bound on all."""
+def typical_pairs(index: Index) -> list[tuple[str, float]]:
+    """Which two words, and how far apart: for half and for nine tenths of all running words, and the bound on all."""
+    names = {1: "nearest", REFERENCE: f"{REFERENCE}th nearest", 100: "100th nearest"}
     rows = [
-        (
-            f"a word and its {name} word (median)",
-            float(np.median(index.neighbours.distances[:, rank])),
-        )
-        for rank, name in ((1, "nearest"), (10, "10th nearest"), (100, "100th nearest"))
-        if rank < index.k
+        (f"a word and its {names[rank]} word with another vector, {share} of running words", end)
+        for rank, ends in index.typical.items()
+        for share, end in zip(("half", "nine tenths"), ends, strict=True)
     ]
     return [*rows, ("the two most different words, at most", index.diameter_bound)]
 
@@ -381,13 +375,9 @@ def odds_table(
 ) -> list[tuple[str, str, str]]:
     """What a statement means at some distances: which two words, how far apart, at which odds."""
     return [
-        (name, f"{distance:.3g}", _odds(statement.loss_at(distance)))
+        (name, at_most(distance, 3), odds_in_words(statement.loss_at(distance)))
         for name, distance in distances
     ]
-
-
-def _odds(nats: float) -> str:
-    return "no bound" if math.isinf(nats) else odds_in_words(nats)
 
 
 def _data(

@@ -205,7 +205,7 @@ class PrivacyStatement:
                 f"nine tenths of them (up to {most[1]}); running words are counted by the public counts of the index, or "
                 "by rank where it has none."
             )
-        if "worst_word_loss" in self.figures:
+        if self.epsilon is not None and "worst_word_loss" in self.figures:
             parts.append(
                 f"For the two most different words they are at most {odds_in_words(self.local_dp_epsilon)}."
             )

@@ -61,16 +61,26 @@
     const proved = byId("proved");
     proved.hidden = false;
     proved.className = "badge " + (answer.proved ? "good" : "bad");
-    proved.textContent = answer.proved ? "✓ proved" : "✗ not proved";
+    proved.textContent = answer.proved ? "✓ odds bound proved" : "✗ not proved";
+    // What is proved bounds odds; it does not say that a word changes, so how often it stays stands beside it.
+    const stays = byId("stays"), words = answer.stays === null ? [] : answer.stays;
+    const percent = ([word, keep]) => "“" + word + "” stays " + (100 * keep).toFixed(1) + " % of the time";
+    stays.hidden = words.length === 0;
+    if (words.length > 0) {
+      stays.className = "badge " + (words[0][1] > 0.5 ? "bad" : "good");
+      stays.textContent = percent(words[0]);
+    }
+    byId("staying").textContent = answer.stays === null
+      ? "How often a word stays as it is, is not known here: this mechanism has no law in closed form."
+      : words.slice(1).map(percent).join(", ");
     byId("claim").textContent = answer.claim;
     list(byId("exposed"), answer.not_protected);
     list(byId("assumed"), [...answer.assumptions, ...answer.notes]);
     byId("lists").hidden = false;
     byId("odds").replaceChildren();
     for (const values of answer.odds) row(byId("odds"), values, true);
-    const nats = answer.worst_document_nats;
     row(byId("odds"), ["any two texts of " + answer.drawn.toLocaleString("en") + " drawn words, at most", "",
-      nats === null ? "no bound" : "10^" + (nats / Math.LN10).toFixed(0) + " to 1"], true);
+      answer.worst_document], true);
   }
 
   async function draw() {
