@@ -190,13 +190,13 @@ class PrivacyStatement:
         if self.epsilon is None:
             parts.append(f"{self.mechanism} gives no guarantee that can be stated as a number.")
         else:
+            slack = self.figures.get("numerical_slack")
+            added = f"; rounding adds at most {at_most(slack, 2)} to the exponent" if slack else ""
             parts.append(
                 f"Every protected word was drawn by {self.mechanism}. Whoever sees a released word can tell two "
                 f"possible originals apart by odds of at most exp({at_most(self.epsilon)} x d), where d is the distance "
-                f"between the originals ({self.unit}"
-                + (f"; rounding adds at most {at_most(slack, 2)} to the exponent)." if slack else ").")
+                f"between the originals ({self.unit}{added})."
             )
-        slack = self.figures.get("numerical_slack")
         half, most = (self._at_reference(name) for name in ("", "_90"))
         if half is not None and most is not None:
             parts.append(
