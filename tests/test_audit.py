@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from catalogue import REGISTRY
 
-from textpriv.audit import (
-    LEVEL,
-    AuditReport,
-    audit,
-    audit_registered,
-    largest_ratios,
-    ratio_bound,
-    search,
-)
+from textpriv.audit import AuditReport, audit, audit_registered
 from textpriv.certificate import certify
 from textpriv.errors import MechanismError
 from textpriv.mechanisms import TEM, UNKNOWN, Madlib, registry
+from textpriv.pair_search import search
+from textpriv.randomness import Stream
+from textpriv.significance import LEVEL, excess_of, largest_ratios, ratio_bound, smallest_excess
 
 REGISTERED = sorted(registry.get_all())
 
@@ -189,6 +185,137 @@ class Unproved(TEM):
     @property
     def statement(self):
         return replace(super().statement, proved=False)
+
+
+# Seven that leak only in how documents, streams and unknown words are handled.
+
+
+class OneStreamForAll(TEM):
+    """Draws all documents of a call from the first one's stream."""
+
+    def sample_documents(self, ids, offsets, streams):
+        return super().sample_documents(ids, np.array([0, len(ids)]), streams[:1])
+
+
+class FreshRandomness(TEM):
+    """Ignores the document's stream, so that a resumed run draws a document twice."""
+
+    def sample_documents(self, ids, offsets, streams):
+        return super().sample_documents(ids, offsets, [Stream() for _ in streams])
+
+
+class TheSameRandomness(TEM):
+    """Draws every document from one and the same stream."""
+
+    def sample_documents(self, ids, offsets, streams):
+        return super().sample_documents(ids, offsets, [Stream(bytes(32)) for _ in streams])
+
+
+class UnknownIsOneWord(TEM):
+    """Gives every unknown word one output, and says so in its law."""
+
+    def log_prob(self, word):
+        if self.resolve(word) != UNKNOWN:
+            return super().log_prob(word)
+        law = np.full(len(self.index), -np.inf)
+        law[0] = 0.0
+        return law
+
+    def sample_documents(self, ids, offsets, streams):
+        return np.where(ids == UNKNOWN, 0, super().sample_documents(ids, offsets, streams))
+
+
+def positions(offsets):
+    """The position of every token in its document."""
+    return np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
+
+
+class OneInThreeHundred(TEM):
+    """Releases one token in three hundred as it is."""
+
+    def sample_documents(self, ids, offsets, streams):
+        out = super().sample_documents(ids, offsets, streams)
+        raw = (positions(offsets) % 300 == 299) & (ids != UNKNOWN)
+        return np.where(raw, ids, out)
+
+
+class ThirdDocument(TEM):
+    """Releases the third document of a call as it is."""
+
+    def sample_documents(self, ids, offsets, streams):
+        out = super().sample_documents(ids, offsets, streams)
+        if len(offsets) > 3:
+            third = slice(offsets[2], offsets[3])
+            out[third] = np.where(ids[third] == UNKNOWN, out[third], ids[third])
+        return out
+
+
+class LongDocuments(TEM):
+    """Releases a tenth of what comes after 50,000 tokens of a document."""
+
+    def sample_documents(self, ids, offsets, streams):
+        out = super().sample_documents(ids, offsets, streams)
+        at = positions(offsets)
+        return np.where((at > 50_000) & (at % 10 == 0) & (ids != UNKNOWN), ids, out)
+
+
+SEVEN = [
+    (OneStreamForAll, {"documents"}),
+    (FreshRandomness, {"documents"}),
+    (TheSameRandomness, {"streams"}),
+    (UnknownIsOneWord, {"unknown words"}),
+    (OneInThreeHundred, {"release"}),
+    (ThirdDocument, {"documents"}),
+    (LongDocuments, {"long document"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "checks"), SEVEN, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_leak_in_documents_streams_or_unknown_words_is_caught_by_name(kind, checks):
+    assert checks <= failed(audit(kind))
+
+
+@pytest.mark.parametrize("kind", [OneInThreeHundred, LongDocuments])
+def test_a_small_leak_is_caught_by_its_own_check_alone(kind):
+    assert failed(audit(kind)) == dict(SEVEN)[kind]
+
+
+def test_an_unknown_word_that_is_not_drawn_from_its_law_is_caught():
+    class Constant(TEM):
+        def sample_documents(self, ids, offsets, streams):
+            return np.where(ids == UNKNOWN, 0, super().sample_documents(ids, offsets, streams))
+
+    assert "sampler" in failed(audit(Constant))
+
+
+def test_a_madlib_that_gives_every_unknown_word_one_output_is_caught():
+    class Fixed(Madlib):
+        def sample_documents(self, ids, offsets, streams):
+            return np.where(ids == UNKNOWN, 0, super().sample_documents(ids, offsets, streams))
+
+    assert "unknown words" in failed(audit(Fixed))
+
+
+def test_a_report_says_what_it_could_not_have_seen():
+    said = " ".join(audit(TEM).unseen)
+    assert "calls of more than 300 documents, or after 70,000 tokens" in said
+    odds = int(re.search(r"fewer than 1 draw in ([\d,]+) released", said)[1].replace(",", ""))
+    assert 300 < odds < 5_000
+
+
+@pytest.mark.parametrize("stays", [0.01, 0.3])
+def test_the_smallest_excess_that_is_promised_is_seen_and_a_third_of_it_is_not(stays):
+    draws = np.full(100_000, stays)
+    leak = smallest_excess(draws)
+
+    def seen(share):
+        return excess_of(round(len(draws) * (stays + share * (1 - stays))), draws) <= LEVEL
+
+    assert seen(leak)
+    assert not seen(leak / 3)
+    assert not seen(0.0)
 
 
 @pytest.mark.parametrize(

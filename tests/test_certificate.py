@@ -254,6 +254,45 @@ def test_the_cosine_distance_is_caught(index_of, monkeypatch):
     assert_caught(mechanism, certify(mechanism))
 
 
+# What is looked at besides the law
+
+
+class ReturnsItsInput(TEM):
+    """States a law and draws nothing."""
+
+    def sample_documents(self, ids, offsets, streams):
+        return np.maximum(ids, 0)
+
+
+def test_a_sampler_that_returns_its_input_is_not_certified(index):
+    found = certify(ReturnsItsInput(index, 3.0))
+    assert not found.holds
+    assert "does not draw from the stated law" in found.paragraph()
+
+
+def test_an_index_with_a_wrong_list_is_not_certified(index_of, points):
+    index = index_of(points, k=17)
+    ids, distances = index.neighbours.ids.copy(), index.neighbours.distances.copy()
+    kept = np.r_[:3, 4:17]  # the third nearest neighbour of every word is missed
+    index.neighbours = Neighbourhoods(ids[:, kept], distances[:, kept])
+    found = certify(TEM(index, 3.0))
+    assert not found.holds
+    assert "nearest list" in found.paragraph()
+
+
+def test_a_list_with_wrong_distances_is_not_certified(index_of, points):
+    index = index_of(points, k=17)
+    index.neighbours = Neighbourhoods(index.neighbours.ids, index.neighbours.distances * 1.001)
+    assert not certify(TEM(index, 3.0)).holds
+
+
+def test_a_certificate_says_what_was_looked_at(index):
+    found = certify(TEM(index, 3.0))
+    assert "draws each of 8 words and of an unknown one fit their laws" in found.paragraph()
+    assert "nearest lists of 32 words agree" in found.paragraph()
+    assert Certificate.from_dict(json.loads(found.to_json())).observed == found.observed
+
+
 # Mechanisms without a law
 
 
@@ -500,10 +539,14 @@ def test_progress_is_told_by_stage(index):
 
 def test_a_certificate_reads_as_plain_words(three_points):
     mechanism = TEM(three_points, 2.0, "uniform", gamma=2.0)
-    assert certify(mechanism).paragraph() == (
-        "The claim holds: TEM(epsilon=2, prior='uniform', gamma=2, t=1) claims 2 per unit of distance, and its constant "
-        "is exactly 1.08403 over 3 pairs of words (closed form over all pairs, float64). The worst pair is 'w2' and 'w1', "
-        "at distance 2."
+    assert (
+        certify(mechanism)
+        .paragraph()
+        .startswith(
+            "The claim holds: TEM(epsilon=2, prior='uniform', gamma=2, t=1) claims 2 per unit of distance, and its constant "
+            "is exactly 1.08403 over 3 pairs of words (closed form over all pairs, float64). The worst pair is 'w2' and 'w1', "
+            "at distance 2."
+        )
     )
 
 

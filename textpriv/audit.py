@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -20,28 +19,38 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.index import Index
-from textpriv.mechanisms.constant import Constant, inputs
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism
-from textpriv.mechanisms.passes import Progress
+from textpriv.pair_search import search
 from textpriv.randomness import KeyedStreams
+from textpriv.significance import (
+    LEVEL,
+    excess_of,
+    goodness_of_fit,
+    largest_ratios,
+    ratio_bound,
+    smallest_event,
+    smallest_excess,
+    two_samples,
+)
 from textpriv.vocabulary import Vocabulary
 
-__all__ = [
-    "AuditReport",
-    "Check",
-    "audit",
-    "audit_registered",
-    "largest_ratios",
-    "ratio_bound",
-    "search",
-]
+__all__ = ["AuditReport", "Check", "audit", "audit_registered"]
 
-# False-alarm rate of one statistical test. Streams have fixed keys, so a verdict is the same in every run.
-LEVEL = 1e-9
 _SLACK = 1e-9  # nats for the arithmetic of the kit itself
-_LAWS = 240  # laws that a search holds at most
-_BYTES = 1 << 28  # and the memory that they may take
-_THRESHOLDS = 32
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """How much is drawn: for one word, documents in one call, and tokens of the longest document."""
+
+    draws: int
+    documents: int
+    longest: int
+
+
+_LOSSES = (0.7, 1.5, 3.0)  # nats; claimed for pairs that are compared by their draws
+_FARTHEST = 6.0  # nats; a larger loss takes too many draws to be shown
+_QUICK, _THOROUGH = _Sizes(2_000, 300, 70_000), _Sizes(20_000, 3_000, 700_000)
 
 # A registered function (settings -> index -> mechanism), a class, or the name of a registered function.
 Factory = str | type[Mechanism] | Callable[..., Callable[[Index], Mechanism]]
@@ -54,8 +63,8 @@ class Check:
     Attributes
     ----------
     name : str
-        Which claim: "made", "statement", "law", "ratio", "worst loss", "sampler", "draws", "independence", "search" or
-        "approximate lists".
+        Which claim: "made", "statement", "law", "ratio", "worst loss", "unknown words", "sampler", "release", "draws",
+        "independence", "documents", "streams", "long document", "search" or "approximate lists".
     vocabulary : str
         On which vocabulary.
     passed : bool
@@ -79,11 +88,14 @@ class AuditReport:
     epsilon : float
         Asked of the mechanism.
     checks : tuple of Check
+    unseen : tuple of str
+        What this run could not have seen, in sentences.
     """
 
     mechanism: str
     epsilon: float
     checks: tuple[Check, ...]
+    unseen: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -97,7 +109,12 @@ class AuditReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON types."""
-        return {"passed": self.passed, **asdict(self), "checks": [asdict(c) for c in self.checks]}
+        return {
+            "passed": self.passed,
+            **asdict(self),
+            "unseen": list(self.unseen),
+            "checks": [asdict(c) for c in self.checks],
+        }
 
     def __str__(self) -> str:
         if self.passed:
@@ -127,7 +144,7 @@ def audit(
     epsilon : float
         Asked of the mechanism. The vocabularies are scaled to it, so that the claimed losses are the same for any epsilon.
     quick : bool
-        False takes larger vocabularies and ten times the draws: about a minute instead of seconds.
+        False takes larger vocabularies and ten times the draws and documents: about a minute instead of seconds.
     index : Index, optional
         Also search this index for pairs of words that break the claim.
     **settings
@@ -153,7 +170,9 @@ def audit(
             return configured(over, epsilon=epsilon, **settings)
         return configured(epsilon=epsilon, **settings)(over)
 
+    sizes = _QUICK if quick else _THOROUGH
     checks: list[Check] = []
+    leaks: list[float] = []
     for name, vectors, k in _vocabularies(quick):
         vocabulary = Vocabulary([f"w{i}" for i in range(len(vectors))], vectors / epsilon)
         try:
@@ -161,15 +180,18 @@ def audit(
         except TextprivError as error:
             checks.append(Check("made", name, False, str(error)))
             continue
-        found = _attack(mechanism, epsilon, 2_000 if quick else 20_000)
+        found, leak = _attack(mechanism, epsilon, sizes)
+        if name == "clusters":
+            found.append(_long_document(mechanism, sizes.longest))
         checks += [replace(check, vocabulary=name) for check in found]
+        leaks.append(leak)
         if name == "clusters" and mechanism.needs_exact_lists:
             checks.append(_try_approximate(make, vocabulary))
     if index is not None:
         checks.append(replace(_searched(make(index)), vocabulary="given"))
     if settings:
         label += " with " + ", ".join(f"{name}={value!r}" for name, value in settings.items())
-    return AuditReport(label, epsilon, tuple(checks))
+    return AuditReport(label, epsilon, tuple(checks), _unseen(sizes, leaks, index) if leaks else ())
 
 
 def audit_registered(*, epsilon: float = 2.0, quick: bool = True) -> dict[str, AuditReport]:
@@ -198,7 +220,7 @@ def _vocabularies(quick: bool) -> Iterator[tuple[str, NDArray[np.float64], int]]
     # Words nearer than any rounding must have one law; words a little farther must not differ by more than they may.
     points[1], points[2] = points[0] + 1e-15, points[0] + 1e-6
     yield "clusters", points, 6
-    crowd = np.eye(40 if quick else 200) * (0.3 / math.sqrt(2))
+    crowd = np.eye(100 if quick else 200) * (0.3 / math.sqrt(2))
     far = np.zeros((1, len(crowd)))
     far[0, 0] = 12.0
     yield "a crowd and one outside", np.concatenate([crowd, far]), 5
@@ -212,24 +234,54 @@ def _vocabularies(quick: bool) -> Iterator[tuple[str, NDArray[np.float64], int]]
 # ----------------------------------------------------------------------------------------------
 
 
-def _attack(mechanism: Mechanism, epsilon: float, draws: int) -> list[Check]:
+def _attack(mechanism: Mechanism, epsilon: float, sizes: _Sizes) -> tuple[list[Check], float]:
+    """The checks of one vocabulary, and the smallest share of draws whose release as they are would have been seen."""
     checks = [_statement(mechanism, epsilon)]
     claimed = mechanism.statement.epsilon
     bound = epsilon if claimed is None else min(claimed, epsilon)
     # By the metric itself, not by the index: what the index holds is part of what is tried.
     vectors = mechanism.index.vocabulary.vectors
     apart = mechanism.index.metric.pairwise(vectors, vectors)
-    try:
-        laws = np.stack([mechanism.log_prob(word) for word in range(len(apart))])
-    except MechanismError:
-        checks.append(_drawn_ratio(mechanism, apart, bound, 3 * draws))
+    laws = _laws(mechanism)
+    if laws is None:
+        checks.append(_drawn_ratio(mechanism, apart, bound, 3 * sizes.draws))
+        leak = smallest_event(3 * sizes.draws, _LOSSES[0], len(apart))
     else:
         checks.append(_law(laws))
-        checks.append(_ratio(mechanism, laws, apart, bound))
-        checks.append(_worst_loss(mechanism, laws))
-        checks.append(_sampler(mechanism, laws, draws))
-    checks.append(_independence(mechanism, apart, draws))
-    return checks
+        checks.append(_ratio(mechanism, laws[:-1], apart, bound))
+        checks.append(_worst_loss(mechanism, laws[:-1]))
+        counts = _drawn(mechanism, len(laws), sizes.draws)
+        checks.append(_sampler(laws, counts))
+        released, leak = _released(laws[:-1], counts[:-1])
+        checks.append(released)
+    checks.append(_unknown(mechanism, laws))
+    checks.append(_independence(mechanism, apart, sizes.draws))
+    checks.append(_documents(mechanism, sizes.documents))
+    checks.append(_streams(mechanism, laws, sizes.draws))
+    return checks, leak
+
+
+def _laws(mechanism: Mechanism) -> NDArray[np.float64] | None:
+    """The laws of all words and, in the last row, of an unknown one; None for a mechanism without a law."""
+    words = [*range(len(mechanism.index)), UNKNOWN]
+    try:
+        return np.stack([mechanism.log_prob(word) for word in words])
+    except MechanismError:
+        return None
+
+
+def _unseen(sizes: _Sizes, leaks: list[float], index: Index | None) -> tuple[str, ...]:
+    """What a run of these sizes could not have seen."""
+    tolerated = math.sqrt(math.log(2 / LEVEL) / (2 * sizes.draws))
+    given = "" if index is None else ", and single pairs of words of the given index"
+    return (
+        f"fewer than 1 draw in {math.floor(1 / min(leaks)):,} released as it is",
+        f"a probability of an output that is wrong by less than {tolerated:.2g} in the draws of one word",
+        f"what begins in calls of more than {sizes.documents:,} documents, or after {sizes.longest:,} tokens of one",
+        "draws that depend on each other otherwise than through a neighbouring word, another document or its stream",
+        f"what happens on other vocabularies than the five small ones tried{given}",
+        "what running time, memory, files or logs show",
+    )
 
 
 def _statement(mechanism: Mechanism, epsilon: float) -> Check:
@@ -291,24 +343,186 @@ def _worst_loss(mechanism: Mechanism, laws: NDArray[np.float64]) -> Check:
     )
 
 
-def _sampler(mechanism: Mechanism, laws: NDArray[np.float64], draws: int) -> Check:
-    """Draws of every word, and of an unknown one, against the law that is stated for it."""
+def _unknown(mechanism: Mechanism, laws: NDArray[np.float64] | None) -> Check:
+    """An unknown word against every other: no more loss than is stated for it, or for any word."""
+    name = "unknown words"
+    figures = mechanism.statement.figures
+    stated = figures.get("unknown_word_loss", figures.get("worst_word_loss"))
+    if stated is None:
+        return Check(name, "", True, "no worst loss is stated")
+    if laws is not None:
+        worst = max(
+            float(largest_ratios(laws[-1], laws[:-1]).max()),
+            max(float(largest_ratios(law, laws[-1:])[0]) for law in laws[:-1]),
+        )
+    elif stated <= _FARTHEST:
+        worst = _drawn_unknown(mechanism, math.ceil(60 * math.exp(stated)))
+    else:
+        return Check(name, "", True, f"not compared: draws cannot show a loss of {stated:.4g} nats")
+    return Check(
+        name,
+        "",
+        worst <= stated * (1 + 1e-9) + _SLACK,
+        f"an unknown word against the others: {'loss' if laws is not None else 'loss of at least'} {worst:.6g}, "
+        f"stated {stated:.6g}",
+    )
+
+
+def _drawn_unknown(mechanism: Mechanism, draws: int) -> float:
+    """Lower bound on the loss between an unknown word and some others, from draws."""
+    size, streams = len(mechanism.index), KeyedStreams(seed=6)
+    words = np.unique(np.linspace(0, size - 1, 3).astype(int)).tolist()
+    unknown, *others = (
+        np.bincount(
+            mechanism.sample(np.full(draws, word, dtype=np.int32), streams.stream(word)),
+            minlength=size,
+        )
+        for word in (UNKNOWN, *words)
+    )
+    share, lean = LEVEL / (2 * len(others)), np.zeros(size)
+    return max(
+        ratio_bound(first, second, lean, share)
+        for other in others
+        for first, second in ((unknown, other), (other, unknown))
+    )
+
+
+def _drawn(mechanism: Mechanism, inputs: int, draws: int) -> NDArray[np.int64]:
+    """How often each output was drawn for every word and, in the last row, for an unknown one."""
     streams = KeyedStreams(seed=1)
-    cases = [(word, law) for word, law in enumerate(laws)]
-    with suppress(TextprivError):
-        cases.append((UNKNOWN, mechanism.log_prob(UNKNOWN)))
+    size = len(mechanism.index)
+    words = [*range(size), UNKNOWN][:inputs]
+    return np.stack(
+        [
+            np.bincount(
+                mechanism.sample(np.full(draws, word, dtype=np.int32), streams.stream(word)),
+                minlength=size,
+            )
+            for word in words
+        ]
+    )
+
+
+def _sampler(laws: NDArray[np.float64], counts: NDArray[np.int64]) -> Check:
+    """Draws of every word, and of an unknown one, against the law that is stated for it."""
     least, where = 1.0, 0
-    for word, law in cases:
-        out = mechanism.sample(np.full(draws, word, dtype=np.int32), streams.stream(word))
-        counts = np.bincount(out, minlength=len(law))
-        if (counts[law == -np.inf] > 0).any():
+    for word, (law, drawn) in enumerate(zip(laws, counts, strict=True)):
+        if (drawn[law == -np.inf] > 0).any():
             return Check("sampler", "", False, f"w{word} became a word of probability 0")
-        value = _goodness(counts, np.exp(law))
+        value = goodness_of_fit(drawn, np.exp(law))
         if value < least:
             least, where = value, word
-    named = "an unknown word" if where == UNKNOWN else f"w{where}"
+    named = "an unknown word" if where == len(laws) - 1 else f"w{where}"
     return Check(
-        "sampler", "", least > LEVEL, f"least p-value {least:.3g}, for {named}, of {len(cases)}"
+        "sampler", "", least > LEVEL, f"least p-value {least:.3g}, for {named}, of {len(laws)}"
+    )
+
+
+def _released(laws: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[Check, float]:
+    """Outputs that equal their input, together over the words that seldom stay, against their law.
+
+    A few draws in a thousand that are released as they are change each word's counts too little to be seen there.
+    """
+    stays = np.exp(np.diagonal(laws))
+    order = np.argsort(stays, kind="stable")
+    draws = int(counts[0].sum())
+    # As many of the words that stay least as show the smallest leak.
+    tried = sorted({1, *np.linspace(1, len(order), 12).astype(int).tolist()})
+    leak, words = min((smallest_excess(np.repeat(stays[order[:n]], draws)), n) for n in tried)
+    chosen = order[:words]
+    same = int(counts[chosen, chosen].sum())
+    value = excess_of(same, np.repeat(stays[chosen], draws))
+    expected = float(stays[chosen].sum()) * draws
+    return (
+        Check(
+            "release",
+            "",
+            value > LEVEL,
+            f"{same:,} of {draws * words:,} draws equal their input, {expected:,.0f} expected (p-value {value:.3g}); "
+            f"1 release in {math.floor(1 / leak):,} would have been seen",
+        ),
+        leak,
+    )
+
+
+def _documents(mechanism: Mechanism, count: int) -> Check:
+    """Every document of a call against the same document drawn alone, by a stream of the same key."""
+    rng = np.random.default_rng(8)
+    lengths = rng.integers(0, 12, count)
+    lengths[:4] = (7, 0, 9, 11)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ids = rng.integers(UNKNOWN, len(mechanism.index), offsets[-1]).astype(np.int32)
+    streams = KeyedStreams(seed=4)
+    together = mechanism.sample_documents(ids, offsets, [streams.stream(i) for i in range(count)])
+    for document in range(count):
+        begin, end = offsets[document : document + 2]
+        if begin == end:
+            continue
+        alone = mechanism.sample_documents(
+            ids[begin:end], np.array([0, end - begin]), [streams.stream(document)]
+        )
+        if not np.array_equal(alone, together[begin:end]):
+            return Check(
+                "documents",
+                "",
+                False,
+                f"document {document + 1} of a call is not what it is alone under the same stream",
+            )
+    return Check("documents", "", True, f"{count:,} documents of one call are what they are alone")
+
+
+def _streams(mechanism: Mechanism, laws: NDArray[np.float64] | None, draws: int) -> Check:
+    """Documents of one word, each with a stream of its own, against the law, or against one document of that word."""
+    size = len(mechanism.index)
+    word = 0 if laws is None else int(laws[:-1].max(axis=1).argmin())
+    streams = KeyedStreams(seed=5)
+    ids = np.full(draws, word, dtype=np.int32)
+    out = mechanism.sample_documents(
+        ids, np.arange(draws + 1), [streams.stream(i) for i in range(draws)]
+    )
+    counts = np.bincount(out, minlength=size)
+    if laws is None:
+        other = np.bincount(mechanism.sample(ids, streams.stream("one")), minlength=size)
+        value = two_samples(counts, other)
+    else:
+        value = goodness_of_fit(counts, np.exp(laws[word]))
+    return Check(
+        "streams", "", value > LEVEL, f"p-value {value:.3g} over {draws:,} streams, for w{word}"
+    )
+
+
+def _long_document(mechanism: Mechanism, length: int) -> Check:
+    """The draws of one long document against the law of each word, or against those of short documents."""
+    size, streams = len(mechanism.index), KeyedStreams(seed=7)
+    laws = _laws(mechanism)
+    ids = np.resize(np.arange(UNKNOWN, size, dtype=np.int32), length)
+    out = mechanism.sample(ids, streams.stream("long"))
+    least, where = 1.0, 0
+    short = np.zeros_like(ids)
+    for word in range(UNKNOWN, size):
+        at = np.flatnonzero(ids == word)
+        counts = np.bincount(out[at], minlength=size)
+        if laws is None:
+            short[at] = mechanism.sample(ids[at], streams.stream(word))
+            value = two_samples(counts, np.bincount(short[at], minlength=size))
+        else:
+            value = goodness_of_fit(counts, np.exp(laws[word]))
+        if value < least:
+            least, where = value, word
+    known = ids != UNKNOWN
+    same = int((out == ids)[known].sum())
+    if laws is None:
+        drawn = np.array([same, known.sum() - same])
+        other = int((short == ids)[known].sum())
+        released = two_samples(drawn, np.array([other, known.sum() - other]))
+    else:
+        released = excess_of(same, np.exp(np.diagonal(laws))[ids[known]])
+    return Check(
+        "long document",
+        "",
+        min(least, released) > LEVEL,
+        f"{length:,} tokens: least p-value {least:.3g}, for {'an unknown word' if where == UNKNOWN else f'w{where}'}; "
+        f"{same:,} outputs equal their input (p-value {released:.3g})",
     )
 
 
@@ -320,7 +534,7 @@ def _drawn_ratio(
     claimed = bound * apart
     pairs: set[tuple[int, int]] = set()
     rng = np.random.default_rng(5)
-    for loss in (0.7, 1.5, 3.0):
+    for loss in _LOSSES:
         near = np.abs(np.log(np.where(claimed > 0, claimed, 1e-9)) - math.log(loss))
         near += 1e-3 * rng.random(near.shape)
         for place in np.argsort(np.triu(near, 1) + np.tril(np.full_like(near, 1e9)), axis=None)[:2]:
@@ -353,7 +567,7 @@ def _independence(mechanism: Mechanism, apart: NDArray[np.float64], draws: int) 
         alone = mechanism.sample(np.full(draws, word, dtype=np.int32), streams.stream(f"{word}"))
         mixed = np.tile(np.array([other, word], dtype=np.int32), draws)
         among = mechanism.sample(mixed, streams.stream(f"{word} mixed"))[1::2]
-        value = _two_samples(
+        value = two_samples(
             np.bincount(alone, minlength=len(apart)), np.bincount(among, minlength=len(apart))
         )
         if value < least:
@@ -393,222 +607,3 @@ def _searched(mechanism: Mechanism) -> Check:
         found.value <= claimed * (1 + slack),
         f"{first!r} against {second!r}: {found.value:.6g} per unit of distance, claimed {claimed:g}; {pairs:,} pairs",
     )
-
-
-# ----------------------------------------------------------------------------------------------
-# Instruments
-# ----------------------------------------------------------------------------------------------
-
-
-def largest_ratios(law: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Largest log-ratio over outputs of a law (V,) against each of some others (m, V), shape (m,).
-
-    An output that only the first can give makes it infinite, and so does a number that is none.
-    """
-    possible = ~(law == -np.inf)
-    with np.errstate(invalid="ignore"):
-        largest = (law[possible][None] - others[:, possible]).max(axis=1, initial=-np.inf)
-    return np.where(np.isnan(largest), np.inf, largest)
-
-
-def ratio_bound(
-    first: NDArray[np.int64], second: NDArray[np.int64], lean: NDArray[np.float64], error: float
-) -> float:
-    """Lower bound on ``ln P_first(E) / P_second(E)`` of the most telling event, from the counts of two samples.
-
-    Parameters
-    ----------
-    first, second : ndarray of int, shape (V,)
-        How often each output was drawn for each of the two inputs.
-    lean : ndarray, shape (V,)
-        Lower for outputs nearer to the first input. Events are single outputs, and all outputs up to some lean.
-    error : float
-        Probability with which the bound may be wrong, shared by all events that could have been counted.
-    """
-    from scipy.stats import beta
-
-    thresholds = np.quantile(lean, np.linspace(0, 1, _THRESHOLDS + 2)[1:-1])
-    order = np.argsort(lean, kind="stable")
-    ends = np.searchsorted(lean[order], thresholds, side="right") - 1
-    seen = np.flatnonzero(first)
-    hits = np.concatenate([first[seen], np.cumsum(first[order])[ends]])
-    misses = np.concatenate([second[seen], np.cumsum(second[order])[ends]])
-    hits, misses = hits[hits > 0], misses[hits > 0]
-    share = error / (2 * (len(lean) + _THRESHOLDS))
-    low = beta.ppf(share, hits, first.sum() - hits + 1)
-    high = beta.ppf(1 - share, misses + 1, np.maximum(second.sum() - misses, 1e-300))
-    ratios = np.log(low) - np.log(np.where(misses >= second.sum(), 1.0, high))
-    return float(ratios.max(initial=-np.inf))
-
-
-def search(
-    mechanism: Mechanism, *, laws: int = _LAWS, progress: Progress | None = None
-) -> tuple[Constant, int]:
-    """Search an index of any size for the pair of words whose laws differ most per unit of distance.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        With a law.
-    laws : int
-        How many laws to compute; each takes a row of distances. All of them are compared with each other.
-    progress : callable, optional
-        Called with (laws done, laws in all).
-
-    Returns
-    -------
-    best : Constant
-        A lower bound on the mechanism's constant, and the ordered pair that attains it.
-    pairs : int
-        Compared.
-
-    Raises
-    ------
-    MechanismError
-        If the mechanism has no law.
-
-    Notes
-    -----
-    The first half of the budget goes to pairs that are likely to break a law: the nearest words, hubs (words that are
-    on many lists) beside rare words, and neighbours that an approximate list has missed. The other half climbs from the
-    worst pairs found, by the neighbours of either word.
-    """
-    index = mechanism.index
-    budget = min(laws, len(inputs(index)), max(16, _BYTES // (8 * len(index))))
-    table = np.empty((budget, len(index)))
-    held: list[int] = []
-    known: set[int] = set()
-    ranking: list[tuple[float, int, int]] = []
-
-    def add(word: int) -> None:
-        word = int(index.representatives[word])
-        if word in known or len(held) >= budget:
-            return
-        law = mechanism.log_prob(word)
-        if held:
-            rows = table[: len(held)]
-            apart = index.distances_of(np.array([word]))[0][held]
-            apart = np.where(apart > 0, apart, np.inf)
-            forth = largest_ratios(law, rows) / apart
-            back = np.array([largest_ratios(row, law[None])[0] for row in rows]) / apart
-            best = int(np.maximum(forth, back).argmax())
-            pair = (word, held[best]) if forth[best] >= back[best] else (held[best], word)
-            ranking.append((float(max(forth[best], back[best])), *pair))
-            ranking.sort(reverse=True)
-            del ranking[32:]
-        table[len(held)] = law
-        held.append(word)
-        known.add(word)
-        if progress:
-            progress(len(held), budget)
-
-    for word in _suspects(index):
-        if len(held) >= max(2, budget // 2):
-            break
-        add(word)
-    while len(held) < budget:
-        before = len(held)
-        for _, first, second in ranking[:8]:
-            for end in (first, second):
-                fresh = (
-                    o for o in _around(index, end) if int(index.representatives[o]) not in known
-                )
-                for other in list(_taken(fresh, 2)):
-                    add(other)
-        if len(held) == before:
-            # The best pairs are surrounded: go on with words not tried yet.
-            untried = (int(w) for w in inputs(index) if int(w) not in known)
-            for word in list(_taken(untried, 8)):
-                add(word)
-    pairs = len(held) * (len(held) - 1) // 2
-    if not ranking or ranking[0][0] <= 0:
-        return Constant(0.0, (held[0], held[0])), pairs
-    value, first, second = ranking[0]
-    return Constant(value, (first, second)), pairs
-
-
-def _suspects(index: Index) -> Iterator[int]:
-    """Words in the order in which an adversary would try them; endless repetition is left to the caller."""
-    words = inputs(index)
-    ids, distances = index.neighbours.ids, index.neighbours.distances
-    often = np.bincount(ids.reshape(-1), minlength=len(index))
-    told_apart = distances > 2 * index.tau
-    nearest = np.where(
-        told_apart.any(axis=1),
-        distances[np.arange(len(index)), told_apart.argmax(axis=1)],
-        np.inf,
-    )
-    near = words[np.argsort(nearest[words], kind="stable")]
-    hubs = words[np.argsort(-often[words], kind="stable")]
-    rare = words[np.argsort(often[words], kind="stable")]
-    for place in range(len(words)):
-        yield int(near[place])
-        yield int(ids[near[place], told_apart[near[place]].argmax()])
-        yield int(hubs[place])
-        yield int(rare[place])
-        # A hub and a rare word next to each other: their normalisers differ over a short way.
-        yield int(ids[rare[place]][often[ids[rare[place]]].argmax()])
-        if not index.exact:
-            yield from _taken(iter(_missed(index, int(hubs[place]))), 2)
-            yield from _taken(iter(_missed(index, int(near[place]))), 2)
-
-
-def _around(index: Index, word: int) -> list[int]:
-    """The neighbours of a word, those that its list has missed first."""
-    listed: list[int] = index.neighbours.ids[word].tolist()
-    return listed if index.exact else [*_missed(index, word)[:2], *listed]
-
-
-def _missed(index: Index, word: int) -> list[int]:
-    """Words nearer than the end of a word's list and not on it, nearest first."""
-    apart = index.distances_of(np.array([word]))[0]
-    inside = np.flatnonzero(apart < float(index.neighbours.distances[word, -1]))
-    inside = inside[~np.isin(inside, index.neighbours.ids[word])]
-    found: list[int] = inside[np.argsort(apart[inside], kind="stable")].tolist()
-    return found
-
-
-def _taken(items: Iterator[int], count: int) -> Iterator[int]:
-    for _, item in zip(range(count), items, strict=False):
-        yield item
-
-
-def _goodness(counts: NDArray[np.int64], law: NDArray[np.float64]) -> float:
-    """p-value of Pearson's test; outputs expected fewer than 8 times are pooled."""
-    from scipy.stats import chi2
-
-    expected = law * counts.sum()
-    order = np.argsort(expected, kind="stable")
-    starts = _pools(expected[order])
-    wanted = np.add.reduceat(expected[order], starts)
-    seen = np.add.reduceat(counts[order], starts)
-    if len(wanted) < 2:
-        return 1.0
-    return float(chi2.sf(((seen - wanted) ** 2 / wanted).sum(), len(wanted) - 1))
-
-
-def _two_samples(first: NDArray[np.int64], second: NDArray[np.int64]) -> float:
-    """p-value of Pearson's test that two samples of equal size have one law; rare outputs are pooled."""
-    from scipy.stats import chi2
-
-    both = first + second
-    order = np.argsort(both, kind="stable")
-    starts = _pools(both[order] / 2.0)
-    together = np.add.reduceat(both[order], starts)
-    gap = np.add.reduceat(first[order] - second[order], starts)
-    if len(together) < 2:
-        return 1.0
-    return float(chi2.sf((gap**2 / together).sum(), len(together) - 1))
-
-
-def _pools(expected: NDArray[np.float64]) -> list[int]:
-    """Where groups start, so that each is expected at least 8 times; ``expected`` ascends."""
-    starts, held = [0], 0.0
-    for place, value in enumerate(expected.tolist()):
-        if held >= 8.0:
-            starts.append(place)
-            held = 0.0
-        held += value
-    if held < 8.0 and len(starts) > 1:
-        starts.pop()
-    return starts

@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.audit import largest_ratios, ratio_bound, search
 from textpriv.cards import card
 from textpriv.errors import MechanismError
 from textpriv.index import Index, reporter
 from textpriv.mechanisms.constant import Constant, inputs, log_normalisers, tight_constants
-from textpriv.mechanisms.mechanism import Mechanism
+from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism
 from textpriv.metrics import INTERPRETED
+from textpriv.pair_search import search
 from textpriv.randomness import KeyedStreams
+from textpriv.significance import LEVEL, goodness_of_fit, largest_ratios, ratio_bound
 
 __all__ = ["Certificate", "certify"]
 
@@ -34,6 +35,9 @@ _EXHAUSTIVE = 1500
 _AGREEMENT = 1e-6  # nats by which a closed form may differ from the mechanism's own log_prob
 _TRIED = 32  # laws by which a closed form of a mechanism's own is tried
 _ROUNDING = 1e-9  # relative slack for the arithmetic of the certificate itself
+_DRAWN, _DRAWS = 8, 4_000  # words drawn against their law, and draws of each
+_LISTS = 32  # nearest lists compared with distances computed anew
+_ENTRIES = 1 << 24  # and as many distances at most
 
 Report = bool | Callable[[str, int, int], None]
 
@@ -71,6 +75,9 @@ class Certificate:
         What the certificate is bound to: checksums of vocabulary, metric and prior, and the settings.
     seconds : float
     notes : tuple of str
+    observed : tuple of str
+        What was looked at besides the law: draws of some words against it, and nearest lists against distances computed
+        anew from the vectors. A sample: it can refute a sampler or an index and cannot establish one.
     """
 
     mechanism: str
@@ -87,6 +94,7 @@ class Certificate:
     binding: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    observed: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the certificate as JSON types; an infinite constant becomes None."""
@@ -96,6 +104,7 @@ class Certificate:
                 content[name] = None
         content["worst_pair"] = list(self.worst_pair)
         content["notes"] = list(self.notes)
+        content["observed"] = list(self.observed)
         return content
 
     def to_json(self) -> str:
@@ -110,7 +119,8 @@ class Certificate:
             name: math.inf for name in ("rho", "rho_with_rounding") if content[name] is None
         }
         given = {**content, **infinite, "worst_pair": (first, second)}
-        return cls(**{**given, "notes": tuple(content["notes"])})
+        sentences = {name: tuple(content.get(name, ())) for name in ("notes", "observed")}
+        return cls(**{**given, **sentences})
 
     def paragraph(self) -> str:
         """Return the certificate in plain words."""
@@ -121,7 +131,7 @@ class Certificate:
             f"{verdict}: {self.mechanism} claims {self.epsilon:g} per unit of distance, and its constant is {kind} "
             f"{self.rho:.6g} over {self.pairs:,} pairs of words ({self.method}). The worst pair is {first!r} and "
             f"{second!r}, at distance {self.distance:.4g}."
-            + "".join(f" {note}." for note in self.notes)
+            + "".join(f" {sentence}." for sentence in (*self.observed, *self.notes))
         )
 
     def __str__(self) -> str:
@@ -154,7 +164,7 @@ class Certificate:
             ],
             verdict="the claim holds" if self.holds else "the claim does not hold",
             good=self.holds,
-            lists=[("Notes", self.notes)],
+            lists=[("Also looked at", self.observed), ("Notes", self.notes)],
         )
 
 
@@ -203,7 +213,8 @@ def certify(
 
         choose_device(device)
     index = mechanism.index
-    binding = {"kind": "certificate", **mechanism.binding()}
+    # Certificates of the first version had looked at no draw and at no list.
+    binding = {"kind": "certificate", "version": 2, **mechanism.binding()}
     if reuse and index.metric.kind != INTERPRETED:
         kept = index.find_record(binding)
         if kept is not None:
@@ -250,6 +261,10 @@ def _judge(
             f"The nearest lists are approximate (recall {index.recall:.4f}), and the proof needs exact ones: build the "
             "index with backend='exact'",
         )
+    observations = (_observe_draws(mechanism), _observe_lists(index))
+    observed = tuple(sentence for passed, sentence in observations if passed and sentence)
+    refuted = tuple(sentence for passed, sentence in observations if not passed)
+    holds, notes = holds and not refuted, notes + refuted
     if index.metric.kind == INTERPRETED and not found.exact:
         notes += (
             "The metric is the user's own; it was tested on a sample and is otherwise taken on trust",
@@ -269,7 +284,55 @@ def _judge(
         binding=binding,
         seconds=seconds,
         notes=notes,
+        observed=observed,
     )
+
+
+def _observe_draws(mechanism: Mechanism) -> tuple[bool, str]:
+    """Draw some words, and an unknown one, against their law: whether they fit it, and the sentence that says so."""
+    words = inputs(mechanism.index)
+    chosen = words[np.unique(np.linspace(0, len(words) - 1, _DRAWN).astype(int))].tolist()
+    streams = KeyedStreams(seed=9)
+    least = 1.0
+    try:
+        for word in (*chosen, UNKNOWN):
+            law = np.exp(mechanism.log_prob(word))
+            ids = np.full(_DRAWS, word, dtype=np.int32)
+            counts = np.bincount(mechanism.sample(ids, streams.stream(word)), minlength=len(law))
+            if np.isnan(law).any() or (counts[law == 0] > 0).any():
+                least = 0.0
+                break
+            least = min(least, goodness_of_fit(counts, law))
+    except MechanismError:
+        return True, "Without a law there was none to compare its draws with"
+    if least > LEVEL:
+        return True, (
+            f"{_DRAWS:,} draws each of {len(chosen)} words and of an unknown one fit their laws (least p-value {least:.2g})"
+        )
+    return False, "The sampler does not draw from the stated law: the draws of a word do not fit it"
+
+
+def _observe_lists(index: Index) -> tuple[bool, str]:
+    """Compare some exact lists with distances computed anew from the given vectors."""
+    if not index.exact:
+        return True, ""
+    words, size = inputs(index), len(index)
+    count = max(1, min(_LISTS, _ENTRIES // size))
+    chosen = words[np.unique(np.linspace(0, len(words) - 1, count).astype(int))]
+    vectors = index.vocabulary.vectors
+    apart = index.metric.pairwise(vectors[chosen], vectors)
+    ids, listed = index.neighbours.ids[chosen], index.neighbours.distances[chosen]
+    error = 4 * index.tau
+    wrong = np.abs(np.take_along_axis(apart, ids, axis=1) - listed).max(axis=1) > error
+    # Whatever a list leaves out is no nearer than its last entry.
+    np.put_along_axis(apart, ids, np.inf, axis=1)
+    wrong |= apart.min(axis=1) < listed[:, -1] - error
+    if wrong.any():
+        return False, (
+            f"The index is wrong: the nearest list of word number {int(chosen[wrong.argmax()])} is not that of its vector. "
+            "Build the index anew"
+        )
+    return True, f"The nearest lists of {len(chosen)} words agree with distances computed anew"
 
 
 def _agrees(mechanism: Mechanism, weights: NDArray[np.float64], rate: float, gamma: float) -> bool:

@@ -830,6 +830,99 @@ def certify(
 
 @app.command()
 @_job
+def audit(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MECHANISM]",
+            help="Registered name, such as textpriv.TEM.v1, or that of --mechanism elsewhere. All that are installed, "
+            "if left out.",
+            show_default=False,
+        ),
+    ] = None,
+    epsilon: Annotated[
+        float,
+        typer.Option(
+            "--epsilon", "-e", parser=_number, metavar="NUMBER", help="Asked of the mechanism."
+        ),
+    ] = 2.0,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A setting of the mechanism, such as prior=uniform; may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Larger vocabularies and ten times the draws: minutes."),
+    ] = False,
+    index: Annotated[
+        Path | None,
+        typer.Option(help="Also search this index for pairs of words.", show_default=False),
+    ] = None,
+    as_json: _Json = False,
+) -> None:
+    """Attack an installed mechanism on small public vocabularies, and say what the attack could not have seen.
+
+    Ends with 0 if every check passes and with 1 if not. Passing is no proof; failing is a refutation.
+
+    [bold]Example:[/bold] textpriv audit tem --epsilon 4 --option prior=uniform
+    """
+    from textpriv.audit import audit as attack
+    from textpriv.index import Index
+    from textpriv.mechanisms import registry
+
+    settings = dict(_setting(given) for given in option or ())
+    installed = sorted(registry.get_all())
+    shipped = {each.value: registered for each, registered in _REGISTERED.items()}
+    chosen = installed if name is None else [shipped.get(name, name)]
+    if chosen[0] not in installed:
+        raise typer.BadParameter(
+            f"no mechanism is installed under the name {name}; there are {', '.join(installed)}",
+            param_hint="MECHANISM",
+        )
+    if name is None and settings:
+        raise typer.BadParameter("--option: name the mechanism whose setting it is")
+    taken = inspect.signature(registry.get(chosen[0])).parameters
+    for setting in settings:
+        if setting not in taken:
+            raise typer.BadParameter(
+                f"--option: {chosen[0]} has no setting {setting}; there are {', '.join(taken)}"
+            )
+    searched = None if index is None else Index.load(index)
+    reports = {}
+    for each in chosen:
+        with _messages().status(f"attacking {each}"):
+            reports[each] = attack(
+                each, epsilon=epsilon, quick=not full, index=searched, **settings
+            )
+    if as_json:
+        _print_json({each: report.to_dict() for each, report in reports.items()})
+    else:
+        for report in reports.values():
+            print(report)
+        print("What this could not have seen:")
+        for sentence in dict.fromkeys(s for report in reports.values() for s in report.unseen):
+            print(f"- {sentence}")
+    if not all(report.passed for report in reports.values()):
+        raise typer.Exit(1)
+
+
+def _setting(given: str) -> tuple[str, Any]:
+    """A setting of a mechanism as it is written on the command line: a number if it reads as one, a word otherwise."""
+    name, separator, value = given.partition("=")
+    if not (name.isidentifier() and separator):
+        raise typer.BadParameter(f"--option takes NAME=VALUE; got {given!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+@app.command()
+@_job
 def leaks(
     source: Annotated[
         str,
@@ -1331,6 +1424,7 @@ def _print_certificate(certificate: Certificate) -> None:
         ("worst pair", f"{first} and {second}, at distance {certificate.distance:.6g}"),
         ("compared", f"{certificate.pairs:,} pairs of words"),
         ("method", certificate.method),
+        *(("also", sentence) for sentence in certificate.observed),
         ("seconds", f"{certificate.seconds:.1f}"),
     ):
         table.add_row(name, Text(value))
