@@ -539,14 +539,11 @@ def test_progress_is_told_by_stage(index):
 
 def test_a_certificate_reads_as_plain_words(three_points):
     mechanism = TEM(three_points, 2.0, "uniform", gamma=2.0)
-    assert (
-        certify(mechanism)
-        .paragraph()
-        .startswith(
-            "The claim holds: TEM(epsilon=2, prior='uniform', gamma=2, t=1) claims 2 per unit of distance, and its constant "
-            "is exactly 1.08403 over 3 pairs of words (closed form over all pairs, float64). The worst pair is 'w2' and 'w1', "
-            "at distance 2."
-        )
+    paragraph = certify(mechanism).paragraph()
+    assert paragraph.startswith(
+        "The claim holds: TEM(epsilon=2, prior='uniform', gamma=2, t=1) claims 2 per unit of distance, and its constant "
+        "is exactly 1.08403 over 3 pairs of words (closed form over all pairs, float64). The worst pair is 'w2' and "
+        "'w1', at distance 2. "
     )
 
 
