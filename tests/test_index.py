@@ -14,6 +14,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from textpriv import index as module
+from textpriv import storage
 from textpriv.errors import IndexFolderError, MetricError, TextprivError
 from textpriv.index import FORMAT, Index
 from textpriv.metrics import (
@@ -85,7 +86,7 @@ def rewrite_meta(folder, change):
     """Change index.json and make its checksum right again."""
     meta = json.loads((folder / "index.json").read_text())
     change(meta)
-    meta["checksum"] = module._meta_checksum(meta)
+    meta["checksum"] = storage.meta_checksum(meta)
     (folder / "index.json").write_text(json.dumps(meta))
 
 
@@ -208,7 +209,7 @@ def test_a_missing_file_is_named(folder, name):
 
 
 def test_an_altered_byte_far_inside_a_large_file_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_LEAF", 64)
+    monkeypatch.setattr(storage, "_LEAF", 64)
     of_points(np.random.default_rng(0).normal(size=(60, 3)), k=4).save(tmp_path / "i")
     Index.load(tmp_path / "i")
     with open(tmp_path / "i" / "vectors.npy", "r+b") as file:

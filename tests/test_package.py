@@ -30,6 +30,7 @@ BELOW = {
     "device": {"errors", "metrics"},
     "neighbourhoods": {"device", "errors", "metrics"},
     "sketch": set(),
+    "storage": {"errors", "metrics", "neighbourhoods", "sketch"},
     "typical": {"metrics", "neighbourhoods"},
     "index": {
         "bounds",
@@ -39,6 +40,7 @@ BELOW = {
         "metrics",
         "neighbourhoods",
         "sketch",
+        "storage",
         "typical",
         "vocabulary",
     },

@@ -14,7 +14,6 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 
 from textpriv.bounds import at_most
 from textpriv.cards import card
-from textpriv.errors import IndexFolderError, MetricError, TextprivError, VocabularyError
+from textpriv.errors import IndexFolderError, MetricError, TextprivError
 from textpriv.metrics import (
     ANGULAR,
     EUCLIDEAN,
@@ -45,6 +44,22 @@ from textpriv.neighbourhoods import (
     measure_recall,
 )
 from textpriv.sketch import Sketch, sketch_of
+from textpriv.storage import (
+    BANDS_FILE,
+    FORMAT,
+    META,
+    SKETCH_FILE,
+    Tables,
+    check_graph,
+    check_sample,
+    check_values,
+    checksum,
+    flush,
+    meta_checksum,
+    read_meta,
+    read_tables,
+    verify_files,
+)
 from textpriv.typical import REFERENCE, Typical, typical_distances
 from textpriv.vocabulary import Vocabulary, equal_rows
 
@@ -53,13 +68,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "Index", "reporter"]
 
-FORMAT = 1  # of the folder; raised when an older reader would misread a newer folder
-
-_META = "index.json"
 _RECORDS = "records"  # certificates and calibrations, one file each
-_SKETCH_FILE = "sketch.npy"
-_BANDS_FILE = "bands.npy"
-_LEAF = 1 << 23  # bytes hashed at a time, so that a large file is hashed on all processors
 
 
 class Index:
@@ -358,11 +367,11 @@ class Index:
         file = self.path / _RECORDS / f"{name}.json"
         try:
             entry = json.loads(file.read_text(encoding="utf-8"))
-            content, bound = entry["content"], entry["binding"]
+            content, bound = dict(entry["content"]), entry["binding"]
             sound = entry["checksum"] == _digest([bound, content]) and bound == _plain(binding)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             sound = False
         if not sound:
             warnings.warn(
@@ -412,11 +421,12 @@ class Index:
             )
         if self._graph is not None:
             return self._graph
-        meta = None if self.path is None else _read_meta(self.path)
+        meta = None if self.path is None else read_meta(self.path)
         if self.path is not None and meta is not None and "hnsw.bin" in meta["files"]:
             import hnswlib
 
-            _verify(self.path, meta, ["hnsw.bin"])
+            verify_files(self.path, meta, ["hnsw.bin"])
+            check_graph(self.path / "hnsw.bin", self.coordinates)
             graph = hnswlib.Index(space="l2", dim=int(self.coordinates.shape[1]))
             graph.load_index(str(self.path / "hnsw.bin"), max_elements=len(self))
             graph.set_ef(100)
@@ -439,10 +449,10 @@ class Index:
             If something stands at the path, or the vocabulary's metric cannot be recorded.
         """
         target = Path(path)
-        if target.exists() and not (overwrite and (target / _META).is_file()):
+        if target.exists() and not (overwrite and (target / META).is_file()):
             remedy = (
                 "pass overwrite=True (--force) to replace it, or choose another name"
-                if (target / _META).is_file()
+                if (target / META).is_file()
                 else "it is not an index folder; choose another name"
             )
             raise IndexFolderError(f"{target} exists already: {remedy}.")
@@ -479,17 +489,17 @@ class Index:
         if self.vocabulary.prior is not None:
             arrays["prior.npy"] = self.vocabulary.prior
         if len(self.sketch.rows):
-            arrays[_SKETCH_FILE] = self.sketch.rows
+            arrays[SKETCH_FILE] = self.sketch.rows
         bands = self.neighbours.bands
         if bands is not None:
-            arrays[_BANDS_FILE] = bands.nearest
+            arrays[BANDS_FILE] = bands.nearest
         for name, array in arrays.items():
             with open(folder / name, "wb") as file:
                 np.save(file, array, allow_pickle=False)
-                _flush(file)
+                flush(file)
         with open(folder / "words.json", "w", encoding="utf-8") as text:
             json.dump(self.vocabulary.words, text, ensure_ascii=False)
-            _flush(text)
+            flush(text)
         names = [*arrays, "words.json"]
         graph = self._graph if self._graph is not None else self.__dict__.get("graph")
         if graph is not None:
@@ -497,7 +507,7 @@ class Index:
             names.append("hnsw.bin")
         elif self.path is not None and (self.path / "hnsw.bin").is_file():
             # Not opened yet, so copied as it is; its checksum is compared with the recorded one first.
-            _verify(self.path, _read_meta(self.path), ["hnsw.bin"])
+            verify_files(self.path, read_meta(self.path), ["hnsw.bin"])
             shutil.copyfile(self.path / "hnsw.bin", folder / "hnsw.bin")
             names.append("hnsw.bin")
         meta: dict[str, Any] = {
@@ -517,19 +527,19 @@ class Index:
             else {"starts": bands.starts.tolist(), "step": bands.step},
             "fingerprint": self.fingerprint,
             "files": {
-                name: {"bytes": (folder / name).stat().st_size, "sha256": _checksum(folder / name)}
+                name: {"bytes": (folder / name).stat().st_size, "sha256": checksum(folder / name)}
                 for name in names
             },
         }
-        meta["checksum"] = _meta_checksum(meta)
+        meta["checksum"] = meta_checksum(meta)
         # Records carry their own checksums and may be added later, so the list of files leaves them out.
         if self.path is not None and (self.path / _RECORDS).is_dir():
             shutil.copytree(self.path / _RECORDS, folder / _RECORDS)
         for name, binding in self._bindings.items():
             _write_record(folder / _RECORDS, name, binding, self._records[name])
-        with open(folder / _META, "w", encoding="utf-8") as text:
+        with open(folder / META, "w", encoding="utf-8") as text:
             json.dump(meta, text, indent=1)
-            _flush(text)
+            flush(text)
 
     @classmethod
     def load(
@@ -548,16 +558,21 @@ class Index:
             The metric the caller counts on; another one in the folder is an error. Needed, as the object, for an index
             built with a CallableMetric.
         verify : bool
-            Compare the checksum of every file (except the approximate index, compared when first used). Sizes and
-            shapes are always compared.
+            Compare the checksum of every file (except the approximate index, compared when first used), and the
+            fingerprint with that of words and vectors. Sizes, types, shapes, ranges and order are always checked.
 
         Raises
         ------
         IndexFolderError
-            Naming the file that is missing, truncated, altered or of a newer format.
+            Naming the file that is missing, truncated, altered, damaged or of a newer format.
         """
-        folder = Path(path)
-        meta = _read_meta(folder)
+        return cls._open(Path(path), metric, verify=verify)
+
+    @classmethod
+    def _open(
+        cls, folder: Path, metric: str | Metric | None, *, verify: bool, check: bool = True
+    ) -> Index:
+        meta = read_meta(folder)
         recorded = meta["metric"]
         if metric is not None:
             wanted = get_metric(metric)
@@ -568,60 +583,44 @@ class Index:
                 )
             chosen = wanted
         else:
-            chosen = get_metric(recorded)
+            chosen = _metric_of(folder, recorded)
         wanted_files = [name for name in meta["files"] if name != "hnsw.bin"]
-        _verify(folder, meta, wanted_files, content=verify)
-        size, dimension, k = int(meta["words"]), int(meta["dimension"]), int(meta["k"])
-        try:
-            words = json.loads((folder / "words.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        verify_files(folder, meta, wanted_files, content=verify)
+        tables = read_tables(folder, meta)
+        if check:
+            check_values(folder, tables, chosen.kind)
+            check_sample(folder, meta, tables, chosen)
+        vocabulary = Vocabulary.trusted(tables.words, tables.vectors, tables.prior)
+        if verify and vocabulary.fingerprint() != meta["fingerprint"]:
             raise IndexFolderError(
-                f"{folder / 'words.json'} is damaged; build the index again."
-            ) from error
-        if not isinstance(words, list) or len(words) != size:
-            raise IndexFolderError(
-                f"{folder / 'words.json'} does not hold {size} words; build the index again."
+                f"{folder / META} has the fingerprint of other words or vectors; build the index again."
             )
-        vectors = _map(folder, "vectors.npy", (size, dimension))
-        prior = _map(folder, "prior.npy", (size,)) if "prior.npy" in meta["files"] else None
-        ids = _map(folder, "neighbours.npy", (size, k))
-        distances = _map(folder, "distances.npy", (size, k))
-        coordinates = (
-            _map(folder, "coordinates.npy", (size, None))
-            if "coordinates.npy" in meta["files"]
-            else vectors
-        )
-        try:
-            vocabulary = Vocabulary.trusted(words, vectors, prior)
-        except VocabularyError as error:
-            raise IndexFolderError(f"{folder}: {error}") from error
+        return cls._of(folder, meta, chosen, vocabulary, tables)
+
+    @classmethod
+    def _of(
+        cls,
+        folder: Path,
+        meta: Mapping[str, Any],
+        metric: Metric,
+        vocabulary: Vocabulary,
+        tables: Tables,
+    ) -> Index:
         return cls(
             vocabulary,
-            chosen,
-            coordinates,
-            Neighbourhoods(ids, distances, _kept_bands(folder, meta, size)),
-            np.asarray(_map(folder, "representatives.npy", (size,))),
-            backend=str(meta["backend"]),
+            metric,
+            tables.coordinates,
+            Neighbourhoods(tables.ids, tables.distances, tables.bands),
+            tables.representatives,
+            backend=meta["backend"],
             recall=float(meta["recall"]),
             tau=float(meta["tau"]),
             diameter_bound=float(meta["diameter_bound"]),
-            fingerprint=str(meta["fingerprint"]),
+            fingerprint=meta["fingerprint"],
             path=folder.resolve(),
-            sketch=_kept_sketch(folder, meta, size),
+            sketch=tables.sketch,
             typical=_kept_typical(folder, meta),
         )
-
-
-def _kept_sketch(folder: Path, meta: Mapping[str, Any], size: int) -> Sketch:
-    """The sketch of a saved folder; one that is empty where an earlier version has kept none like it."""
-    found = meta.get("sketch", {"grain": []})
-    grain = np.array(found["grain"], dtype=np.float64)
-    if grain.shape != Sketch.none().grain.shape or _SKETCH_FILE not in meta["files"]:
-        return Sketch.none()
-    rows, leading = _map(folder, _SKETCH_FILE, (size, None)), int(found["leading"])
-    if not 0 < leading < rows.shape[1]:
-        raise IndexFolderError(f"{folder / _SKETCH_FILE} is damaged; build the index again.")
-    return Sketch(rows, leading, grain)
 
 
 def _kept_typical(folder: Path, meta: Mapping[str, Any]) -> dict[int, Typical] | None:
@@ -630,25 +629,23 @@ def _kept_typical(folder: Path, meta: Mapping[str, Any]) -> dict[int, Typical] |
         return None
     try:
         found = {int(rank): Typical(*map(float, ends)) for rank, ends in meta["typical"].items()}
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, OverflowError, TypeError, ValueError):
         found = {}
     whole = all(0 <= ends.median <= ends.ninety < np.inf for ends in found.values())
     if REFERENCE not in found or not whole:
-        raise IndexFolderError(f"{folder / _META} is damaged; build the index again.")
+        raise IndexFolderError(f"{folder / META} is damaged; build the index again.")
     return found
 
 
-def _kept_bands(folder: Path, meta: Mapping[str, Any], size: int) -> Bands | None:
-    """The bounds of a saved folder; None where an earlier version, or an approximate search, has kept none."""
-    found = meta.get("bands")
-    if found is None or _BANDS_FILE not in meta["files"]:
-        return None
-    starts, step = np.array(found["starts"], dtype=np.int64), float(found["step"])
-    nearest = _map(folder, _BANDS_FILE, (size, len(starts) - 1))
-    whole = starts[0] == 0 and starts[-1] == size and (np.diff(starts) > 0).all()
-    if not whole or nearest.dtype != np.uint8 or not step > 0:
-        raise IndexFolderError(f"{folder / _BANDS_FILE} is damaged; build the index again.")
-    return Bands(starts.astype(np.int32), nearest, step)
+def _metric_of(folder: Path, recorded: dict[str, Any]) -> Metric:
+    try:
+        return get_metric(recorded)
+    except TextprivError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise IndexFolderError(
+            f"{folder / META} is damaged (its metric has settings that none has); build the index again."
+        ) from error
 
 
 def _plain(value: Any) -> Any:
@@ -678,14 +675,15 @@ def _write_record(
     try:
         with open(staging, "w", encoding="utf-8") as text:
             json.dump(entry, text, indent=1)
-            _flush(text)
+            flush(text)
         os.replace(staging, folder / f"{name}.json")
     finally:
         staging.unlink(missing_ok=True)
 
 
 def _reopen(path: Path, metric: Metric | None, fingerprint: str) -> Index:
-    index = Index.load(path, metric=metric, verify=False)
+    # The process that sends the path has checked what lies there.
+    index = Index._open(path, metric, verify=False, check=False)
     if index.fingerprint != fingerprint:
         raise IndexFolderError(
             f"{path} was replaced by another index while it was in use. Load it again."
@@ -762,96 +760,6 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def _flush(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _checksum(path: Path) -> str:
-    """SHA-256 over the SHA-256 of each stretch of 8 MiB: one number a file, computed on all processors."""
-    size = path.stat().st_size
-
-    def leaf(start: int) -> bytes:
-        with open(path, "rb") as file:
-            file.seek(start)
-            return hashlib.sha256(file.read(_LEAF)).digest()
-
-    with ThreadPoolExecutor() as pool:
-        return hashlib.sha256(b"".join(pool.map(leaf, range(0, size, _LEAF)))).hexdigest()
-
-
-def _meta_checksum(meta: dict[str, Any]) -> str:
-    content = {key: value for key, value in meta.items() if key != "checksum"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _read_meta(folder: Path) -> dict[str, Any]:
-    try:
-        meta = json.loads((folder / _META).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        there = (
-            "is not an index folder (it has no index.json)" if folder.exists() else "does not exist"
-        )
-        raise IndexFolderError(
-            f"{folder} {there}. Make one with: textpriv index SOURCE {folder}"
-        ) from None
-    except NotADirectoryError:
-        raise IndexFolderError(
-            f"{folder} is a file, not an index folder. Make one with: textpriv index SOURCE OUT"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise IndexFolderError(
-            f"{folder / _META} is damaged or unreadable; build the index again."
-        ) from error
-    version = meta.get("format") if isinstance(meta, dict) else None
-    if not isinstance(version, int):
-        raise IndexFolderError(f"{folder / _META} is damaged; build the index again.")
-    if version > FORMAT:
-        raise IndexFolderError(
-            f"{folder / _META} has format {version}, and this version reads up to {FORMAT}. Upgrade textpriv, or "
-            "build the index again."
-        )
-    if meta.get("checksum") != _meta_checksum(meta):
-        raise IndexFolderError(
-            f"{folder / _META} was altered after it was written; build the index again."
-        )
-    return meta
-
-
-def _verify(folder: Path, meta: dict[str, Any], names: list[str], *, content: bool = True) -> None:
-    for name in names:
-        recorded, file = meta["files"][name], folder / name
-        if not file.is_file():
-            raise IndexFolderError(f"{file} is missing; build the index again.")
-        actual = file.stat().st_size
-        if actual != recorded["bytes"]:
-            raise IndexFolderError(
-                f"{file} has {actual} bytes where {recorded['bytes']} were written: it is truncated or altered. "
-                "Build the index again."
-            )
-    if content:
-        for name in names:
-            if _checksum(folder / name) != meta["files"][name]["sha256"]:
-                raise IndexFolderError(
-                    f"{folder / name} was altered after it was written (its checksum differs). Build the index again."
-                )
-
-
-def _map(folder: Path, name: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
-    try:
-        array = np.load(folder / name, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise IndexFolderError(f"{folder / name} is damaged; build the index again.") from error
-    if len(array.shape) != len(shape) or any(
-        want is not None and have != want for have, want in zip(array.shape, shape, strict=True)
-    ):
-        raise IndexFolderError(
-            f"{folder / name} has shape {array.shape} where {shape} was expected; build the index again."
-        )
-    # The bare array avoids the memmap subclass, whose every slice costs microseconds.
-    return np.asarray(array)
 
 
 @contextmanager
