@@ -134,7 +134,7 @@ def files(index, tmp_path):
 def test_the_command_prints_the_table(files):
     result = CliRunner().invoke(app, ["leaks", *files, "--number", "keep"])
     assert result.exit_code == 0, result.output
-    assert "numbers, released as written" in result.stdout
+    assert "numbers, released in lower case" in result.stdout
     assert "stay as they are" not in result.stdout
     assert "private as the text" in result.stderr
     assert SECRET not in result.output

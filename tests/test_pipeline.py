@@ -153,6 +153,19 @@ def test_odd_texts_do_not_crash(form, folder, text):
 
 
 @both_forms
+def test_casing_does_not_show_in_the_number_of_tokens(form, folder):
+    nlp = form(folder)
+    specials = sorted(spacy.blank("en").tokenizer.rules)
+    forms = [[text, text.lower(), text.upper()] for text in specials]
+    texts = [text for variants in forms for text in variants if text.lower() == variants[1]]
+    lengths = [len(doc) for doc in nlp.pipe(texts)]
+    found = {}
+    for text, length in zip(texts, lengths, strict=True):
+        assert found.setdefault(text.lower(), length) == length
+    assert len(nlp("DONT")) == len(nlp("dont")) == 2
+
+
+@both_forms
 def test_empty_text_gives_an_empty_doc(form, folder):
     doc = form(folder)("")
     assert len(doc) == 0

@@ -20,6 +20,7 @@ from textpriv.tokens import EncodedTexts, RawBatch, RawTokens, TokenReader
 
 WORDS = ["good", "film", "the", "it", "'s", ".", "Paris", "a.m.", ":)", "seven", "mr", "mr."]
 ENGLISH = spacy.blank("en")
+LOWER_CASE = TokenPolicy(unknown="keep", number="keep", stopword="keep")
 POLICIES = [
     TokenPolicy(),
     TokenPolicy(unknown="keep", number="keep", stopword="keep", case="keep"),
@@ -67,6 +68,7 @@ def assert_read_as_by_spacy(ours: TokenReader, texts: list[str]) -> None:
 
 
 READERS = [reader(policy) for policy in POLICIES]
+reader_of_lower_case = reader(LOWER_CASE)
 
 
 @pytest.mark.parametrize("ours", READERS, ids=range(len(READERS)))
@@ -77,6 +79,59 @@ READERS = [reader(policy) for policy in POLICIES]
 @settings(max_examples=150, deadline=None)
 def test_a_batch_has_the_tokens_that_spacy_finds_in_each_text(ours, texts):
     assert_read_as_by_spacy(ours, texts)
+
+
+def assert_read_alike(ours: TokenReader, variants: list[str]) -> None:
+    """Texts that ``str.lower`` makes equal have the same tokens, read alone and in a batch."""
+    assert len({text.lower() for text in variants}) == 1
+    alone = [expected(ours.read(text)) for text in variants]
+    together = documents(ours.read_batch(EncodedTexts.of(variants)))
+    assert alone == together == alone[:1] * len(variants)
+
+
+def casings(text: str) -> list[str]:
+    """A text, and with it those of its lower, upper and mixed forms that are equal to it in lower case."""
+    mixed = "".join(each.upper() if place % 2 else each for place, each in enumerate(text))
+    forms = [text, text.lower(), text.upper(), text.title(), text.swapcase(), mixed]
+    return [each for each in forms if each.lower() == text.lower()]
+
+
+@pytest.mark.parametrize("language", ["en", "de", "fr", "ru", "tr"])
+def test_no_special_case_shows_its_casing_in_the_number_or_classes_of_its_tokens(language):
+    ours = reader(LOWER_CASE, language)
+    for special in sorted(spacy.blank(language).tokenizer.rules):
+        assert_read_alike(ours, casings(special))
+        assert_read_alike(ours, casings(f"({special} X {special})"))
+
+
+@given(st.lists(PIECES, max_size=12).map("".join))
+@example("DONT Dont dont WE'LL Gonna A.M. U.S. :D XD 5KM Mr. D.C.")
+@example("ΟΔΟΣ οδος ΣΑΣ. İstanbul STRASSE straße ŉ ǅ \U00010400 ﬁ K Å")
+@settings(max_examples=300, deadline=None)
+def test_texts_that_are_equal_in_lower_case_have_the_same_tokens(text):
+    assert_read_alike(READERS[-1], casings(text))
+    assert_read_alike(reader_of_lower_case, casings(text))
+
+
+@given(st.text(st.characters(max_codepoint=127), max_size=40))
+@settings(max_examples=200, deadline=None)
+def test_an_ascii_text_has_the_tokens_of_its_lower_and_upper_form(text):
+    forms = [text, text.lower(), text.upper()]
+    assert_read_alike(reader_of_lower_case, forms)
+
+
+@given(st.lists(st.text(), max_size=5))
+@settings(deadline=None)
+def test_texts_are_lowered_each_as_a_whole(texts):
+    encoded = EncodedTexts.of(texts)
+    assert list(encoded.lowered()) == [text.lower() for text in encoded]
+
+
+def test_the_casing_of_a_text_shows_where_the_policy_keeps_it():
+    # The check above can fail: under case="keep" spaCy's rules see the casing.
+    ours = reader(TokenPolicy(case="keep"))
+    assert len(ours.read("dont").codes) == 2
+    assert len(ours.read("DONT").codes) == 1
 
 
 @pytest.mark.parametrize("language", ["de", "fr", "es", "ru", "hi", "xx"])

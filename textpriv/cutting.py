@@ -10,15 +10,12 @@ import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
-
-if TYPE_CHECKING:
-    from spacy.tokens import Doc
 
 __all__ = ["Crossings", "Cutter", "Rules", "hashes_of"]
 
@@ -94,20 +91,14 @@ class Cutter:
         # Only spaCy's own tokenizer cuts by rules; those of languages without blanks find words in long stretches.
         return type(tokenizer) is Tokenizer
 
-    def doc(self, text: str) -> Doc:
-        """The tokens of a text."""
-        found: Doc = self._current_tokenizer()(text)
-        return found
-
     def columns(self, texts: Sequence[str]) -> list[NDArray[np.uint64]]:
         """The attributes of the tokens of each text, shape (tokens, attributes)."""
-        return [self.columns_of(self.doc(text)) for text in texts]
+        return [self._columns_of(text) for text in texts]
 
-    def columns_of(self, doc: Doc) -> NDArray[np.uint64]:
-        """The same of an existing Doc."""
-        found: Any = doc.to_array(list(self.attributes))
-        columns: NDArray[np.uint64] = found.reshape(len(doc), len(self.attributes))
-        return columns
+    def _columns_of(self, text: str) -> NDArray[np.uint64]:
+        doc = self._current_tokenizer()(text)
+        columns: NDArray[np.uint64] = doc.to_array(list(self.attributes))
+        return columns.reshape(len(doc), len(self.attributes))
 
     def _current_tokenizer(self) -> Any:
         if self._tokenizer is None or len(self._tokenizer.vocab.strings) > _LARGEST_STORE:

@@ -227,14 +227,16 @@ def _privatize(privatizer: Privatizer, sample: str) -> tuple[Text, int, int]:
     from rich.text import Text
 
     (released,) = privatizer.release([privatizer.read(sample)], None)
-    originals = [token for token in spacy.blank("en").tokenizer(sample) if not token.is_space]
+    originals = [
+        token for token in spacy.blank("en").tokenizer(sample.lower()) if not token.is_space
+    ]
     return _mark(Text(), originals, released)
 
 
 def _mark(text: Text, originals: Sequence[Any], released: Any) -> tuple[Text, int, int]:
     same = total = 0
     for original, word, space in zip(originals, released.words, released.spaces, strict=True):
-        changed = word != original.lower_
+        changed = word != original.text
         if not original.is_punct:
             total += 1
             same += not changed

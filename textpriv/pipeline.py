@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from textpriv.index import Index
-    from textpriv.privatizer import PrivateTokens, Privatizer, RawTokens
+    from textpriv.privatizer import PrivateTokens, Privatizer
 
 __all__ = [
     "PrivateTokenizer",
@@ -104,10 +104,9 @@ def _remove_folder(folder: str, owner: int) -> None:
 class _Reading(NamedTuple):
     """One raw document, as far as it is needed to write the private one."""
 
-    raw: "RawTokens"
+    text: str
     vocab: Vocab
     context: Any = None
-    key: bytes | None = None
 
 
 class _Private:
@@ -219,8 +218,13 @@ class _Private:
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
     def _release(self, batch: Sequence[_Reading]) -> Iterator[Doc]:
-        keys = None if self._seed is None else [reading.key for reading in batch]
-        released = self._prepare().release([reading.raw for reading in batch], keys)
+        from textpriv.tokens import EncodedTexts
+
+        texts = [reading.text for reading in batch]
+        keys = None if self._seed is None else list(map(self._key, texts))
+        privatizer = self._prepare()
+        raw = privatizer.read_batch(EncodedTexts.of(texts))
+        released = privatizer.release(raw, keys)
         for reading, tokens in zip(batch, released, strict=True):
             doc = self._document(reading.vocab, tokens)
             doc._context = reading.context
@@ -398,10 +402,12 @@ class _Private:
 class TextprivComponent(_Private):
     """Replace each document by a new one that holds private words only.
 
-    Nothing of the raw document is carried over but its ``_context`` (what ``as_tuples`` pairs it
-    with). Its words stay in ``nlp.vocab.strings`` and with whoever holds the raw document;
-    `PrivateTokenizer` leaves none behind. Put it first in the pipeline: what comes before it sees
-    raw words, and its annotations are lost.
+    It reads the text of the raw document, not its tokens, and cuts it by the rules of the language:
+    another tokenizer may cut by casing, which the number of tokens would show. Nothing of the raw
+    document is carried over but its ``_context`` (what ``as_tuples`` pairs it with). Its words stay
+    in ``nlp.vocab.strings`` and with whoever holds the raw document; `PrivateTokenizer` leaves none
+    behind. Put it first in the pipeline: what comes before it sees raw words, and its annotations
+    are lost.
 
     A document that is already private is refused: privatizing twice costs words and gives nothing.
 
@@ -480,9 +486,8 @@ class TextprivComponent(_Private):
     def _read(self, doc: Doc) -> _Reading:
         if getattr(doc._, EXTENSION) is not None:
             _refuse_twice()
-        raw = self._prepare().read_doc(doc)
-        key = None if self._seed is None else self._key(doc.text)
-        return _Reading(raw, doc.vocab, doc._context, key)
+        # Not its tokens: those of another tokenizer may depend on casing.
+        return _Reading(doc.text, doc.vocab, doc._context)
 
     def _own_vocab(self) -> Vocab:
         return self.nlp.vocab
@@ -601,8 +606,9 @@ class PrivateTokenizer(_Private):
             yield from self._release(batch)
 
     def _read(self, text: str) -> _Reading:
-        raw = self._prepare().read(text)
-        return _Reading(raw, self.vocab, key=None if self._seed is None else self._key(text))
+        if not isinstance(text, str):
+            raise TypeError(f"The tokenizer takes text; got {type(text).__name__}.")
+        return _Reading(text, self.vocab)
 
     def _own_vocab(self) -> Vocab:
         return self.vocab

@@ -19,24 +19,25 @@ ACTIONS = ("sample", "mask", "drop", "keep")
 CLASSES = ("unknown", "number", "punctuation", "space", "stopword")
 MASK = "[MASK]"
 
+# Released as written, or in lower case where the policy lowers the text.
 _KEPT = {
-    "unknown": "words outside the vocabulary, released as written",
-    "number": "numbers, released as written",
-    "punctuation": "punctuation marks, released as written",
+    "unknown": "words outside the vocabulary, released {cased}",
+    "number": "numbers, released {cased}",
+    "punctuation": "punctuation marks, and emoticons made of them alone such as :) or :-(, released as written",
     "space": "line breaks and the places of extra blanks",
-    "stopword": "stop words, released as written (in lower case where the policy lowers it)",
+    "stopword": "stop words, released {cased}",
 }
 _MASKED = {
     "unknown": "which words are outside the vocabulary (masked)",
     "number": "which words are numbers (masked)",
-    "punctuation": "where punctuation stands (masked)",
+    "punctuation": "where punctuation and emoticons made of it stand (masked)",
     "space": "where line breaks and extra blanks stand (masked)",
     "stopword": "which words are stop words (masked)",
 }
 _DROPPED = {
     "unknown": "how many words are in the vocabulary (others are left out)",
     "number": "how many words are not numbers (numbers are left out)",
-    "punctuation": "how many tokens are not punctuation (punctuation is left out)",
+    "punctuation": "how many tokens are neither punctuation nor emoticons made of it (both are left out)",
     "space": "how many tokens are not blanks (blanks are left out)",
     "stopword": "how many words are not stop words (stop words are left out)",
 }
@@ -57,13 +58,15 @@ class TokenPolicy:
     number : str
         Tokens that look like a number, also in words.
     punctuation : str
-        Tokens of punctuation marks only.
+        Tokens of punctuation marks only, emoticons such as ``:)`` and ``:-(`` among them.
     space : str
         Line breaks and extra blanks. Kept ones are reduced to one blank, one line break or two.
     stopword : str
         The language's stop words.
     case : {"lower", "keep"}
-        "lower" looks a word up in lower case; "keep" as written. Original casing is never restored in the output.
+        "lower" reads the text in lower case: it is lowered before it is cut into tokens, so that neither a token nor
+        their number depends on casing, and what is kept comes out in lower case. "keep" reads it as written: words that
+        differ in casing are different words, and how the text is cut may show casing.
 
     Raises
     ------
@@ -112,11 +115,12 @@ class TokenPolicy:
     def not_protected(self) -> tuple[str, ...]:
         """What stays visible under this policy, in plain words."""
         exposed = ["the number and order of tokens"]
+        cased = "in lower case" if self.case == "lower" else "as written"
         for name in CLASSES:
             action = getattr(self, name)
             table = {"keep": _KEPT, "mask": _MASKED, "drop": _DROPPED}.get(action)
             if table is not None:
-                exposed.append(table[name])
+                exposed.append(table[name].format(cased=cased))
         return tuple(exposed)
 
     def notes(self) -> tuple[str, ...]:
@@ -124,7 +128,8 @@ class TokenPolicy:
         notes = []
         if self.case == "lower":
             notes.append(
-                "The guarantee is about the lower-cased word; original casing is not released"
+                "The text is lower-cased (str.lower) before it is cut into tokens: neither what is released nor the number "
+                "of tokens depends on its casing"
             )
         if self.unknown == "sample":
             notes.append(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -24,9 +24,6 @@ from textpriv.policy import TokenPolicy
 from textpriv.randomness import DocumentKey, KeyedStreams, Stream
 from textpriv.statement import PrivacyStatement
 from textpriv.tokens import EncodedTexts, RawBatch, RawTokens, TokenReader, counts_of
-
-if TYPE_CHECKING:
-    from spacy.tokens import Doc
 
 __all__ = ["PrivateTokens", "Privatizer", "ReleaseKey"]
 
@@ -260,24 +257,20 @@ class Privatizer:
         """Tokenize and classify a raw text, in a store of strings of the privatizer's own; see :meth:`TokenReader.read`."""
         return self.reader.read(text)
 
-    def read_doc(self, doc: Doc) -> RawTokens:
-        """Classify the tokens of an existing Doc, which is left as it is."""
-        return self.reader.read_doc(doc)
-
     def read_batch(self, texts: EncodedTexts) -> RawBatch:
         """Tokenize and classify many raw texts: the same tokens as :meth:`read`, found many times as fast."""
         return self.reader.read_batch(texts)
 
     def release(
         self,
-        batch: Sequence[RawTokens],
+        batch: RawBatch | Sequence[RawTokens],
         keys: Sequence[ReleaseKey | None] | None = None,
     ) -> list[PrivateTokens]:
         """Draw private tokens for a batch of documents, in one call of the sampler.
 
         Parameters
         ----------
-        batch : sequence of RawTokens
+        batch : RawBatch or sequence of RawTokens
         keys : sequence of str, int, bytes, Document, Stream or None, optional
             One for each document; None gives a document fresh randomness, a Stream is read as it is.
 
@@ -286,7 +279,7 @@ class Privatizer:
         LedgerError
             For a document that the ledger refuses; nothing of the batch is drawn.
         """
-        whole = RawBatch.of(batch)
+        whole = batch.compact() if isinstance(batch, RawBatch) else RawBatch.of(batch)
         codes, outputs = whole.codes, self._draw(whole, keys)
         others = [whole.strings[place] for place in whole.others.tolist()]
         blanks = self._blanks(outputs, whole, _Spelling.of(whole.strings))

@@ -4,6 +4,10 @@ A text is cut at its blanks into *stretches*, and how spaCy cuts a stretch depen
 special cases below. So each stretch that differs from those before is given to spaCy once, and what became of it is kept:
 most stretches of a corpus were there before, and compiled code finds them again in the bytes of the text.
 
+Where the policy lowers case, a text is lowered as a whole before anything else is done with it. spaCy's rules depend on
+casing ("dont" is two tokens, "DONT" one), so what is found is then a function of ``text.lower()`` alone: texts that
+``str.lower`` makes equal have the same tokens, and casing does not show in their number.
+
 spaCy has special cases of several tokens, such as ``:)`` or ``a.m.``, which it looks for in the tokens of the whole
 document. In one that reaches over a blank two of its tokens stand on both sides of the blank; documents with such a pair
 are few, and spaCy reads them as a whole. So the tokens are always those that spaCy finds in the whole text.
@@ -13,12 +17,13 @@ What is drawn for a token, and how private texts are put together, is in ``textp
 
 from __future__ import annotations
 
+import itertools
 import re
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -27,9 +32,6 @@ from numpy.typing import NDArray
 from textpriv.cutting import Crossings, Cutter, Rules, hashes_of
 from textpriv.mechanisms.mechanism import UNKNOWN
 from textpriv.policy import ACTIONS, CLASSES, MASK, TokenPolicy
-
-if TYPE_CHECKING:
-    from spacy.tokens import Doc
 
 __all__ = [
     "EncodedTexts",
@@ -45,7 +47,7 @@ __all__ = [
 _MASKED, _KEPT = -2, -3  # a kept token of the class at place c has code _KEPT - c
 _DROPPED = _KEPT - len(CLASSES)  # never leaves this module
 
-_IS_SPACE, _IS_PUNCTUATION = 1, 2  # columns of what is read from a Doc
+_ORTH, _IS_SPACE, _IS_PUNCTUATION = range(3)  # columns of what is read from a Doc
 _UNKNOWN_CLASS, _NUMBER, _PUNCTUATION, _SPACE, _STOP = range(5)  # places in CLASSES
 _SAMPLE, _MASK, _DROP = 0, 1, 2  # places in ACTIONS
 
@@ -148,10 +150,26 @@ class EncodedTexts:
         for begin, end in zip(cuts, cuts[1:], strict=False):
             yield data[begin:end].decode("utf-8")
 
+    def lowered(self) -> EncodedTexts:
+        """The same texts in lower case, each as a whole by ``str.lower``, which may look at what stands around a letter."""
+        data, cuts = self.data.tobytes(), self.cuts.tolist()
+        if data.isascii():
+            return EncodedTexts(np.frombuffer(data.lower(), dtype=np.uint8), self.cuts)
+        parts = (data[begin:end] for begin, end in itertools.pairwise(cuts))
+        return EncodedTexts.of_bytes(
+            part.lower() if part.isascii() else part.decode("utf-8").lower().encode("utf-8")
+            for part in parts
+        )
+
     @classmethod
     def of(cls, texts: Iterable[str]) -> EncodedTexts:
         """Encode texts; half a surrogate pair, which has no UTF-8 form, becomes the replacement character."""
-        encoded = [_encoded(text) for text in texts]
+        return cls.of_bytes(map(_encoded, texts))
+
+    @classmethod
+    def of_bytes(cls, texts: Iterable[bytes]) -> EncodedTexts:
+        """Put texts that are sound UTF-8 one after another."""
+        encoded = list(texts)
         cuts = np.zeros(len(encoded) + 1, dtype=np.int64)
         np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=cuts[1:])
         return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), cuts)
@@ -255,23 +273,11 @@ class TokenReader:
         In a language whose words are set apart by blanks, a stretch of more than 1,000 characters without one counts as a
         single unknown word: no word is so long, and cutting it by rules takes time that grows with its square.
         """
-        try:
-            return self.read_doc(self.cutter.doc(self._shortened(text)))
-        except UnicodeEncodeError:
-            # Half a surrogate pair has no UTF-8 form; it becomes the replacement character, an unknown word.
-            return self.read_doc(self.cutter.doc(self._shortened(_repaired(text))))
-
-    def read_doc(self, doc: Doc) -> RawTokens:
-        """Classify the tokens of an existing Doc, which is left as it is."""
         if self._table is None:
-            # No more than the words is needed for tokens that were found elsewhere.
+            # No more than the words is needed for a text that is not cut at its blanks.
             self._table = _Table.of(hashes_of(self.words), self._policy)
-        columns = self.cutter.columns_of(doc)
-        codes = self._codes(columns)
-        kept_at = _kept_at(codes)
-        strings = doc.vocab.strings
-        written = [strings[orth] for orth in columns[kept_at, self._columns.orth].tolist()]
-        return RawTokens(codes[codes != _DROPPED], self._released(codes[kept_at], written))
+        found = self._shortened(self._cased(EncodedTexts.of([text]))[0])
+        return self._document(found, self.cutter.columns([found])[0])
 
     def read_batch(self, texts: EncodedTexts) -> RawBatch:
         """Read many texts; the same tokens as :meth:`read` finds in each of them."""
@@ -295,6 +301,7 @@ class TokenReader:
 
     def find(self, texts: EncodedTexts) -> Reading:
         """Find the stretches of texts, also before the rules are known; of a language without rules there are none."""
+        texts = self._cased(texts)
         if self._rules is not None and not self._rules.by_rules:
             return Reading(texts, None, np.empty(0, np.int32), np.zeros(1, np.int64), 0)
         if self._stretches is None or self._stretches.is_full:
@@ -360,18 +367,25 @@ class TokenReader:
         columns: Sequence[NDArray[np.uint64]],
     ) -> RawBatch:
         """Put what the cutter found in whole texts into their places."""
-        documents = {}
-        for place, text, found in zip(places, texts, columns, strict=True):
-            codes = self._codes(found)
-            kept_at = _kept_at(codes)
-            written = self._written(text, found[kept_at], self._begins(found)[kept_at])
-            released = self._released(codes[kept_at], written)
-            documents[place] = RawTokens(codes[codes != _DROPPED], released)
+        documents = {
+            place: self._document(text, found)
+            for place, text, found in zip(places, texts, columns, strict=True)
+        }
         return _mended(batch, documents)
 
     def forget(self) -> None:
         """Begin anew with the next text; else stretches that were found and not kept would be taken for known."""
         self._stretches = None
+
+    def _cased(self, texts: EncodedTexts) -> EncodedTexts:
+        return texts.lowered() if self._policy.case == "lower" else texts
+
+    def _document(self, text: str, columns: NDArray[np.uint64]) -> RawTokens:
+        """The tokens of a whole text, given what the cutter found in it."""
+        codes = self._codes(columns)
+        kept_at = _kept_at(codes)
+        written = self._written(text, columns[kept_at], self._begins(columns)[kept_at])
+        return RawTokens(codes[codes != _DROPPED], _released(codes[kept_at], written))
 
     def _shortened(self, text: str) -> str:
         if len(text) <= _LONGEST_STRETCH:
@@ -405,10 +419,8 @@ class TokenReader:
         others[codes == _MASKED] = 0
         kept_at = _kept_at(codes)
         written = self._written(text, columns[kept_at], begins[kept_at])
-        others[kept_at] = [
-            stretches.place_of(each) for each in self._released(codes[kept_at], written)
-        ]
-        return codes, others, columns[:, self._columns.orth]
+        others[kept_at] = [stretches.place_of(each) for each in _released(codes[kept_at], written)]
+        return codes, others, columns[:, _ORTH]
 
     def _codes(self, columns: NDArray[np.uint64]) -> NDArray[np.int32]:
         table = self._table
@@ -421,18 +433,6 @@ class TokenReader:
             self._columns.number,
             self._columns.stop,
         )
-
-    def _released(self, codes: NDArray[np.int32], written: list[str]) -> list[str]:
-        """What is released for kept tokens: blanks are reduced, and a stop word keeps the case it is looked up in."""
-        lowers = self._policy.case == "lower"
-        return [
-            _canonical_space(string)
-            if code == _KEPT - _SPACE
-            else string.lower()
-            if lowers and code == _KEPT - _STOP
-            else string
-            for code, string in zip(codes.tolist(), written, strict=True)
-        ]
 
 
 _EMPTY = RawTokens(np.empty(0, dtype=np.int32), [])
@@ -600,23 +600,22 @@ class _Columns:
     attributes: tuple[str, ...]
     number: int  # -1 for one that is not asked for
     stop: int
-    orth: int
     length: int
     blank: int
 
     @classmethod
     def of(cls, policy: TokenPolicy) -> _Columns:
-        names = ["LOWER" if policy.case == "lower" else "ORTH", "IS_SPACE", "IS_PUNCT"]
+        names = ["ORTH", "IS_SPACE", "IS_PUNCT"]
         # A class that is drawn whatever its token needs no looking at.
         if (policy.number, policy.stopword, policy.unknown) != ("sample",) * 3:
             names.append("LIKE_NUM")
         if policy.stopword != "sample":
             names.append("IS_STOP")
-        names += ["ORTH", "LENGTH", "SPACY"]
+        names += ["LENGTH", "SPACY"]
         number = names.index("LIKE_NUM") if "LIKE_NUM" in names else -1
         stop = names.index("IS_STOP") if "IS_STOP" in names else -1
         last = len(names)
-        return cls(tuple(names), number, stop, last - 3, last - 2, last - 1)
+        return cls(tuple(names), number, stop, last - 2, last - 1)
 
 
 @dataclass(frozen=True)
@@ -651,6 +650,14 @@ def _shorten(text: str) -> str:
     )
 
 
+def _released(codes: NDArray[np.int32], written: list[str]) -> list[str]:
+    """What is released for kept tokens: as they are read, but that blanks are reduced."""
+    return [
+        _canonical_space(string) if code == _KEPT - _SPACE else string
+        for code, string in zip(codes.tolist(), written, strict=True)
+    ]
+
+
 def _canonical_space(text: str) -> str:
     """Reduce a blank token to one blank, one line break or an empty line."""
     breaks = text.count("\n")
@@ -683,7 +690,7 @@ def _classify(
     codes = np.empty(columns.shape[0], np.int32)
     mask = np.uint64(keys.shape[0] - 1)
     for token in range(columns.shape[0]):
-        key = columns[token, 0]
+        key = columns[token, _ORTH]
         slot = (key ^ (key >> np.uint64(32))) & mask
         while values[slot] >= 0 and keys[slot] != key:
             slot = (slot + np.uint64(1)) & mask
