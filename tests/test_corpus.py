@@ -21,7 +21,13 @@ from echo import Echo, another_thread
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textpriv.corpus import PrivatizerSettings, corpus_format, privatize_corpus, read_records
+from textpriv.corpus import (
+    PrivatizerSettings,
+    corpus_format,
+    document_key,
+    privatize_corpus,
+    read_records,
+)
 from textpriv.engines import local
 from textpriv.errors import CorpusError, IndexFolderError, MechanismError
 from textpriv.index import Index
@@ -327,7 +333,7 @@ def test_a_document_is_named_by_its_record_number(tmp_path):
     source = _write(tmp_path / "a.txt", b"one\n\xff\ntwo\nthree\n")
     echo = Echo()
     privatize_corpus(source, tmp_path / "b.txt", echo, on_error="skip", batch_size=2)
-    assert echo.keys == [0, 2, 3]
+    assert echo.keys == [document_key("text", number) for number in (0, 2, 3)]
 
 
 def test_without_a_seed_two_runs_share_no_document_key(tmp_path):
@@ -532,7 +538,7 @@ def test_one_text_alone_is_released_as_it_is_in_a_file(tmp_path, folder):
     privatizer = PrivatizerSettings(str(folder), options={"epsilon": 4.0}, seed=3).build()
     report = privatize_corpus(source, tmp_path / "b.txt", privatizer, batch_size=2)
     alone = [
-        privatizer.privatize(text, key=position)
+        privatizer.privatize(text, key=document_key("text", position))
         for position, text in enumerate(source.read_text().splitlines())
     ]
     assert (tmp_path / "b.txt").read_text().splitlines() == alone

@@ -19,7 +19,7 @@ import pytest
 
 from textpriv import corpus
 from textpriv.corpus import PrivatizerSettings, privatize_corpus
-from textpriv.engines.batch import BatchRelease, Columns, release_context, release_in_process
+from textpriv.engines.batch import BatchRelease, Columns, document_key, release_in_process
 from textpriv.errors import CorpusError
 from textpriv.index import Index
 from textpriv.runkey import RunKey
@@ -74,8 +74,7 @@ def expected(tmp_path_factory, shards, settings, key) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def private(table, settings) -> dict[str, str]:
     """The private text of each named document."""
-    privatizer = settings.build()
-    release = BatchRelease(privatizer, Columns("text", document="id"), release_context(privatizer))
+    release = BatchRelease(settings.build(), Columns("text", document="id"))
     (batch,) = table.to_batches()
     done = release(batch)
     return dict(zip(done["id"].to_pylist(), done["text"].to_pylist(), strict=True))
@@ -241,6 +240,16 @@ def test_a_spark_dataframe_needs_a_column_of_names(spark, settings):
         privatize_dataframe(frame, settings, document_column="id")
 
 
+def test_a_spark_dataframe_with_a_repeated_name_is_refused(spark, settings):
+    from textpriv.engines.spark import privatize_dataframe
+
+    frame = spark.createDataFrame(
+        [("a", "ba"), ("b", "ba"), ("a", "ba")], "`i.d` string, text string"
+    )
+    with pytest.raises(CorpusError, match="a document before it has the same name"):
+        privatize_dataframe(frame, settings, document_column="i.d")
+
+
 # Ray
 
 
@@ -277,6 +286,16 @@ def test_a_ray_dataset_keeps_its_columns_and_gets_the_same_texts(
     rows = done.take_all()
     assert {row["id"]: row["text"] for row in rows} == private
     assert sorted(row["stars"] for row in rows) == list(range(120))
+
+
+def test_a_ray_dataset_with_a_repeated_name_is_refused(ray, settings):
+    import ray.data
+
+    from textpriv.engines.ray import privatize_dataset
+
+    dataset = ray.data.from_arrow(pa.table({"id": ["a", "b", "a"], "text": ["ba"] * 3}))
+    with pytest.raises(CorpusError, match="row 3: a document before it has the same name"):
+        privatize_dataset(dataset, settings, document_column="id")
 
 
 # datasets
@@ -323,16 +342,15 @@ def test_a_dataset_with_names_gets_the_texts_of_its_documents(table, settings, p
 # The function itself
 
 
-def _release(settings, batch, columns, context=b"x") -> list[str]:
-    return BatchRelease(settings.build(), columns, context)(batch)[columns.text].to_pylist()
+def _release(settings, batch, columns) -> list[str]:
+    return BatchRelease(settings.build(), columns)(batch)[columns.text].to_pylist()
 
 
 def test_a_named_document_is_released_the_same_way_in_any_batch(table, settings, private):
     columns = Columns("text", document="id")
     shuffled = table.take(np.random.default_rng(3).permutation(120))
     for batch in shuffled.to_batches(max_chunksize=11):
-        context = release_context(settings.build())
-        made = _release(settings, batch, columns, context)
+        made = _release(settings, batch, columns)
         assert made == [private[name] for name in batch["id"].to_pylist()]
 
 
@@ -366,19 +384,40 @@ def test_two_versions_of_a_document_are_drawn_independently(index, key):
     assert same <= 80
 
 
-def test_two_settings_draw_independently_under_one_key(index, key):
+def _same_words(first: str, second: str) -> int:
+    return sum(a == b for a, b in zip(first.split(), second.split(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "change", [{"options": {"epsilon": 0.1001}}, {"policy": {"number": "mask"}}]
+)
+def test_two_settings_draw_independently_under_one_key(index, key, change):
+    settings = PrivatizerSettings(str(index), options={"epsilon": 0.1}, run_key=key.secret)
     batch = pa.RecordBatch.from_pydict({"id": ["a"], "text": [" ".join(WORDS)]})
-    contexts = {
-        release_context(
-            PrivatizerSettings(
-                str(index), options={"epsilon": epsilon}, policy=policy, run_key=key.secret
-            ).build()
-        )
-        for epsilon in (1.0, 2.0)
-        for policy in ({}, {"number": "mask"})
-    }
-    assert len(contexts) == 4
-    assert batch.num_rows == 1
+    columns = Columns("text", document="id")
+    (first,) = _release(settings, batch, columns)
+    (second,) = _release(replace(settings, **change), batch, columns)
+    assert _same_words(first, second) <= 80  # as above
+
+
+def test_two_text_columns_of_a_document_are_drawn_independently(index, key):
+    settings = PrivatizerSettings(str(index), options={"epsilon": 0.1}, run_key=key.secret)
+    text = " ".join(WORDS)
+    batch = pa.RecordBatch.from_pydict({"id": ["a"], "body": [text], "subject": [text]})
+    (body,) = _release(settings, batch, Columns("body", document="id"))
+    (subject,) = _release(settings, batch, Columns("subject", document="id"))
+    assert _same_words(body, subject) <= 80
+    assert body == settings.build().privatize(text, key=document_key("body", "a"))
+
+
+def test_a_dataset_with_a_repeated_name_is_refused(settings):
+    datasets = pytest.importorskip("datasets")
+    from textpriv.engines.datasets import privatize_dataset
+
+    given = datasets.Dataset.from_dict({"id": ["a", "b", "a"], "text": ["ba", "ba", "ba"]})
+    for dataset in (given, given.to_iterable_dataset()):
+        with pytest.raises(CorpusError, match="row 3: a document before it has the same name"):
+            privatize_dataset(dataset, settings, document_column="id")
 
 
 @pytest.mark.parametrize(
@@ -408,7 +447,7 @@ def test_the_schema_of_a_batch_stays(settings, kind):
         ]
     )
     batch = pa.RecordBatch.from_pydict({"id": [1], "text": [WORDS[0]], "x": [[1]]}, schema=schema)
-    release = BatchRelease(settings.build(), Columns("text", document="id"), b"x")
+    release = BatchRelease(settings.build(), Columns("text", document="id"))
     assert release(batch).schema == schema
 
 
@@ -419,7 +458,7 @@ def _of_two_gigabytes() -> EncodedTexts:
 
 def test_texts_too_large_for_a_string_column_are_refused(settings):
     batch = pa.RecordBatch.from_pydict({"id": ["a"], "text": ["x"]})
-    release = BatchRelease(settings.build(), Columns("text", document="id"), b"x")
+    release = BatchRelease(settings.build(), Columns("text", document="id"))
     with pytest.raises(CorpusError, match="a batch of 1 rows take 2 GiB or more"):
         release.with_texts(batch, _of_two_gigabytes())
 
@@ -427,7 +466,7 @@ def test_texts_too_large_for_a_string_column_are_refused(settings):
 def test_a_large_string_column_holds_texts_of_any_size(settings):
     schema = pa.schema([("id", pa.string()), ("text", pa.large_string())])
     batch = pa.RecordBatch.from_pydict({"id": ["a"], "text": ["x"]}, schema=schema)
-    release = BatchRelease(settings.build(), Columns("text", document="id"), b"x")
+    release = BatchRelease(settings.build(), Columns("text", document="id"))
     column = release.with_texts(batch, _of_two_gigabytes()).column(1)
     assert np.frombuffer(column.buffers()[1], np.int64).tolist() == [0, 2**31]
 
@@ -438,15 +477,15 @@ def test_a_process_reads_a_replaced_key_or_index_anew(index, tmp_path, replaced)
     shutil.copytree(index, folder)
     RunKey.open(place).keep()
     settings = PrivatizerSettings(str(folder), options={"epsilon": 4.0}, key_file=str(place))
-    first = release_in_process(settings, Columns(document="id"), None)
-    assert release_in_process(settings, Columns(document="id"), None) is first
+    first = release_in_process(settings, Columns(document="id"))
+    assert release_in_process(settings, Columns(document="id")) is first
     if replaced == "key":
         place.unlink()
         RunKey.open(place).keep()
     else:
         shutil.move(folder, tmp_path / "old.idx")
         shutil.copytree(index, folder)
-    assert release_in_process(settings, Columns(document="id"), None) is not first
+    assert release_in_process(settings, Columns(document="id")) is not first
 
 
 def test_a_column_cannot_hold_both_texts_and_names():

@@ -59,6 +59,7 @@ BELOW = {
         "mechanisms",
         "policy",
         "privatizer",
+        "randomness",
         "runkey",
         "startup",
         "tokens",

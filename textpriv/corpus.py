@@ -30,17 +30,20 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from textpriv.engines.batch import (
+    NO_SALT,
     BatchRelease,
     Columns,
     PrivatizerSettings,
     corpus_name,
+    document_key,
     named_error,
-    release_context,
     release_in_process,
+    repeated_name,
     string_array,
 )
 from textpriv.engines.local import InProcess, Released, WorkerPool
 from textpriv.errors import CorpusError, TextprivError
+from textpriv.randomness import DistinctKeys
 from textpriv.reading import (
     MAX_TEXT_BYTES,
     STANDARD_STREAM,
@@ -74,6 +77,7 @@ __all__ = [
     "PrivatizerSettings",
     "Progress",
     "corpus_format",
+    "document_key",
     "privatize_corpus",
     "read_records",
 ]
@@ -213,7 +217,8 @@ def privatize_corpus(
     document_column
         The field that names each document: its randomness then follows from the run key and this name, wherever in the
         corpus it stands; without one it follows from its number in the corpus. Names pass through as they are, and must
-        not be made from the text. Required with a ledger.
+        not be made from the text. Required with a ledger, which counts documents of one name as versions of one; without a
+        ledger a name that is there twice is refused, for which some 100 bytes of memory are used a document.
     author_column
         With a ledger: the field that names each document's author.
     columns
@@ -223,8 +228,9 @@ def privatize_corpus(
     address
         The Spark master or the Ray cluster; None starts one on this machine.
     key
-        The run key that ``privatizer`` was built with, kept in a file as long as the run is not finished. The output must
-        be no stream, nor the input unless its documents have names.
+        The run key that ``privatizer`` was built with, kept in a file as long as the run is not finished. Another release
+        under it shows which texts have changed since. The output must be no stream, nor the input unless its documents have
+        names.
     resume
         None keeps nothing of a run that fails. False begins a run that can be continued, True continues it (or begins
         one). Needs a key, a seed or a ledger: without one the rest would be drawn from another key.
@@ -254,8 +260,8 @@ def privatize_corpus(
     Notes
     -----
     Without ``key`` a fresh secret goes into the identity of each document, so that two calls never share a random stream
-    even for the same privatizer. With a seed and no names the identity is the document's number alone, so that
-    ``privatizer.privatize(text, key=number)`` gives the same.
+    even for the same privatizer. With a seed, and for documents that have names under a run key,
+    ``privatizer.privatize(text, key=document_key(text_column, name or number))`` gives the same.
     """
     started = time.perf_counter()
     source, target = os.fspath(source), os.fspath(target)
@@ -289,7 +295,8 @@ def privatize_corpus(
                 "aside beside a stream: name a file as the output."
             )
         with _local_engine(plan, privatizer, settings, workers, secrets.token_bytes(16)) as local:
-            _write_stream(plan, target, local, watch)
+            names = _Names(plan, privatizer)
+            _write_stream(plan, target, local, watch, names)
         return watch.report(time.perf_counter() - started)
     run = _Run(plan, Path(os.path.realpath(target)), privatizer, settings, key, watch)
     with run.opened(resume):
@@ -381,7 +388,7 @@ class _Plan:
 
     @property
     def columns(self) -> Columns:
-        return (_COLUMNS, _NAMED, _OWNED)[len(self.names)]
+        return replace((_COLUMNS, _NAMED, _OWNED)[len(self.names)], known_as=self.text_column)
 
     def reader(
         self, file: int, start: Place | None = None, stop: int | None = None
@@ -697,13 +704,16 @@ def _texts_of(
     return ([] if done is None else done.column(0).to_pylist()), tokens
 
 
-def _write_stream(plan: _Plan, target: str, local: InProcess | WorkerPool, watch: _Watch) -> None:
+def _write_stream(
+    plan: _Plan, target: str, local: InProcess | WorkerPool, watch: _Watch, names: _Names
+) -> None:
     """Write one file to standard output, a device or a pipe, as it comes."""
     reader = plan.reader(0)
 
     def jobs() -> Iterator[tuple[Batch, pa.RecordBatch | None]]:
         for batch in reader:
             watch.columns(reader, batch)
+            names.take(0, reader, batch)
             yield batch, plan.arrow(reader, batch, 0)
 
     with contextlib.ExitStack() as stack:
@@ -727,6 +737,38 @@ def _write_stream(plan: _Plan, target: str, local: InProcess | WorkerPool, watch
             if writer is None:
                 writer_for(reader, out, plan.rule).begin()
         stream.flush()
+
+
+class _Names:
+    """Refuses two documents of one name, where no ledger counts them as versions of one document."""
+
+    def __init__(self, plan: _Plan, privatizer: Privatizer) -> None:
+        self._plan = plan
+        self._is_needed = bool(plan.names) and getattr(privatizer, "ledger", None) is None
+        self._distinct = DistinctKeys()
+
+    def take(self, file: int, reader: CorpusReader, batch: Batch) -> None:
+        """Learn the names in a batch.
+
+        Raises
+        ------
+        CorpusError
+            For a name that a document before has had; names the record.
+        """
+        if not self._is_needed:
+            return
+        column = self._plan.names[0]
+        names = _names_in(reader, batch, column)
+        for position, name in zip(batch.positions, names, strict=True):
+            if not self._distinct.add(name):
+                raise repeated_name(self._plan.record(file, position), column)
+
+    def read(self, file: int, stop: int | None = None) -> None:
+        """Learn the names in a file, or in its first records, without anything being released."""
+        if self._is_needed:
+            reader = self._plan.reader(file, stop=stop)
+            for batch in reader:
+                self.take(file, reader, batch)
 
 
 class _Parts:
@@ -936,7 +978,8 @@ class _Run:
         self._settings = settings
         self._key = key
         self._watch = watch
-        self._context = b""
+        self._context = NO_SALT
+        self._names = _Names(plan, privatizer)
         self._entries: dict[tuple[int, int], Entry] = {}
         self._engine: tuple[str, str | None, int] | None = None
         self._resumed = 0
@@ -975,16 +1018,11 @@ class _Run:
                 f"{self._key.path} back, or remove that folder to begin again; both releases together then keep less "  # type: ignore[union-attr]
                 "than one."
             )
-        if self._key is None:
+        if self._key is None and resume is None:
             # No two calls share a random stream, even for the same privatizer.
             self._context = secrets.token_bytes(16)
-            if resume is not None:
-                self._context = release_context(self._privatizer)
-        else:
-            corpus = b""
-            if not self._plan.names:
-                corpus = corpus_name(_first_texts(self._plan), self._key.secret)
-            self._context = release_context(self._privatizer, corpus)
+        elif self._key is not None and not self._plan.names:
+            self._context += corpus_name(_first_texts(self._plan), self._key.secret)
         self._refuse_output(resume)
         if self.complete:
             WorkFolder.attach(path).remove()  # the run may have ended between its last two steps
@@ -1027,7 +1065,8 @@ class _Run:
         secret = None if ledger is None else ledger.mark
         if self._key is not None:
             secret = self._key.secret
-        return self._plan.job(run, self._context, secret, self._privatizer.seed)
+        settings = getattr(self._privatizer, "fingerprint", b"")
+        return self._plan.job(run, settings + self._context, secret, self._privatizer.seed)
 
     def _check_target(self) -> None:
         ledger = getattr(self._privatizer, "ledger", None)
@@ -1107,12 +1146,16 @@ class _Run:
                 done += 1
             closed = self._folder.closed_file(file)
             if closed is not None and done == closed[0]:
+                self._names.read(file)
                 base += closed[1]
                 continue
             end = self._entries[file, done - 1].end if done else Place()
+            if done:
+                self._names.read(file, stop=end.record)
             reader = self._plan.reader(file, end)
             for batch in reader:
                 self._watch.columns(reader, batch)
+                self._names.take(file, reader, batch)
                 end = batch.end
                 yield (file, reader, batch, end), self._plan.arrow(reader, batch, base)
             yield (file, reader, None, end), None
@@ -1135,6 +1178,7 @@ class _Run:
         tasks = []
         base = 0
         for file in range(len(plan.files)):
+            self._names.read(file)
             places = [Place(), *plan.reader(file).places()]
             tasks += self._tasks(file, places, base)
             base += places[-1].record

@@ -45,7 +45,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textpriv.errors import LedgerError, LimitError
-from textpriv.randomness import DocumentKey, Stream, identity_bytes
+from textpriv.metrics import is_builtin
+from textpriv.randomness import DocumentKey, Stream, framed, identity_bytes
 
 if TYPE_CHECKING:
     from textpriv.mechanisms.mechanism import Mechanism
@@ -101,10 +102,14 @@ class Document:
         ``"7"`` and ``7`` are two documents.
     author : str, int or bytes, optional
         Whose text it is.
+    part : str, int or bytes, optional
+        Which text of the document it is, where there are several: two parts of equal text are drawn independently, and
+        both are counted for the one document.
     """
 
     name: DocumentKey = field(repr=False)
     author: DocumentKey | None = field(default=None, repr=False)
+    part: DocumentKey | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -129,13 +134,14 @@ class Terms:
     word_loss: float
 
     @classmethod
-    def of(cls, mechanism: Mechanism, policy: TokenPolicy) -> Terms:
-        """Terms of releases with a mechanism under a policy.
+    def of(cls, mechanism: Mechanism, policy: TokenPolicy, language: str = "en") -> Terms:
+        """Terms of releases with a mechanism under a policy, of texts read as a language.
 
         Raises
         ------
         LedgerError
-            If the mechanism's statement is not proved or has no finite constants: there is nothing to add up.
+            If the mechanism's statement is not proved or has no finite constants, so that there is nothing to add up; and
+            for a metric of the user's own.
         """
         statement = mechanism.statement
         loss = statement.figures.get("worst_word_loss")
@@ -145,10 +151,15 @@ class Terms:
                 "(backend='exact') and a mechanism whose statement is proved."
             )
         index = mechanism.index
+        if not is_builtin(index.metric):
+            raise LedgerError(
+                f"the metric {index.metric.name!r} is known by its name only: after a change of its function a stored key "
+                "would serve two laws, and epsilons would add up in two units. Use a metric of this library."
+            )
         metric = index.metric.settings()
         space = _fingerprint([index.fingerprint, metric]).hex()[:16]
         return cls(
-            settings=settings_fingerprint(mechanism, policy),
+            settings=settings_fingerprint(mechanism, policy, language),
             distance=f"{index.metric.name} {space}",
             epsilon=statement.epsilon,
             word_loss=loss + statement.figures.get("numerical_slack", 0.0),
@@ -359,7 +370,7 @@ class Ledger:
         return _Entry(
             document=self._hash(b"document", identity_bytes(charge.document.name)),
             settings=terms.settings,
-            content=self._hash(b"content", charge.content),
+            content=self._hash(b"content", _part(charge.document) + charge.content),
             author=None if author is None else self._hash(b"author", identity_bytes(author)),
             distance=terms.distance,
             epsilon=epsilon,
@@ -580,27 +591,26 @@ def _keep(limit: int | None, spent: int, more: int, whose: str, unit: str) -> No
     )
 
 
-def settings_fingerprint(mechanism: Mechanism, policy: TokenPolicy) -> bytes:
+def _part(document: Document) -> bytes:
+    return framed(b"" if document.part is None else identity_bytes(document.part))
+
+
+def settings_fingerprint(mechanism: Mechanism, policy: TokenPolicy, language: str = "en") -> bytes:
     """Return 32 bytes that stand for everything that decides, with a key, what is drawn.
 
-    A kept key is used again only where it gives the same words again. So whatever the sampler reads belongs here: the
-    weights of the prior and the rate themselves, what leaves the law alone (the length of the lists, the bounds on what
-    they leave out), and the version, since a new one may draw in another order.
+    A key is used again only where it gives the same words again. So whatever the sampler reads belongs here: the weights
+    of the prior and the rate themselves, what leaves the law alone (the length of the lists, the bounds on what they leave
+    out), and the versions of the package and of its algorithms, since a new one may draw in another order.
     """
     from textpriv import __version__
 
-    measure = getattr(mechanism, "measure", None)
     return _fingerprint(
         {
             "version": __version__,
             "mechanism": mechanism.binding(),
-            "prior": None
-            if measure is None
-            else hashlib.sha256(measure.parts.tobytes()).hexdigest(),
-            "law": [getattr(mechanism, "t", None), getattr(mechanism, "gamma", None)],
-            "lists": mechanism.index.k,
-            "bands": mechanism.index.bands.digest() if mechanism.reads_bands else None,
+            "drawn from": mechanism.drawn_from(),
             "policy": policy.to_dict(),
+            "language": language,
         }
     )
 

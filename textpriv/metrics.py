@@ -30,6 +30,7 @@ __all__ = [
     "check_metric",
     "distances_from",
     "get_metric",
+    "is_builtin",
     "pairwise_distances",
     "row_distance",
 ]
@@ -349,6 +350,11 @@ def get_metric(metric: str | Metric | dict[str, Any]) -> Metric:
             f"unknown metric {name!r}; known: {', '.join(METRICS)}, or a CallableMetric."
         )
     return METRICS[name](**options)
+
+
+def is_builtin(metric: Metric) -> bool:
+    """Whether a metric's settings say all of it, as those of this library do; a user's own is known by its name only."""
+    return type(metric) is METRICS.get(metric.name)
 
 
 def check_metric(metric: Metric, vectors: NDArray[Any], *, sample: int = 96, seed: int = 0) -> None:

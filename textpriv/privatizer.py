@@ -18,16 +18,28 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.errors import LedgerError, TextprivError
-from textpriv.ledger import Charge, Document, Ledger, Terms
+from textpriv.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism
+from textpriv.metrics import is_builtin
 from textpriv.policy import TokenPolicy
-from textpriv.randomness import DocumentKey, KeyedStreams, Stream
+from textpriv.randomness import (
+    DistinctKeys,
+    DocumentKey,
+    KeyedStreams,
+    Stream,
+    document_identity,
+)
 from textpriv.statement import PrivacyStatement
 from textpriv.tokens import EncodedTexts, RawBatch, RawTokens, TokenReader, counts_of
 
-__all__ = ["PrivateTokens", "Privatizer", "ReleaseKey"]
+__all__ = ["CHANGED", "PrivateTokens", "Privatizer", "ReleaseKey"]
 
 ReleaseKey = DocumentKey | Document | Stream  # what a document's randomness follows from
+
+CHANGED = (
+    "whether a text has changed since its last release under the same name and key (a document without a name goes by its "
+    "number)"
+)
 
 _TOKENS = 1 << 16  # drawn in one call of the sampler
 
@@ -110,8 +122,11 @@ class Privatizer:
     seed : int, optional
         For experiments: makes the output repeatable, and so the statement unproved.
     run_key : bytes, optional
-        32 secret bytes from which, with a document's key, its randomness is derived: the same document under the same
-        run key is released the same way again. Needs ``keys`` for every document.
+        32 secret bytes from which a document's randomness is derived, with its key, the settings of this privatizer and
+        the words that are drawn (:func:`textpriv.randomness.document_identity`): the same text under the same key, settings
+        and run key is released the same way again, and anything else independently. Whoever sees two releases learns
+        whether the text has changed between them, which the statement names. Needs ``keys`` for every document, and a
+        metric of this library: a function of the user's own is known by its name only.
     ledger : Ledger, optional
         Counts every document before it is drawn, and keeps its randomness, so that it can be released the same way again.
         Needs ``keys`` for every document: its name, or a :class:`textpriv.ledger.Document` that names its author, too.
@@ -156,8 +171,14 @@ class Privatizer:
                 raise TextprivError(
                     "a ledger keeps the randomness of every document it counts: give no seed and no run_key with it."
                 )
-            self._terms = Terms.of(self.mechanism, self.policy)
+            self._terms = Terms.of(self.mechanism, self.policy, self.language)
+        if run_key is not None and not is_builtin(self.mechanism.index.metric):
+            raise TextprivError(
+                f"the metric {self.mechanism.index.metric.name!r} is known by its name only: after a change of its function "
+                "the same run key would serve two laws. Use a metric of this library, or leave the run key out."
+            )
         self._named_run = run_key is not None
+        self._repeats = run_key is not None or seed is not None
         self._streams = KeyedStreams(run_key, seed=seed)
 
     # The public face
@@ -169,7 +190,8 @@ class Privatizer:
         ----------
         text : str
         key : str, int, bytes or Document, optional
-            Names the document; the same key repeats the same draws. Without one the randomness is new every time.
+            Names the document; the same text under the same key is released the same way again, another text
+            independently. Without one the randomness is new every time.
         """
         return next(self.pipe([text], None if key is None else [key]))
 
@@ -185,16 +207,18 @@ class Privatizer:
         ----------
         texts : iterable of str
         keys : iterable of str, int, bytes or Document, optional
-            One for each document, all different. A document's randomness follows from its key alone, so the output
-            depends neither on the batch size nor on the other documents. Without keys every document gets fresh
-            randomness (with a seed: that of its position).
+            One for each document, all different (a ledger takes documents of one name for versions of one document). A
+            document's randomness follows from its key, its words and the settings, so the output depends neither on the
+            batch size nor on the other documents. Without keys every document gets fresh randomness (with a seed: that of
+            its position). To notice a repeated key 16 bytes of its hash are kept, about 100 bytes of memory a document.
         batch_size : int
             Documents drawn in one call; changes speed only.
 
         Raises
         ------
         TextprivError
-            For a text that is not a string, and for fewer keys than texts; names the position of the document.
+            For a text that is not a string, for fewer keys than texts, and for a key that was there before: under it two
+            equal texts would come out equal. Names the position of the document.
         LedgerError
             For a document that the ledger refuses; nothing of its batch is drawn.
         """
@@ -203,6 +227,7 @@ class Privatizer:
         if batch_size < 1:
             raise TextprivError(f"batch_size must be at least 1; got {batch_size}.")
         named = None if keys is None else iter(keys)
+        distinct = DistinctKeys()
         position = 0
         source = iter(texts)
         while batch := list(islice(source, batch_size)):
@@ -214,6 +239,7 @@ class Privatizer:
                         f"there are more texts than keys: document {position + len(names)} has none. Give one key for "
                         "every text."
                     )
+                self._refuse_repeated(names, distinct, position)
             elif self.seed is not None:
                 names = list(range(position, position + len(batch)))
             for place, text in enumerate(batch):
@@ -229,9 +255,32 @@ class Privatizer:
                 raise error.named(f"document {position + error.place}") from None
             position += len(batch)
 
+    def _refuse_repeated(
+        self, keys: Sequence[ReleaseKey | None], distinct: DistinctKeys, position: int
+    ) -> None:
+        """Refuse a key that a document before has had; a ledger counts such documents as versions of one."""
+        if self.ledger is not None:
+            return
+        for place, key in enumerate(keys):
+            if key is None or isinstance(key, Document | Stream):
+                continue
+            if not distinct.add(key):
+                raise TextprivError(
+                    f"document {position + place} has the key of a document before it: equal texts would come out equal, "
+                    "and so betray that they are. Give each document a key of its own."
+                )
+
     @cached_property
+    def fingerprint(self) -> bytes:
+        """32 bytes that stand for the settings: everything that decides, with a key and a text, what is drawn."""
+        return settings_fingerprint(self.mechanism, self.policy, self.language)
+
+    @property
     def statement(self) -> PrivacyStatement:
-        """The guarantee of what this privatizer releases."""
+        """The guarantee of what this privatizer releases.
+
+        Once documents were released under keys, it names what the repetition of a release shows.
+        """
         statement = self.mechanism.statement.extended(
             not_protected=self.policy.not_protected(), notes=self.policy.notes()
         )
@@ -242,6 +291,8 @@ class Privatizer:
                 ),
                 notes=(self.ledger.statement,),
             )
+        if self._repeats:
+            statement = statement.extended(not_protected=(CHANGED,))
         if self.seed is None:
             return statement
         return statement.extended(
@@ -393,15 +444,20 @@ class Privatizer:
                 )
             return [Stream() for _ in range(count)]
         streams = []
-        for key in keys:
+        for place, key in enumerate(keys):
             if key is None:
                 streams.append(Stream())
             elif isinstance(key, Document):
                 raise TextprivError(
                     "a Document names an author for a ledger, and this privatizer has none: pass ledger=."
                 )
+            elif isinstance(key, Stream):
+                streams.append(key)
             else:
-                streams.append(key if isinstance(key, Stream) else self._streams.stream(key))
+                self._repeats = True
+                drawn = _content(ids[offsets[place] : offsets[place + 1]])
+                identity = document_identity(self.fingerprint, key, drawn)
+                streams.append(self._streams.stream(identity))
         return streams
 
     def _counted_streams(
@@ -421,7 +477,7 @@ class Privatizer:
             # A document of which no word is drawn releases nothing that is protected.
             if len(own):
                 document = key if isinstance(key, Document) else Document(key)
-                charges.append(Charge(document, own.astype("<i4").tobytes(), len(own)))
+                charges.append(Charge(document, _content(own), len(own)))
                 places.append(place)
         try:
             releases = ledger.charge_all(self._terms, charges)
@@ -471,6 +527,11 @@ class Privatizer:
 
     def __repr__(self) -> str:
         return f"Privatizer({self.mechanism!r}, {self.policy!r})"
+
+
+def _content(ids: NDArray[np.int32]) -> bytes:
+    """What the mechanism is given of a document, as bytes."""
+    return ids.astype("<i4").tobytes()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,22 @@
 Every private draw reads 64-bit words of a ChaCha20 key stream. One document has one stream, found from a run key and the
 document's identity, so that a draw depends neither on the batch it was made in nor on what was drawn before. Statistical
 generators appear here only as the explicit choice of an experimenter. Laws and samplers live in ``textpriv.mechanisms``.
+
+The identity of a document
+--------------------------
+:func:`document_identity` is the one place where it is put together, for the library and for every engine. It has three
+parts:
+
+* the settings of the release: mechanism, vocabulary, metric, policy, tokenizer, and the version of the algorithms;
+* the document's key: a name, or whatever else the caller knows the document by;
+* the content: the ids of the words that are drawn, in order.
+
+Each part is needed. Two documents of equal text have different keys and so independent streams. Two versions of one
+document, or one document under two settings, have independent streams: under one stream two contents show where they
+differ, and outputs occur together for one pair of originals that never occur together for another, which no epsilon bounds.
+
+What an identity cannot hide: the same key, settings and content give the same output again, and a changed content gives
+another one. Whoever sees two releases of a document under one run key learns for certain whether what was drawn has changed.
 """
 
 from __future__ import annotations
@@ -18,11 +34,14 @@ from numpy.typing import NDArray
 from textpriv.errors import TextprivError
 
 __all__ = [
+    "DistinctKeys",
     "DocumentKey",
     "KeyedStreams",
     "RandomWords",
     "Stream",
     "as_stream",
+    "document_identity",
+    "framed",
     "identity_bytes",
 ]
 
@@ -118,6 +137,49 @@ def identity_bytes(identity: DocumentKey) -> bytes:
     )
 
 
+def framed(content: bytes) -> bytes:
+    """Return bytes with their length before them, so that what follows is never taken for a part of them."""
+    return len(content).to_bytes(8, "big") + content
+
+
+def document_identity(settings: bytes, key: DocumentKey, content: bytes) -> bytes:
+    """Return the identity of a document, from which its stream follows; see the top of this module.
+
+    Parameters
+    ----------
+    settings : bytes
+        Fingerprint of the settings of the release.
+    key : str, int or bytes
+        What the document is known by.
+    content : bytes
+        What is drawn of it.
+
+    Raises
+    ------
+    TextprivError
+        For a key of another type.
+    """
+    return framed(settings) + framed(identity_bytes(key)) + content
+
+
+class DistinctKeys:
+    """Notices a document key that was there before.
+
+    Of each key 16 bytes of a hash are kept, not the key: in all about 100 bytes of memory a document.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[bytes] = set()
+        self._secret = os.urandom(16)
+
+    def add(self, key: DocumentKey) -> bool:
+        """Remember a key; return whether it is new."""
+        mark = hashlib.blake2b(identity_bytes(key), digest_size=16, key=self._secret).digest()
+        before = len(self._seen)
+        self._seen.add(mark)
+        return len(self._seen) > before
+
+
 class KeyedStreams:
     """Streams of documents under one run key.
 
@@ -131,8 +193,8 @@ class KeyedStreams:
 
     Notes
     -----
-    A document's key is BLAKE2b keyed with the run key over the document's identity (its type and its bytes), so two
-    identities never share a stream.
+    A stream's key is BLAKE2b keyed with the run key over the identity (its type and its bytes), so two identities never
+    share a stream. What belongs into the identity of a document says :func:`document_identity`.
     """
 
     def __init__(self, run_key: bytes | None = None, *, seed: int | None = None) -> None:

@@ -1,22 +1,26 @@
 """The one function from an Arrow record batch to an Arrow record batch, and what a process builds it from.
 
 Every engine calls :class:`BatchRelease`; so every engine releases the same texts. It replaces the text column and leaves
-the others as they are. What lives here as well: which random stream a document has. What does not: how a text becomes
-private (``privatizer``), files (``corpus``), and processes (the other engines).
+the others as they are. What lives here as well: what a document of a corpus is known by. What does not: how a text becomes
+private and which random stream it has (``privatizer``), files (``corpus``), and processes (the other engines).
 
-The identity of a document
---------------------------
-A document's stream is the ChaCha20 stream of a keyed hash, under the run key, of
+What a document is known by
+---------------------------
+A document's stream follows from the settings, its key and the words that are drawn for it, as
+:func:`textpriv.randomness.document_identity` says and the privatizer does; under a run key for ever, so that the same
+document is released the same way whichever file, batch, process or machine it is in. The key of a document in a corpus is
+:func:`document_key`: the name of the text column, and
 
-* the settings of the release (mechanism, vocabulary, policy, version),
-* its name, which is the value in the document column; or, without one, its number and the corpus up to there,
-* and the ids of the words that are drawn for it.
+* the document's name, which is the value in the document column, all different;
+* or, without names, its number and the corpus up to there. A number depends on the order of the corpus but not on how it
+  is cut into files.
 
-Each part is needed. The same document under the same key is released the same way whichever file, batch, process or
-machine it is in. Two documents of equal text have different names or numbers and so independent streams: equal outputs
-would tell that the texts are equal. Two versions of one document, or one document under two settings, have independent
-streams too: under one stream two contents would show where they differ, and two laws would add up to more than the sum
-of their epsilons. A number depends on the order of the corpus but not on how it is cut into files.
+Two texts of one document that stand in two columns are two documents: they come out independently also where they are
+equal. Two rows of one name would be one document, and equal texts in them would come out equal: engines refuse them
+(:class:`textpriv.randomness.DistinctKeys`), except under a ledger, which counts them as versions of one document.
+
+What this does not hide, and the statement names: a document that is released again under the same key and the same run key
+comes out as before if its text is the same and otherwise if it has changed. Whoever sees both releases knows which.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from textpriv.errors import CorpusError, LedgerError, TextprivError
+from textpriv.randomness import DistinctKeys, framed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,19 +48,25 @@ if TYPE_CHECKING:
     from textpriv.tokens import EncodedTexts, RawBatch
 
 __all__ = [
+    "NO_SALT",
     "BatchRelease",
     "Columns",
     "PrivatizerSettings",
     "corpus_name",
+    "document_key",
     "named_error",
-    "release_context",
+    "refuse_repeated",
     "release_in_process",
+    "repeated_name",
     "string_array",
     "without_trace",
 ]
 
 
 _FIRST = 1000  # documents by which a corpus is known again
+NO_SALT = bytes(
+    16
+)  # stands before what a corpus is known by, where documents are to be known again
 
 
 @dataclass(frozen=True)
@@ -148,6 +159,8 @@ class Columns:
         The name of each document's author, for a ledger.
     number
         The number of each document in its corpus; not needed with ``document``.
+    known_as
+        The name of the text column in the corpus, which is a part of what each document is known by; ``text`` if left out.
 
     Raises
     ------
@@ -159,6 +172,7 @@ class Columns:
     document: str | None = None
     author: str | None = None
     number: str | None = None
+    known_as: str | None = None
 
     def __post_init__(self) -> None:
         if self.text in (self.document, self.author):
@@ -168,12 +182,28 @@ class Columns:
             )
 
 
-def release_context(privatizer: Privatizer, corpus: bytes = b"") -> bytes:
-    """Return 32 bytes that stand for the settings of a release, and after them what the corpus is known by, if given."""
-    from textpriv.ledger import settings_fingerprint
+def document_key(column: str, document: str | int, *, corpus: bytes = b"") -> bytes:
+    """Return what a document of a corpus is known by: the ``key`` that gives its text alone the same draws.
 
-    settings = settings_fingerprint(privatizer.mechanism, privatizer.policy)
-    return hashlib.sha256(settings).digest() + corpus
+    Parameters
+    ----------
+    column : str
+        The name of the text column.
+    document : str or int
+        The document's name, or its number where it has none.
+    corpus : bytes
+        What tells its corpus from others: nothing under a seed, and for documents that have names.
+
+    Examples
+    --------
+    >>> document_key("body", "letter-1") == document_key("subject", "letter-1")
+    False
+    """
+    if isinstance(document, str):
+        tag = b"d" + framed(document.encode("utf-8", "surrogatepass"))
+    else:
+        tag = b"n" + int(document).to_bytes(8, "big")
+    return framed(column.encode("utf-8", "surrogatepass")) + tag + corpus
 
 
 def corpus_name(texts: Iterable[tuple[int, str]], key: bytes) -> bytes:
@@ -201,7 +231,8 @@ class BatchRelease:
     privatizer : Privatizer
     columns : Columns
     context : bytes
-        Goes before every identity; see :func:`release_context`.
+        16 bytes that go into every document's key (``NO_SALT``, or secret ones of a run that is not to be repeated), and
+        after them what the corpus is known by (:func:`corpus_name`). A seed repeats its run, and needs neither.
 
     Attributes
     ----------
@@ -219,11 +250,14 @@ class BatchRelease:
     [{'id': 'a', 'text': 'good film!'}]
     """
 
-    def __init__(self, privatizer: Privatizer, columns: Columns, context: bytes = b"") -> None:
+    def __init__(self, privatizer: Privatizer, columns: Columns, context: bytes = NO_SALT) -> None:
         self.privatizer = privatizer
         self.columns = columns
         self.tokens: Counter[str] = Counter()
-        self._context, corpus = context[:32], context[32:]
+        salt, corpus = context[:16], context[16:]
+        if privatizer.seed is not None:
+            salt, corpus = NO_SALT, b""
+        self._salt = b"" if salt == NO_SALT else salt
         places = range(0, len(corpus), 24)
         self._numbers = [int.from_bytes(corpus[at : at + 8], "big") for at in places]
         self._corpora = [corpus[at + 8 : at + 24] for at in places]
@@ -253,7 +287,7 @@ class BatchRelease:
 
     def released(self, batch: pa.RecordBatch, raw: RawBatch) -> EncodedTexts:
         """Draw what was read of a batch; of the batch itself only names and numbers are looked at."""
-        released = self.privatizer.release_batch(raw, self._keys(batch, raw))
+        released = self.privatizer.release_batch(raw, self._keys(batch))
         self.tokens.update(raw.counts)
         return released
 
@@ -290,33 +324,31 @@ class BatchRelease:
             schema=pa.schema([batch.schema.field(at) for at in rest]),
         )
 
-    def _keys(self, batch: pa.RecordBatch, raw: RawBatch) -> list[ReleaseKey]:
+    def _keys(self, batch: pa.RecordBatch) -> list[ReleaseKey]:
         names = None if self.columns.document is None else self._names(batch, self.columns.document)
+        column = self.columns.known_as or self.columns.text
         if getattr(self.privatizer, "ledger", None) is not None:
             from textpriv.ledger import Document
 
             if names is None:
                 raise CorpusError("A ledger counts documents by their names: name their column.")
             if self.columns.author is None:
-                return [Document(name) for name in names]
+                return [Document(name, part=column) for name in names]
             authors = self._names(batch, self.columns.author)
-            return [Document(name, author) for name, author in zip(names, authors, strict=True)]
-        if names is None and self.columns.number is None:
+            return [
+                Document(name, author, column) for name, author in zip(names, authors, strict=True)
+            ]
+        if names is not None:
+            return [document_key(column, name, corpus=self._salt) for name in names]
+        if self.columns.number is None:
             raise CorpusError(
                 "Each document needs a name of its own, from which its randomness follows: name their column."
             )
-        numbers: list[int] = []
-        if names is None:
-            numbers = batch.column(_place(batch, str(self.columns.number))).to_pylist()
-        if self.privatizer.seed is not None:
-            return list(numbers if names is None else names)
-        # A name is told from a number, and where it ends, so that no two identities are the same bytes.
-        tags = (
-            [b"n" + number.to_bytes(8, "big") + self._corpus_at(number) for number in numbers]
-            if names is None
-            else [_framed(name) for name in names]
-        )
-        return [self._context + tag + drawn for tag, drawn in zip(tags, _drawn(raw), strict=True)]
+        numbers = batch.column(_place(batch, self.columns.number)).to_pylist()
+        return [
+            document_key(column, number, corpus=self._salt + self._corpus_at(number))
+            for number in numbers
+        ]
 
     def _corpus_at(self, number: int) -> bytes:
         """What the corpus is known by at this document."""
@@ -403,6 +435,28 @@ def without_trace(work: Callable[[Any], Any], given: Any) -> Any:
         raise RuntimeError(f"textpriv failed with {type(error).__name__}") from None
 
 
+def refuse_repeated(names: Iterable[Any], column: str) -> None:
+    """Refuse a name that two documents have; of each 16 bytes are kept (:class:`textpriv.randomness.DistinctKeys`).
+
+    Raises
+    ------
+    CorpusError
+        Says which document it is, and not its name.
+    """
+    distinct = DistinctKeys()
+    for number, name in enumerate(names):
+        if name is not None and not distinct.add(str(name)):
+            raise repeated_name(f"row {number + 1}", column)
+
+
+def repeated_name(document: str, column: str) -> CorpusError:
+    """What is said of a document with the name of one before it."""
+    return CorpusError(
+        f"{document}: a document before it has the same name in {column!r}, and equal texts under one name would come out "
+        "equal, and so betray that they are. Give each document a name of its own, or count versions of one in a ledger."
+    )
+
+
 class _Unnamed(CorpusError):
     """A document without a name; ``place`` is its row in the batch."""
 
@@ -445,26 +499,11 @@ def _place(batch: pa.RecordBatch, column: str) -> int:
     return place
 
 
-def _framed(name: str) -> bytes:
-    content = name.encode("utf-8", "surrogatepass")
-    return b"d" + len(content).to_bytes(8, "big") + content
-
-
-def _drawn(raw: RawBatch) -> list[bytes]:
-    """For each document the ids of the words that are drawn, in order: what the mechanism is given of it."""
-    from textpriv.mechanisms.mechanism import UNKNOWN
-
-    is_drawn = raw.codes >= UNKNOWN
-    ids = raw.codes[is_drawn].astype("<i4").tobytes()
-    cuts = (4 * np.concatenate([[0], np.cumsum(is_drawn)])[raw.cuts]).tolist()
-    return [ids[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
-
-
 _built: dict[str, BatchRelease] = {}
 
 
 def release_in_process(
-    settings: PrivatizerSettings, columns: Columns, context: bytes | None
+    settings: PrivatizerSettings, columns: Columns, context: bytes = NO_SALT
 ) -> BatchRelease:
     """Return this process's release, built once: the index is loaded when the first batch or task arrives.
 
@@ -472,9 +511,8 @@ def release_in_process(
 
     Parameters
     ----------
-    settings, columns
-    context : bytes or None
-        None takes the one of documents that are known by their names.
+    settings, columns, context
+        As in :class:`BatchRelease`.
     """
     folder = None
     with contextlib.suppress(OSError):  # a missing index is told by the one who loads it
@@ -486,8 +524,6 @@ def release_in_process(
     ).hexdigest()
     if key not in _built:
         privatizer = settings.build()
-        if context is None:
-            context = release_context(privatizer)
         # One at a time: a process that serves many runs must not keep all their indices.
         _built.clear()
         _built[key] = BatchRelease(privatizer, columns, context)

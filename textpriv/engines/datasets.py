@@ -8,10 +8,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textpriv.engines.batch import (
+    NO_SALT,
     Columns,
     PrivatizerSettings,
     corpus_name,
-    release_context,
+    refuse_repeated,
     release_in_process,
 )
 from textpriv.errors import CorpusError
@@ -42,11 +43,14 @@ def privatize_dataset(
     ----------
     dataset : datasets.Dataset or datasets.IterableDataset
     settings : PrivatizerSettings
-        Its run key (``key_file`` or ``run_key``) makes the release repeatable. A ledger cannot be used.
+        Its run key (``key_file`` or ``run_key``) makes the release repeatable, and so shows whether a text has changed
+        between two of them. A ledger cannot be used.
     text_column : str
+        Its name is part of what each document is known by.
     document_column : str, optional
-        The name of each document, from which its randomness follows; without one, its number in the dataset. The same
-        documents under the same settings and key come out as from ``textpriv.corpus``.
+        The name of each document, from which its randomness follows, all different: this column is read once before
+        anything is mapped. Without one, its number in the dataset. The same documents under the same settings and key
+        come out as from ``textpriv.corpus``.
     workers : int
         Processes; an IterableDataset has one.
     batch_size : int
@@ -60,7 +64,7 @@ def privatize_dataset(
     Raises
     ------
     CorpusError
-        For settings with a ledger, a column that is missing, and a text that is none.
+        For settings with a ledger, a column that is missing, a name that is there twice, and a text that is none.
 
     Notes
     -----
@@ -68,16 +72,15 @@ def privatize_dataset(
     """
     if settings.ledger is not None:
         raise CorpusError("A ledger counts in one process: use textpriv.corpus, or a run key.")
-    privatizer = settings.build()
     corpus = b""
-    if document_column is None and settings.seed is None:
+    if document_column is not None:
+        refuse_repeated(_names(dataset, document_column), document_column)
+    elif settings.seed is None:
         corpus = corpus_name(_texts(dataset, text_column), settings.secret())
     number = None if document_column is not None else _NUMBER
-    work = _Batches(
-        settings,
-        Columns(text_column, document=document_column, number=number),
-        release_context(privatizer, corpus),
-    )
+    columns = Columns(text_column, document=document_column, number=number)
+    work = _Batches(settings, columns, NO_SALT + corpus)
+    release_in_process(settings, columns, work.context)  # settings that cannot be used are told now
     options: dict[str, Any] = {"batched": True, "batch_size": batch_size, "with_indices": True}
     if hasattr(dataset, "num_rows"):
         # Kept results are looked up by the settings, and an index may have changed under its path.
@@ -98,6 +101,16 @@ def _texts(dataset: Any, column: str) -> Iterator[tuple[int, str]]:
         text = row.get(column)
         if isinstance(text, str):
             yield number, text
+
+
+def _names(dataset: Any, column: str) -> Iterator[Any]:
+    """Yield the names of all documents; a column that is missing is told when its first batch is mapped."""
+    if dataset.column_names is not None:
+        if column not in dataset.column_names:
+            return
+        dataset = dataset.select_columns([column])
+    for row in dataset.with_format(None):
+        yield row.get(column)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from textpriv.engines.batch import (
     Columns,
     PrivatizerSettings,
+    refuse_repeated,
     release_in_process,
     without_trace,
 )
@@ -49,8 +50,9 @@ def privatize_dataset(
         With ``key_file``, a path that every actor can read, no secret is sent to the actors. With ``run_key`` the key
         travels in the job. A ledger cannot be used.
     document_column : str
-        The name of each document, from which its randomness follows. The same name, text, settings and key give the same
-        private text on any engine.
+        The name of each document, from which its randomness follows, all different: this column is read once, now, and 16
+        bytes of each name are kept meanwhile. The same name, text, text column, settings and key give the same private text
+        on any engine; whoever sees two releases knows which texts have changed between them.
     text_column : str
     workers : int
         Actors.
@@ -65,12 +67,19 @@ def privatize_dataset(
     Raises
     ------
     CorpusError
-        For settings with a ledger.
+        For settings with a ledger, a column that is missing, and a name that is there twice.
     """
     if settings.ledger is not None:
         raise CorpusError(
             "A ledger lies on a local disk, where actors cannot count in it: use a run key."
         )
+    columns = dataset.columns() or []
+    for column in (text_column, document_column):
+        if column not in columns:
+            raise CorpusError(
+                f"expected one column named {column!r}, found none among {len(columns)}."
+            )
+    refuse_repeated(_names(dataset, document_column), document_column)
     return dataset.map_batches(
         _Batches,
         fn_constructor_args=(
@@ -83,11 +92,16 @@ def privatize_dataset(
     )
 
 
+def _names(dataset: Dataset, column: str) -> Iterator[Any]:
+    for batch in dataset.select_columns([column]).iter_batches(batch_format="pyarrow"):
+        yield from batch.column(column).to_pylist()
+
+
 class _Batches:
     """What an actor does: tables in, tables out."""
 
     def __init__(self, settings: PrivatizerSettings, columns: Columns) -> None:
-        self._release = release_in_process(settings, columns, None)
+        self._release = release_in_process(settings, columns)
 
     def __call__(self, table: pa.Table) -> pa.Table:
         import pyarrow as pa

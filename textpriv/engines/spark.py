@@ -19,6 +19,7 @@ from textpriv.engines.batch import (
     Columns,
     PrivatizerSettings,
     release_in_process,
+    repeated_name,
     without_trace,
 )
 from textpriv.errors import CorpusError
@@ -49,8 +50,9 @@ def privatize_dataframe(
         With ``key_file``, a path that every executor can read, no secret is sent to the executors. With ``run_key`` the
         key travels in the job. A ledger cannot be used.
     document_column : str
-        The name of each document, from which its randomness follows: rows have no order that Spark keeps. The same name,
-        text, settings and key give the same private text on any engine.
+        The name of each document, from which its randomness follows: rows have no order that Spark keeps. All names are
+        different: Spark counts those of this column once, now. The same name, text, text column, settings and key give the
+        same private text on any engine; whoever sees two releases knows which texts have changed between them.
     text_column : str
 
     Returns
@@ -61,7 +63,7 @@ def privatize_dataframe(
     Raises
     ------
     CorpusError
-        For settings with a ledger, and for columns that are missing.
+        For settings with a ledger, columns that are missing, and a name that is there twice.
     """
     if settings.ledger is not None:
         raise CorpusError(
@@ -72,8 +74,22 @@ def privatize_dataframe(
             raise CorpusError(
                 f"expected one column named {column!r}, found {frame.columns.count(column)} among {len(frame.columns)}."
             )
+    _refuse_repeated(frame, document_column)
     work = _Batches(settings.without_secret(), Columns(text_column, document=document_column))
     return frame.mapInArrow(work, frame.schema)
+
+
+def _refuse_repeated(frame: DataFrame, column: str) -> None:
+    """Have Spark count the names; nothing but names is moved between executors."""
+    from pyspark.sql import functions
+
+    name = functions.col("`" + column.replace("`", "``") + "`")
+    counted = frame.select(name.cast("string").alias("name")).groupBy("name")
+    repeated = counted.agg(functions.count("*").alias("rows")).where(
+        "name IS NOT NULL AND rows > 1"
+    )
+    if not repeated.isEmpty():
+        raise repeated_name("A row", column)
 
 
 @dataclass(frozen=True)
@@ -84,7 +100,7 @@ class _Batches:
     columns: Columns
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        release = release_in_process(self.settings, self.columns, None)
+        release = release_in_process(self.settings, self.columns)
         for batch in batches:
             yield without_trace(release, batch)
 

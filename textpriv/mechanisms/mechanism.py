@@ -30,10 +30,14 @@ if TYPE_CHECKING:
     from textpriv.mechanisms.constant import Constant
     from textpriv.mechanisms.passes import Progress
 
-__all__ = ["UNKNOWN", "Mechanism", "positive"]
+__all__ = ["ALGORITHM", "UNKNOWN", "Mechanism", "checksum", "positive"]
+
+# The version of laws, samplers and constants. Raised when the same settings draw otherwise under the same key, or when
+# what is recorded with an index would be computed otherwise: keys, ledgers and records are bound to it.
+ALGORITHM = 2
+UNKNOWN = -1  # the id of every word outside the vocabulary: all of them are one input
 
 _STATED_NAMES = 40  # first names that a statement looks at: each costs a row of the law
-UNKNOWN = -1  # the id of every word outside the vocabulary: all of them are one input
 
 
 def positive(name: str, value: Any, *, infinite: bool = False) -> float:
@@ -242,11 +246,24 @@ class Mechanism(ABC):
             for key, value in self.settings().items()
         }
         return {
+            "algorithm": ALGORITHM,
             "mechanism": f"{type(self).__module__}.{type(self).__qualname__}",
             "vocabulary": self.index.fingerprint,
             "metric": _digest(self.index.metric.settings()),
             "backend": self.index.backend,
             "settings": settings,
+        }
+
+    def drawn_from(self) -> dict[str, Any]:
+        """What the sampler reads besides what :meth:`binding` names, in JSON types and checksums.
+
+        A key is used again only where it draws the same words by the same law. So whatever a mechanism computes and then
+        draws from belongs here, also what leaves the law alone and changes only which words a key gives.
+        """
+        return {
+            "inputs": checksum(self.index.representatives),
+            "lists": self.index.k,
+            "bands": self.index.bands.digest() if self.reads_bands else None,
         }
 
     def _stated(
@@ -340,6 +357,11 @@ class Mechanism(ABC):
             for key, value in self.settings().items()
         )
         return f"{self.name}({settings})"
+
+
+def checksum(array: NDArray[Any]) -> str:
+    """A checksum of the values of an array."""
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 
 
 def _digest(value: Any) -> str:

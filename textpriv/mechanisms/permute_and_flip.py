@@ -117,6 +117,10 @@ class PermuteAndFlip(Mechanism):
         """Keyword arguments that rebuild this mechanism on the same index."""
         return {"epsilon": self.epsilon, "gamma": self._gamma, "beta": self.beta}
 
+    def drawn_from(self) -> dict[str, Any]:
+        """What the sampler reads besides: the rate and the truncation."""
+        return {**super().drawn_from(), "law": [self.t, self.gamma]}
+
     def __repr__(self) -> str:
         return f"PermuteAndFlip(epsilon={self.epsilon:g}, gamma={self.gamma:.4g})"
 

@@ -23,7 +23,7 @@ from textpriv.errors import MechanismError
 from textpriv.index import Index
 from textpriv.mechanisms.constant import Constant, inputs, log_normalisers
 from textpriv.mechanisms.measure import bernoulli, numbers
-from textpriv.mechanisms.mechanism import UNKNOWN
+from textpriv.mechanisms.mechanism import UNKNOWN, checksum
 from textpriv.mechanisms.passes import Progress, sweep
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
 from textpriv.metrics import Metric
@@ -305,6 +305,10 @@ class SmoothedTEM(TEM):
             "prior": self.prior,
             "gamma": self._asked,
         }
+
+    def drawn_from(self) -> dict[str, Any]:
+        """What the sampler reads besides: that of TEM, and the chance of a draw from the measure for each word."""
+        return {**super().drawn_from(), "background": checksum(self._coin)}
 
     def __repr__(self) -> str:
         prior = self.prior if isinstance(self.prior, str) else f"<{type(self.prior).__name__}>"

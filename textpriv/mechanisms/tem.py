@@ -10,7 +10,6 @@ whichever band, with a probability in proportion to its weight, so the law does 
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import threading
@@ -48,7 +47,7 @@ from textpriv.mechanisms.measure import (
     quantiles,
     upper_half,
 )
-from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism, positive
+from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism, checksum, positive
 from textpriv.metrics import INTERPRETED, row_distance
 from textpriv.neighbourhoods import NO_WORD, Bands
 from textpriv.randomness import RandomWords, Stream
@@ -306,8 +305,13 @@ class TEM(Mechanism):
     def binding(self) -> dict[str, Any]:
         """What a record about this mechanism is bound to; the prior by its exact parts."""
         bound = super().binding()
-        bound["settings"]["prior"] = hashlib.sha256(self.measure.parts.tobytes()).hexdigest()
+        bound["settings"]["prior"] = checksum(self.measure.parts)
         return bound
+
+    def drawn_from(self) -> dict[str, Any]:
+        """What the sampler reads besides: the measure, which may be levelled, the rate and the truncation."""
+        measure = checksum(self.measure.parts)
+        return {**super().drawn_from(), "prior": measure, "law": [self.t, self.gamma]}
 
     def _settle(self, gamma: float) -> float:
         """Fix the measure for a wanted truncation, and return the rate."""
