@@ -175,6 +175,23 @@ def test_a_key_that_others_may_read_or_that_is_none_is_refused(tmp_path):
         RunKey.open(tmp_path / "a.key")
 
 
+@pytest.mark.parametrize("kind", ["folder", "pipe", "empty", "long"])
+def test_what_is_no_key_where_the_key_should_be_is_refused_in_a_sentence(run, tmp_path, kind):
+    key = tmp_path / "out.jsonl.key"
+    if kind == "folder":
+        key.mkdir(mode=0o700)
+    elif kind == "pipe":
+        os.mkfifo(key, mode=0o600)
+    else:
+        key.touch(mode=0o600)
+        key.write_bytes(b"" if kind == "empty" else bytes(10_000))
+    result = run("out.jsonl")
+    assert result.exit_code == 1
+    assert "run key" in result.stderr.replace("\n", " ")
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
 @pytest.mark.parametrize(
     "option", [["--forget-key", "--key"], ["--document", "id", "--ledger"]], ids=["key", "ledger"]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import json
 import os
 import pickle
@@ -230,6 +231,49 @@ def test_a_document_limit_can_be_reached_and_not_passed(path):
     assert ledger.spent(document="a").epsilon == {"euclidean": 0.3}
 
 
+def test_a_document_limit_is_one_for_each_index_and_says_so(path):
+    ledger = Ledger(path, document_limit=2)
+    for number in range(20):
+        ledger.charge(
+            _terms(settings=bytes([number]), distance=f"euclidean {number}"), _charge("a")
+        )
+    assert sum(ledger.spent(document="a").epsilon.values()) == 40
+    assert "per unit of distance under each index" in ledger.statement
+    with pytest.raises(LimitError, match="per unit of distance under this index"):
+        ledger.charge(_terms(settings=b"more", distance="euclidean 0"), _charge("a"))
+
+
+def test_a_limit_in_nats_adds_up_a_documents_releases_under_all_indexes(path):
+    ledger = Ledger(path, document_limit=2, document_nats_limit=450)
+    for number in range(3):
+        distance = f"euclidean {number}"
+        ledger.charge(_terms(settings=bytes([number]), distance=distance), _charge("a"))
+    with pytest.raises(LimitError, match="limit of this document is 450 nats under all indexes"):
+        ledger.charge(_terms(settings=b"more", distance="euclidean 3"), _charge("a"))
+    assert ledger.spent(document="a").nats == 450
+    assert ledger.charge(_terms(settings=b"more"), _charge("b")).charged
+    assert "at most 450 nats under all indexes together" in ledger.statement
+
+
+@given(
+    amounts=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), min_size=1, max_size=12)
+)
+@settings(max_examples=20, deadline=None)
+def test_a_document_spends_at_most_its_limit_in_nats(amounts, tmp_path_factory):
+    with Ledger(tmp_path_factory.mktemp("nats") / "ledger", document_nats_limit=100) as ledger:
+        for number, (name, tokens) in enumerate(amounts):
+            before = ledger.spent(document=name).nats
+            terms = _terms(settings=bytes([number]), distance=f"index {number}")
+            allowed = before + tokens * TERMS.word_loss <= 100
+            try:
+                assert ledger.charge(terms, _charge(name, tokens=tokens)).charged
+            except LimitError:
+                assert not allowed
+            else:
+                assert allowed
+            assert ledger.spent(document=name).nats <= 100
+
+
 def test_an_author_limit_counts_all_documents_of_the_author(path):
     ledger = Ledger(path, author_limit=300)
     ledger.charge_all(TERMS, [_charge("a", author="ann"), _charge("b", author="ann")])
@@ -267,7 +311,7 @@ def test_a_limit_without_meaning_is_refused(path, limit):
 def test_the_statement_says_the_limits(path):
     assert "No limit" in Ledger(path).statement
     statement = Ledger(path, document_limit=12, author_limit=5000).statement
-    assert "epsilon 12 per unit" in statement
+    assert "epsilon 12 per unit of distance under each index" in statement
     assert "5000 nats" in statement
 
 
@@ -475,11 +519,11 @@ def test_many_processes_may_make_the_same_ledger_at_once(path):
 
 
 def test_a_ledger_travels_by_its_path_and_keeps_its_limits(path):
-    ledger = Ledger(path, document_limit=2, author_limit=150)
+    ledger = Ledger(path, document_limit=2, document_nats_limit=300, author_limit=150)
     key = ledger.charge(TERMS, _charge("a", author="ann")).key
     copy = pickle.loads(pickle.dumps(ledger))
     assert copy.charge(TERMS, _charge("a", author="ann")).key == key
-    assert (copy.document_limit, copy.author_limit) == (2, 150)
+    assert (copy.document_limit, copy.document_nats_limit, copy.author_limit) == (2, 300, 150)
 
 
 def test_a_held_ledger_is_waited_for_and_then_reported(path, monkeypatch):
@@ -588,6 +632,123 @@ def test_a_newer_format_is_refused(path):
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {FORMAT + 1}")
     with pytest.raises(LedgerError, match="Upgrade textpriv"):
+        Ledger(path)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("how", ["new", "copy"])
+def test_a_ledger_that_is_replaced_while_in_use_is_refused(path, how, is_open):
+    other = path.with_name("other")
+    ledger = Ledger(path, document_limit=2)
+    ledger.close()
+    if how == "new":
+        Ledger(other).close()
+    else:
+        other.write_bytes(path.read_bytes())
+        other.chmod(0o600)
+    ledger.charge(TERMS, _charge("a"))
+    if not is_open:
+        ledger.close()
+    os.replace(other, path)
+    with pytest.raises(LedgerError, match="was replaced by another file"):
+        ledger.charge(_terms(settings=b"more"), _charge("a"))
+    with pytest.raises(LedgerError, match="was replaced by another file"):
+        ledger.spent(document="a")
+
+
+def test_a_new_ledger_in_the_same_inode_is_told_by_its_secret(path):
+    ledger = Ledger(path)
+    ledger.close()
+    Ledger(path.with_name("other")).close()
+    path.write_bytes(path.with_name("other").read_bytes())
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="was replaced by another file"):
+            ledger.charge(TERMS, _charge("a"))
+
+
+def test_a_ledger_that_was_removed_while_in_use_is_refused(path):
+    ledger = Ledger(path)
+    ledger.charge(TERMS, _charge("a"))
+    path.unlink()
+    with pytest.raises(LedgerError, match="cannot open the ledger"):
+        ledger.charge(_terms(settings=b"more"), _charge("a"))
+    assert not path.exists()
+
+
+def test_a_ledger_of_the_version_before_still_opens_and_keeps_its_sums(path):
+    """Format 1 as it was written before documents had a limit in nats."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            """
+            CREATE TABLE secret (value BLOB NOT NULL CHECK (length(value) = 32));
+            CREATE TABLE releases (
+                document BLOB NOT NULL, settings BLOB NOT NULL, content BLOB NOT NULL, author BLOB,
+                distance TEXT NOT NULL, epsilon INTEGER NOT NULL CHECK (epsilon > 0),
+                nats INTEGER NOT NULL CHECK (nats >= 0), tokens INTEGER NOT NULL CHECK (tokens >= 0),
+                key BLOB NOT NULL CHECK (length(key) = 32),
+                PRIMARY KEY (document, settings, content)
+            ) WITHOUT ROWID;
+            CREATE INDEX by_author ON releases (author, nats);
+            PRAGMA application_id = 1953524839;
+            PRAGMA user_version = 1;
+            """
+        )
+        secret = bytes(range(32))
+        name = hashlib.blake2b(b"sa", digest_size=16, key=secret, person=b"document").digest()
+        row = (name, b"s", b"c", None, "euclidean", 2_000_000, 150_000_000, 10, bytes(32))
+        connection.execute("INSERT INTO secret VALUES (?)", (secret,))
+        connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        connection.commit()
+    path.chmod(0o600)
+    ledger = Ledger(path, document_limit=3, document_nats_limit=200)
+    assert ledger.spent(document="a").nats == 150
+    with pytest.raises(LimitError, match="nats under all indexes"):
+        ledger.charge(_terms(distance="angular"), _charge("a"))
+    with pytest.raises(LimitError, match="under this index"):
+        ledger.charge(TERMS, _charge("a", tokens=1))
+
+
+@pytest.mark.parametrize("damage", range(40))
+def test_a_damaged_ledger_is_refused_in_one_sentence_or_gives_its_sums(path, damage):
+    with Ledger(path) as ledger:
+        ledger.charge_all(TERMS, [_charge(number, author="ann") for number in range(60)])
+    content = bytearray(path.read_bytes())
+    chance = random.Random(damage)
+    for _ in range(1 + damage % 4):
+        place = chance.randrange(100 if damage % 2 else len(content))
+        content[place] ^= 1 << chance.randrange(8)
+    path.write_bytes(content)
+    with contextlib.suppress(LedgerError), Ledger(path) as ledger:
+        ledger.spent(author="ann")
+        ledger.charge(_terms(settings=b"more"), _charge(0, author="ann"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE secret SET value = 'zanzibar zanzibar zanzibar zanzi'",
+        "PRAGMA ignore_check_constraints = 1; UPDATE releases SET nats = 'zanzibar'",
+        "PRAGMA ignore_check_constraints = 1; UPDATE releases SET epsilon = x'00'",
+        "UPDATE releases SET distance = x'ff'",
+        "DROP TABLE releases",
+        "ALTER TABLE releases RENAME COLUMN tokens TO zanzibar",
+        "DELETE FROM secret",
+    ],
+)
+def test_a_ledger_with_strange_values_is_refused(path, change):
+    with Ledger(path) as ledger:
+        ledger.charge(TERMS, _charge("a"))
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript(change)
+        connection.commit()
+    with pytest.raises(LedgerError, match="damaged") as refusal:
+        Ledger(path)
+    assert SECRET not in str(refusal.value)
+
+
+def test_a_folder_where_a_ledger_should_be_is_refused(path):
+    path.mkdir()
+    with pytest.raises(LedgerError, match="is not a file"):
         Ledger(path)
 
 
@@ -930,8 +1091,10 @@ def test_the_command_counts_and_refuses(index, path, tmp_path):
     first = (tmp_path / "out.csv").read_bytes()
     assert _privatize(index, tmp_path, *account, "--author-limit", "0").exit_code == 0
     assert (tmp_path / "out.csv").read_bytes() == first
-    refused = _privatize(index, tmp_path, *account, "--document-limit", "1.5", "--number", "mask")
-    assert refused.exit_code == 1
+    for limit in (["--document-limit", "1.5"], ["--document-nats-limit", "1"]):
+        refused = _privatize(index, tmp_path, *account, *limit, "--number", "mask")
+        assert refused.exit_code == 1
+        assert "the limit of this document" in refused.stderr.replace("\n", " ")
     assert Ledger(path).totals().documents == 12
 
 
@@ -939,6 +1102,7 @@ def test_the_command_counts_and_refuses(index, path, tmp_path):
     "options",
     [
         ["--author-limit", "5"],
+        ["--document-nats-limit", "5"],
         ["--ledger", "l"],
         ["--ledger", "l", "--document", "id", "--author-limit", "5"],
         ["--ledger", "l", "--document", "id", "--seed", "1"],

@@ -609,7 +609,17 @@ def privatize(
         float | None,
         typer.Option(
             metavar="EPSILON",
-            help="Stop before a document's releases pass this epsilon in all.",
+            help="Stop before a document's releases under one index pass this epsilon in all, per unit of "
+            "its distance. Another index begins anew: see --document-nats-limit.",
+            show_default=False,
+            rich_help_panel="Account",
+        ),
+    ] = None,
+    document_nats_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NATS",
+            help="Stop before a document's releases under all indexes pass this worst-case loss in all.",
             show_default=False,
             rich_help_panel="Account",
         ),
@@ -650,7 +660,17 @@ def privatize(
         raise typer.BadParameter(
             "with --json the texts cannot go to standard output, too: name a file"
         )
-    _check_account(ledger, document, author, document_limit, author_limit, seed)
+    _check_account(
+        ledger,
+        seed,
+        {
+            "--document": document,
+            "--author": author,
+            "--document-limit": document_limit,
+            "--document-nats-limit": document_nats_limit,
+            "--author-limit": author_limit,
+        },
+    )
     if address is not None and engine is _Engine.LOCAL:
         raise typer.BadParameter(
             "--address belongs to --engine spark or ray: add it, or leave it out"
@@ -676,6 +696,7 @@ def privatize(
         seed=seed,
         ledger=None if ledger is None else str(ledger),
         document_limit=document_limit,
+        document_nats_limit=document_nats_limit,
         author_limit=author_limit,
     )
     if run_key is not None:
@@ -1242,30 +1263,19 @@ def _policy(
     }
 
 
-def _check_account(
-    ledger: Path | None,
-    document: str | None,
-    author: str | None,
-    document_limit: float | None,
-    author_limit: float | None,
-    seed: int | None,
-) -> None:
+def _check_account(ledger: Path | None, seed: int | None, given: dict[str, Any]) -> None:
     """Refuse options of the ledger that mean nothing without each other."""
-    given = {
-        "--document": document,
-        "--author": author,
-        "--document-limit": document_limit,
-        "--author-limit": author_limit,
-    }
     if ledger is None:
-        del given["--document"]  # which also names documents under a run key
-        stray = [name for name, value in given.items() if value is not None]
+        # A column of names also names documents under a run key.
+        stray = [
+            name for name, value in given.items() if value is not None and name != "--document"
+        ]
         if stray:
             raise typer.BadParameter(f"{stray[0]} needs a ledger to count in: add --ledger FILE")
         return
-    if document is None:
+    if given["--document"] is None:
         raise typer.BadParameter("--ledger needs --document COLUMN: it counts documents by name")
-    if author_limit is not None and author is None:
+    if given["--author-limit"] is not None and given["--author"] is None:
         raise typer.BadParameter("--author-limit counts by author: add --author COLUMN")
     if seed is not None:
         raise typer.BadParameter("--seed is for experiments, and --ledger for releases: use one")

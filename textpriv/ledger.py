@@ -14,13 +14,15 @@ one were chosen by looking at an earlier one: their likelihoods multiply and the
 Two sums follow, and both bounds hold at once:
 
 epsilon
-    Summed over releases under one distance. If the words of no single document (or version of it) move by more than D in
-    all, the log-odds of everything counted are at most ``epsilon * D``. For one document this is the composed epsilon of
-    its releases; for an author, a fact that stands once in each document and changes by d costs ``epsilon * d``. Under
-    two distances there are two sums, for one unit is worth nothing in the other: ``epsilon_1 * D_1 + epsilon_2 * D_2``.
+    Summed over releases under one distance, which is that of one index: its words, vectors and metric. If the words of no
+    single document (or version of it) move by more than D in all, the log-odds of everything counted are at most
+    ``epsilon * D``. For one document this is the composed epsilon of its releases; for an author, a fact that stands once in
+    each document and changes by d costs ``epsilon * d``. Under two distances there are two sums, for one unit is worth
+    nothing in the other: ``epsilon_1 * D_1 + epsilon_2 * D_2``.
 nats
     ``tokens * word_loss`` summed over all releases, whatever the distance: the worst case between any two documents, or
-    any two collections of an author, with the same number of words in the same places.
+    any two collections of an author, with the same number of words in the same places. It is the one sum that a change of
+    index does not begin anew.
 
 Neither sum covers what a statement calls not protected, such as the number of tokens, nor whether a text has changed
 since its last release: an unchanged one is released as before.
@@ -88,6 +90,13 @@ CREATE INDEX by_author ON releases (author, nats);
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {FORMAT};
 """
+
+
+# SQLite keeps any type in any column; what is read is added up and compared without another look.
+_STRANGE = (
+    "SELECT 1 FROM releases WHERE typeof(epsilon) <> 'integer' OR typeof(nats) <> 'integer' "
+    "OR typeof(tokens) <> 'integer' OR typeof(key) <> 'blob' OR typeof(distance) <> 'text' LIMIT 1"
+)
 
 
 @dataclass(frozen=True)
@@ -244,14 +253,19 @@ class Ledger:
     path : path
         The file; made if there is none. Keep it on a local disk, beside ``path-wal`` and ``path-shm`` while in use.
     document_limit : float, optional
-        Most epsilon that one document may spend under one distance, in units of 1/distance, over all its versions.
+        Most epsilon that one document may spend under each index, over all its versions, per unit of that index's distance.
+        Another index (other words, vectors or metric) has another unit, and a sum of its own: set ``document_nats_limit``
+        where documents may be released under several.
+    document_nats_limit : float, optional
+        Most nats that one document may spend in the worst case, over all its versions and under all indexes together.
     author_limit : float, optional
         Most nats that one author's documents may spend in the worst case. Every document must then name its author.
 
     Raises
     ------
     LedgerError
-        For a file that cannot be used: damaged, of a newer format, no ledger, or open to other users.
+        For a file that cannot be used: damaged, of a newer format, no ledger, or open to other users; and, at any use, for
+        one that was replaced by another since.
 
     Notes
     -----
@@ -266,8 +280,9 @@ class Ledger:
     take back charges whose releases are already out. :meth:`charge_all` shares one such write among many documents.
 
     *Limits* hold for what is charged through this object; give the same ones to every process. Amounts are kept in whole
-    millionths, rounded up, so sums are exact in any order and never too low. Putting back an older copy of the file
-    forgets what was released since.
+    millionths, rounded up, so sums are exact in any order and never too low. A file that is replaced, moved or removed while
+    it is in use is noticed (by device, inode and the secret in it) and refused. An older copy that was put back before the
+    ledger was opened cannot be told from the file that it was: it forgets what was released since.
 
     *Versions.* A changed text is a new release under the same name and adds to the document's account. Since an unchanged
     one is released as before, whoever sees both releases learns whether it has changed.
@@ -290,26 +305,27 @@ class Ledger:
         path: str | os.PathLike[str],
         *,
         document_limit: float | None = None,
+        document_nats_limit: float | None = None,
         author_limit: float | None = None,
     ) -> None:
         self._connection: sqlite3.Connection | None = None
         _ledgers.add(self)
         self.path = Path(path).absolute()
         self.document_limit = document_limit
+        self.document_nats_limit = document_nats_limit
         self.author_limit = author_limit
         self._document_limit = _limit("document_limit", document_limit)
+        self._document_nats_limit = _limit("document_nats_limit", document_nats_limit)
         self._author_limit = _limit("author_limit", author_limit)
         if not self.path.exists():
             _create(self.path)
-        _check_file(self.path)
+        self._file = _check_file(self.path)
+        self._secret = b""
         with self._transaction("BEGIN") as connection:
             (sound,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            if sound != "ok":
+            if sound != "ok" or connection.execute(_STRANGE).fetchone() is not None:
                 raise _damaged(self.path)
-            row = connection.execute("SELECT value FROM secret").fetchone()
-            if row is None:
-                raise _damaged(self.path)
-            self._secret: bytes = row[0]
+            self._secret = _secret_in(connection, self.path)
 
     # Charging
 
@@ -381,9 +397,9 @@ class Ledger:
     def _charge(
         self, connection: sqlite3.Connection, entry: _Entry, nats_of: dict[bytes, int]
     ) -> Release:
-        spent = 0
-        for settings, content, author, distance, epsilon, key in connection.execute(
-            "SELECT settings, content, author, distance, epsilon, key FROM releases WHERE document = ?",
+        spent = spent_nats = 0
+        for settings, content, author, distance, epsilon, nats, key in connection.execute(
+            "SELECT settings, content, author, distance, epsilon, nats, key FROM releases WHERE document = ?",
             (entry.document,),
         ).fetchall():
             if author != entry.author:
@@ -395,7 +411,12 @@ class Ledger:
                 return Release(key, charged=False)
             if distance == entry.distance:
                 spent += epsilon
-        _keep(self._document_limit, spent, entry.epsilon, "document", "per unit of distance")
+            spent_nats += nats
+        unit = "per unit of distance under this index"
+        _keep(self._document_limit, spent, entry.epsilon, "document", unit)
+        _keep(
+            self._document_nats_limit, spent_nats, entry.nats, "document", "nats under all indexes"
+        )
         if self._author_limit is not None:
             if entry.author is None:
                 raise LedgerError(
@@ -477,7 +498,12 @@ class Ledger:
         limits = []
         if self.document_limit is not None:
             limits.append(
-                f"a document may spend at most epsilon {self.document_limit:g} per unit of distance"
+                f"a document may spend at most epsilon {self.document_limit:g} per unit of distance under each index (each "
+                "set of words, vectors and metric has a unit and a sum of its own)"
+            )
+        if self.document_nats_limit is not None:
+            limits.append(
+                f"a document at most {self.document_nats_limit:g} nats under all indexes together"
             )
         if self.author_limit is not None:
             limits.append(f"an author's documents at most {self.author_limit:g} nats in all")
@@ -487,9 +513,10 @@ class Ledger:
             else "No limit is set."
         )
         return (
-            "Every release is counted before it is drawn. The epsilons of a document's releases add up, and the "
-            "worst-case losses, in nats, of all releases of an author's documents add up. The same document with the "
-            f"same settings is released as before and counted once. {refused}"
+            "Every release is counted before it is drawn. The epsilons of a document's releases under one index add up, "
+            "and the worst-case losses, in nats, of all releases of a document, and of an author's documents, add up "
+            "under all indexes. The same document with the same settings is released as before and counted once. "
+            f"{refused}"
         )
 
     # The file
@@ -510,7 +537,12 @@ class Ledger:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Another process opens the file itself.
-        return _reopen, (self.path, self.document_limit, self.author_limit)
+        limits = {
+            "document_limit": self.document_limit,
+            "document_nats_limit": self.document_nats_limit,
+            "author_limit": self.author_limit,
+        }
+        return _reopen, (self.path, limits)
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
@@ -528,10 +560,17 @@ class Ledger:
         """One transaction of this thread; it is on the disk when the block has ended well, and undone otherwise."""
         with _lock, _plain_errors(self.path):
             if self._connection is None:
-                self._connection = _connect(self.path)
+                opened = _connect(self.path)
+                if self._secret and _secret_in(opened, self.path) != self._secret:
+                    opened.close()
+                    raise self._replaced()
+                self._connection = opened
             connection = self._connection
             try:
                 connection.execute(begin)
+                # A connection lives on when its file is moved away, and would count where nobody looks any more.
+                if _check_file(self.path) != self._file:
+                    raise self._replaced()
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
@@ -540,9 +579,15 @@ class Ledger:
                         connection.execute("ROLLBACK")
                 raise
 
+    def _replaced(self) -> LedgerError:
+        return LedgerError(
+            f"the ledger {self.path} was replaced by another file while it was in use, so its sums are not those that were "
+            "counted. Nothing was counted now. Put the file back, or open the new one if it is the right one."
+        )
 
-def _reopen(path: Path, document_limit: float | None, author_limit: float | None) -> Ledger:
-    return Ledger(path, document_limit=document_limit, author_limit=author_limit)
+
+def _reopen(path: Path, limits: Mapping[str, float | None]) -> Ledger:
+    return Ledger(path, **limits)
 
 
 @dataclass(frozen=True)
@@ -710,11 +755,22 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _check_file(path: Path) -> None:
+def _secret_in(connection: sqlite3.Connection, path: Path) -> bytes:
+    row = connection.execute("SELECT value FROM secret").fetchone()
+    if row is None or not isinstance(row[0], bytes):
+        raise _damaged(path)
+    return row[0]
+
+
+def _check_file(path: Path) -> tuple[int, int]:
+    """Refuse what is no file of the user's own; return by which device and inode it is known again."""
     try:
-        mode = path.stat().st_mode
+        found = path.stat()
     except OSError as error:
-        raise LedgerError(f"cannot open the ledger {path}: {error.strerror}.") from None
+        raise LedgerError(
+            f"cannot open the ledger {path}: {error.strerror}. Put the file back, or name another."
+        ) from None
+    mode = found.st_mode
     if not stat.S_ISREG(mode):
         raise LedgerError(f"{path} is not a file. Name a file for the ledger.")
     if mode & 0o077:
@@ -722,6 +778,7 @@ def _check_file(path: Path) -> None:
             f"{path} can be used by other users (mode {stat.S_IMODE(mode):o}), and a ledger holds the keys of what was "
             f"released. If nobody has read it, close it with: chmod 600 {path}"
         )
+    return found.st_dev, found.st_ino
 
 
 @contextlib.contextmanager
@@ -737,11 +794,13 @@ def _plain_errors(path: Path) -> Iterator[None]:
             )
         elif "readonly" in found or "unable to open" in found:
             remedy = "it and its folder must be writable. Change that, or work on a ledger in another folder"
-        elif "no such table" in found or "no such column" in found:
+        elif any(sign in found for sign in ("no such table", "no such column", "decode to UTF-8")):
             raise _damaged(path) from None
         else:
             remedy = "nothing of this was counted. Repair the cause, and try again"
         raise LedgerError(f"cannot use the ledger {path} ({found}): {remedy}.") from None
+    except UnicodeDecodeError:  # of a damaged schema, quoted in SQLite's own message
+        raise _damaged(path) from None
     except sqlite3.DatabaseError as error:
         if "not a database" in str(error):
             raise LedgerError(

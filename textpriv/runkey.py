@@ -119,11 +119,20 @@ def read_run_key(path: str | os.PathLike[str]) -> bytes:
         If there is none, it is no key, or others may read it.
     """
     try:
-        with open(path, "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            secret = file.read(_BYTES + 1)
+        # Without waiting: a pipe of this name would have nobody at its other end.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            mode = os.fstat(descriptor).st_mode
+            secret = os.read(descriptor, _BYTES + 1) if stat.S_ISREG(mode) else b""
+        finally:
+            os.close(descriptor)
     except OSError as error:
-        raise CorpusError(f"Cannot read the run key {path}: {error.strerror}.") from None
+        raise CorpusError(
+            f"Cannot read the run key {path}: {error.strerror}. Name another file with --key; a new key is made where there "
+            "is none."
+        ) from None
+    if not stat.S_ISREG(mode):
+        raise CorpusError(f"The run key {path} is not a file. Name another with --key.")
     if mode & 0o077:
         raise CorpusError(
             f"The run key {path} can be used by other users (mode {stat.S_IMODE(mode):o}). If nobody has read it, close "

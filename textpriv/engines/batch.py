@@ -92,7 +92,7 @@ class PrivatizerSettings:
         Path of a run key that each process reads for itself; then ``run_key`` is not used, and no secret travels.
     ledger
         Path of the ledger that counts every document.
-    document_limit, author_limit
+    document_limit, document_nats_limit, author_limit
         The ledger's limits, as in :class:`textpriv.ledger.Ledger`.
     """
 
@@ -105,6 +105,7 @@ class PrivatizerSettings:
     key_file: str | None = None
     ledger: str | None = None
     document_limit: float | None = None
+    document_nats_limit: float | None = None
     author_limit: float | None = None
 
     def build(self) -> Privatizer:
@@ -125,8 +126,12 @@ class PrivatizerSettings:
         if self.ledger is not None:
             from textpriv.ledger import Ledger
 
-            limits = {"document_limit": self.document_limit, "author_limit": self.author_limit}
-            ledger = Ledger(self.ledger, **limits)
+            ledger = Ledger(
+                self.ledger,
+                document_limit=self.document_limit,
+                document_nats_limit=self.document_nats_limit,
+                author_limit=self.author_limit,
+            )
             return Privatizer(mechanism, policy, seed=self.seed, ledger=ledger)
         if self.seed is not None:
             return Privatizer(mechanism, policy, seed=self.seed)
