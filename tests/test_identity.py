@@ -18,7 +18,7 @@ from textpriv.corpus import PrivatizerSettings, document_key, privatize_corpus
 from textpriv.errors import CorpusError, LedgerError, TextprivError
 from textpriv.index import Index
 from textpriv.ledger import Document, Ledger, settings_fingerprint
-from textpriv.mechanisms import TEM, SmoothedTEM, mechanism
+from textpriv.mechanisms import TEM, SmoothedTEM, mechanism, tem
 from textpriv.metrics import CallableMetric, pairwise_distances
 from textpriv.policy import TokenPolicy
 from textpriv.privatizer import Privatizer
@@ -373,3 +373,51 @@ def test_a_new_version_of_the_algorithms_is_new_settings_and_has_no_old_records(
     monkeypatch.setattr(mechanism, "ALGORITHM", mechanism.ALGORITHM + 1)
     assert settings_fingerprint(tem, policy) != before
     assert tem.binding() != bound
+
+
+# Records beside an index
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"t": 0.999, "rho_with_rounding": 0.999},
+        {"t": 0.999},
+        {"rho_with_rounding": 0.8},
+        {"pair": [0, 1]},
+        {"pair": [0, 0]},
+        {"pair": [0, 10**9]},
+        {"pair": [-1, 0]},
+        {"pair": ["0", 1]},
+        {"pair": None},
+    ],
+)
+def test_a_record_whose_pair_does_not_lose_what_it_says_is_computed_again(index, change):
+    built = Index.build(Vocabulary(WORDS, np.array(index.vocabulary.vectors)), hnsw=False)
+    first = TEM(built, 1.0, rate="calibrated")
+    binding = {"kind": "calibration", **first.binding()}
+    built.keep_record(binding, {**built.find_record(binding), **change})
+    again = TEM(built, 1.0, rate="calibrated")
+    assert (again.t, again.rho_bound) == (first.t, first.rho_bound)
+
+
+def test_a_record_whose_pair_loses_what_it_says_is_believed(index, monkeypatch):
+    first = TEM(index, 1.0, rate="calibrated")
+
+    def recomputed(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(tem, "largest_rate", recomputed)
+    assert TEM(index, 1.0, rate="calibrated").t == first.t
+
+
+@given(seed=st.integers(0, 10**6), epsilon=st.sampled_from([0.1, 1.0, 20.0]), gamma=st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_every_record_that_is_computed_is_confirmed(seed, epsilon, gamma):
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(12, 3)) * 10.0 ** rng.integers(-3, 3)
+    vectors[1] = vectors[0] + 1e-6  # words next to each other
+    built = Index.build(Vocabulary(WORDS[:12], vectors), hnsw=False)
+    made = TEM(built, epsilon, rate="calibrated", gamma=1.0 if gamma else None)
+    record = built.find_record({"kind": "calibration", **made.binding()})
+    assert made._confirmed(record, 1.0 if gamma else np.inf)

@@ -358,7 +358,10 @@ class TEM(Mechanism):
         index = self.index
         binding = {"kind": "calibration", **self.binding()}
         record = index.find_record(binding)
-        if record is None or not self._settled(record.get("t"), record.get("rho_with_rounding")):
+        if record is None or not (
+            self._settled(record.get("t"), record.get("rho_with_rounding"))
+            and self._confirmed(record, gamma)
+        ):
             rate, constant = largest_rate(
                 index, self.measure.weights, self.epsilon, gamma, LARGEST_EXPONENT
             )
@@ -377,6 +380,24 @@ class TEM(Mechanism):
             return False
         # Half of epsilon is proved for every measure; only the rounding charged may put its constant above.
         return 0 < rho <= (self.epsilon if t > self.epsilon / 2 else math.inf)
+
+    def _confirmed(self, record: Mapping[str, Any], gamma: float) -> bool:
+        """Whether a recorded constant is what its pair loses by the law, so that no record is believed unseen.
+
+        It shows that rate, constant and law belong together, not that no other pair is worse: that takes a certificate.
+        """
+        pair, rate, rho = record.get("pair"), record["t"], record["rho_with_rounding"]
+        size = len(self.index)
+        is_pair = isinstance(pair, list) and len(pair) == 2 and pair[0] != pair[1]
+        if not (is_pair and all(type(word) is int and 0 <= word < size for word in pair)):
+            return size == 1  # no pair to compare
+        reach = min(gamma, LARGEST_EXPONENT / rate)
+        scores = -rate * np.minimum(self.index.distances_of(np.array(pair)), reach)
+        first, second = scores - np.log(np.exp(scores) @ self.measure.weights)[:, None]
+        loss, stated = float(np.abs(first - second).max()), rho * self.index.distance(*pair)
+        # What the constant is charged for the rounding of distances is less than 10 t tau.
+        charged = 10 * rate * self.index.tau
+        return (1 - 1e-3) * stated - charged <= loss <= (1 + 1e-9) * stated + 1e-9
 
     # The law
 
