@@ -53,8 +53,8 @@ def source(tmp_path) -> Path:
 def run(index, source, tmp_path):
     """``run("out.jsonl", *options)``: privatize the source, and return the result of the command."""
 
-    def invoke(name: str, *options, given: Path = source):
-        arguments = [str(given), str(tmp_path / name), "--index", str(index), "-e", "2"]
+    def invoke(name: str, *options, given: Path = source, epsilon: str = "2"):
+        arguments = [str(given), str(tmp_path / name), "--index", str(index), "-e", epsilon]
         return CliRunner().invoke(app, ["privatize", *arguments, *map(str, options)])
 
     return invoke
@@ -412,7 +412,7 @@ def test_the_command_does_not_load_torch_and_leaves_it_to_be_loaded(index, sourc
 
 @pytest.mark.parametrize("epsilon", ["2", "-1"])
 def test_garbage_is_collected_again_once_all_is_loaded(run, epsilon):
-    found = run("out.jsonl", "-e", epsilon)
+    found = run("out.jsonl", epsilon=epsilon)
     assert (found.exit_code == 0) == (epsilon == "2")
     assert gc.isenabled()
     assert gc.get_freeze_count() > 0
