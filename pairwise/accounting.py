@@ -667,10 +667,13 @@ def _epsilon_of_text(
     if renyi is not None:
         # A pure release only scales all odds, so its epsilon may also be added to that of the rest at the full delta.
         rest = [(leaf, count) for leaf, count in others if _pure_epsilon(leaf) == math.inf]
-        apart = math.fsum(c * _pure_epsilon(leaf) for leaf, c in others if (leaf, c) not in rest)
-        without = _renyi_epsilon(rest, delta, adjacency)
-        assert without is not None
-        result = min(pure, renyi, apart + without)
+        result = min(pure, renyi)
+        if len(rest) < len(others):
+            apart = math.fsum(
+                c * _pure_epsilon(leaf) for leaf, c in others if (leaf, c) not in rest
+            )
+            impure = compose(dp_event.SelfComposedDpEvent(leaf, count) for leaf, count in rest)
+            result = min(result, apart + epsilon_of(impure, delta, adjacency, interval=interval))
         # A secret sample never costs more than everybody's turn: the law is a mixture over samples, each of them
         # dominated by the same Gaussian. For large samples the Rényi bound is the looser one.
         if any(isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent) for leaf, _ in others):

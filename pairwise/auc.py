@@ -105,9 +105,10 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         Share of μ² with which ``gradient`` first releases the mean record and the mean distance to it. An AUC sees
         differences only, so records are then taken around that centre and clipped to 0.7 times that distance, which
         lowers G. 0 clips to ``data_norm`` around the origin.
-    hardened : bool, default=False
-        Draw exact noise on a grid (mechanisms.md 2.2), so that the guarantee holds to the last bit released, for about
-        8 % more noise. Not with ``batch_size``, nor for published forms.
+    hardened : bool or None, default=None
+        Draw exact noise on a grid (mechanisms.md 2.2), so that the guarantee holds to the last bit released, for about 8 %
+        more noise. None: wherever it is defined, which is not with ``batch_size`` nor for
+        published forms. False: floating-point noise, proved in real arithmetic only.
     device : str, default="cpu"
         A torch device, such as "cuda", for the weights of all pairs of ``gradient`` with the logistic loss; float64 there
         too.
@@ -162,7 +163,7 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         horizon: int | None = None,
         threshold_share: float = 0.1,
         centre_share: float = 0.15,
-        hardened: bool = False,
+        hardened: bool | None = None,
         device: str = "cpu",
         allow_vacuous: bool = False,
         track_regret: bool = False,
@@ -227,7 +228,7 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         positive = self._encode(labels)
         randomness = Randomness(self.random_state)
         share = self._threshold_share()
-        mu = release_mu(float(self.epsilon), delta, hardened=bool(self.hardened))
+        mu = release_mu(float(self.epsilon), delta, hardened=self._exact)
         threshold = self._threshold_noise(n, mu * math.sqrt(share)) if share > 0 else None
         self._begin(table.shape[1])
         plan = self._plan(table, positive, delta, mu, share, threshold, randomness)
@@ -261,7 +262,7 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
             self.mode,
             self.epsilon,
             smooth=get_loss(self.loss, "auc").smoothness(1.0) is not None,
-            hardened=bool(self.hardened),
+            hardened=self._exact,
             known=_ALGORITHMS,
         )
         for name in ("threshold_share", "centre_share"):
@@ -333,7 +334,7 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
 
     def _threshold_noise(self, n: int, mu: float) -> GaussianPlan:
         """Return the release of a mean of n numbers in [−1, 1]: sensitivity 2/n."""
-        return plan_gaussian(2.0 / n, mu, 1, hardened=bool(self.hardened))
+        return plan_gaussian(2.0 / n, mu, 1, hardened=self._exact)
 
     def _release_threshold(
         self, table: Array, w: Array, noise: GaussianPlan, randomness: Randomness
@@ -390,7 +391,7 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         centre = None
         if self._centred():
             spent = float(self.centre_share)
-            centre = _CentreNoise.plan(n, d, R, mu, spent, bool(self.hardened))
+            centre = _CentreNoise.plan(n, d, R, mu, spent, self._exact)
             first = centre.events()
         # Sensitivity, steps and noise are planned for records of norm 1 and do not depend on the released
         # scale.
@@ -413,7 +414,7 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
             steps=self.steps,
             rate=self.rate,
             other=compose(first) if first else None,
-            hardened=bool(self.hardened),
+            hardened=self._exact,
         )
 
         def run() -> Array:
@@ -433,7 +434,7 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
                 f"noisy pairwise gradient descent ({unit.loss.name}, {steps.batching}, {steps.steps} steps{centred})"
             ),
             proof=(
-                f"mechanisms.md 7.1, {'2.2' if self.hardened else '1.2'}, with D = G for AUC losses (head of "
+                f"mechanisms.md 7.1, {'2.2' if self._exact else '1.2'}, with D = G for AUC losses (head of "
                 "pairwise.gradient)"
             ),
             assumptions=("the sampled batches stay secret",) if self.batch_size else (),
@@ -442,15 +443,14 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
     def _plan_statistics(
         self, table: Array, positive: NDArray[np.bool_], mu: float, randomness: Randomness
     ) -> Plan:
-        hardened = bool(self.hardened)
+        hardened = self._exact
         size = moment_size(table.shape[1], 2)
         release = plan_moments(mu, size=size, hardened=hardened)
         R = float(self.data_norm)
-        records = clip_records(table, R) / R
 
         def run() -> Array:
             self.moments_ = release_moments(
-                records, positive.astype(np.int64), 2, release, randomness
+                table, positive.astype(np.int64), 2, release, randomness, data_norm=R
             )
             return auc_direction(self.moments_) / R
 
@@ -459,7 +459,10 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
             sensitivity=release.sensitivity,
             run=run,
             mechanism="Gaussian release of class sums, counts and second moment; square-loss AUC from it",
-            proof="mechanisms.md 8.3 B with the replace-one sensitivity of pairwise.statistics, 1.1",
+            proof=(
+                "mechanisms.md 8.3 B with the replace-one sensitivity of pairwise.statistics, "
+                + ("2.2 and 1.3" if self._exact else "1.1")
+            ),
         )
 
     # -- using
@@ -550,7 +553,7 @@ def private_auc_score(
     positive: Any = 1,
     budget: Any = None,
     random_state: Any = None,
-    hardened: bool = False,
+    hardened: bool = True,
 ) -> float:
     """Return an AUC on private records, with noise; replace-one, n public.
 
@@ -567,7 +570,7 @@ def private_auc_score(
     positive : label, default=1
     budget : PrivacyBudget, optional
     random_state : optional
-    hardened : bool, default=False
+    hardened : bool, default=True
         Exact noise on a grid (mechanisms.md 2.2).
     """
     labels, scores, delta = _check_evaluation(y_true, y_score, epsilon, delta)
@@ -598,7 +601,7 @@ def private_accuracy_score(
     delta: float | None = None,
     budget: Any = None,
     random_state: Any = None,
-    hardened: bool = False,
+    hardened: bool = True,
 ) -> float:
     """Return an accuracy on private records with Gaussian noise of sensitivity 1/n, cut to [0, 1]; replace-one.
 
@@ -608,7 +611,7 @@ def private_accuracy_score(
     epsilon, delta : float
     budget : PrivacyBudget, optional
     random_state : optional
-    hardened : bool, default=False
+    hardened : bool, default=True
         Exact noise on a grid (mechanisms.md 2.2).
     """
     labels, predicted, delta = _check_evaluation(y_true, y_pred, epsilon, delta)

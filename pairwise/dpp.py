@@ -44,6 +44,7 @@ from pairwise.errors import InvalidPairs, InvalidParameter
 from pairwise.estimator import (
     check_data_norm,
     check_number,
+    numerical_claim,
     refuse_mixed_labels,
     without_seed,
     without_values,
@@ -53,13 +54,10 @@ from pairwise.input_perturbation import perturb_individuals
 from pairwise.mahalanobis import DroppedTable, MahalanobisMixin, finite_numbers
 from pairwise.noise import (
     CHEAP_PATH_NOTE,
-    HARDENED_NOTE,
     GaussianPlan,
     Randomness,
-    gaussian,
-    lattice_laplace,
-    lattice_laplace_plan,
     plan_gaussian,
+    plan_laplace,
 )
 from pairwise.statement import PrivacyStatement, UnsoundWarning
 from pairwise.statistics import moment_size, plan_moments, release_moments
@@ -121,6 +119,41 @@ class _Release:
     run: Callable[[Randomness], NDArray[np.float64]]
 
 
+@dataclass(frozen=True)
+class _StepNoise:
+    """Noise of one step, in units of the clip C, which may move.
+
+    Attributes
+    ----------
+    factor : float
+        How many clips a neighbour moves the sum of clipped gradients by.
+    mu : float
+        What a step may cost; infinity for no noise.
+    dimension : int
+        Entries of the sum.
+    exact : bool
+        Noise on a grid.
+    adaptive : bool
+        Whether a count is released beside the sum. Their μ² add up to that of the step.
+    """
+
+    factor: float
+    mu: float
+    dimension: int
+    exact: bool = False
+    adaptive: bool = False
+
+    def gradient(self, clip: float) -> GaussianPlan:
+        """Return the release of a sum of gradients clipped to ``clip``."""
+        mu = self.mu * math.sqrt(1.0 - _CLIP_SHARE) if self.adaptive else self.mu
+        return plan_gaussian(self.factor * clip, mu, self.dimension, hardened=self.exact)
+
+    def count(self) -> GaussianPlan:
+        """Return the release of the votes ±½ for a larger or smaller clip (mechanisms.md 4.3 B)."""
+        mu = self.mu * math.sqrt(_CLIP_SHARE)
+        return plan_gaussian(self.factor / 2.0, mu, 1, hardened=self.exact)
+
+
 class DPPMetricLearner(
     MahalanobisMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
@@ -175,9 +208,10 @@ class DPPMetricLearner(
     adaptive_clip : bool, default=False
         Move ``clip`` towards the median gradient norm by a noisy count at every step, paid from the same budget
         (Andrew et al. 2021). Gaussian noise only.
-    hardened : bool, default=False
+    hardened : bool or None, default=None
         Draw Gaussian noise exactly on a grid (mechanisms.md 2.2), so that the guarantee holds to the last bit released, for
-        about 8 % more noise. Laplace noise is always drawn so. Not with ``adaptive_clip`` or ``sampling_rate`` < 1.
+        about 8 % more noise. None: wherever it is defined, which is not with ``sampling_rate`` < 1 or in published mode.
+        False: floating-point noise, proved in real arithmetic only. Laplace noise is always exact.
     n_steps : int, default=10
         Gradient steps; epochs (T_max) with Laplace noise and in published mode.
     sampling_rate : float, default=1.0
@@ -265,7 +299,7 @@ class DPPMetricLearner(
         data_norm: float = 1.0,
         clip: float | None = None,
         adaptive_clip: bool = False,
-        hardened: bool = False,
+        hardened: bool | None = None,
         n_steps: int = 10,
         sampling_rate: float = 1.0,
         n_batches: int = 1,
@@ -395,6 +429,13 @@ class DPPMetricLearner(
         return self.algorithm in _OF_INDIVIDUALS and self.mode != "published"
 
     @property
+    def _exact(self) -> bool:
+        """Whether Gaussian noise is drawn on a grid."""
+        if self.hardened is None:
+            return self.mode == "sound" and self.sampling_rate == 1
+        return bool(self.hardened)
+
+    @property
     def _noise(self) -> str:
         if self.mode == "published":
             return _PUBLISHED_NOISE[self.variant]
@@ -447,12 +488,10 @@ class DPPMetricLearner(
                 "adaptive_clip needs Gaussian noise, with which the count and the gradient are accounted together. "
                 "Set clip, or use algorithm='matching' or 'edges'."
             )
-        if self.hardened and (
-            self.adaptive_clip or self.sampling_rate < 1 or self.mode == "published"
-        ):
+        if self.hardened and (self.sampling_rate < 1 or self.mode == "published"):
             raise InvalidParameter(
-                "hardened noise is accounted for all pairs at a fixed clip; found hardened=True with adaptive_clip, "
-                "sampling_rate < 1 or mode='published'. Leave one of them out."
+                "hardened noise is accounted for all pairs in every step; found hardened=True with sampling_rate < 1 or "
+                "mode='published'. Leave one of them out."
             )
         if self.mode == "published" and not self.epsilon > 0:
             raise InvalidParameter(f"epsilon must be > 0; found {self.epsilon!r}.")
@@ -586,37 +625,30 @@ class DPPMetricLearner(
     def _descend(
         self,
         randomness: Randomness,
-        clip_ratio: float,
+        noise: _StepNoise | None,
         batch: float,
         draw: Callable[[], tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]],
-        hardened: GaussianPlan | None = None,
         start: NDArray[np.float64] | None = None,
         classes: int = 2,
     ) -> NDArray[np.float64]:
-        """Run noisy gradient descent; ``clip_ratio`` = σ/C on the sum, ``batch`` the public normaliser.
+        """Run noisy gradient descent; ``batch`` is the public normaliser.
 
-        ``hardened`` is the same release of one step on a grid, for a clip that stays. ``start`` is a released W, and
-        ``classes`` the public number of classes.
+        ``noise`` is None where the pairs were released already. ``start`` is a released W, and ``classes`` the public number
+        of classes.
         """
-        step = self._step
+        step, clip = self._step, self._clip
+        self.noise_scale_ = None if noise is None else noise.gradient(clip).sigma / clip
         if start is None:
             start = self._start(randomness)
         elif self.learning_rate is None:
             # η = D/√(T(G² + pσ²)) of mechanisms.md 7.1 in units of the clip, D a share of the length of W: a start that
             # knows the direction needs no long way.
-            noise = start.size * (clip_ratio / batch) ** 2
+            spread = start.size * ((self.noise_scale_ or 0.0) / batch) ** 2
             reach = _REACH * float(np.linalg.norm(start))
-            step = reach / math.sqrt(self.n_steps * (1.0 + noise))
+            step = reach / math.sqrt(self.n_steps * (1.0 + spread))
         # A random pair is dissimilar C − 1 times as often as similar; the paper's lists hold as many of either.
         dissimilar_share = 1.0 / max(1, classes - 1)
         walk = DriftDescent(start, step, shrinkage=self.shrinkage, randomness=randomness)
-        self.noise_scale_ = clip_ratio
-        clip = self._clip
-        gradient_ratio, count_noise = clip_ratio, 0.0
-        if self.adaptive_clip:
-            # (z_g^-2 + (2σ_b)^-2)^-1/2 = z: together they cost what z alone would (mechanisms.md 4.3 B).
-            gradient_ratio = clip_ratio / math.sqrt(1.0 - _CLIP_SHARE)
-            count_noise = clip_ratio / (2.0 * math.sqrt(_CLIP_SHARE))
         for _ in range(self.n_steps):
             points, index, dissimilar = draw()
             total, norms = clipped_gradient_sum(
@@ -628,37 +660,47 @@ class DPPMetricLearner(
                 clip=clip,
                 dissimilar_share=dissimilar_share,
             )
-            if hardened is not None:
-                released = hardened.release(total, randomness)
-            else:
-                released = gaussian(total, gradient_ratio * clip, randomness)
-            walk.descend(released / (batch * clip), gradient_ratio / batch)
-            if self.adaptive_clip:
+            if noise is None:
+                walk.descend(total / (batch * clip), 0.0)
+                continue
+            once = noise.gradient(clip)
+            walk.descend(
+                once.release(total, randomness) / (batch * clip), once.sigma / (batch * clip)
+            )
+            if noise.adaptive:
                 votes = np.array(float(np.sum((norms <= clip) - 0.5)))
-                below = 0.5 + float(gaussian(votes, count_noise, randomness)) / batch
+                below = 0.5 + float(noise.count().release(votes, randomness)) / batch
                 # A noisy share of norms below the clip may lie far outside [0, 1]; cut to it, the clip does not leap.
                 clip *= math.exp(-_CLIP_RATE * (min(max(below, 0.0), 1.0) - _CLIP_QUANTILE))
         return walk.W
 
-    def _all_pairs_noise(
-        self, factor: float, share: float = 1.0
-    ) -> tuple[float, DpEvent, GaussianPlan | None]:
-        """Return σ/C of one step whose sum moves by ``factor`` C, the event of all steps, and the grid if hardened.
-
-        ``share`` of μ² is spent.
-        """
-        mu = release_mu(self.epsilon, self.delta, hardened=bool(self.hardened)) * math.sqrt(share)
+    def _factor_size(self) -> int:
+        """Return the number of entries of W."""
         d = self.n_features_in_
         rows = d if self.n_components is None else min(int(self.n_components), d)
         if self.init is not None:
             rows = len(np.asarray(self.init))
-        once = plan_gaussian(
-            factor * self._clip,
+        return rows * d
+
+    def _all_pairs_noise(self, factor: float, share: float = 1.0) -> tuple[_StepNoise, DpEvent]:
+        """Return the noise of a step whose sum moves by ``factor`` clips, and the event of all steps.
+
+        ``share`` of μ² is spent.
+        """
+        mu = release_mu(self.epsilon, self.delta, hardened=self._exact) * math.sqrt(share)
+        noise = _StepNoise(
+            factor,
             mu / math.sqrt(self.n_steps),
-            rows * d,
-            hardened=bool(self.hardened),
+            self._factor_size(),
+            exact=self._exact,
+            adaptive=bool(self.adaptive_clip),
         )
-        return once.sigma / self._clip, once.event(self.n_steps), once if once.lattice else None
+        # The event is the same for every clip: σ is proportional to it.
+        events = [noise.gradient(self._clip).event(self.n_steps)]
+        if self.adaptive_clip:
+            events.append(noise.count().event(self.n_steps))
+        private = math.isfinite(self.epsilon)
+        return noise, compose(events) if private and len(events) > 1 else events[0]
 
     def _plan_matching(self, X: NDArray[np.float64], classes: NDArray[Any]) -> _Release:
         """4.3 A: a fresh matching of slots each step; replacing an individual changes one clipped gradient, by 2C."""
@@ -668,8 +710,8 @@ class DPPMetricLearner(
         # One class only is not refused: whether there is a second one is a fact about the records.
         codes = _class_codes(classes)
         spent = float(self.start_share) if self.init is None else 0.0
-        # σ/C: the sum has sensitivity 2C under replace-one.
-        ratio, event, noise = self._all_pairs_noise(2.0, 1.0 - spent)
+        # The sum has sensitivity 2C under replace-one.
+        noise, event = self._all_pairs_noise(2.0, 1.0 - spent)
         first: Callable[[Randomness], NDArray[np.float64]] | None = None
         exposed: tuple[str, ...] = ()
         count = 2
@@ -688,7 +730,7 @@ class DPPMetricLearner(
                 return points, index, codes[index[:, 0]] != codes[index[:, 1]]
 
             start = None if first is None else first(randomness)
-            return self._descend(randomness, ratio, float(half), draw, noise, start, count)
+            return self._descend(randomness, noise, float(half), draw, start, count)
 
         return _Release(
             event=event,
@@ -709,6 +751,7 @@ class DPPMetricLearner(
                 assumptions=("the number of records is public",),
                 not_protected=exposed,
                 notes=("classes are protected, since they are part of the record",),
+                records=n,
             ),
             run=run,
         )
@@ -721,14 +764,14 @@ class DPPMetricLearner(
         share: float,
     ) -> tuple[Callable[[Randomness], NDArray[np.float64]], DpEvent]:
         """Return the release of class moments that gives the first W, and its cost; ``count`` classes are public."""
-        mu = release_mu(self.epsilon, self.delta, hardened=bool(self.hardened)) * math.sqrt(share)
-        d = points.shape[1]
-        plan = plan_moments(mu, size=moment_size(d, count), hardened=bool(self.hardened))
-        R = float(self.data_norm)
+        mu = release_mu(self.epsilon, self.delta, hardened=self._exact) * math.sqrt(share)
+        size = moment_size(points.shape[1], count)
+        plan = plan_moments(mu, size=size, hardened=self._exact)
 
         def run(randomness: Randomness) -> NDArray[np.float64]:
-            unit = clip_records(points, R) / R
-            moments = release_moments(unit, codes, count, plan, randomness)
+            moments = release_moments(
+                points, codes, count, plan, randomness, data_norm=float(self.data_norm)
+            )
             return discriminant_start(moments, self.n_components)
 
         return run, plan.event
@@ -750,17 +793,23 @@ class DPPMetricLearner(
         adjacency, factor = self._edge_adjacency()
         q, steps, m = float(self.sampling_rate), int(self.n_steps), len(pairs.index)
         unit = self._edge_unit(kappa)
-        noise = None
         if q == 1.0:
-            ratio, event, noise = self._all_pairs_noise(factor * kappa)
+            noise, event = self._all_pairs_noise(factor * kappa)
         elif adjacency is Adjacency.REPLACE_ONE:
             raise InvalidParameter(
                 "adjacency='replace-one' needs sampling_rate = 1: groups of sampled pairs are accounted for zero-out only. "
                 "Use zero-out (a changed pair then costs (2ε, (1 + e^ε)δ)) or sampling_rate=1."
             )
         else:
-            ratio = group_poisson_sigma(self.epsilon, self.delta, kappa, q, steps)
-            event = group_poisson_event(ratio, kappa, q, steps)
+            # z = σ/C of sum and count together.
+            z = group_poisson_sigma(self.epsilon, self.delta, kappa, q, steps)
+            event = group_poisson_event(z, kappa, q, steps)
+            noise = _StepNoise(
+                kappa,
+                kappa / z if z > 0 else math.inf,
+                self._factor_size(),
+                adaptive=bool(self.adaptive_clip),
+            )
 
         def run(randomness: Randomness) -> NDArray[np.float64]:
             def draw() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
@@ -769,7 +818,7 @@ class DPPMetricLearner(
                 chosen = randomness.uniform(m) < q
                 return pairs.points, pairs.index[chosen], pairs.dissimilar[chosen]
 
-            return self._descend(randomness, ratio, q * m, draw, noise)
+            return self._descend(randomness, noise, q * m, draw)
 
         sampling = "all pairs" if q == 1.0 else f"Poisson sampling at rate {q:g}"
         return _Release(
@@ -786,6 +835,7 @@ class DPPMetricLearner(
                 + (() if q == 1.0 else ("the sampling coins are secret and independent",)),
                 not_protected=self._edge_exposures(),
                 notes=self._edge_notes(kappa, pairs),
+                records=m,
             ),
             run=run,
         )
@@ -798,26 +848,14 @@ class DPPMetricLearner(
         m, batches, epochs = len(pairs.index), int(self.n_batches), int(self.n_steps)
         clip, epsilon = self._clip, float(self.epsilon)
         sensitivity = factor * kappa * clip
-        touched = min(kappa, batches)
-
-        def scale_and_release(
-            shape: tuple[int, int],
-        ) -> tuple[float, Callable[[NDArray[np.float64], Randomness], NDArray[np.float64]]]:
-            if not math.isfinite(epsilon):
-                return 0.0, lambda total, randomness: total
-            dimension = shape[0] * shape[1]
-            share = epsilon / epochs
-            once = lattice_laplace_plan(sensitivity, dimension, epsilon=share)
-            # Rounding to the grid costs its surcharge in every batch that the kappa pairs touch, the shift itself only
-            # once.
-            spread = (sensitivity + once.surcharge) / (sensitivity + touched * once.surcharge)
-            plan = lattice_laplace_plan(sensitivity, dimension, epsilon=share * spread)
-            return plan.scale, lambda total, randomness: lattice_laplace(total, plan, randomness)
+        # The shift itself is paid for once in a pass, whatever number of batches it is spread over (DPP-8).
+        noise = plan_laplace(
+            sensitivity, epsilon, self._factor_size(), passes=epochs, touched=min(kappa, batches)
+        )
 
         def run(randomness: Randomness) -> NDArray[np.float64]:
             start = self._start(randomness)
-            scale, release = scale_and_release((start.shape[0], start.shape[1]))
-            self.noise_scale_ = scale / clip
+            self.noise_scale_ = noise.scale / clip
             walk = DriftDescent(
                 start, self._step / batches, shrinkage=self.shrinkage, randomness=randomness
             )
@@ -837,8 +875,8 @@ class DPPMetricLearner(
                         order=1,
                     )
                     walk.descend(
-                        release(total, randomness) / normaliser,
-                        math.sqrt(2.0) * scale / normaliser,
+                        noise.release(total, randomness) / normaliser,
+                        math.sqrt(2.0) * noise.scale / normaliser,
                     )
             return walk.W
 
@@ -852,9 +890,10 @@ class DPPMetricLearner(
             assumptions=self._edge_assumptions(kappa),
             not_protected=self._edge_exposures(),
             notes=self._edge_notes(kappa, pairs),
-            cheap=False,
+            exact=True,
+            records=m,
         )
-        return _Release(_pure_or_none(epsilon), adjacency, unit, sensitivity, statement, run)
+        return _Release(noise.event(), adjacency, unit, sensitivity, statement, run)
 
     def _plan_perturbation(self, X: NDArray[np.float64], classes: NDArray[Any]) -> _Release:
         """DPP-13: each individual perturbed once, half of epsilon on the features and half on the class."""
@@ -888,9 +927,7 @@ class DPPMetricLearner(
                 index = random_matching(len(points), randomness)
                 return points, index, labels[index[:, 0]] != labels[index[:, 1]]
 
-            W = self._descend(randomness, 0.0, float(len(points) // 2), draw)
-            self.noise_scale_ = None
-            return W
+            return self._descend(randomness, None, float(len(points) // 2), draw)
 
         return _Release(
             event=_pure_or_none(epsilon),
@@ -905,7 +942,7 @@ class DPPMetricLearner(
                 proof="mechanisms.md DPP-13 (sound form) and 2.2; pairs are post-processing",
                 assumptions=("the number of records and the list of classes are public",),
                 notes=("holds locally, also against whoever collects the records",),
-                cheap=False,
+                exact=True,
             ),
             run=run,
         )
@@ -966,6 +1003,7 @@ class DPPMetricLearner(
             assumptions=self._edge_assumptions(kappa),
             not_protected=self._edge_exposures(),
             notes=(why,) + (() if exact or truth is None else (CHEAP_PATH_NOTE,)),
+            arithmetic="exact" if exact else "real",
         )
         sensitivity = 2.0 * kappa * self._clip / min(size, m)
         return _Release(
@@ -990,9 +1028,12 @@ class DPPMetricLearner(
         not_protected: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
         delta: float | None = None,
-        cheap: bool = True,
+        exact: bool | None = None,
+        records: int = 0,
     ) -> PrivacyStatement:
+        """Return the statement; ``records`` is how many terms a sum may have, ``exact`` defaults to Gaussian noise's."""
         private = math.isfinite(self.epsilon)
+        arithmetic, numerical = numerical_claim(self._exact if exact is None else exact, records)
         return PrivacyStatement(
             mechanism=mechanism,
             adjacency=adjacency,
@@ -1003,8 +1044,8 @@ class DPPMetricLearner(
             proof=proof,
             assumptions=(*assumptions, "data_norm, margin, clip and all other settings are public"),
             not_protected=not_protected,
-            notes=notes
-            + ((HARDENED_NOTE if self.hardened else CHEAP_PATH_NOTE,) if cheap and private else ()),
+            notes=notes + ((numerical,) if private else ()),
+            arithmetic=arithmetic,
         )
 
     def _edge_assumptions(self, kappa: int) -> tuple[str, ...]:

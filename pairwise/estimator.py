@@ -11,7 +11,7 @@ import numbers
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,6 +39,7 @@ __all__ = [
     "PrivateEstimator",
     "check_data_norm",
     "check_number",
+    "numerical_claim",
     "refuse_mixed_labels",
     "without_seed",
     "without_values",
@@ -80,6 +81,8 @@ class Plan:
     unsound : str
         Non-empty: the reason for an ``UnsoundWarning``.
     notes, not_protected, assumptions : tuple of str
+    arithmetic : tuple of str, optional
+        In which arithmetic it is proved and a note that says why, where ``numerical_claim`` does not tell.
     """
 
     event: DpEvent
@@ -94,12 +97,24 @@ class Plan:
     notes: tuple[str, ...] = ()
     not_protected: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
+    arithmetic: tuple[Literal["exact", "real"], str] | None = None
 
 
-def _numerical_note(hardened: bool, n: int | None) -> str:
-    if not hardened:
-        return CHEAP_PATH_NOTE
-    return HARDENED_NOTE if n is not None and n <= _LARGEST_COVERED else HARDENED_LARGE_NOTE
+def numerical_claim(exact: bool, n: int | None) -> tuple[Literal["exact", "real"], str]:
+    """Return in which arithmetic a release of sums of up to n terms is proved, and the note that says why.
+
+    Parameters
+    ----------
+    exact : bool
+        Whether the noise is drawn on a grid.
+    n : int or None
+        None: how many terms is not known.
+    """
+    if not exact:
+        return "real", CHEAP_PATH_NOTE
+    if n is None or n > _LARGEST_COVERED:
+        return "real", HARDENED_LARGE_NOTE
+    return "exact", HARDENED_NOTE
 
 
 def without_seed(state: dict[str, Any]) -> dict[str, Any]:
@@ -177,11 +192,19 @@ class PrivateEstimator(BaseEstimator):
     random_state: Any
     allow_large_delta: bool
     classes: Any
-    hardened: bool = False
+    hardened: bool | None = None
     _classes_read: bool | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return without_seed(dict(super().__getstate__()))
+
+    @property
+    def _exact(self) -> bool:
+        """Whether noise is drawn exactly: by default wherever that is defined, so not in published forms or on samples."""
+        if self.hardened is None:
+            sound = getattr(self, "mode", "sound") == "sound"
+            return sound and getattr(self, "batch_size", None) is None
+        return bool(self.hardened)
 
     # -- plan
 
@@ -278,8 +301,11 @@ class PrivateEstimator(BaseEstimator):
             if math.isfinite(self.epsilon) and epsilon <= self.epsilon * (1 + 1e-6):
                 epsilon = float(self.epsilon)
         notes = list(plan.notes)
+        arithmetic, numerical = numerical_claim(self._exact, n)
+        if plan.arithmetic is not None:
+            arithmetic, numerical = plan.arithmetic
         if epsilon is not None and math.isfinite(epsilon):
-            notes.append(_numerical_note(self.hardened, n))
+            notes.append(numerical)
         # A seed is for experiments: whoever knows or guesses it takes the noise off again, so nothing is proved.
         seeded = randomness.note is not None and (epsilon is None or math.isfinite(epsilon))
         if seeded and randomness.note:
@@ -305,6 +331,7 @@ class PrivateEstimator(BaseEstimator):
             assumptions=tuple(assumptions),
             not_protected=tuple(not_protected),
             notes=tuple(notes),
+            arithmetic=arithmetic,
         )
         if n is not None:
             self.n_records_ = n

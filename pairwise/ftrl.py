@@ -176,7 +176,7 @@ def plan_tree(
         share = sensitivity / math.sqrt(_count_nodes(leaves))
         sigma = sensitivity * (1.0 + 2.0**-10) / mu * (1.0 + 1e-12)
         lattice = lattice_gaussian_plan(share, size, sigma=sigma)
-        node = GaussianPlan(sensitivity, mu, sigma, lattice)
+        node = GaussianPlan(sensitivity, sigma, lattice)
         event = ZCDpEvent(mu * mu / 2.0)
     # The usual regulariser of the leader: the root of the summed squares of what is added, noise included.
     spread = n * pair_bound**2 + size * node.sigma**2 * math.log2(n)

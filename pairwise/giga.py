@@ -27,7 +27,7 @@ from pairwise.accounting import (
     zcdp_rho_classic,
 )
 from pairwise.errors import InvalidParameter
-from pairwise.noise import gaussian, lattice_gaussian, lattice_gaussian_plan
+from pairwise.noise import GaussianPlan, lattice_gaussian_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -399,13 +399,13 @@ class OnlinePlan:
         """Return the stream; ``random_start`` is the published burn-in."""
         return OnlineGiga(make_sums, self, domain, anchor, randomness, random_start=random_start)
 
-    def release(self, t: int, value: Array, randomness: Randomness) -> Array:
-        """Return the iterate of step t with its noise."""
-        sigma = float(self.sigmas[t])
-        if not self.hardened or sigma == 0:
-            return gaussian(value, sigma, randomness)
-        lattice = lattice_gaussian_plan(float(self.sensitivities[t]), value.size, sigma=sigma)
-        return lattice_gaussian(value, lattice, randomness)
+    def noise(self, t: int, size: int) -> GaussianPlan:
+        """Return the release of the iterate of step t, of ``size`` coordinates."""
+        sensitivity, sigma = float(self.sensitivities[t]), float(self.sigmas[t])
+        lattice = None
+        if self.hardened and sigma > 0:
+            lattice = lattice_gaussian_plan(sensitivity, size, sigma=sigma)
+        return GaussianPlan(sensitivity, sigma, lattice)
 
 
 def plan_online(
@@ -539,7 +539,7 @@ class OnlineGiga(PairStream):
         steps = self.plan.steps
         if t >= steps.first:
             self._w = _step(sums, self._w, t, steps, self._anchor, self._domain)
-            noisy = self.plan.release(t, self._w, self._randomness)
+            noisy = self.plan.noise(t, self._w.size).release(self._w, self._randomness)
             if noisy.ndim == 2:
                 noisy = (noisy + noisy.T) / 2.0
             self.released = np.asarray(self._domain.project(noisy))

@@ -31,7 +31,7 @@ from pairwise.accounting import (
 from pairwise.clipping import CLIP_SLACK, clip_records
 from pairwise.errors import InvalidParameter
 from pairwise.losses import PairLoss, get_loss
-from pairwise.noise import GaussianPlan, gaussian, plan_gaussian
+from pairwise.noise import GaussianPlan, plan_gaussian
 
 if TYPE_CHECKING:
     import torch
@@ -513,14 +513,10 @@ class GradientPlan:
         T.
     rate : float
         η.
-    sensitivity : float
-        l2 sensitivity Δ of one mean gradient, replace-one (on the sample, where sampled).
-    sigma : float
-        Noise standard deviation per coordinate and step; 0 for the non-private reference.
+    noise : GaussianPlan
+        The release of one step, whose sensitivity is that of one mean gradient, replace-one (on the sample, where sampled).
     event : DpEvent
         The whole run.
-    noise : GaussianPlan, optional
-        The hardened release of one step; None on the cheap path.
     """
 
     n: int
@@ -529,10 +525,18 @@ class GradientPlan:
     batch: int
     steps: int
     rate: float
-    sensitivity: float
-    sigma: float
+    noise: GaussianPlan
     event: DpEvent
-    noise: GaussianPlan | None = None
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 sensitivity Δ of one mean gradient."""
+        return self.noise.sensitivity
+
+    @property
+    def sigma(self) -> float:
+        """Noise standard deviation per coordinate and step; 0 for the non-private reference."""
+        return self.noise.sigma
 
 
 def _mean_sensitivity(pair_change: float, records: int, batching: Batching) -> float:
@@ -611,7 +615,6 @@ def plan_gradient(
         steps = 200 if batching == "sampled" else int(min(200.0, max(10.0, balance)))
     if steps < 1:
         raise InvalidParameter(f"steps must be at least 1; found {steps!r}.")
-    noise = None
     if batching == "sampled" and hardened:
         raise InvalidParameter(
             "secret samples are accounted for continuous noise only; found hardened=True with batch_size. "
@@ -625,16 +628,14 @@ def plan_gradient(
             delta,
             Adjacency.REPLACE_ONE,
         )
-        sigma, event = ratio * sensitivity, sampled_event(ratio, n, batch, steps)
+        noise = GaussianPlan(sensitivity, ratio * sensitivity)
+        event = sampled_event(noise.sigma / noise.sensitivity, n, batch, steps)
     else:
-        once = plan_gaussian(sensitivity, mu / math.sqrt(steps), p, hardened=hardened)
-        sigma, event = once.sigma, once.event(steps)
-        noise = once if once.lattice is not None else None
+        noise = plan_gaussian(sensitivity, mu / math.sqrt(steps), p, hardened=hardened)
+        event = noise.event(steps)
     if rate is None:
-        rate = travel / math.sqrt(steps * (sums.pair_bound**2 + p * sigma**2))
-    return GradientPlan(
-        n, tuple(shape), batching, batch, int(steps), float(rate), sensitivity, sigma, event, noise
-    )
+        rate = travel / math.sqrt(steps * (sums.pair_bound**2 + p * noise.sigma**2))
+    return GradientPlan(n, tuple(shape), batching, batch, int(steps), float(rate), noise, event)
 
 
 def mean_gradient(sums: PairSums, w: Array, plan: GradientPlan, randomness: Randomness) -> Array:
@@ -689,10 +690,7 @@ def noisy_descent(
     for step in range(plan.steps):
         gradient = mean_gradient(sums, w, plan, randomness)
         if plan.sigma > 0:
-            if plan.noise is not None:
-                gradient = plan.noise.release(gradient, randomness)
-            else:
-                gradient = gaussian(gradient, plan.sigma, randomness)
+            gradient = plan.noise.release(gradient, randomness)
             if symmetric:
                 # Symmetrising after a full Gaussian matrix is post-processing and halves the dimensions
                 # (mechanisms.md 5.2).

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pairwise.clipping import clip_records
 from pairwise.errors import InvalidParameter
-from pairwise.noise import Randomness, discrete_laplace, lattice_laplace_plan
+from pairwise.noise import Randomness, plan_laplace
 
 __all__ = ["perturb_individuals", "randomised_response"]
 
@@ -79,8 +79,6 @@ def perturb_individuals(
     if not (math.isfinite(bound) and bound > 0):
         raise InvalidParameter(f"bound must be a positive finite number; found {bound!r}.")
     clipped = clip_records(X, bound, order=1)
-    plan = lattice_laplace_plan(2.0 * bound, X.shape[1], epsilon=epsilon_features)
-    steps = np.round(clipped / plan.grid)
-    noise = discrete_laplace(round(plan.scale / plan.grid), X.shape, randomness)
-    noisy = (steps + noise) * plan.grid
+    noise = plan_laplace(2.0 * bound, epsilon_features, X.shape[1])
+    noisy = noise.release(clipped, randomness, rows=True)
     return noisy, randomised_response(codes, n_classes, epsilon_class, randomness)

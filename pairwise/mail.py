@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
-from pairwise.accounting import compose, gaussian_event, gaussian_mu, pure_event
+from pairwise.accounting import compose, gaussian_event, pure_event, release_mu
 from pairwise.errors import InvalidParameter
 from pairwise.estimator import Plan, PrivateEstimator
 from pairwise.input_perturbation import randomised_response
 from pairwise.mail_published import PUBLISHED_TRUTH, PublishedMail, published_constant
-from pairwise.noise import Randomness, gaussian
+from pairwise.noise import Randomness, plan_gaussian
 from pairwise.smlq import (
     Array,
     DenseKernel,
@@ -35,6 +35,11 @@ from pairwise.smlq import (
 )
 
 __all__ = ["PrivateMail"]
+
+_STEP_NOTE = (
+    "noise was drawn exactly on a grid and pays for the rounding to it; what rounding inside the SMLQ step may reveal has "
+    "no proof (mechanisms.md 2.2)"
+)
 
 _LABELS = ("withheld", "public", "randomised")
 
@@ -247,19 +252,19 @@ class PrivateMail(PrivateEstimator):
                 raise InvalidParameter(
                     f"label_epsilon must be between 0 and epsilon = {epsilon:g}; found {label_epsilon!r}."
                 )
-        mu = gaussian_mu(epsilon - label_epsilon, delta)
+        mu = release_mu(epsilon - label_epsilon, delta, hardened=True)
         # The start is drawn before anything private is read, and may be known to everybody.
         start = self._start(len(X), randomness)
         sensitivity = smlq_sensitivity(start, alpha, float(self.bandwidth))
-        sigma = sensitivity / mu
-        event = gaussian_event(1.0 / mu)
+        noise = plan_gaussian(sensitivity, mu, start.size, hardened=True)
+        event = noise.event()
         if label_epsilon:
             event = compose([event, pure_event(label_epsilon)])
 
         def run() -> tuple[Array, list[float]]:
             kernel = DenseKernel(X, float(self.bandwidth))
             first = smlq_step(start, kernel, LabelKernel(codes, n_classes), alpha)
-            released = gaussian(first, sigma, randomness)
+            released = noise.release(first, randomness)
             known = codes
             if self.labels == "randomised":
                 known = randomised_response(codes, n_classes, label_epsilon, randomness)
@@ -275,12 +280,13 @@ class PrivateMail(PrivateEstimator):
             sensitivity=sensitivity,
             run=run,
             mechanism=f"PrivateMail, repaired: one SMLQ step with Gaussian noise, labels {self.labels} afterwards",
-            proof="mechanisms.md 8.2 (correct sensitivity of one SMLQ step), 1.1, 1.2",
+            proof="mechanisms.md 8.2 (correct sensitivity of one SMLQ step), 2.2 and 1.3",
             assumptions=("the start of the iteration is drawn independently of the data",),
             not_protected=("the labels, declared public",) if self.labels == "public" else (),
             notes=(
                 "each row of the release hides one record by itself, so it carries little about it",
             ),
+            arithmetic=("real", _STEP_NOTE),
         )
 
     def _published(

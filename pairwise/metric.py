@@ -15,7 +15,6 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from pairwise.accounting import release_mu
-from pairwise.clipping import clip_records
 from pairwise.domains import FrobeniusBall, PSDNuclearBall
 from pairwise.errors import InvalidParameter
 from pairwise.estimator import Plan
@@ -143,7 +142,7 @@ class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimato
         batching: str = "auto",
         batch_size: int | None = None,
         horizon: int | None = None,
-        hardened: bool = False,
+        hardened: bool | None = None,
         device: str = "cpu",
         allow_vacuous: bool = False,
         track_regret: bool = False,
@@ -201,7 +200,7 @@ class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimato
         self._check_labels(self.classes_)
         codes = self._encode(labels)
         randomness = Randomness(self.random_state)
-        mu = release_mu(float(self.epsilon), delta, hardened=bool(self.hardened))
+        mu = release_mu(float(self.epsilon), delta, hardened=self._exact)
         plan = self._plan(table, codes, delta, mu, randomness)
         self._stream = None
         self._store(self._execute(plan, delta, randomness, n=n))
@@ -220,7 +219,7 @@ class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimato
             self.mode,
             self.epsilon,
             smooth=get_loss(self.loss, "metric").smoothness(1.0) is not None,
-            hardened=bool(self.hardened),
+            hardened=self._exact,
             known=_ALGORITHMS,
         )
         if not isinstance(self.n_components, int | np.integer) or self.n_components < 1:
@@ -291,7 +290,7 @@ class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimato
             batch_size=self.batch_size,
             steps=self.steps,
             rate=self.rate,
-            hardened=bool(self.hardened),
+            hardened=self._exact,
         )
         return Plan(
             event=steps.event,
@@ -303,7 +302,7 @@ class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimato
                 f"noisy pairwise gradient descent on a {rows} x {d} factor ({sums.loss.name}, {steps.batching}, "
                 f"{steps.steps} steps)"
             ),
-            proof=f"mechanisms.md 7.1, {'2.2' if self.hardened else '1.2'}, pair gradients clipped",
+            proof=f"mechanisms.md 7.1, {'2.2' if self._exact else '1.2'}, pair gradients clipped",
             assumptions=("the sampled batches stay secret",) if self.batch_size else (),
         )
 
@@ -317,12 +316,13 @@ class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimato
     ) -> Plan:
         n_classes = len(self.classes_)
         size = moment_size(table.shape[1], n_classes)
-        release = plan_moments(mu, size=size, hardened=bool(self.hardened))
+        release = plan_moments(mu, size=size, hardened=self._exact)
         R = float(self.data_norm)
-        records = clip_records(table, R) / R
 
         def run() -> Array:
-            self.moments_ = release_moments(records, codes, n_classes, release, randomness)
+            self.moments_ = release_moments(
+                table, codes, n_classes, release, randomness, data_norm=R
+            )
             rows, _ = discriminant(self.moments_, min(k, n_classes - 1))
             return rows / R
 
@@ -331,7 +331,10 @@ class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimato
             sensitivity=release.sensitivity,
             run=run,
             mechanism="Gaussian release of class sums, counts and second moment; discriminant metric from it",
-            proof="mechanisms.md 8.3 B with the replace-one sensitivity of pairwise.statistics, 1.1",
+            proof=(
+                "mechanisms.md 8.3 B with the replace-one sensitivity of pairwise.statistics, "
+                + ("2.2 and 1.3" if self._exact else "1.1")
+            ),
         )
 
     def _factor(self, M: Array, k: int) -> Array:

@@ -1,7 +1,8 @@
 """Randomness and noise: a cryptographic source, and Gaussian, Laplace, staircase, Duchi and exact discrete noise.
 
 Every sampler takes the source as an argument and states its guarantee for a given sensitivity; which sensitivity a release
-has, and what several of them cost together, is decided elsewhere (the algorithms and ``pairwise.accounting``).
+has, and what several of them cost together, is decided elsewhere (the algorithms and ``pairwise.accounting``). Sound
+algorithms draw through a ``PlannedRelease`` only, which holds sensitivity, noise and event together.
 
 Two numerical paths (mechanisms.md section 2). The *cheap* path (``gaussian``, ``laplace``, ``staircase``) adds float64 noise
 and rounds the output to a power-of-two grid: that hides the low-order bits in practice and is not a proof. The *hardened*
@@ -14,9 +15,10 @@ from __future__ import annotations
 import decimal
 import math
 import os
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
@@ -33,7 +35,9 @@ __all__ = [
     "HARDENED_LARGE_NOTE",
     "HARDENED_NOTE",
     "GaussianPlan",
+    "LaplacePlan",
     "LatticePlan",
+    "PlannedRelease",
     "Randomness",
     "discrete_gaussian",
     "discrete_laplace",
@@ -46,6 +50,7 @@ __all__ = [
     "lattice_laplace",
     "lattice_laplace_plan",
     "plan_gaussian",
+    "plan_laplace",
     "staircase",
     "staircase_l1",
     "staircase_start",
@@ -729,29 +734,93 @@ def lattice_laplace(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One Gaussian release, on either path
+# One release: what it assumes, what it draws and what it costs
+
+
+class PlannedRelease(ABC):
+    """A release decided in advance: the sensitivity it assumes, the noise it draws and the event that is charged for it.
+
+    All noise of a sound estimator is drawn by ``release`` of such a plan, and its event is that of the same plan, so noise
+    and accounting cannot drift apart. Whether the sensitivity is true is up to whoever clips; the tests watch ``release``
+    of every estimator and search for neighbours that move a value further.
+    """
+
+    sensitivity: float
+
+    @property
+    @abstractmethod
+    def norm(self) -> Literal["l1", "l2", "operator"]:
+        """The norm in which neighbouring values are at most ``sensitivity`` apart."""
+
+    @abstractmethod
+    def event(self) -> DpEvent:
+        """Return what the release costs, computed from what is drawn."""
+
+    @abstractmethod
+    def _draw(
+        self, value: NDArray[np.float64], randomness: Randomness, rows: bool
+    ) -> NDArray[np.float64]:
+        """Return the noisy value."""
+
+    def release(
+        self, value: ArrayLike, randomness: Randomness, *, rows: bool = False
+    ) -> NDArray[np.float64]:
+        """Return ``value`` with its noise.
+
+        Parameters
+        ----------
+        value : array-like
+            Neighbouring values are at most ``sensitivity`` apart in ``norm``.
+        randomness : Randomness
+        rows : bool, default=False
+            Each row of a matrix is a release of its own, of another individual's data.
+        """
+        return self._draw(_as_finite(value), randomness, rows)
+
+
+def _lattice_of_rows(plan: LatticePlan, value: NDArray[np.float64], rows: bool) -> LatticePlan:
+    """Return the plan for all rows at once: their noise is independent and the same."""
+    if not rows:
+        return plan
+    if value.ndim != 2 or value.shape[1] != plan.dimension:
+        raise InvalidParameter(
+            f"rows must have {plan.dimension} coordinates; found shape {value.shape}."
+        )
+    return replace(plan, dimension=value.size)
 
 
 @dataclass(frozen=True)
-class GaussianPlan:
-    """A Gaussian release decided in advance, on the cheap or on the hardened path.
+class GaussianPlan(PlannedRelease):
+    """A Gaussian release, in floating point or exactly on a grid.
 
     Attributes
     ----------
     sensitivity : float
         l2 sensitivity Δ of the query in real arithmetic.
-    mu : float
-        What the release may cost: μ on the cheap path, √(2ρ) on the hardened one; infinity for no noise.
     sigma : float
-        Standard deviation of the noise per coordinate.
+        Standard deviation of the noise per coordinate; 0 for no noise.
     lattice : LatticePlan or None
-        The grid of the hardened path.
+        The grid of exact noise.
     """
 
     sensitivity: float
-    mu: float
     sigma: float
     lattice: LatticePlan | None = None
+
+    @property
+    def norm(self) -> Literal["l2"]:
+        """The norm of ``sensitivity``."""
+        return "l2"
+
+    @property
+    def mu(self) -> float:
+        """What the release costs: Δ/σ, or √(2ρ) of exact noise; infinity without noise."""
+        if self.sigma == 0:
+            return math.inf
+        if self.lattice is None:
+            return self.sensitivity / self.sigma
+        assert self.lattice.rho is not None
+        return math.sqrt(2.0 * self.lattice.rho)
 
     def event(self, steps: int = 1) -> DpEvent:
         """Return the event of that many such releases."""
@@ -760,15 +829,16 @@ class GaussianPlan:
         from pairwise.accounting import gaussian_event
 
         if self.lattice is None:
-            return gaussian_event(1.0 / self.mu if math.isfinite(self.mu) else 0.0, steps)
+            return gaussian_event(self.sigma / self.sensitivity if self.sigma else 0.0, steps)
         once = self.lattice.event
         return once if steps == 1 else SelfComposedDpEvent(once, int(steps))
 
-    def release(self, value: ArrayLike, randomness: Randomness) -> NDArray[np.float64]:
-        """Return ``value`` with its noise, same shape."""
-        if self.lattice is not None:
-            return lattice_gaussian(value, self.lattice, randomness)
-        return gaussian(value, self.sigma, randomness)
+    def _draw(
+        self, value: NDArray[np.float64], randomness: Randomness, rows: bool
+    ) -> NDArray[np.float64]:
+        if self.lattice is None:
+            return gaussian(value, self.sigma, randomness)
+        return lattice_gaussian(value, _lattice_of_rows(self.lattice, value, rows), randomness)
 
 
 def plan_gaussian(
@@ -781,7 +851,7 @@ def plan_gaussian(
     sensitivity : float
         l2 sensitivity Δ, > 0.
     mu : float
-        The cost: σ = Δ/μ on the cheap path. On the hardened path ρ = μ²/2 and σ = (Δ + g√p)/μ, at most 0.1 % more; take μ
+        The cost: σ = Δ/μ in floating point. On the grid ρ = μ²/2 and σ = (Δ + g√p)/μ, at most 0.1 % more; take μ
         from ``accounting.release_mu``, which knows both. Infinity: no noise.
     dimension : int
         p, the number of released coordinates.
@@ -796,6 +866,76 @@ def plan_gaussian(
             "hold no noise. Use a larger clip, rate or data_norm, or a finite one."
         )
     if not hardened or not math.isfinite(mu):
-        return GaussianPlan(sensitivity, mu, sensitivity / mu)
+        return GaussianPlan(sensitivity, sensitivity / mu)
     lattice = lattice_gaussian_plan(sensitivity, dimension, rho=mu * mu / 2.0)
-    return GaussianPlan(sensitivity, mu, lattice.scale, lattice)
+    return GaussianPlan(sensitivity, lattice.scale, lattice)
+
+
+@dataclass(frozen=True)
+class LaplacePlan(PlannedRelease):
+    """A release with exact discrete Laplace noise, once or in several passes over disjoint batches.
+
+    Attributes
+    ----------
+    sensitivity : float
+        l1 sensitivity Δ₁ of the query in real arithmetic, or of all batches of one pass together.
+    epsilon : float
+        Pure epsilon of all passes together; infinity for no noise.
+    scale : float
+        b per coordinate; 0 for no noise.
+    lattice : LatticePlan or None
+        The grid; None without noise.
+    """
+
+    sensitivity: float
+    epsilon: float
+    scale: float
+    lattice: LatticePlan | None
+
+    @property
+    def norm(self) -> Literal["l1"]:
+        """The norm of ``sensitivity``."""
+        return "l1"
+
+    def event(self) -> DpEvent:
+        """Return the event of all passes together."""
+        from pairwise.accounting import gaussian_event, pure_event
+
+        return pure_event(self.epsilon) if self.lattice is not None else gaussian_event(0.0)
+
+    def _draw(
+        self, value: NDArray[np.float64], randomness: Randomness, rows: bool
+    ) -> NDArray[np.float64]:
+        if self.lattice is None:
+            return value.copy()
+        return lattice_laplace(value, _lattice_of_rows(self.lattice, value, rows), randomness)
+
+
+def plan_laplace(
+    sensitivity: float, epsilon: float, dimension: int, *, passes: int = 1, touched: int = 1
+) -> LaplacePlan:
+    """Return the exact Laplace release of a query.
+
+    Parameters
+    ----------
+    sensitivity : float
+        l1 sensitivity Δ₁, > 0, of the batches of one pass together.
+    epsilon : float
+        Pure epsilon of all passes together; infinity: no noise.
+    dimension : int
+        p, the number of coordinates of one release.
+    passes : int, default=1
+        How often every batch is released; each pass costs epsilon/passes.
+    touched : int, default=1
+        How many disjoint batches of one pass the change of a neighbour may touch. Rounding to the grid costs its
+        surcharge in each of them, the change itself only once (mechanisms.md DPP-8).
+    """
+    if not math.isfinite(epsilon):
+        return LaplacePlan(sensitivity, epsilon, 0.0, None)
+    share = epsilon / passes
+    lattice = lattice_laplace_plan(sensitivity, dimension, epsilon=share)
+    if touched > 1:
+        paid = sensitivity + lattice.surcharge
+        spread = paid / (sensitivity + touched * lattice.surcharge)
+        lattice = lattice_laplace_plan(sensitivity, dimension, epsilon=share * spread)
+    return LaplacePlan(sensitivity, epsilon, lattice.scale, lattice)

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwise import ftrl, giga, sgd
-from pairwise.accounting import compose, gaussian_event
+from pairwise.accounting import compose
 from pairwise.errors import InvalidParameter
 from pairwise.estimator import Plan, check_number
-from pairwise.noise import GaussianPlan, gaussian, plan_gaussian
+from pairwise.noise import GaussianPlan, plan_gaussian
 
 if TYPE_CHECKING:
     from pairwise.domains import L2Ball
@@ -245,15 +245,16 @@ def _sgd_published(task: ConvexTask, request: Request, randomness: Randomness) -
         indices, n, rate, sums.pair_change, smooth=L is not None and rate <= 2.0 / L
     )
     bound = min(bound, task.domain.diameter)
+    noise = GaussianPlan(bound, sigma)
     sequence = sgd.BlockSequence(n, tuple(indices.reshape(-1, 1)))
 
     def run() -> Array:
         average = sgd.blocked_sgd(sums, sequence, rate, task.domain, task.anchor)
-        return task.perturbed(average, lambda w: gaussian(w, sigma, randomness))
+        return task.perturbed(average, lambda w: noise.release(w, randomness))
 
     true = giga.true_offline_delta(request.epsilon, sigma, bound)
     return Plan(
-        event=gaussian_event(sigma / bound),
+        event=noise.event(),
         sensitivity=bound,
         run=run,
         mechanism=f"pairwise SGD with the noise of eq. 5 (YANG), T = {T}",
@@ -338,15 +339,16 @@ def _offline_published(task: ConvexTask, request: Request, randomness: Randomnes
     )
     # The printed average is over all n iterates, the random ones included.
     bound = certified.average * steps.active / n
+    noise = GaussianPlan(bound, sigma)
     vacuous = steps.active == 0
 
     def run() -> Array:
         average = giga.offline_giga(sums, steps, task.domain, task.anchor, random_start=randomness)
-        return task.perturbed(average, lambda w: gaussian(w, sigma, randomness))
+        return task.perturbed(average, lambda w: noise.release(w, randomness))
 
     true = 0.0 if vacuous else giga.true_offline_delta(epsilon, sigma, bound)
     return Plan(
-        event=compose([]) if vacuous else gaussian_event(sigma / bound),
+        event=compose([]) if vacuous else noise.event(),
         sensitivity=bound,
         run=run,
         mechanism=f"{request.algorithm} as published (HUAI), T1 = {burn_in}",

@@ -8,7 +8,8 @@ receives it. Supervised projections live in ``pairwise.statistics``.
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,14 +21,17 @@ from pairwise.accounting import (
     Adjacency,
     check_privacy_parameters,
     gaussian_event,
-    gaussian_mu,
     pure_event,
+    release_mu,
 )
 from pairwise.clipping import clip_records
 from pairwise.errors import InvalidParameter
-from pairwise.estimator import check_data_norm, without_seed, without_values
-from pairwise.noise import CHEAP_PATH_NOTE, Randomness, gaussian
+from pairwise.estimator import check_data_norm, numerical_claim, without_seed, without_values
+from pairwise.noise import PlannedRelease, Randomness, plan_gaussian
 from pairwise.statement import PrivacyStatement
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 __all__ = ["PrivatePCA", "PrivateRandomProjection", "bingham"]
 
@@ -74,6 +78,42 @@ def bingham(concentration: Array, randomness: Randomness) -> Array:
     raise InvalidParameter(
         "the sampler found no direction; lower epsilon or the number of features."
     )
+
+
+@dataclass(frozen=True)
+class _AxisPlan(PlannedRelease):
+    """Axes by the exponential mechanism, one after the other: v with density exp(ε vᵀAv / 2Δk).
+
+    Attributes
+    ----------
+    sensitivity : float
+        Δ, how far a neighbour moves vᵀAv for any unit vector v.
+    epsilon : float
+        Of all axes together; infinity draws none.
+    axes : int
+        k.
+    """
+
+    sensitivity: float
+    epsilon: float
+    axes: int
+
+    @property
+    def norm(self) -> Literal["operator"]:
+        """The norm of ``sensitivity``."""
+        return "operator"
+
+    @property
+    def rate(self) -> float:
+        """What A is multiplied by."""
+        return self.epsilon / self.axes / (2.0 * self.sensitivity)
+
+    def event(self) -> DpEvent:
+        """Return the event of all axes together."""
+        return pure_event(self.epsilon) if math.isfinite(self.epsilon) else gaussian_event(0.0)
+
+    def _draw(self, value: Array, randomness: Randomness, rows: bool) -> Array:
+        return bingham(self.rate * value, randomness)
 
 
 class PrivatePCA(TransformerMixin, BaseEstimator):
@@ -136,7 +176,8 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
             raise InvalidParameter(f"n_components must be at least 1; found {self.n_components!r}.")
         k = min(k, d)
         private = math.isfinite(self.epsilon)
-        event = pure_event(float(self.epsilon)) if private else gaussian_event(0.0)
+        plan = _AxisPlan(1.0, float(self.epsilon), k)
+        event = plan.event()
         if self.budget is not None:
             self.budget.charge(
                 event, label="PrivatePCA", adjacency=Adjacency.REPLACE_ONE, unit="one record"
@@ -145,11 +186,10 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         records = clip_records(table, float(self.data_norm)) / float(self.data_norm)
         second = records.T @ records
         if private:
-            rate = float(self.epsilon) / k / 2.0
             axes = np.empty((0, d))
             free = np.eye(d)
             for _ in range(k):
-                axis = free @ bingham(rate * (free.T @ second @ free), randomness)
+                axis = free @ plan.release(free.T @ second @ free, randomness)
                 axes = np.vstack((axes, axis))
                 # The complement of the axes so far, from public numbers.
                 free = np.linalg.svd(axes, full_matrices=True)[2][len(axes) :].T
@@ -174,7 +214,8 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
                 "the number of records and of features",
             ),
             notes=(
-                "directions are drawn in floating point, without a proof about rounding",
+                "directions are drawn in floating point, without a proof about rounding: (epsilon, 0) is a claim about "
+                "real numbers, and of the bits released nothing is proved",
                 *((note,) if note else ()),
             ),
         )
@@ -192,7 +233,7 @@ class PrivateRandomProjection(BaseEstimator):
 
     x -> Px + N(0, σ²I), P with independent N(0, 1/k) entries, public (Kenthapadi, Korolova, Mironov and Mishra 2012).
     Their neighbours differ in one attribute; here any feature may be replaced by any other of the same norm bound, so
-    Δ = 2R‖P‖_op, with the analytic Gaussian (mechanisms.md 1.1).
+    Δ = 2R‖P‖_op, with exact Gaussian noise on a grid (mechanisms.md 1.3, 2.2).
 
     Parameters
     ----------
@@ -244,14 +285,14 @@ class PrivateRandomProjection(BaseEstimator):
             raise InvalidParameter(f"n_components must be at least 1; found {self.n_components!r}.")
         public = Randomness(int(self.projection_state))
         self.components_ = public.normal((k, table.shape[1])) / math.sqrt(k)
-        mu = gaussian_mu(float(self.epsilon), float(self.delta))
-        self._sensitivity_ = (
-            2.0 * float(self.data_norm) * float(np.linalg.norm(self.components_, 2))
-        )
-        self.noise_scale_ = self._sensitivity_ / mu
+        mu = release_mu(float(self.epsilon), float(self.delta), hardened=True)
+        sensitivity = 2.0 * float(self.data_norm) * float(np.linalg.norm(self.components_, 2))
+        self._noise_ = plan_gaussian(sensitivity, mu, k, hardened=True)
+        self.noise_scale_ = self._noise_.sigma
         randomness = Randomness(self.random_state)
         private = math.isfinite(self.epsilon)
-        self.privacy_event_ = gaussian_event(1.0 / mu if private else 0.0)
+        self.privacy_event_ = self._noise_.event()
+        arithmetic, numerical = numerical_claim(True, 1)
         note = randomness.note if private else None
         self.statement_ = PrivacyStatement(
             mechanism=f"random projection to {k} dimensions with Gaussian noise",
@@ -260,19 +301,20 @@ class PrivateRandomProjection(BaseEstimator):
             delta=float(self.delta) if private else 0.0,
             unit="the whole feature of one query",
             proved=note is None,
-            proof="mechanisms.md 1.1 with sensitivity 2R‖P‖_op",
+            proof="mechanisms.md 1.3 and 2.2 with sensitivity 2R‖P‖_op",
             assumptions=(
                 f"every feature is clipped, on its own, to the public norm {float(self.data_norm):g}",
             ),
             not_protected=("that a query was asked", "the number of features, and all settings"),
-            notes=((CHEAP_PATH_NOTE,) if private else ()) + ((note,) if note else ()),
+            notes=((numerical,) if private else ()) + ((note,) if note else ()),
+            arithmetic=arithmetic,
         )
         return self
 
     def sensitivity(self) -> float:
         """Return 2R‖P‖_op, how far two queries can be apart before the noise."""
         check_is_fitted(self)
-        return self._sensitivity_
+        return self._noise_.sensitivity
 
     def project(self, X: ArrayLike) -> Array:
         """Return Px without noise, for records that need no protection, shape (n, k)."""
@@ -284,7 +326,7 @@ class PrivateRandomProjection(BaseEstimator):
         """Return Px plus noise for each row as one query of its own, shape (n, k)."""
         clean = self.project(X)
         # Made here and not in fit: a source of randomness cannot be copied with the estimator. A seed repeats the noise.
-        return gaussian(clean, self.noise_scale_, Randomness(self.random_state))
+        return self._noise_.release(clean, Randomness(self.random_state), rows=True)
 
 
 def _checked(estimator: BaseEstimator, X: ArrayLike, *, reset: bool = True) -> Array:

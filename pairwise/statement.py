@@ -10,7 +10,7 @@ import json
 import math
 from dataclasses import asdict, dataclass, replace
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 __all__ = ["PrivacyStatement", "UnsoundWarning"]
 
@@ -47,6 +47,9 @@ class PrivacyStatement:
         What an observer may learn exactly.
     notes : tuple of str
         Anything else a reader must know.
+    arithmetic : {"real", "exact"}, default="real"
+        What a proof covers. ``"exact"``: the bits that were released. ``"real"``: the same formulas in real arithmetic;
+        what rounding in floating point may reveal is not covered.
     """
 
     mechanism: str
@@ -59,6 +62,15 @@ class PrivacyStatement:
     assumptions: tuple[str, ...] = ()
     not_protected: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    arithmetic: Literal["real", "exact"] = "real"
+
+    @property
+    def verdict(self) -> str:
+        """Whether the guarantee is proved and in which arithmetic, as cards and lists print it."""
+        if not self.proved:
+            return "not proved"
+        noisy = self.epsilon is not None and math.isfinite(self.epsilon)
+        return "proved in real arithmetic" if noisy and self.arithmetic == "real" else "proved"
 
     def extended(
         self,
@@ -115,7 +127,11 @@ class PrivacyStatement:
                 )
         if not self.proved:
             parts.append("This is NOT PROVED for what ran.")
-        elif self.proof:
+        elif self.verdict != "proved":
+            parts.append(
+                "Proved in real arithmetic only: what rounding in floating point may reveal is not covered."
+            )
+        if self.proved and self.proof:
             parts.append(f"Proof: {self.proof}.")
         if self.assumptions:
             parts.append("This assumes: " + "; ".join(self.assumptions) + ".")
@@ -131,12 +147,12 @@ class PrivacyStatement:
         claim = "none" if self.epsilon is None else f"{self.epsilon:.6g}"
         return (
             f"PrivacyStatement({self.mechanism}: epsilon {claim}, delta {self.delta:.3g} for {self.unit} "
-            f"({self.adjacency}), {'proved' if self.proved else 'NOT PROVED'})"
+            f"({self.adjacency}), {self.verdict if self.proved else 'NOT PROVED'})"
         )
 
     def _repr_html_(self) -> str:
         """Return the statement as a card for a notebook, whose colours it takes."""
-        colour, verdict = ("#2e7d32", "✓ proved") if self.proved else ("#c62828", "✗ not proved")
+        colour, mark = ("#2e7d32", "✓") if self.proved else ("#c62828", "✗")
         rows = (
             ("mechanism", self.mechanism),
             ("epsilon", "none" if self.epsilon is None else f"{self.epsilon:.6g}"),
@@ -158,5 +174,5 @@ class PrivacyStatement:
             '<div style="border:1px solid rgba(128,128,128,.4);border-radius:.5em;padding:.7em 1em;max-width:56em">'
             '<p style="margin:0 0 .4em"><strong>Privacy statement</strong>'
             f'<span style="margin-left:.7em;padding:.1em .6em;border-radius:1em;color:#fff;background:{colour}">'
-            f'{verdict}</span></p><table style="border-collapse:collapse">{cells}</table></div>'
+            f'{mark} {self.verdict}</span></p><table style="border-collapse:collapse">{cells}</table></div>'
         )

@@ -24,7 +24,7 @@ from pairwise.accounting import Adjacency, release_mu
 from pairwise.clipping import clip_records
 from pairwise.errors import InvalidParameter
 from pairwise.estimator import Plan, PrivateEstimator
-from pairwise.noise import Randomness, gaussian, plan_gaussian
+from pairwise.noise import GaussianPlan, Randomness, plan_gaussian
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -99,29 +99,33 @@ def contributions(
 
 @dataclass(frozen=True)
 class MomentPlan:
-    """Noise of the release, from public numbers.
+    """The release, from public numbers.
 
     Attributes
     ----------
     weights : tuple of float
         (w₁, w₂, w₃), norm 1.
-    sensitivity : float
-        Of the weighted release.
-    sigma : float
-        Noise per weighted coordinate; block i gets σ/wᵢ.
-    event : DpEvent
-    mu : float
-        Cost of the release.
-    hardened : bool
-        Exact noise on a grid, for the weighted moments as one vector (mechanisms.md 2.2).
+    noise : GaussianPlan
+        Of the weighted moments as one vector; block i gets σ/wᵢ.
     """
 
     weights: tuple[float, float, float]
-    sensitivity: float
-    sigma: float
-    event: DpEvent
-    mu: float = math.nan
-    hardened: bool = False
+    noise: GaussianPlan
+
+    @property
+    def sensitivity(self) -> float:
+        """Of the weighted moments."""
+        return self.noise.sensitivity
+
+    @property
+    def sigma(self) -> float:
+        """Noise per weighted coordinate."""
+        return self.noise.sigma
+
+    @property
+    def event(self) -> DpEvent:
+        """What the release costs."""
+        return self.noise.event()
 
 
 def moment_size(dimension: int, n_classes: int) -> int:
@@ -149,20 +153,13 @@ def plan_moments(
         ``moment_size``; needed where ``hardened``.
     hardened : bool, default=False
     """
-    sensitivity = moment_sensitivity(weights, adjacency)
     if hardened and size is None:
         raise InvalidParameter(
             "a hardened release needs size, the number of its coordinates; found None. Use moment_size."
         )
+    sensitivity = moment_sensitivity(weights, adjacency)
     noise = plan_gaussian(sensitivity, mu, size or 1, hardened=hardened)
-    return MomentPlan(
-        _unit_weights(weights),
-        sensitivity,
-        noise.sigma,
-        noise.event(),
-        mu,
-        noise.lattice is not None,
-    )
+    return MomentPlan(_unit_weights(weights), noise)
 
 
 @dataclass(frozen=True)
@@ -233,43 +230,27 @@ def release_moments(
     n_classes: int,
     plan: MomentPlan,
     randomness: Randomness,
+    *,
+    data_norm: float = 1.0,
 ) -> Moments:
-    """Release the moments of records of norm at most 1 (divide by R before), once and for all."""
-    sums, counts, second = exact_moments(X, codes, n_classes)
-    w1, w2, w3 = plan.weights
-    s1, s2, s3 = (plan.sigma / w for w in (w1, w2, w3))
-    if plan.hardened:
-        return _release_on_grid(sums, counts, second, len(X), plan, randomness)
-    noisy_sums = gaussian(sums, s1, randomness)
-    noisy_counts = gaussian(counts, s2, randomness)
-    d = X.shape[1]
-    rows, columns = np.triu_indices(d, k=1)
-    noisy = np.zeros((d, d))
-    # An off-diagonal entry stands twice in the norm of svec, so it needs 1/√2 of the noise.
-    if len(rows):
-        noisy[rows, columns] = gaussian(second[rows, columns], s3 / math.sqrt(2.0), randomness)
-    noisy = noisy + noisy.T
-    noisy[np.arange(d), np.arange(d)] = gaussian(np.diag(second), s3, randomness)
-    return Moments(noisy_sums, noisy_counts, noisy, len(X), (s1, s2, s3))
+    """Release the moments of records clipped to ``data_norm`` and divided by it, once and for all.
 
-
-def _release_on_grid(
-    sums: Array, counts: Array, second: Array, n: int, plan: MomentPlan, randomness: Randomness
-) -> Moments:
-    """Release the weighted moments as one vector with exact noise; weights are undone afterwards."""
+    The weighted moments are one vector, to which the noise of the plan is added; weights are undone afterwards.
+    """
+    sums, counts, second = exact_moments(clip_records(X, data_norm) / data_norm, codes, n_classes)
     w1, w2, w3 = plan.weights
     d = len(second)
     rows, columns = np.triu_indices(d)
+    # An off-diagonal entry stands twice in the norm of svec.
     factor = w3 * np.where(rows == columns, 1.0, math.sqrt(2.0))
     vector = np.concatenate((w1 * sums.ravel(), w2 * counts, factor * second[rows, columns]))
-    noise = plan_gaussian(plan.sensitivity, plan.mu, len(vector), hardened=True)
-    noisy = noise.release(vector, randomness)
+    noisy = plan.noise.release(vector, randomness)
     first, middle = sums.size, sums.size + len(counts)
     symmetric = np.zeros((d, d))
     symmetric[rows, columns] = symmetric[columns, rows] = noisy[middle:] / factor
     spread = (plan.sigma / w1, plan.sigma / w2, plan.sigma / w3)
     return Moments(
-        noisy[:first].reshape(sums.shape) / w1, noisy[first:middle] / w2, symmetric, n, spread
+        noisy[:first].reshape(sums.shape) / w1, noisy[first:middle] / w2, symmetric, len(X), spread
     )
 
 
@@ -321,8 +302,9 @@ class PrivateLDA(ClassifierMixin, TransformerMixin, PrivateEstimator):
     weights : tuple of float, default=(0.70, 0.30, 0.65)
         How the noise is spread over sums, counts and second moment.
     adjacency : {"replace-one", "zero-out"}, default="replace-one"
-    hardened : bool, default=False
-        Draw exact noise on a grid, so that the guarantee holds to the last bit released; about 8 % more noise.
+    hardened : bool or None, default=None
+        Draw exact noise on a grid (mechanisms.md 2.2), so that the guarantee holds to the last bit released, for about 8 %
+        more noise. None: wherever it is defined. False: floating-point noise, proved in real arithmetic only.
     allow_large_delta : bool, default=False
         Accept delta >= 1/n.
     budget : PrivacyBudget, optional
@@ -356,7 +338,7 @@ class PrivateLDA(ClassifierMixin, TransformerMixin, PrivateEstimator):
         classes: Any = None,
         weights: tuple[float, float, float] = DEFAULT_WEIGHTS,
         adjacency: str = "replace-one",
-        hardened: bool = False,
+        hardened: bool | None = None,
         allow_large_delta: bool = False,
         budget: Any = None,
         random_state: Any = None,
@@ -397,20 +379,25 @@ class PrivateLDA(ClassifierMixin, TransformerMixin, PrivateEstimator):
             )
         randomness = Randomness(self.random_state)
         release = plan_moments(
-            release_mu(float(self.epsilon), delta, hardened=bool(self.hardened)),
+            release_mu(float(self.epsilon), delta, hardened=self._exact),
             self.weights,
             adjacency,
             size=moment_size(table.shape[1], len(classes)),
-            hardened=bool(self.hardened),
+            hardened=self._exact,
         )
         codes = np.searchsorted(classes, labels)
-        records = clip_records(table, float(self.data_norm)) / float(self.data_norm)
+        R = float(self.data_norm)
         plan = Plan(
             event=release.event,
             sensitivity=release.sensitivity,
-            run=lambda: release_moments(records, codes, len(classes), release, randomness),
+            run=lambda: release_moments(
+                table, codes, len(classes), release, randomness, data_norm=R
+            ),
             mechanism="Gaussian release of class sums, counts and second moment (DP-LDA)",
-            proof="mechanisms.md 8.3 B with the replace-one sensitivity of pairwise.statistics, 1.1",
+            proof=(
+                "mechanisms.md 8.3 B with the replace-one sensitivity of pairwise.statistics, "
+                + ("2.2 and 1.3" if self._exact else "1.1")
+            ),
         )
         self.moments_ = self._execute(plan, delta, randomness, adjacency=adjacency, n=len(table))
         self.classes_ = classes

@@ -51,7 +51,7 @@ class StreamingEstimator(PrivateEstimator):
     rate: float | None
     steps: int | None
     horizon: int | None
-    hardened: bool
+    hardened: bool | None
     allow_vacuous: bool
     track_regret: bool
 
@@ -96,7 +96,7 @@ class StreamingEstimator(PrivateEstimator):
             alpha=self.alpha,
             rate=self.rate,
             steps=self.steps,
-            hardened=bool(self.hardened),
+            hardened=self._exact,
             allow_vacuous=bool(self.allow_vacuous),
         )
 
@@ -201,7 +201,7 @@ class StreamingEstimator(PrivateEstimator):
         self._begin(d)
         self._classes_read = read
         randomness = Randomness(self.random_state)
-        mu = release_mu(float(self.epsilon), delta, hardened=bool(self.hardened))
+        mu = release_mu(float(self.epsilon), delta, hardened=self._exact)
         request = self._request(delta, mu)
         task, online = self._plan_stream(d, horizon, request)
         plan = self._describe(online, request, lambda: self._new_stream(task, online, randomness))

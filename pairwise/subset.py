@@ -306,6 +306,7 @@ class SubsetQuery:
                 "the number of cells asked for, and all settings",
             ),
             notes=(note,) if note else (),
+            arithmetic="exact",
         )
 
     def __repr__(self) -> str:

@@ -38,6 +38,8 @@ Cell = dict[str, Any]
 app = typer.Typer(add_completion=False)
 
 DELTA = 1e-5
+# The recorded tables were drawn with floating-point noise, about 8 % less than the exact noise that is the default.
+FLOATING = {"hardened": False}
 AUC_EPSILONS = (0.5, 1.0, 2.0, 4.0)
 METRIC_EPSILONS = (0.5, 1.0, 2.0, 4.0)
 HUAI_EPSILONS = (0.5, 1.5, 2.5)
@@ -190,7 +192,7 @@ def auc_cells(
     def score(epsilon: float | None, method: str, **settings: Any) -> Cell:
         value = math.inf if epsilon is None else epsilon
         learner = PrivateAUCClassifier(
-            value, DELTA, classes=[0, 1], random_state=seed, **settings
+            value, DELTA, classes=[0, 1], random_state=seed, **FLOATING, **settings
         ).fit(X, y)
         cell = {
             "method": method,
@@ -260,7 +262,9 @@ def learn(
     wider = settings.pop("margin_factor", 1.0)
     if kind is None:
         classes = np.unique(y) if settings.get("start_share") != 0.0 else None
-        learner = DPPMetricLearner(epsilon, DELTA, classes=classes, random_state=seed, **settings)
+        learner = DPPMetricLearner(
+            epsilon, DELTA, classes=classes, random_state=seed, **FLOATING, **settings
+        )
         return learner, learner.fit(X, y).components_
     pairs, signs, topology = pair_list(kind, y, seed)
     if topology == "private":
@@ -273,7 +277,9 @@ def learn(
         settings = {"n_steps": 3, "kappa": graph.kappa_bound(), "margin": margin, **settings}
     elif settings["algorithm"] == "edges":
         settings = {"topology": "public", **settings}
-    learner = DPPMetricLearner(epsilon, DELTA, preprocessor=X, random_state=seed, **settings)
+    learner = DPPMetricLearner(
+        epsilon, DELTA, preprocessor=X, random_state=seed, **FLOATING, **settings
+    )
     return learner, learner.fit(pairs, signs).components_
 
 
@@ -430,7 +436,12 @@ def _huai_runs(
 
     make: Any = PrivateMetricLearner if metric else PrivateAUCClassifier
     n = len(X)
-    common: dict[str, Any] = {"algorithm": algorithm, "classes": [0, 1], "random_state": seed}
+    common: dict[str, Any] = {
+        "algorithm": algorithm,
+        "classes": [0, 1],
+        "random_state": seed,
+        **FLOATING,
+    }
     runs: list[tuple[str, dict[str, Any]]] = [
         ("no privacy (sound schedule)", {"epsilon": math.inf, "delta": DELTA})
     ]
@@ -881,7 +892,7 @@ def toy_figures(out: Path) -> None:
             scales[label] = [float(s.max()) * value / epochs for _, s in kept]
     sound = "sound DPP, κ = 1"
     learned[sound] = (
-        DPPMetricLearner(epsilon, 1e-3, 1, margin=m, preprocessor=X, random_state=1)
+        DPPMetricLearner(epsilon, 1e-3, 1, margin=m, preprocessor=X, random_state=1, **FLOATING)
         .fit(pairs, signs)
         .components_
     )

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import pairwise.mail
 from pairwise import PrivacyBudget, PrivateMail, UnsoundWarning
-from pairwise.accounting import epsilon_of, gaussian_mu
+from pairwise.accounting import epsilon_of, release_mu, zcdp_rho
 from pairwise.errors import BudgetExceeded, InvalidParameter
 from pairwise.mail_published import (
     PublishedMail,
@@ -22,7 +22,7 @@ from pairwise.mail_published import (
     published_noise,
     published_sensitivity,
 )
-from pairwise.noise import Randomness
+from pairwise.noise import PlannedRelease, Randomness
 from pairwise.retrieval import nearest, recall_at_k
 from pairwise.smlq import (
     DenseKernel,
@@ -369,14 +369,16 @@ def test_iterates_that_grow_without_limit_are_refused_by_name():
 def test_noise_is_the_repaired_sensitivity_over_mu(monkeypatch):
     seen = []
 
-    def spy(value, sigma, randomness):
-        seen.append(sigma)
+    def spy(plan, value, randomness, **_):
+        seen.append(plan.sigma)
         return np.random.default_rng(0).normal(size=value.shape)
 
-    monkeypatch.setattr(pairwise.mail, "gaussian", spy)
+    monkeypatch.setattr(PlannedRelease, "release", spy)
     X, codes = _classes(np.random.default_rng(0), 50)
     mail = PrivateMail(epsilon=0.8, delta=1e-4, classes=range(10)).fit(X, codes)
-    assert seen == [mail.sensitivity() / gaussian_mu(0.8, 1e-4)]
+    wanted = mail.sensitivity() / release_mu(0.8, 1e-4, hardened=True)
+    assert len(seen) == 1
+    assert wanted <= seen[0] <= wanted * (1 + 2**-10)
     assert epsilon_of(mail.privacy_event_, 1e-4) == pytest.approx(0.8, rel=1e-6)
     assert (mail.statement_.epsilon, mail.statement_.delta) == (0.8, 1e-4)
     assert mail.statement_.proved
@@ -385,7 +387,7 @@ def test_noise_is_the_repaired_sensitivity_over_mu(monkeypatch):
 @pytest.mark.parametrize(("labels", "same"), [("withheld", True), ("public", False)])
 def test_later_iterations_read_the_labels_only_where_they_are_public(monkeypatch, labels, same):
     fixed = np.random.default_rng(0).normal(size=(50, 2))
-    monkeypatch.setattr(pairwise.mail, "gaussian", lambda value, sigma, randomness: fixed)
+    monkeypatch.setattr(PlannedRelease, "release", lambda *_: fixed)
     r = np.random.default_rng(0)
     X, codes = _classes(r, 50)
     one = PrivateMail(labels=labels, delta=1e-4, classes=range(10)).fit_transform(X, codes)
@@ -416,8 +418,7 @@ def test_randomised_labels_are_paid_for_out_of_epsilon(monkeypatch):
     assert spent == [0.7]
     assert epsilon_of(mail.privacy_event_, 1e-4) <= 2.0 * (1 + 1e-9)
     assert mail.statement_.epsilon == 2.0
-    sigma_over_delta = 1 / gaussian_mu(1.3, 1e-4)
-    assert f"{sigma_over_delta:.12g}"[:8] in repr(mail.privacy_event_)
+    assert f"rho={zcdp_rho(1.3, 1e-4):.12g}"[:12] in repr(mail.privacy_event_)
 
 
 @pytest.mark.parametrize("wrong", [0.0, 2.0, 5.0, -1.0])
@@ -429,7 +430,7 @@ def test_a_label_epsilon_outside_the_budget_is_refused(wrong):
 
 def test_a_budget_is_charged_before_the_data_are_touched(monkeypatch):
     X, codes = _classes(np.random.default_rng(0), 50)
-    monkeypatch.setattr(pairwise.mail, "gaussian", lambda *_: pytest.fail("noise was drawn"))
+    monkeypatch.setattr(PlannedRelease, "release", lambda *_: pytest.fail("noise was drawn"))
     with PrivacyBudget(epsilon=0.5, delta=1e-4) as budget, pytest.raises(BudgetExceeded):
         PrivateMail(epsilon=1.0, delta=1e-4, budget=budget).fit(X, codes)
 
