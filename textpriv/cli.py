@@ -793,6 +793,7 @@ def explain(
         )
         return
     _print_outputs(word, epsilon, kept, outputs)
+    print(made.statement.typical_odds)
 
 
 @app.command()

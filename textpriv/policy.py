@@ -133,7 +133,7 @@ class TokenPolicy:
             )
         if self.unknown == "sample":
             notes.append(
-                "All words outside the vocabulary share one law, a draw from the public prior, so they cannot be told "
+                "All words outside the vocabulary share one law, so they cannot be told "
                 "apart; that a word is one of them is hidden only up to the worst-case odds"
             )
         return tuple(notes)

@@ -197,14 +197,8 @@ class PrivacyStatement:
                 f"possible originals apart by odds of at most exp({at_most(self.epsilon)} x d), where d is the distance "
                 f"between the originals ({self.unit}{added})."
             )
-        half, most = (self._at_reference(name) for name in ("", "_90"))
-        if half is not None and most is not None:
-            parts.append(
-                "Between a word and its 10th nearest word with another vector the odds are at most "
-                f"{half[0]} for half of all running words (a distance of up to {half[1]}), and at most {most[0]} for "
-                f"nine tenths of them (up to {most[1]}); running words are counted by the public counts of the index, or "
-                "by rank where it has none."
-            )
+        if self.typical_odds:
+            parts.append(self.typical_odds)
         if self.epsilon is not None and "worst_word_loss" in self.figures:
             parts.append(
                 f"For the two most different words they are at most {odds_in_words(self.local_dp_epsilon)}."
@@ -220,6 +214,19 @@ class PrivacyStatement:
             parts.append("This assumes: " + "; ".join(self.assumptions) + ".")
         parts.extend(note if note.endswith(".") else note + "." for note in self.notes)
         return " ".join(parts)
+
+    @property
+    def typical_odds(self) -> str:
+        """The sentence about running words and their neighbours; empty where there are no such figures."""
+        half, most = (self._at_reference(name) for name in ("", "_90"))
+        if half is None or most is None:
+            return ""
+        return (
+            "Between a word and its 10th nearest word with another vector the odds are at most "
+            f"{half[0]} for half of all running words (a distance of up to {half[1]}), and at most {most[0]} for "
+            f"nine tenths of them (up to {most[1]}); running words are counted by the public counts of the index, or "
+            "by rank where it has none."
+        )
 
     def _at_reference(self, which: str) -> tuple[str, str] | None:
         """Odds and distance of one of the two reference figures, rounded up; None where there are none."""
