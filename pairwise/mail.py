@@ -176,7 +176,7 @@ class PrivateMail(PrivateEstimator):
         if self.mode == "published":
             plan = self._published(records, codes, len(classes), delta, randomness)
         elif math.isinf(self.epsilon):
-            plan = self._exact(records, codes, len(classes), randomness)
+            plan = self._without_noise(records, codes, len(classes), randomness)
         else:
             plan = self._sound(records, codes, len(classes), delta, randomness)
         self.embedding_, self.objectives_ = self._execute(plan, delta, randomness, n=len(table))
@@ -223,7 +223,7 @@ class PrivateMail(PrivateEstimator):
             return NeighbourKernel(points, bandwidth, int(self.n_neighbors))
         return DenseKernel(points, bandwidth)
 
-    def _exact(
+    def _without_noise(
         self, X: Array, codes: NDArray[np.int64], n_classes: int, randomness: Randomness
     ) -> Plan:
         """The paper's SMLQ, with L_X and L_Y of the data throughout."""
