@@ -19,6 +19,9 @@ ROOT = Path(textpriv.__file__).resolve().parents[1]
 FIELDS = ("assumptions", "not_protected", "notes", "further", "public")
 # Arguments of the same names there belong to figures of attacks and to certificates.
 OTHERS = ("textpriv/evaluation", "textpriv/certificate.py")
+REFERENCE = re.compile(
+    r"mechanisms\.md |\d"
+)  # a proof by its section is a reference and no sentence
 # Functions whose whole text is a statement's: what paragraph() prints, and the ledger's own sentence.
 WHOLE = {
     "textpriv/statement.py": ("paragraph", "typical_odds"),
@@ -113,6 +116,12 @@ class Module:
             if isinstance(node, ast.Attribute):
                 yield from self.texts(node.value, seen)
             return
+        if isinstance(node, ast.Call):
+            lists: list[ast.AST] = [each.value for each in node.keywords if each.arg in FIELDS]
+            if lists:  # a statement or what becomes one: its title and its proof are no sentences
+                for child in lists:
+                    yield from self.texts(child, seen)
+                return
         for child in ast.iter_child_nodes(node):
             yield from self.texts(child, seen)
 
@@ -143,6 +152,8 @@ def sentences(package: str) -> dict[str, set[str]]:
                 nodes.append(node)
         for node in nodes:
             for text in module.texts(node, set()):
+                if REFERENCE.match(text):
+                    continue
                 if len(text.split()) > 2 and "\n" not in text and not text.startswith("SELECT "):
                     found.setdefault(text, set()).add(where)
     return found

@@ -63,7 +63,7 @@ def typical_distances(
         the lists reach it.
     """
     own, group = np.unique(representatives, return_inverse=True)
-    totals = np.bincount(group, weights=weights)
+    totals: NDArray[np.float64] = np.bincount(group, weights=weights).astype(np.float64)
     found = _listed(lists, representatives, own)
     if beyond is None:
         short = np.flatnonzero(np.isinf(found[:, 1]))
