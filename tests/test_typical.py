@@ -116,14 +116,14 @@ def test_an_older_folder_without_typical_distances_gets_them_when_they_are_asked
 ):
     import json
 
-    from textpriv.index import _meta_checksum
+    from textpriv.storage import meta_checksum
 
     index = index_over(points, k=32)
     index.save(tmp_path / "i")
     meta = json.loads((tmp_path / "i" / "index.json").read_text())
     del meta["typical"]
     meta["reference_distance"] = 0.0
-    meta["checksum"] = _meta_checksum(meta)
+    meta["checksum"] = meta_checksum(meta)
     (tmp_path / "i" / "index.json").write_text(json.dumps(meta))
     assert Index.load(tmp_path / "i").typical == index.typical
 
