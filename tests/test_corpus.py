@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textpriv.corpus import (
+    ColumnRule,
     PrivatizerSettings,
     corpus_format,
     document_key,
@@ -605,3 +606,62 @@ def test_settings_show_no_secret(folder):
 def test_more_than_one_worker_needs_settings(tmp_path):
     with pytest.raises(CorpusError, match="settings="):
         privatize_corpus(tmp_path / "a.txt", tmp_path / "b.txt", Echo(), workers=2)
+
+
+# Folders that are named by a column
+
+
+@pytest.fixture
+def partitioned(tmp_path) -> Path:
+    source = tmp_path / "raw"
+    for label, year in [(0, 2001), (1, 2001), (1, 2002)]:
+        folder = source / f"label={label}" / f"the%20year={year}"
+        folder.mkdir(parents=True)
+        _write(folder / "a.jsonl", '{"text":"one","stars":3}\n')
+    return source
+
+
+def test_a_column_in_the_names_of_folders_is_named_as_not_protected(tmp_path, partitioned):
+    told = []
+    report = privatize_corpus(partitioned, tmp_path / "out", Echo(), on_unprotected=told.append)
+    assert report.unprotected == ("label", "the year", "stars")
+    assert told == [("label", "the year", "stars")]
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["unprotected"] == ["label", "the year", "stars"]
+    assert (tmp_path / "out" / "label=1" / "the%20year=2002" / "a.jsonl").is_file()
+
+
+def test_a_column_in_the_names_of_folders_of_plain_text_is_named_too(tmp_path):
+    (tmp_path / "raw" / "label=0").mkdir(parents=True)
+    _write(tmp_path / "raw" / "label=0" / "a.txt", "one\n")
+    assert privatize_corpus(tmp_path / "raw", tmp_path / "out", Echo()).unprotected == ("label",)
+
+
+@pytest.mark.parametrize(
+    ("rule", "name"),
+    [
+        (ColumnRule(drop=("*",)), "label"),
+        (ColumnRule(drop=("lab?l",)), "label"),
+        (ColumnRule(drop=("the year",)), "the year"),
+        (ColumnRule(keep=("label", "stars")), "the year"),
+    ],
+)
+def test_a_column_in_the_names_of_folders_cannot_be_left_out(tmp_path, partitioned, rule, name):
+    with pytest.raises(CorpusError, match=rf"named by the column {name}"):
+        privatize_corpus(partitioned, tmp_path / "out", Echo(), columns=rule)
+    assert os.listdir(tmp_path) == ["raw"]
+
+
+def test_a_text_in_the_names_of_folders_is_refused(tmp_path):
+    (tmp_path / "raw" / f"text={SECRET}").mkdir(parents=True)
+    _write(tmp_path / "raw" / f"text={SECRET}" / "a.jsonl", '{"text":"one"}\n')
+    with pytest.raises(CorpusError, match="named by the column text") as caught:
+        privatize_corpus(tmp_path / "raw", tmp_path / "out", Echo())
+    assert SECRET not in str(caught.value)
+
+
+def test_what_is_let_pass_by_name_may_stand_in_the_names_of_folders(tmp_path, partitioned):
+    rule = ColumnRule(keep=("label", "the*"))
+    report = privatize_corpus(partitioned, tmp_path / "out", Echo(), columns=rule)
+    assert report.unprotected == ("label", "the year")
+    assert report.unmatched == ()

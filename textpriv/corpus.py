@@ -26,6 +26,7 @@ from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -351,6 +352,9 @@ class _Plan:
     is_folder: bool
     format: str
     compression: str | None  # of a single output
+    partitions: tuple[
+        str, ...
+    ]  # columns whose values are names of folders, which the output has, too
     text_column: str
     on_error: str
     batch_size: int
@@ -380,11 +384,13 @@ class _Plan:
             format, compression = _common_format(source, target, format)
             _refuse_same_file(source, target)
             files = (("", source),)
+        partitions = _partition_columns(name for name, _ in files)
+        _refuse_partitions(source, partitions, options["text_column"], options["rule"])
         if format == "text" and options["names"]:
             raise CorpusError(
                 "Documents are named by a column, and a text file has none: use jsonl, csv or parquet."
             )
-        return cls(files, is_folder, str(format), compression, **options)
+        return cls(files, is_folder, str(format), compression, partitions, **options)
 
     @property
     def columns(self) -> Columns:
@@ -527,6 +533,26 @@ def _files_of(source: str, format: str | None) -> tuple[tuple[str, str], ...]:
     return tuple((name, os.path.join(source, name)) for name in names)
 
 
+def _partition_columns(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns whose values are names of folders (``label=0/a.parquet``), as Spark and Hive write them."""
+    folders = (folder for name in names for folder in name.split(os.sep)[:-1])
+    columns = (folder.partition("=") for folder in folders)
+    return tuple(dict.fromkeys(unquote(name) for name, equals, _ in columns if name and equals))
+
+
+def _refuse_partitions(
+    source: str, partitions: Sequence[str], text_column: str, rule: ColumnRule
+) -> None:
+    """Refuse to leave out, or to make private, what the names of folders tell: the output has the same names."""
+    for name in partitions:
+        if name == text_column or not rule.passes(name):
+            raise CorpusError(
+                f"The folders of {source} are named by the column {name} ({name}=...), and the output has the same "
+                "names, so it cannot be left out or made private. Write the files without partitions first, or let "
+                "the column pass."
+            )
+
+
 def _common_format(source: str, target: str, format: str | None) -> tuple[str, str | None]:
     """Return the one format of both ends, and the compression of the target."""
     source_format, _ = corpus_format(source, format)
@@ -592,7 +618,7 @@ class _Watch:
 
     def columns(self, reader: CorpusReader, batch: Batch) -> None:
         """Learn the names of the other columns, and tell those of the first record that has any."""
-        for names in _other_columns(reader, batch):
+        for names in _other_columns(reader, batch, self._plan.partitions):
             passing = [name for name in names if self._plan.rule.passes(name)]
             self._learn(passing, self._plan.rule.matched(names))
 
@@ -641,15 +667,20 @@ class _Watch:
         )
 
 
-def _other_columns(reader: CorpusReader, batch: Batch) -> Iterator[list[str]]:
-    """Yield the names of the other columns: those of each JSON record that has new ones, else of the file."""
-    if reader.format == "text":
-        return
+def _other_columns(
+    reader: CorpusReader, batch: Batch, partitions: Sequence[str]
+) -> Iterator[list[str]]:
+    """Yield the names of the other columns: those of each JSON record that has new ones, else of the file.
+
+    Columns by which folders are partitioned come with the first of them.
+    """
     known: set[str] = {reader.text_column}
     for names in batch.rows if reader.format == "jsonl" else [reader.columns]:
-        if not known.issuperset(names):
-            known.update(names)
-            yield [name for name in names if name != reader.text_column]
+        found = dict.fromkeys([*partitions, *names])
+        partitions = ()
+        if not known.issuperset(found):
+            known.update(found)
+            yield [name for name in found if name != reader.text_column]
 
 
 def _version_of(path: Path) -> tuple[int, int, int] | None:
@@ -796,7 +827,7 @@ class _Parts:
         self._writer.write(batch, texts)
         self._documents += len(texts)
         self._tokens.update(tokens)
-        for names in _other_columns(self._reader, batch):
+        for names in _other_columns(self._reader, batch, self._plan.partitions):
             _add_names(self._unprotected, filter(self._plan.rule.passes, names))
             self._matched.update(self._plan.rule.matched(names))
         for bad in batch.bad:
