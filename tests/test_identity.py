@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from textpriv import corpus
 from textpriv.corpus import PrivatizerSettings, document_key, privatize_corpus
 from textpriv.errors import CorpusError, LedgerError, TextprivError
 from textpriv.index import Index
@@ -273,6 +274,29 @@ def test_a_corpus_with_a_repeated_name_is_refused_under_a_run_key(folder, tmp_pa
     assert not (tmp_path / "out.jsonl").exists()
 
 
+@pytest.mark.parametrize("engine", ["spark", "ray"])
+def test_a_repeated_name_is_refused_before_an_engine_starts(folder, tmp_path, engine, monkeypatch):
+    rows = [{"id": name, "text": WORDS[0]} for name in ("a", "b", "a")]
+    source = _corpus(tmp_path / "in.jsonl", rows)
+    made = _settings(folder)
+
+    def started(*_, **__):
+        raise AssertionError
+
+    monkeypatch.setattr(corpus, "import_module", started)
+    with pytest.raises(CorpusError, match="record 3: a document before it has the same name"):
+        privatize_corpus(
+            source,
+            tmp_path / "out.jsonl",
+            made.build(),
+            document_column="id",
+            key=_key(tmp_path),
+            settings=made,
+            engine=engine,
+            part_records=1,
+        )
+
+
 def test_a_run_that_is_continued_still_knows_the_names_of_its_finished_parts(folder, tmp_path):
     rows = [{"id": n, "text": WORDS[n]} for n in range(4)]
     source = _corpus(tmp_path / "in.jsonl", [*rows, {"id": 0, "text": WORDS[0]}])
@@ -421,3 +445,12 @@ def test_every_record_that_is_computed_is_confirmed(seed, epsilon, gamma):
     made = TEM(built, epsilon, rate="calibrated", gamma=1.0 if gamma else None)
     record = built.find_record({"kind": "calibration", **made.binding()})
     assert made._confirmed(record, 1.0 if gamma else np.inf)
+
+
+def test_two_columns_of_a_corpus_are_counted_for_one_document(folder, tmp_path):
+    source = _corpus(tmp_path / "in.jsonl", [{"id": 7, "body": TEXT, "subject": TEXT}])
+    made = _settings(folder, ledger=str(tmp_path / "ledger"))
+    for column in ("body", "subject"):
+        target = tmp_path / f"{column}.jsonl"
+        privatize_corpus(source, target, made.build(), text_column=column, document_column="id")
+    assert Ledger(tmp_path / "ledger").spent(document="7").releases == 2

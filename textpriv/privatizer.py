@@ -323,7 +323,8 @@ class Privatizer:
         ----------
         batch : RawBatch or sequence of RawTokens
         keys : sequence of str, int, bytes, Document, Stream or None, optional
-            One for each document; None gives a document fresh randomness, a Stream is read as it is.
+            One for each document; None gives a document fresh randomness, a Stream is read as it is. That keys are all
+            different is looked at in :meth:`pipe`, not here.
 
         Raises
         ------

@@ -93,8 +93,8 @@ def privatize_dataset(
 
 
 def _names(dataset: Dataset, column: str) -> Iterator[Any]:
-    for batch in dataset.select_columns([column]).iter_batches(batch_format="pyarrow"):
-        yield from batch.column(column).to_pylist()
+    for row in dataset.select_columns([column]).iter_rows():
+        yield row[column]
 
 
 class _Batches:

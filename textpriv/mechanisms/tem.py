@@ -388,13 +388,17 @@ class TEM(Mechanism):
         """
         pair, rate, rho = record.get("pair"), record["t"], record["rho_with_rounding"]
         size = len(self.index)
-        is_pair = isinstance(pair, list) and len(pair) == 2 and pair[0] != pair[1]
-        if not (is_pair and all(type(word) is int and 0 <= word < size for word in pair)):
+        if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1]:
             return size == 1  # no pair to compare
+        if not all(type(word) is int and 0 <= word < size for word in pair):
+            return False
         reach = min(gamma, LARGEST_EXPONENT / rate)
         scores = -rate * np.minimum(self.index.distances_of(np.array(pair)), reach)
         first, second = scores - np.log(np.exp(scores) @ self.measure.weights)[:, None]
-        loss, stated = float(np.abs(first - second).max()), rho * self.index.distance(*pair)
+        loss, stated = (
+            float(np.abs(first - second).max()),
+            rho * self.index.distance(pair[0], pair[1]),
+        )
         # What the constant is charged for the rounding of distances is less than 10 t tau.
         charged = 10 * rate * self.index.tau
         return (1 - 1e-3) * stated - charged <= loss <= (1 + 1e-9) * stated + 1e-9
