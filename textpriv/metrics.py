@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from textpriv.arithmetic import arctangent, lane_sum
 from textpriv.errors import MetricError
 
 __all__ = [
@@ -38,42 +39,31 @@ __all__ = [
 # Codes of the compiled distances. A metric that is Euclidean after a change of coordinates shares the first.
 EUCLIDEAN, MANHATTAN, CHEBYSHEV, ANGULAR, INTERPRETED = 0, 1, 2, 3, -1
 
-# Reordering a float64 sum of a few hundred terms changes it by less than 1e-13 of its size; it lets the loop use the
-# whole vector unit. Nothing here assumes away NaN or infinity.
-_FAST = {"reassoc", "contract", "nsz"}
-
-
 # Whole tables and numbers of rows: a row cut out of a table in a compiled loop is counted as a reference, once more and once
 # less, and that would take longer than a short distance. Columns are unsigned so that none is taken from the end, which
 # would keep the compiler from taking many at a time.
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True)
 def row_distance(kind: int, a: NDArray[Any], i: int, b: NDArray[Any], j: int) -> float:
-    """Distance between row i of ``a`` (m, n) and row j of ``b`` (p, n), in float64 by direct differences."""
-    total, opposite = 0.0, 0.0
-    columns = np.uint64(a.shape[1])
+    """Distance between row i of ``a`` (m, n) and row j of ``b`` (p, n), in float64 by direct differences.
+
+    The same number on every processor (see :mod:`textpriv.arithmetic`): draws, lists and groups of words hang on it.
+    """
     if kind == MANHATTAN:
-        for c in range(columns):
-            total += abs(np.float64(a[i, c]) - np.float64(b[j, c]))
-    elif kind == CHEBYSHEV:
-        for c in range(columns):
-            total = max(total, abs(np.float64(a[i, c]) - np.float64(b[j, c])))
-    elif kind == ANGULAR:
+        return lane_sum("absolute", a, i, b, j)  # type: ignore[call-arg]
+    if kind == CHEBYSHEV:
+        largest = 0.0
+        for c in range(np.uint64(a.shape[1])):
+            largest = max(largest, abs(np.float64(a[i, c]) - np.float64(b[j, c])))
+        return largest
+    apart = np.sqrt(lane_sum("squares", a, i, b, j))  # type: ignore[call-arg]
+    if kind == ANGULAR:
         # Kahan's form keeps its digits at every angle: arccos of an inner product loses half of them near 0 and pi, the
         # arcsine of half the chord near pi.
-        for c in range(columns):
-            difference = np.float64(a[i, c]) - np.float64(b[j, c])
-            together = np.float64(a[i, c]) + np.float64(b[j, c])
-            total += difference * difference
-            opposite += together * together
-        total = 2.0 * np.arctan2(np.sqrt(total), np.sqrt(opposite))
-    else:
-        for c in range(columns):
-            difference = np.float64(a[i, c]) - np.float64(b[j, c])
-            total += difference * difference
-        total = np.sqrt(total)
-    return total
+        together = np.sqrt(lane_sum("together", a, i, b, j))  # type: ignore[call-arg]
+        return 2.0 * arctangent(apart, together)
+    return apart
 
 
 @njit(cache=True, nogil=True)

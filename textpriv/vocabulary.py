@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import math
 import os
 import re
 import zlib
@@ -349,9 +350,10 @@ class Vocabulary:
                 weights = np.ones(len(self))
         else:
             weights = self._weights(prior)
-        # Scaling by the largest first keeps the sum of very large weights finite.
+        # Scaling by the largest first keeps the sum of very large weights finite. The sum is correctly rounded, so that no
+        # processor's order of summation shows in what is drawn.
         scaled = weights / weights.max()
-        normalised: NDArray[np.float64] = scaled / scaled.sum()
+        normalised: NDArray[np.float64] = scaled / math.fsum(scaled.tolist())
         if not normalised.all():
             raise VocabularyError(
                 "Expected weights that float64 can normalise, found them to span "

@@ -20,6 +20,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from textpriv.arithmetic import cosine_and_sine, log
 from textpriv.errors import MechanismError
 from textpriv.index import Index
 from textpriv.mechanisms.mechanism import Mechanism
@@ -244,9 +245,9 @@ def _noise(random: NDArray[np.uint64], epsilon: float, out: NDArray[np.float64])
     pairs = (dimension + 1) // 2
     length = 0.0
     for pair in range(pairs):
-        radius = math.sqrt(-2.0 * math.log(_unit(random[2 * pair])))
-        angle = 2.0 * math.pi * _unit(random[2 * pair + 1])
-        first, second = radius * math.cos(angle), radius * math.sin(angle)
+        radius = math.sqrt(-2.0 * log(_unit(random[2 * pair])))
+        cosine, sine = cosine_and_sine(_unit(random[2 * pair + 1]))
+        first, second = radius * cosine, radius * sine
         out[2 * pair] = first
         length += first * first
         if 2 * pair + 1 < dimension:
@@ -257,9 +258,9 @@ def _noise(random: NDArray[np.uint64], epsilon: float, out: NDArray[np.float64])
     for place in range(2 * pairs, random.shape[0]):
         product *= _unit(random[place])
         if product < 1e-280:
-            total -= math.log(product)
+            total -= log(product)
             product = 1.0
-    total -= math.log(product)
+    total -= log(product)
     if length == 0.0:
         # Of probability zero, and 2^-53 to the power of n in floating point.
         out[0], length = 1.0, 1.0

@@ -14,6 +14,8 @@ from numba import njit
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from textpriv.arithmetic import fixed_sum
+
 __all__ = [
     "PARTS",
     "PARTS_BITS",
@@ -38,7 +40,7 @@ _LEVEL = 1.3
 
 def integer_parts(weights: NDArray[np.float64], total: int = PARTS) -> NDArray[np.uint64]:
     """Round weights to at least one part each and exactly ``total`` parts in all; the largest takes the remainder."""
-    share = weights / weights.sum()
+    share = weights / fixed_sum(weights)
     parts = np.maximum(np.rint(share * float(total)), 1.0).astype(np.uint64)
     remainder = total - int(parts.sum(dtype=np.uint64))
     largest = int(parts.argmax())
@@ -157,7 +159,8 @@ class BaseMeasure:
     """
 
     def __init__(self, weights: NDArray[np.float64]) -> None:
-        share = np.asarray(weights, dtype=np.float64) / np.sum(weights, dtype=np.float64)
+        given = np.asarray(weights, dtype=np.float64)
+        share = given / fixed_sum(given)
         self.parts = integer_parts(np.maximum(share, _FLOOR))
         self.weights = self.parts.astype(np.float64) / PARTS
         self.cumulative = np.cumsum(self.parts, dtype=np.uint64)

@@ -26,6 +26,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from textpriv.arithmetic import exp, expm1, exps, log, log1p
 from textpriv.index import Index
 from textpriv.mechanisms.draws import (
     ROOM,
@@ -274,7 +275,7 @@ class _Row:
     """The coins of all words for one input, as thresholds of 64-bit integers; the same coins as ``bernoulli``."""
 
     def __init__(self, exponents: NDArray[np.float64]) -> None:
-        accept = np.exp(-exponents)
+        accept = exps(-exponents)
         self.certain = accept >= 1.0
         self.fine = accept >= _FINE
         first = np.where(self.fine, accept * 2.0**64, 2.0**44)
@@ -303,13 +304,13 @@ def _next(
         found = bernoulli(bound, random[place], random[place + 1])
         return (0 if found else 1), found, place + 2
     length = np.int64(min(np.float64(min(slots, _SPAN)), 1.0 / bound))
-    none = np.log1p(-bound)
-    some = -np.expm1(length * none)
+    none = log1p(-bound)
+    some = -expm1(length * none)
     if not bernoulli(some, random[place], random[place + 1]):
         return length, False, place + 2
     # Given that there is one, its place has a truncated geometric law, inverted.
     point = np.float64(random[place + 2]) * 2.0**-64 * some
-    return min(np.int64(np.log1p(-point) / none), length - 1), True, place + 3
+    return min(np.int64(log1p(-point) / none), length - 1), True, place + 3
 
 
 @njit(cache=True, nogil=True)
@@ -372,12 +373,12 @@ def _sample(
             # Along the list acceptances fall: those that follow are candidates with the probability of the first of them.
             while slot < k and place <= end:
                 nearest = min(np.float64(distances[word, slot]), gamma)
-                passed, found, place = _next(np.exp(-t * nearest), k - slot, random, place)
+                passed, found, place = _next(exp(-t * nearest), k - slot, random, place)
                 slot += passed
                 if found:
                     further = min(np.float64(distances[word, slot]), gamma) - nearest
                     if further > 0.0:
-                        found = bernoulli(np.exp(-t * further), random[place], random[place + 1])
+                        found = bernoulli(exp(-t * further), random[place], random[place + 1])
                         place += 2
                     if found:
                         accepted[count] = neighbours[word, slot]
@@ -391,15 +392,15 @@ def _sample(
                 # Rounded down, so that no word outside the list is nearer than the edge.
                 edge = min(np.float64(distances[word, k - 1]) * (1.0 - 2.0**-23), gamma)
                 reach = np.float64(distances[word, k - 1]) * (1.0 + 2.0**-22)
-                bound = np.exp(-t * edge)
-                first = -np.expm1(np.log1p(-_uniform(random[place], random[place + 1])) / count)
+                bound = exp(-t * edge)
+                first = -expm1(log1p(-_uniform(random[place], random[place + 1])) / count)
                 place += 2
                 # Times s are told by -ln(1 - b s), in which the process of candidates is uniform.
-                until = -np.log1p(-bound * first)
+                until = -log1p(-bound * first)
                 now = 0.0
                 settled = False
                 while not settled and place <= end:
-                    now -= np.log1p(-_uniform(random[place], random[place + 1])) / size
+                    now -= log1p(-_uniform(random[place], random[place + 1])) / size
                     if now >= until:
                         place += 2
                         settled = True
@@ -408,12 +409,12 @@ def _sample(
                     coin = place + 3
                     place += 5
                     # A candidate of acceptance a = r b is one with probability (a / (1 - a s)) / (b / (1 - b s)).
-                    left = np.exp(-now)
+                    left = exp(-now)
                     part_of_one = np.float64(random[coin]) * 2.0**-64
                     if sketch.shape[0] > 0 and part_of_one >= 2.0**-19:
                         # Most words are too far for this coin, which a look at the short forms tells.
                         least = part_of_one / (left + part_of_one * (1.0 - left))
-                        limit = max(edge - np.log(least) / t, reach)
+                        limit = max(edge - log(least) / t, reach)
                         squares = leading_squares(sketch, leading, word, candidate)
                         if limit < gamma and surely_beyond(squares, limit, grain[0], grain[1]):
                             continue
@@ -424,9 +425,9 @@ def _sample(
                         beyond = max(min(distance, gamma) - edge, 0.0)
                     # A word of the list has had its turn.
                     if unlisted or not listed(neighbours, word, candidate):
-                        ratio = np.exp(-t * beyond) * left
+                        ratio = exp(-t * beyond) * left
                         if bernoulli(
-                            ratio / (ratio - np.expm1(-t * beyond)),
+                            ratio / (ratio - expm1(-t * beyond)),
                             random[coin],
                             random[coin + 1],
                         ):

@@ -24,6 +24,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from textpriv.arithmetic import exp, exps, fixed_sum, log
 from textpriv.errors import MechanismError
 from textpriv.index import Index
 from textpriv.mechanisms.constant import largest_rate
@@ -98,7 +99,7 @@ def truncation(beta: float, size: int, rate: float) -> float:
     if odds <= 1:
         # Every other word together is rarer than beta at any distance: nothing needs truncating.
         return LARGEST_EXPONENT / rate
-    return math.log(odds) / rate
+    return float(log(odds)) / rate
 
 
 class _Words(NamedTuple):
@@ -511,10 +512,10 @@ class TEM(Mechanism):
         if row in self._rows:
             self._rows.move_to_end(row)
             return self._rows[row]
-        weights = self.measure.weights * np.exp(
+        weights = self.measure.weights * exps(
             -self.t * np.minimum(self.distances(word), self.gamma)
         )
-        real = weights * (float(PARTS) / weights.sum())
+        real = weights * (float(PARTS) / fixed_sum(weights))
         parts = integer_parts(np.where(real < float(_COARSE), np.ceil(real), real))
         self._rows[row] = np.cumsum(parts, dtype=np.uint64), real
         if len(self._rows) > 64:
@@ -605,8 +606,8 @@ def _prepare(held: _Held, known: Bands, probes: NDArray[np.int32], word: int) ->
     head, expected = np.empty(k), np.empty(bands)
     total, most = 0.0, 0.0
     for place in range(k):
-        exponent = t * min(distances[word, place], gamma)
-        head[place] = parts[ids[word, place]] * unit * np.exp(-exponent)
+        exponent = t * min(np.float64(distances[word, place]), gamma)
+        head[place] = parts[ids[word, place]] * unit * exp(-exponent)
         total += head[place]
     # Rounded down, so that no word outside the list is nearer than the edge and no acceptance exceeds one.
     edge = min(np.float64(distances[word, k - 1]) * (1.0 - 2.0**-23), gamma)
@@ -614,7 +615,7 @@ def _prepare(held: _Held, known: Bands, probes: NDArray[np.int32], word: int) ->
         expected[band] = 0.0
         if nearest[word, band] != NO_WORD:
             exponent = t * min(max(nearest[word, band] * known.step, edge), gamma)
-            expected[band] = weights[band] * np.exp(-exponent)
+            expected[band] = weights[band] * exp(-exponent)
         most += expected[band]
     quantum = most * (1.0 + _ROUNDING) / (_UNITS - bands)
     running = 0
@@ -634,7 +635,7 @@ def _prepare(held: _Held, known: Bands, probes: NDArray[np.int32], word: int) ->
                     row_distance(words.kind, words.coordinates, word, words.coordinates, probe),
                     edge,
                 )
-                certain += np.exp(-t * min(distance, gamma))
+                certain += exp(-t * min(distance, gamma))
         certain = total + certain / probes.shape[0]
         if everything / certain > _PATIENCE:
             tables.mode[word] = _ROW
@@ -755,7 +756,7 @@ def _choose(
                 weight = (
                     parts[candidate]
                     * unit
-                    * np.exp(-t * min(words.distances[word, low], gamma))
+                    * exp(-t * min(np.float64(words.distances[word, low]), gamma))
                     * tables.floats[own, _SCALE]
                 )
                 place += 2
@@ -844,7 +845,7 @@ def _look(
                 known = settled(near, moved, limit, t, grain[3], grain[4], grain[5])
         if known == 0:
             distance = max(row_distance(kind, coordinates, word, coordinates, candidate), edge)
-            weight *= np.exp(-t * min(distance, gamma))
+            weight *= exp(-t * min(distance, gamma))
             if bernoulli(weight / envelope, random[place], random[place + 1]):
                 known = 1
         # A word of the list is drawn with the head alone; here it fails like any other, and the round is over.

@@ -1,0 +1,335 @@
+"""Elementary functions and sums that round alike on every processor.
+
+A draw under a key must be the same wherever it is made. What libraries of linear algebra and of elementary functions return
+differs in the last digits with the vector unit that they find; additions, multiplications, divisions and square roots of
+IEEE 754 in a written order do not. Whatever decides what is drawn is therefore computed from these alone, without fused
+operations and without leave to reorder: here stand the functions and the sums over coordinates that this takes. No law
+stands here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal, localcontext
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+__all__ = [
+    "FEW",
+    "LANES",
+    "arctangent",
+    "cosine_and_sine",
+    "exp",
+    "expm1",
+    "expm1s",
+    "exps",
+    "fixed_sum",
+    "lane_sum",
+    "log",
+    "log1p",
+    "log1ps",
+    "logs",
+]
+
+
+def fixed_sum(values: NDArray[Any]) -> float:
+    """The sum of some numbers, correctly rounded, so that no order of summation shows."""
+    return math.fsum(values.ravel().tolist())
+
+
+# ----------------------------------------------------------------------------------------------
+# Sums over two rows
+# ----------------------------------------------------------------------------------------------
+
+LANES, FEW = 16, 4  # partial sums that run side by side: over most of a row, and over the rest
+
+
+@intrinsic(prefer_literal=True)
+def lane_sum(
+    context: Any, what: Any, a: Any, i: Any, b: Any, j: Any
+) -> tuple[Any, Callable[..., Any]]:
+    """``lane_sum(what, a, i, b, j)``: a sum over row i of ``a`` (m, n) and row j of ``b`` (p, n), in double precision.
+
+    ``what`` is a literal: "squares" of differences, "together" for squares of sums, "absolute" differences, or "products".
+    The first ``n - n % 16`` columns go to 16 partial sums in turn; the second half of these is added to the first until 4
+    are left. The next columns go to them in turn, as many as 4 divides; halves are added until one sum is left, and to it
+    the last columns. Compiled code takes as many lanes at a time as the processor has; none of it may be fused or reordered,
+    since no operation carries a flag that allows it.
+    """
+    # Needed only to compile: what is kept on disk is loaded without.
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.np.arrayobj import make_array
+
+    if {a.layout, b.layout} != {"C"} or {a.ndim, b.ndim} != {2}:
+        raise TypeError("rows of coordinates must lie in memory one after the other")
+    name = what.literal_value
+    double, number = ir.DoubleType(), ir.IntType(64)
+
+    def summand(builder: Any, left: Any, right: Any) -> Any:
+        if name == "products":
+            return builder.fmul(left, right)
+        one = builder.fadd(left, right) if name == "together" else builder.fsub(left, right)
+        if name != "absolute":
+            return builder.fmul(one, one)
+        size = f"v{one.type.count}f64" if isinstance(one.type, ir.VectorType) else "f64"
+        kind = ir.FunctionType(one.type, [one.type])
+        absolute = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fabs.{size}")
+        return builder.call(absolute, [one])
+
+    def reduced(builder: Any, found: Any, lanes: int, left: int) -> Any:
+        while lanes > left:
+            lanes //= 2
+            halves = []
+            for first in (0, lanes):
+                which = ir.Constant(
+                    ir.VectorType(ir.IntType(32), lanes), [*range(first, first + lanes)]
+                )
+                nothing = ir.Constant(found.type, ir.Undefined)
+                halves.append(builder.shuffle_vector(found, nothing, which))
+            found = builder.fadd(*halves)
+        return found if left > 1 else builder.extract_element(found, ir.Constant(number, 0))
+
+    def compiled(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        tables = [make_array(signature.args[at])(context, builder, values[at]) for at in (1, 3)]
+        kinds = [context.get_data_type(table.dtype) for table in (a, b)]
+        columns = cgutils.unpack_tuple(builder, tables[0].shape)[1]
+        rows = [
+            builder.gep(table.data, [builder.mul(values[at], columns)])
+            for table, at in zip(tables, (2, 4), strict=True)
+        ]
+
+        def taken(place: Any, lanes: int) -> Any:
+            pair = []
+            for row, kind in zip(rows, kinds, strict=True):
+                narrow = ir.VectorType(kind, lanes) if lanes > 1 else kind
+                at = builder.bitcast(builder.gep(row, [place]), narrow.as_pointer())
+                found = builder.load(at, align=context.get_abi_alignment(kind))
+                wide = ir.VectorType(double, lanes) if lanes > 1 else double
+                pair.append(found if kind == double else builder.fpext(found, wide))
+            return summand(builder, *pair)
+
+        begin = ir.Constant(number, 0)
+        total: Any = ir.Constant(ir.VectorType(double, LANES), [0.0] * LANES)
+        for lanes, left in ((LANES, FEW), (FEW, 1), (1, 1)):
+            sums = cgutils.alloca_once_value(builder, total)
+            step = ir.Constant(number, lanes)
+            end = builder.sub(columns, builder.srem(columns, step))
+            with cgutils.for_range_slice(builder, begin, end, step, number) as (place, _):
+                builder.store(builder.fadd(builder.load(sums), taken(place, lanes)), sums)
+            total, begin = builder.load(sums), end
+            if lanes > 1:
+                total = reduced(builder, total, lanes, left)
+        return total
+
+    return types.float64(what, a, types.intp, b, types.intp), compiled
+
+
+# ----------------------------------------------------------------------------------------------
+# Elementary functions
+# ----------------------------------------------------------------------------------------------
+
+# Tables and constants are rounded once from forty digits.
+with localcontext() as _digits:
+    _digits.prec = 60
+    _LN2 = Decimal(2).ln()
+    _POWERS = [Decimal(2) ** (Decimal(j) / 64) for j in range(64)]
+
+    def _arctangents(steps: int) -> list[Decimal]:
+        """``atan(j / steps)``, by the series of Euler for ``atan(x) = x / (1 + x^2) sum_k (2k)!! / (2k + 1)!! z^k``."""
+        found = []
+        for j in range(steps + 1):
+            x = Decimal(j) / steps
+            z = x * x / (1 + x * x)
+            term = total = x / (1 + x * x)
+            for k in range(1, 250):
+                term *= z * 2 * k / (2 * k + 1)
+                total += term
+            found.append(total)
+        return found
+
+    _ARCTANGENTS = _arctangents(8)
+    _TWO_TO = np.array([float(power) for power in _POWERS])
+    _TWO_TO_REST = np.array([float(power - Decimal(float(power))) for power in _POWERS])
+    _ATAN = np.array([float(angle) for angle in _ARCTANGENTS])
+    _HALF_PI = float(2 * _ARCTANGENTS[8])
+    _QUARTER = float(_ARCTANGENTS[8])
+    _PER_LN2 = float(64 / _LN2)
+    # With so few digits that a product with a whole number below 2^17 is exact, and what is left.
+    _STEP = float(Decimal(math.floor(_LN2 / 64 * 2**41)) / 2**41)
+    _STEP_REST = float(_LN2 / 64 - Decimal(_STEP))
+    _WHOLE = float(Decimal(math.floor(_LN2 * 2**40)) / 2**40)
+    _WHOLE_REST = float(_LN2 - Decimal(_WHOLE))
+
+_SQRT_HALF = math.sqrt(0.5)
+_ODD = tuple(2.0 / n for n in range(3, 27, 2))
+_SINE = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(9))
+_COSINE = tuple((-1) ** k / math.factorial(2 * k) for k in range(10))
+
+
+@intrinsic
+def _as_float(context: Any, bits: Any) -> tuple[Any, Callable[..., Any]]:
+    from llvmlite import ir
+    from numba import types
+
+    def compiled(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.bitcast(values[0], ir.DoubleType())
+
+    return types.float64(types.int64), compiled
+
+
+@intrinsic
+def _as_bits(context: Any, number: Any) -> tuple[Any, Callable[..., Any]]:
+    from llvmlite import ir
+    from numba import types
+
+    def compiled(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.bitcast(values[0], ir.IntType(64))
+
+    return types.int64(types.float64), compiled
+
+
+@njit(cache=True, nogil=True)
+def exp(x: float) -> float:
+    """``e^x`` to a relative error below 2^-51; 0 below -708, and x at most 709."""
+    if x < -708.0:
+        return 0.0
+    # x = (k ln 2) / 64 + r, and e^x = 2^(k // 64) 2^(k % 64 / 64) e^r.
+    k = np.int64(x * _PER_LN2 + (0.5 if x > 0.0 else -0.5))
+    r = (x - k * _STEP) - k * _STEP_REST
+    rest = r + (r * r) * ((0.5 + r * (1.0 / 6.0)) + (r * r) * (1.0 / 24.0 + r * (1.0 / 120.0)))
+    base = _TWO_TO[k & 63]
+    return (base + base * rest) * _as_float(((k >> 6) + 1023) << 52)  # type: ignore[call-arg]
+
+
+@njit(cache=True, nogil=True)
+def expm1(x: float) -> float:
+    """``e^x - 1`` to a relative error below 2^-50, for x at most 709."""
+    if x < -40.0:
+        return -1.0
+    k = np.int64(x * _PER_LN2 + (0.5 if x > 0.0 else -0.5))
+    r = (x - k * _STEP) - k * _STEP_REST
+    high = 1.0 / 24.0 + r * (1.0 / 120.0 + r * (1.0 / 720.0))
+    rest = r + (r * r) * ((0.5 + r * (1.0 / 6.0)) + (r * r) * high)
+    scale = _as_float(((k >> 6) + 1023) << 52)  # type: ignore[call-arg]
+    base = _TWO_TO[k & 63]
+    return (base * scale - 1.0) + scale * (_TWO_TO_REST[k & 63] + base * rest)
+
+
+@njit(cache=True, nogil=True)
+def _odd(s: float) -> float:
+    """``2 atanh(s) / s - 2``, for s from -0.18 to 0.18."""
+    z = s * s
+    total = 0.0
+    for place in range(len(_ODD)):
+        total = total * z + _ODD[len(_ODD) - 1 - place]
+    return total * z
+
+
+@njit(cache=True, nogil=True)
+def log(x: float) -> float:
+    """Natural logarithm of a normal positive number to a relative error below 2^-50; minus infinity at 0 and below."""
+    if not x > 0.0:
+        return -np.inf
+    bits = _as_bits(x)  # type: ignore[call-arg]
+    power = (bits >> 52) - 1022
+    part = _as_float((bits & ((1 << 52) - 1)) | (1022 << 52))  # type: ignore[call-arg]
+    if part < _SQRT_HALF:
+        part *= 2.0
+        power -= 1
+    s = (part - 1.0) / (part + 1.0)
+    return power * _WHOLE + (2.0 * s + (s * _odd(s) + power * _WHOLE_REST))
+
+
+@njit(cache=True, nogil=True)
+def log1p(x: float) -> float:
+    """``ln(1 + x)`` to a relative error below 2^-50; minus infinity at -1."""
+    if not -0.25 < x < 0.25:
+        return log(1.0 + x)
+    s = x / (2.0 + x)
+    return 2.0 * s + s * _odd(s)
+
+
+@njit(cache=True, nogil=True)
+def arctangent(y: float, x: float) -> float:
+    """The angle of the point (x, y), neither negative, to a relative error below 2^-50; 0 for both zero."""
+    if y == 0.0:
+        return 0.0
+    q = min(x, y) / max(x, y)
+    j = np.int64(q * 8.0 + 0.5)
+    z = (q - j * 0.125) / (1.0 + q * (j * 0.125))
+    w = z * z
+    # Of the series to z^13: z is at most 1/16.
+    series = 0.0
+    for n in range(13, 1, -2):
+        series = w * (1.0 / n - series)
+    angle = _ATAN[j] + (z - z * series)
+    return _HALF_PI - angle if y > x else angle
+
+
+@njit(cache=True, nogil=True)
+def cosine_and_sine(turns: float) -> tuple[float, float]:
+    """Cosine and sine of an angle given in turns, from 0 to 1, to an absolute error below 2^-51."""
+    eighth = np.int64(turns * 8.0 + 0.5)
+    # Exact: what is left of the turn, as a part of an eighth of it.
+    x = (turns * 8.0 - eighth) * _QUARTER
+    z = x * x
+    cosine, sine = 0.0, 0.0
+    for place in range(len(_COSINE)):
+        cosine = cosine * z + _COSINE[len(_COSINE) - 1 - place]
+    for place in range(len(_SINE)):
+        sine = sine * z + _SINE[len(_SINE) - 1 - place]
+    sine *= x
+    if eighth & 1:
+        # The angle is that of an odd eighth and x: turned by 45 degrees.
+        cosine, sine = (cosine - sine) * _SQRT_HALF, (cosine + sine) * _SQRT_HALF
+    quarter = (eighth >> 1) & 3
+    if quarter == 1:
+        return -sine, cosine
+    if quarter == 2:
+        return -cosine, -sine
+    if quarter == 3:
+        return sine, -cosine
+    return cosine, sine
+
+
+@njit(cache=True, nogil=True)
+def exps(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """:func:`exp` of every number of an array, in the same shape."""
+    out = np.empty(values.size)
+    for place, value in enumerate(values.ravel()):
+        out[place] = exp(value)
+    return out.reshape(values.shape)
+
+
+@njit(cache=True, nogil=True)
+def expm1s(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """:func:`expm1` of every number of an array, in the same shape."""
+    out = np.empty(values.size)
+    for place, value in enumerate(values.ravel()):
+        out[place] = expm1(value)
+    return out.reshape(values.shape)
+
+
+@njit(cache=True, nogil=True)
+def logs(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """:func:`log` of every number of an array, in the same shape."""
+    out = np.empty(values.size)
+    for place, value in enumerate(values.ravel()):
+        out[place] = log(value)
+    return out.reshape(values.shape)
+
+
+@njit(cache=True, nogil=True)
+def log1ps(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """:func:`log1p` of every number of an array, in the same shape."""
+    out = np.empty(values.size)
+    for place, value in enumerate(values.ravel()):
+        out[place] = log1p(value)
+    return out.reshape(values.shape)
