@@ -1,9 +1,10 @@
 """Exact k-nearest lists over a vocabulary, and the approximate index beside them.
 
 Lists are built by blocked float32 matrix products that only *screen*: every candidate within a proved bound of the
-product's rounding error is kept and ranked again by float64 direct differences, so the lists are those of exact
-arithmetic on the given coordinates, up to ties. From the same products come bounds on how near the words are that a list
-leaves out. The approximate index (hnswlib) answers nearest-neighbour queries for
+product's rounding error is kept and ranked again by float64 direct differences, ties by id. From the same products come
+bounds on how near the words are that a list leaves out, in whole steps; where a product's rounding error leaves open which
+step it is, distances by differences decide. So lists and bounds are the same on every processor and device, as distances
+are (:mod:`textpriv.arithmetic`). The approximate index (hnswlib) answers nearest-neighbour queries for
 mechanisms whose guarantee does not rest on the search. No laws, no words, no files here.
 """
 
@@ -46,7 +47,9 @@ _DEVICE_ROWS = 1024
 _STRIP = 1024  # columns compared with one bound before it may tighten
 # Few enough that a draw finds its band in two cache lines; more of them would save few tries.
 _BANDS = 64
+_SAMPLE = 32  # rows from whose bounds the length of a step is found
 NO_WORD = 255  # what stands for a band whose words are all listed
+_BOUND = 1e-9  # the part of a distance by which bounds keep off it, for all that rounds in double precision
 _ROUNDING = 1e-6  # the part of a distance by which a bound keeps below it, for all that rounds it
 
 
@@ -75,22 +78,6 @@ class Bands(NamedTuple):
         """Return one band of all words, of which nothing is known but whether lists of length k leave any of them out."""
         known = np.full((size, 1), NO_WORD if k >= size else 0, dtype=np.uint8)
         return cls(np.array([0, size], dtype=np.int32), known, 1.0)
-
-    @classmethod
-    def of(cls, starts: NDArray[np.int32], nearest: NDArray[np.float64]) -> Bands:
-        """Return bounds in whole steps, rounded down; ``nearest`` is infinite where no word is missing."""
-        # A few rows with far larger bounds than the others must not make the steps long.
-        sample = nearest[:: max(1, len(nearest) // 20_000)]
-        sample = sample[np.isfinite(sample)]
-        largest = float(np.quantile(sample, 0.999)) if sample.size else 0.0
-        step = max(largest / (NO_WORD - 1), float(np.finfo(np.float64).tiny))
-        whole = np.empty(nearest.shape, dtype=np.uint8)
-        for start in range(0, len(nearest), 8192):
-            part = nearest[start : start + 8192]
-            # Rounding of the division must not round up either.
-            steps = np.minimum(part * ((1 - 1e-9) / step), NO_WORD - 1)
-            whole[start : start + 8192] = np.where(np.isfinite(part), steps, NO_WORD)
-        return cls(starts, whole, step)
 
     def digest(self) -> str:
         """Return a checksum of all of it."""
@@ -330,11 +317,12 @@ def _rank(
     out_ids: NDArray[np.int32],
     out_distances: NDArray[Any],
     starts: NDArray[np.int32],
-    nearest: NDArray[np.float64],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
 ) -> None:
-    """Rank each row's candidates by float64 distances; a row without candidates is ranked over the vocabulary.
+    """Rank each row's candidates by float64 distances, ties by id; one without candidates is ranked over the vocabulary.
 
-    What is not listed then lowers the bound of its band, which ``nearest`` holds of all that were no candidates.
+    What is not listed then lowers the bounds of its band, from below and above, of all that were no candidates.
     """
     size = coordinates.shape[0]
     bands = starts[1:-1]
@@ -352,6 +340,16 @@ def _rank(
             exact[filled] = row_distance(kind, coordinates, word, coordinates, other)
             filled += 1
         ranking = np.argsort(exact[:filled], kind="mergesort")
+        # Which of several equal distances comes first must not hang on the order in which they were screened.
+        first = 0
+        while first < filled:
+            last = first + 1
+            while last < filled and exact[ranking[last]] == exact[ranking[first]]:
+                last += 1
+            if last > first + 1:
+                tied = ranking[first:last]
+                ranking[first:last] = tied[np.argsort(found[tied])]
+            first = last
         out_ids[word, 0] = word
         out_distances[word, 0] = 0.0
         for place in range(k - 1):
@@ -360,10 +358,53 @@ def _rank(
         if starts.shape[0] == 0:
             continue
         if count[row] < 0:
-            nearest[word, :] = np.inf
+            low[row, :] = np.inf
+            high[row, :] = np.inf
         for place in range(k - 1, filled):
             band = np.searchsorted(bands, found[ranking[place]], side="right")
-            nearest[word, band] = min(nearest[word, band], exact[ranking[place]] * (1 - _ROUNDING))
+            low[row, band] = min(low[row, band], exact[ranking[place]])
+            high[row, band] = min(high[row, band], exact[ranking[place]])
+
+
+@njit(cache=True, nogil=True)
+def _steps(distance: float, step: float) -> int:
+    """Whole steps within a distance, of which no rounding makes more than there are."""
+    if distance == np.inf:
+        return NO_WORD
+    return np.int64(min(distance * ((1.0 - _ROUNDING) / step), NO_WORD - 1.0))
+
+
+@njit(cache=True, nogil=True)
+def _settle(
+    kind: int,
+    coordinates: NDArray[Any],
+    first_row: int,
+    lists: NDArray[np.int32],
+    starts: NDArray[np.int32],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    step: float,
+    nearest: NDArray[np.uint8],
+) -> None:
+    """Write the bounds of some rows in whole steps; where theirs from below and above differ, distances decide."""
+    listed = np.zeros(coordinates.shape[0], np.bool_)
+    for row in range(low.shape[0]):
+        word = first_row + row
+        for place in range(lists.shape[1]):
+            listed[lists[word, place]] = True
+        for band in range(low.shape[1]):
+            found = _steps(low[row, band], step)
+            if found != _steps(high[row, band], step):
+                least = np.inf
+                for other in range(starts[band], starts[band + 1]):
+                    if not listed[other]:
+                        least = min(
+                            least, row_distance(kind, coordinates, word, coordinates, other)
+                        )
+                found = _steps(least, step)
+            nearest[word, band] = found
+        for place in range(lists.shape[1]):
+            listed[lists[word, place]] = False
 
 
 def exact_lists(
@@ -388,8 +429,7 @@ def exact_lists(
         Called with (rows done, rows in all).
     device : str
         "cpu", or a CUDA device of torch on which the products of the screening are taken. Candidates are kept by the same
-        bound and ranked by the same float64 distances, so the lists are the same up to ties, and the bounds of the bands up
-        to their rounding.
+        bound and ranked by the same float64 distances, so that lists and bounds are the same.
 
     Returns
     -------
@@ -407,8 +447,8 @@ def exact_lists(
         _interpreted_lists(coordinates, metric, k, ids, distances, progress)
         return Neighbourhoods(ids, distances)
     starts = _band_starts(size)
-    # In float64, for a bound that overflowed would stand for a band without words to draw.
-    out = ids, distances, starts, np.empty((size, len(starts) - 1))
+    step = _step(metric.kind, coordinates, k, starts)
+    out = _Out(ids, distances, starts, np.empty((size, len(starts) - 1), dtype=np.uint8), step)
     if metric.kind in (EUCLIDEAN, ANGULAR) and size > 2 * k:
         if device == "cpu":
             _screened_lists(coordinates, metric, k, out, progress)
@@ -420,14 +460,63 @@ def exact_lists(
             everybody = np.full(stop - start, -1, dtype=np.int64)
             unused = np.empty((stop - start, 0), dtype=np.int32)
             order = np.empty(0, dtype=np.int32)
-            _rank(metric.kind, coordinates, start, k, order, everybody, unused, *out)
+            bounds = np.empty((stop - start, len(starts) - 1))
+            out.fill(metric, coordinates, start, order, everybody, unused, bounds, bounds.copy())
 
         _over_blocks(size, rank, progress)
-    return Neighbourhoods(ids, distances, Bands.of(starts, out[3]))
+    return Neighbourhoods(ids, distances, Bands(starts, out.nearest, step))
 
 
-# Ids and distances of the lists, where each band starts, and the bounds of every band: to be filled in row by row.
-_Out = tuple[NDArray[np.int32], NDArray[Any], NDArray[np.int32], NDArray[np.float64]]
+class _Out(NamedTuple):
+    """Lists and bounds, to be filled in row by row."""
+
+    ids: NDArray[np.int32]
+    distances: NDArray[Any]
+    starts: NDArray[np.int32]
+    nearest: NDArray[np.uint8]
+    step: float
+
+    def fill(
+        self,
+        metric: Metric,
+        coordinates: NDArray[Any],
+        first_row: int,
+        order: NDArray[np.int32],
+        count: NDArray[np.int64],
+        candidates: NDArray[np.int32],
+        low: NDArray[np.float64],
+        high: NDArray[np.float64],
+    ) -> None:
+        """Rank the candidates of some rows, and settle how near what is not listed is."""
+        k = self.ids.shape[1]
+        lists = self.ids, self.distances, self.starts
+        _rank(metric.kind, coordinates, first_row, k, order, count, candidates, *lists, low, high)
+        _settle(
+            metric.kind,
+            coordinates,
+            first_row,
+            self.ids,
+            self.starts,
+            low,
+            high,
+            self.step,
+            self.nearest,
+        )
+
+
+def _step(kind: int, coordinates: NDArray[Any], k: int, starts: NDArray[np.int32]) -> float:
+    """Length of a step, by a public sample of rows; a few with far larger bounds do not make it long."""
+    size = len(coordinates)
+    found: list[NDArray[np.float64]] = []
+    exact = np.empty(size)
+    for row in range(0, size, -(-size // _SAMPLE)):
+        distances_from(kind, coordinates, row, exact)
+        exact[np.argsort(exact, kind="stable")[:k]] = np.inf
+        least = np.minimum.reduceat(exact, starts[:-1])
+        found.append(least[np.isfinite(least)])
+    sample = np.sort(np.concatenate(found))
+    largest = float(sample[len(sample) * 99 // 100]) if sample.size else 0.0
+    return max(largest / (NO_WORD - 1), float(np.finfo(np.float64).tiny))
 
 
 def _band_starts(size: int) -> NDArray[np.int32]:
@@ -448,15 +537,20 @@ def _bounds(
     squares: NDArray[np.float64],
     slack: NDArray[np.float32],
     scale: float,
-) -> NDArray[np.float64]:
-    """Bounds from below on distances, by the least scores of some rows of scaled points, shape (rows, B)."""
-    # A score errs by half of the slack at most.
-    apart = 2 * (least.astype(np.float64) - slack[:, None]) + squares[:, None]
-    found = np.sqrt(np.maximum(apart, 0.0)) * (scale * (1 - _ROUNDING))
-    if kind == ANGULAR:
-        reached = np.isfinite(found)
-        found[reached] = 2 * np.arcsin(np.minimum(found[reached] / 2, 1.0))
-    return found
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bounds on distances from below and above, by the least scores of some rows of scaled points, shapes (rows, B)."""
+    # In float64, for a bound that overflowed would stand for a band without words to draw. A score errs by half of the slack
+    # at most, so that twice a score errs by the slack.
+    apart = 2 * least.astype(np.float64) + squares[:, None]
+    bounds = []
+    for sign in (-1.0, 1.0):
+        found = np.sqrt(np.maximum(apart + sign * slack[:, None], 0.0)) * scale
+        if kind == ANGULAR:
+            reached = np.isfinite(found)
+            found[reached] = 2 * np.arcsin(np.minimum(found[reached] / 2, 1.0))
+        # What rounds this and the distance itself.
+        bounds.append(found * (1 + sign * _BOUND))
+    return bounds[0], bounds[1]
 
 
 def _scores(
@@ -492,8 +586,7 @@ def _screened_lists(
     out: _Out,
     progress: Progress | None,
 ) -> None:
-    size = len(coordinates)
-    _, _, starts, nearest = out
+    size, starts = len(coordinates), out.starts
     centred, squares, slack, scale = _scores(coordinates)
     # A public shuffle of the columns: a frequency-sorted vocabulary would otherwise fill the lists with words that
     # later ones displace, and every displacement costs a pass over the list.
@@ -538,10 +631,8 @@ def _screened_lists(
                 least,
             )
         _finish(k, slack[start:stop], count, candidates, scores, scratch, band_of, least)
-        nearest[start:stop] = _bounds(
-            metric.kind, least, squares[start:stop], slack[start:stop], scale
-        )
-        _rank(metric.kind, coordinates, start, k, order, count, candidates, *out)
+        bounds = _bounds(metric.kind, least, squares[start:stop], slack[start:stop], scale)
+        out.fill(metric, coordinates, start, order, count, candidates, *bounds)
 
     _over_blocks(size, search, progress)
 
@@ -559,8 +650,7 @@ def _device_lists(
     from textpriv.device import candidates, choose_device, full_precision
 
     chosen = choose_device(device)
-    size = len(coordinates)
-    _, _, starts, nearest = out
+    size, starts = len(coordinates), out.starts
     centred, squares, slack, scale = _scores(coordinates)
     room = _room(size, k)
     own_order = np.arange(size, dtype=np.int32)
@@ -586,8 +676,8 @@ def _device_lists(
         np.minimum.at(
             least, (np.arange(len(found))[:, None], bands), np.where(dropped, scores, np.inf)
         )
-        nearest[rows] = _bounds(metric.kind, least, squares[rows], slack[rows], scale)
-        _rank(metric.kind, coordinates, start, k, own_order, count, found, *out)
+        bounds = _bounds(metric.kind, least, squares[rows], slack[rows], scale)
+        out.fill(metric, coordinates, start, own_order, count, found, *bounds)
         return len(found)
 
     done = 0
@@ -685,7 +775,7 @@ def approximate_lists(
     distances = np.empty((size, k), dtype=coordinates.dtype)
     order = np.arange(size, dtype=np.int32)
     # Of what a search has missed nothing is known.
-    no_bands = np.empty(0, dtype=np.int32), np.empty((0, 0))
+    no_bands = np.empty(0, dtype=np.int32), np.empty((0, 0)), np.empty((0, 0))
     for start in range(0, size, 4096):
         stop = min(start + 4096, size)
         found, _ = graph.knn_query(np.asarray(coordinates[start:stop], dtype=np.float32), k=k)

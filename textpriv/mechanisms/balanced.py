@@ -2,14 +2,14 @@
 
 Source: mechanisms.md 3.3. If nu solves ``sum_y exp(-epsilon d(w, y)) nu(y) = 1`` for every w and is not negative, then
 ``nu(y) exp(-epsilon d(w, y))`` is a law of full rate epsilon. The system is solved by conjugate gradients on blocked
-products; negative weights are clipped, and the rate is lowered until the constant over all pairs keeps the promise. The
-law that comes out is TEM's, with another measure: sampler, certificate and statement are those of TEM.
+products; negative weights are clipped, and the rate is lowered until the constant over all pairs keeps the promise. Like all
+that decides between laws, products and solution are the same on every processor. The law that comes out is TEM's, with
+another measure: sampler, certificate and statement are those of TEM.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike
@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.arithmetic import fixed_sum
 from textpriv.errors import MechanismError
 from textpriv.index import Index
 from textpriv.mechanisms.constant import estimated_rate, largest_rate
 from textpriv.mechanisms.measure import BaseMeasure, numbers
-from textpriv.mechanisms.passes import Progress, sweep
+from textpriv.mechanisms.passes import Progress, keeping
+from textpriv.mechanisms.sums import exponential_sums
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
 from textpriv.statement import PrivacyStatement
 
@@ -36,9 +38,6 @@ _SMALL = 8192
 _RESIDUAL, _COARSE_RESIDUAL = 1e-8, 1e-6
 _FEW_STEPS = 16
 _CLIP = 1e-12  # of the largest weight: negative and smaller ones are raised to it
-
-# Turns a block of distances into the blocks of one or more matrices, in place or not.
-Profile = Callable[[NDArray[Any]], tuple[NDArray[Any], ...]]
 
 
 def balance(
@@ -63,27 +62,21 @@ def balance(
         Not normalised; weights below 1e-12 of the largest are raised to it. None if there is no usable solution, as in
         a metric whose kernel is not positive definite.
     """
-
-    def kernel(distances: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-        np.minimum(distances, gamma, out=distances)
-        distances *= -epsilon
-        return (np.exp(distances, out=distances),)
-
     # Conjugate gradients from 0. The diagonal is 1, so that nothing is gained by preconditioning with it.
     solution = np.zeros(len(index))
     residual = np.ones(len(index))
     direction = residual.copy()
-    length = float(residual @ residual)
+    length = fixed_sum(residual * residual)
     enough = (_RESIDUAL if len(index) <= _SMALL else _COARSE_RESIDUAL) ** 2 * length
     for _ in range(_STEPS if len(index) <= _SMALL else _FEW_STEPS):
-        (product,) = _products(index, kernel, direction, progress)
-        curvature = float(direction @ product)
+        product = _product(index, direction, epsilon, gamma, progress)
+        curvature = fixed_sum(direction * product)
         if not curvature > 0:
             break
         step = length / curvature
         solution += step * direction
         residual -= step * product
-        before, length = length, float(residual @ residual)
+        before, length = length, fixed_sum(residual * residual)
         if length <= enough:
             break
         direction = residual + (length / before) * direction
@@ -101,43 +94,27 @@ def mean_distance(
     progress: Progress | None = None,
 ) -> float:
     """Mean over all words of the expected distance to the output, for an exponential law with some base measure."""
-
-    def kernels(distances: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-        kernel = np.minimum(distances, gamma)
-        kernel *= -rate
-        np.exp(kernel, out=kernel)
-        distances *= kernel
-        return kernel, distances
-
-    total, moved = _products(index, kernels, weights, progress)
-    return float((moved / total).mean())
+    total = _product(index, weights, rate, gamma, progress)
+    moved = _product(index, weights, rate, gamma, progress, moved=True)
+    return fixed_sum(moved / total) / len(index)
 
 
-def _products(
-    index: Index, profile: Profile, vector: NDArray[np.float64], progress: Progress | None
+def _product(
+    index: Index,
+    vector: NDArray[np.float64],
+    rate: float,
+    gamma: float,
+    progress: Progress | None,
+    *,
+    moved: bool = False,
 ) -> NDArray[np.float64]:
-    """The matrices whose blocks are a profile of the distances, each times a vector, block by block."""
+    """The matrix ``exp(-rate min(d, gamma))``, with the distance as a factor besides if it is to be, times a vector."""
     precision = np.float64 if len(index) <= _SMALL else np.float32
-    factor: NDArray[Any] = vector.astype(precision, copy=False)
-    totals: list[list[NDArray[np.float64]]] = []
-    local = threading.local()
-
-    def visit(rows: slice, columns: slice, distances: NDArray[Any]) -> None:
-        kernels = profile(distances)
-        if not hasattr(local, "total"):
-            local.total = [np.zeros(len(vector)) for _ in kernels]
-            totals.append(local.total)
-        # Columns among the rows meet both words of a pair as rows; the rest must add to the columns too.
-        later = max(rows.stop - columns.start, 0)
-        beyond = slice(columns.start + later, columns.stop)
-        for total, kernel in zip(local.total, kernels, strict=True):
-            total[rows] += kernel @ factor[columns]
-            if later < kernel.shape[1]:
-                total[beyond] += factor[rows] @ kernel[:, later:]
-
-    sweep(index.coordinates, index.metric, visit, progress, precision=precision)
-    found: NDArray[np.float64] = np.sum(totals, axis=0)
-    return found
+    found = exponential_sums(
+        index, vector[None], [rate], [gamma], progress, precision=precision, moved=moved
+    )
+    product: NDArray[np.float64] = found[0, 0]
+    return product
 
 
 class BalancedTEM(TEM):
@@ -196,7 +173,7 @@ class BalancedTEM(TEM):
         binding = {"kind": "balance", **self.binding()}
         record = self.index.find_record(binding)
         if record is None or not self._usable(record):
-            record = self._compare(gamma)
+            record = keeping(lambda: self._compare(gamma))
             self.index.keep_record(binding, record)
         self.kept = str(record["kept"])
         self.evidence = {law: dict(found) for law, found in record["evidence"].items()}

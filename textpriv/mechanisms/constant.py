@@ -1,8 +1,15 @@
 """The exact constant of an exponential law over all pairs of words, and the largest rate that keeps a promise.
 
 For a law ``P_w(y) = nu(y) exp(-t min(d(w, y), gamma)) / Z_t(w)`` the worst log-ratio of a pair is attained at one of the two
-words themselves, so the tight constant needs pairs only (mechanisms.md 3.3). Everything is computed in float64 over
-blocks of the upper triangle, on all processors. Nothing here draws, and nothing here knows a mechanism.
+words themselves, so the tight constant needs pairs only (mechanisms.md 3.3). Everything is computed over blocks of the
+upper triangle, by all processors of a machine: searches the same on every machine (:mod:`textpriv.mechanisms.sums`),
+verdicts in float64. Nothing here draws, and nothing here knows a mechanism.
+
+A rate lies on a public grid, and fixed arithmetic on the pairs that bind decides which of its points it is. A verdict over
+all pairs, whose last digits each processor rounds in its own way, only names pairs. So two processors can choose different
+rates only where, of two pairs, each attains the largest constant up to that rounding (1e-12 of it), one alone keeps the
+promise at a point of the grid, and an estimate named one alone: one calibration in a million at most, since that rounding is
+a millionth of what a step of the grid changes. The rate in use is recorded with the index, and what is recorded is used.
 """
 
 from __future__ import annotations
@@ -15,8 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.arithmetic import logs
 from textpriv.index import Index
 from textpriv.mechanisms.passes import BLOCK, Progress, sweep
+from textpriv.mechanisms.sums import exponential_sums, log_sums
 
 __all__ = [
     "Constant",
@@ -49,6 +58,7 @@ def log_normalisers(
     progress: Progress | None = None,
     *,
     precision: type = np.float64,
+    portable: bool = False,
 ) -> NDArray[np.float64]:
     """``ln Z_t(w)`` of every word for several rates, and perhaps several measures, in one pass over all pairs.
 
@@ -58,19 +68,26 @@ def log_normalisers(
     weights : ndarray, shape (V,) or (M, V)
         The base measure nu, or several.
     rates, gammas : sequences of m floats
+    progress : callable, optional
+    precision, portable
+        As in :func:`textpriv.mechanisms.passes.sweep`; what is portable is summed in a fixed order too.
 
     Returns
     -------
     ndarray, shape (m, V) or (m, M, V)
     """
-    measures: NDArray[Any] = np.atleast_2d(weights).astype(precision, copy=False)
+    measures: NDArray[np.float64] = np.atleast_2d(weights).astype(np.float64, copy=False)
+    if portable or precision is np.float32:
+        sums = exponential_sums(index, measures, rates, gammas, progress, precision=precision)
+        portably: NDArray[np.float64] = logs(sums)
+        return portably[:, 0] if weights.ndim == 1 else portably
     totals: list[NDArray[np.float64]] = []
     local = threading.local()
 
     def visit(rows: slice, columns: slice, distances: NDArray[Any]) -> None:
         if not hasattr(local, "total"):
             local.total = np.zeros((len(rates), *measures.shape))
-            local.scratch = np.empty(BLOCK, dtype=precision)
+            local.scratch = np.empty(BLOCK)
             totals.append(local.total)
         kernel = local.scratch[: distances.size].reshape(distances.shape)
         # Columns among the rows meet both words of a pair as rows; the rest must add to the columns too.
@@ -84,7 +101,7 @@ def log_normalisers(
                 beyond = slice(columns.start + later, columns.stop)
                 local.total[place, :, beyond] += measures[:, rows] @ kernel[:, later:]
 
-    sweep(index.coordinates, index.metric, visit, progress, precision=precision)
+    sweep(index.coordinates, index.metric, visit, progress)
     found: NDArray[np.float64] = np.log(np.sum(totals, axis=0))
     return found[:, 0] if weights.ndim == 1 else found
 
@@ -194,28 +211,31 @@ def largest_rate(
     Returns
     -------
     rate : float
-        In [epsilon / 2, epsilon]; certified over all pairs with the rounding of distances charged, at epsilon (1 - 1e-6).
+        The largest multiple of 2^-20 epsilon, from epsilon / 2 to epsilon, that is certified over all pairs at epsilon
+        (1 - 1e-6), with the rounding of distances charged.
     constant : Constant
         Of the returned rate, rounding charged.
 
     Notes
     -----
     The root is found on the pairs that bind at several rates, and confirmed by a pass over all pairs in double precision;
-    should a pair that was not among them bind, it joins and the search is repeated.
+    the pairs that bind there join, and should one of them break the promise, the search is repeated.
     """
     known = set(pairs)
     if not known:
         _, known = estimated_rate(index, weights, epsilon, gamma, largest_exponent, progress)
     floor = epsilon / 2
+    rate = _root(index, weights, epsilon, gamma, largest_exponent, known)
     for _ in range(8):
-        rate = _root(index, weights, epsilon, gamma, largest_exponent, sorted(known))
         (constant,), found = _constants(
             index, weights, [rate], gamma, largest_exponent, progress, np.float64
         )
-        if constant.value <= epsilon * _PROMISE or rate <= floor:
+        known |= found
+        again = _root(index, weights, epsilon, gamma, largest_exponent, known)
+        if rate <= floor or (again >= rate and constant.value <= epsilon * _PROMISE):
             # Half of epsilon is always sound in exact arithmetic; the rounding charged may put it a hair above.
             return rate, constant
-        known |= found
+        rate = again
     (constant,), _ = _constants(
         index, weights, [floor], gamma, largest_exponent, progress, np.float64
     )
@@ -236,7 +256,7 @@ def estimated_rate(
     """
     rates = [part * epsilon for part in (0.5, 0.6, 0.75, 1.0)]
     _, pairs = _constants(index, weights, rates, gamma, largest_exponent, progress, np.float32)
-    return _root(index, weights, epsilon, gamma, largest_exponent, sorted(pairs)), pairs
+    return _root(index, weights, epsilon, gamma, largest_exponent, pairs), pairs
 
 
 def _constants(
@@ -262,12 +282,16 @@ def _constants(
         every_block=collected,
         precision=precision,
     )
-    worst = (sorted(block, key=lambda c: -c.value)[:_CANDIDATES] for block in collected)
+    # Blocks come in any order; of equal ones the pair decides.
+    worst = (sorted(block, key=lambda c: (-c.value, c.pair))[:_CANDIDATES] for block in collected)
     return found, {constant.pair for block in worst for constant in block}
 
 
 _CANDIDATES = 12  # binding pairs kept of each rate
 _PROMISE = 1 - 1e-6  # of epsilon is what a rate may cost
+# Of it, on the pairs that are looked at: so far below that a pass over all pairs, however it rounds, does not refuse them.
+_INSIDE = 1 - 1e-10
+_GRID = 1 << 20  # the rate is a whole number of such parts of epsilon
 
 
 def _root(
@@ -276,10 +300,13 @@ def _root(
     epsilon: float,
     gamma: float,
     largest_exponent: float,
-    pairs: list[tuple[int, int]],
+    pairs: Collection[tuple[int, int]],
 ) -> float:
-    """The rate in [epsilon / 2, epsilon] at which the worst of some pairs meets the promise, a hair on the safe side."""
-    promise, floor, low, high = epsilon * _PROMISE, epsilon / 2, epsilon / 2, epsilon
+    """The largest rate of the grid in [epsilon / 2, epsilon] at which the worst of some pairs meets the promise.
+
+    The same on every processor for the same worst pairs, whichever others are among them.
+    """
+    promise = epsilon * _PROMISE * _INSIDE
     words = sorted({word for pair in pairs for word in pair})
     place = {word: i for i, word in enumerate(words)}
     left = np.array([place[i] for i, _ in pairs])
@@ -287,19 +314,21 @@ def _root(
     apart = np.array([index.distance(first, second) for first, second in pairs])
     distances = index.distances_of(np.array(words))
 
-    def worst(rate: float) -> float:
+    def sound(parts: int) -> bool:
+        rate = epsilon * (parts / _GRID)
         edge = min(gamma, largest_exponent / rate)
-        log_z = np.log(np.exp(-rate * np.minimum(distances, edge)) @ weights)
+        log_z = log_sums(distances, rate, edge, weights)
         gap = np.abs(log_z[left] - log_z[right])
         capped = np.minimum(apart, edge) + 3 * index.tau
-        return float(((rate * capped + gap) / (apart - index.tau)).max())
+        return bool(((rate * capped + gap) / (apart - index.tau) <= promise).all())
 
-    if worst(high) <= promise:
-        return high
-    while high - low > 1e-8 * high:
-        middle = 0.5 * (low + high)
-        if worst(middle) <= promise:
+    low, high = _GRID // 2, _GRID
+    if sound(high):
+        return epsilon
+    while high - low > 1:
+        middle = (low + high) // 2
+        if sound(middle):
             low = middle
         else:
             high = middle
-    return max(floor, low * (1 - 1e-9))
+    return epsilon * (low / _GRID)

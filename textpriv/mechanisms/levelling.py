@@ -5,7 +5,8 @@ steep because a prior concentrates on few words: hubs have a large normaliser, o
 measure by a power of its own normaliser levels ``Z``, towards the balanced measure on which it is constant. A few half
 steps raise the rate by more than the moved mass costs; more steps cost more than they raise. The steps to take are
 chosen by a public figure, the expected probability of keeping a word drawn from the prior. Everything here is computed
-from public tables, in single precision, since the law that comes out is certified like any other.
+from public tables, from distances in single precision, since the law that comes out is certified like any other, and is the
+same on every processor, since every draw hangs on it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.arithmetic import exps, fixed_sum, logs
 from textpriv.index import Index
 from textpriv.mechanisms.constant import log_normalisers, tight_constants
 from textpriv.mechanisms.measure import BaseMeasure
@@ -91,8 +93,8 @@ def level(
         (log_z,) = log_normalisers(
             index, now, [at], [truncated(at)], progress, precision=np.float32
         )
-        moved = np.log(now) - 0.5 * log_z
-        now = np.array([BaseMeasure(np.exp(row - row.max())).weights for row in moved])
+        moved = logs(now) - 0.5 * log_z
+        now = np.array([BaseMeasure(exps(row - row.max())).weights for row in moved])
         measures += [*now]
         names += [(start, step) for start in starts]
     rates = [part * epsilon for part in (_FINE_GRID if len(index) <= _SMALL else _GRID)]
@@ -114,11 +116,21 @@ def level(
     evidence: list[dict[str, Any]] = []
     for place, (weights, (start, steps)) in enumerate(zip(measures, names, strict=True)):
         rate = _crossing(rates, [value[i, place] for i in range(len(rates))], epsilon)
-        log_at = np.array([np.interp(rate, rates, column) for column in log_z[:, place].T])
-        keep = float((prior * weights * np.exp(-log_at)).sum())
+        keep = fixed_sum(prior * weights * exps(-_between(rate, rates, log_z[:, place])))
         evidence.append({"start": start, "steps": steps, "rate": rate, "keep": keep})
     best = max(range(len(evidence)), key=lambda place: float(evidence[place]["keep"]))
     return Levelled(measures[best], *names[best], tuple(evidence))
+
+
+def _between(
+    rate: float, rates: Sequence[float], values: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Values at a rate, shape (V,), by a straight line between those at grid points, shape (m, V); the first below all."""
+    last = max((i for i, known in enumerate(rates) if known <= rate), default=-1)
+    if last < 0 or last == len(rates) - 1:
+        return values[max(last, 0)]
+    part = (rate - rates[last]) / (rates[last + 1] - rates[last])
+    return values[last] + part * (values[last + 1] - values[last])
 
 
 def _crossing(rates: Sequence[float], constants: Sequence[float], epsilon: float) -> float:

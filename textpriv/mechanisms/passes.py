@@ -3,10 +3,15 @@
 Distances are made block by block, on all processors, and handed to whoever visits them; what is done with them stands
 elsewhere. Making them takes most of the time of a pass, so computations that run together (:func:`together`) have theirs
 made once.
+
+Distances that a search hangs on are the same on every processor (``portable``): in single precision from products of whole
+numbers, which no order of summation and no fused operation can round; in double precision from direct differences. Those
+that only confirm a verdict come from products in double precision, which each processor rounds in its own way.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,24 +20,38 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from textpriv.metrics import ANGULAR, EUCLIDEAN, INTERPRETED, Metric, pairwise_distances
+from textpriv.arithmetic import arctangent
+from textpriv.metrics import (
+    ANGULAR,
+    EUCLIDEAN,
+    INTERPRETED,
+    Metric,
+    pairwise_distances,
+    row_distance,
+)
 from textpriv.neighbourhoods import processors
 
-__all__ = ["BLOCK", "Progress", "sweep", "together"]
+__all__ = ["BLOCK", "Progress", "keeping", "sweep", "together"]
 
 Progress = Callable[[int, int], None]
 # Called with the rows, the columns and the distances of a block. Columns start at the first row, so that every unordered
 # pair is met once, except among the rows themselves, where it is met twice.
 Visit = Callable[[slice, slice, NDArray[Any]], None]
 Found = TypeVar("Found")
+_Kind = tuple[int, int, type, bool]
 
 _ROWS, _COLUMNS = 256, 2048
 BLOCK = _ROWS * _COLUMNS  # distances in a block, at most
-# Squared distances below this part of the squared lengths are computed again by differences.
-_CLOSE = {np.float64: 1e-6, np.float32: 1e-3}
+_CLOSE = 1e-6  # squared distances below this part of the squared lengths are computed again by differences
+# So are squared distances below this many squares of the grid: there rounding to it may move a distance by 5e-6 of itself.
+_NEAR = 2.0**36
+_MEMORY = (
+    4e8  # bytes that a task alone may keep distances in: those of 9,900 words in double precision
+)
 
 
 @dataclass(eq=False)
@@ -42,8 +61,14 @@ class _Request:
     visit: Visit
     progress: Progress | None
     precision: type
+    portable: bool
     done: bool = False
     error: BaseException | None = None
+
+    @property
+    def kind(self) -> _Kind:
+        """What requests must share that one pass can serve."""
+        return id(self.coordinates), id(self.metric), self.precision, self.portable
 
 
 def sweep(
@@ -53,6 +78,7 @@ def sweep(
     progress: Progress | None = None,
     *,
     precision: type = np.float64,
+    portable: bool = False,
 ) -> None:
     """Visit the distances of all pairs of rows, block by block, in parallel.
 
@@ -65,14 +91,28 @@ def sweep(
     progress : callable, optional
         Called with (pairs done, pairs in all), scaled to rows.
     precision : {numpy.float64, numpy.float32}
-        Of the distances. Single precision takes half the time and is for searches whose result is certified later.
+        Of the distances. Single precision is for searches whose result is certified later: coordinates are rounded to a
+        grid first. It is always portable.
+    portable : bool
+        Have distances that are the same on every processor. In double precision that takes several times as long, unless
+        they are kept (:func:`together`).
     """
-    request = _Request(coordinates, metric, visit, progress, precision)
+    request = _Request(
+        coordinates, metric, visit, progress, precision, portable or precision is np.float32
+    )
     company = _company.get()
     if company is None:
         _run([request])
     else:
         company.join(request)
+
+
+def keeping(task: Callable[[], Found]) -> Found:
+    """Run a task that makes many passes: in a company it shares those of the others, alone it keeps small tables."""
+    if _company.get() is not None:
+        return task()
+    (found,) = together([task], memory=_MEMORY)
+    return found
 
 
 def together(tasks: Sequence[Callable[[], Found]], *, memory: float = 0) -> list[Found]:
@@ -83,8 +123,8 @@ def together(tasks: Sequence[Callable[[], Found]], *, memory: float = 0) -> list
     tasks : sequence of callables
         Each is called once, in a thread of its own. While they run, none of them may wait for another.
     memory : float
-        Bytes that distances in single precision may take: if those of all pairs fit, they are made once. 40,731 words
-        take 3.5e9.
+        Bytes that portable distances may take: if those of all pairs fit, they are made once. In single precision 40,731
+        words take 3.5e9.
 
     Returns
     -------
@@ -119,7 +159,7 @@ class _Company:
     def __init__(self, size: int, memory: float) -> None:
         self.working = size
         self.memory = memory
-        self.kept: dict[tuple[int, int], dict[tuple[int, int], NDArray[Any]]] = {}
+        self.kept: dict[_Kind, dict[tuple[int, int], NDArray[Any]]] = {}
         self.waiting: list[_Request] = []
         self.changed = threading.Condition()
 
@@ -161,9 +201,10 @@ class _Company:
         """Where the blocks of such a pass are kept; None if they are not."""
         rows = request.coordinates
         # Half of all pairs and half of the blocks on the diagonal.
-        wanted = 4.0 * len(rows) * (len(rows) + _ROWS) / 2
-        kind = (id(rows), id(request.metric))
-        if request.precision is not np.float32 or (kind not in self.kept and wanted > self.memory):
+        size = np.dtype(request.precision).itemsize
+        wanted = float(size) * len(rows) * (len(rows) + _ROWS) / 2
+        kind = request.kind
+        if not request.portable or (kind not in self.kept and wanted > self.memory):
             return None
         if kind not in self.kept:
             self.memory -= wanted
@@ -172,10 +213,9 @@ class _Company:
 
     def _largest(self) -> list[_Request]:
         """The most requests that one pass can serve; the others wait for more of their kind."""
-        kinds: dict[tuple[int, int, type], list[_Request]] = {}
+        kinds: dict[_Kind, list[_Request]] = {}
         for request in self.waiting:
-            kind = (id(request.coordinates), id(request.metric), request.precision)
-            kinds.setdefault(kind, []).append(request)
+            kinds.setdefault(request.kind, []).append(request)
         return max(kinds.values(), key=len)
 
 
@@ -189,16 +229,10 @@ def _run(
     first = requests[0]
     coordinates, metric, precision = first.coordinates, first.metric, first.precision
     size = len(coordinates)
-    product = metric.kind in (EUCLIDEAN, ANGULAR)
-    angular = metric.kind == ANGULAR
-    centred, squares = np.empty((0, 0)), np.empty(0)
-    if product:
-        # An angle needs the vectors from the origin; a length is the more precise for being taken about the centre.
-        centre = 0.0 if angular else coordinates.mean(axis=0, dtype=np.float64)
-        centred = coordinates.astype(np.float64) - centre
-        squares = np.einsum("ij,ij->i", centred, centred)
-    factors: NDArray[Any] = centred.astype(precision, copy=False)
-    lengths: NDArray[Any] = squares.astype(precision, copy=False)
+    fill: Callable[[int, int, NDArray[Any]], None] | None = None
+    if metric.kind in (EUCLIDEAN, ANGULAR) and not (first.portable and precision is np.float64):
+        products = _whole_products if first.portable else _products
+        fill = products(coordinates, metric.kind)
     blocks = [(start, min(start + _ROWS, size)) for start in range(0, size, _ROWS)]
     local = threading.local()
 
@@ -206,37 +240,24 @@ def _run(
         start, stop = block
         if not hasattr(local, "buffer"):
             local.buffer = np.empty(BLOCK, dtype=precision)
-            kind = precision if product else np.float64
-            local.copy = np.empty(BLOCK if len(requests) > 1 else 0, dtype=kind)
-            local.opposite = np.empty(BLOCK if angular else 0, dtype=precision)
+            local.copy = np.empty(BLOCK if len(requests) > 1 else 0, dtype=precision)
         for left in range(start, size, _COLUMNS):
             right = min(left + _COLUMNS, size)
             shape = (stop - start, right - left)
+            distances = local.buffer[: shape[0] * shape[1]].reshape(shape)
             known = None if kept is None else kept.get((start, left))
             if known is not None:
-                distances = local.buffer[: known.size].reshape(shape)
                 np.copyto(distances, known)
-            elif product:
-                distances = local.buffer[: shape[0] * shape[1]].reshape(shape)
-                np.dot(factors[start:stop], factors[left:right].T, out=distances)
-                distances *= -2.0
-                if angular:
-                    # The same form as the compiled distance, which keeps its digits at every angle.
-                    opposite = local.opposite[: distances.size].reshape(shape)
-                    np.negative(distances, out=opposite)
-                    _complete(opposite, centred, lengths, start, left, 1.0)
-                _complete(distances, centred, lengths, start, left, -1.0)
-                if angular:
-                    np.arctan2(distances, opposite, out=distances)
-                    distances *= 2.0
+            elif fill is not None:
+                fill(start, left, distances)
             elif metric.kind == INTERPRETED:
-                distances = metric.pairwise(coordinates[start:stop], coordinates[left:right])
+                distances[:] = metric.pairwise(coordinates[start:stop], coordinates[left:right])
             else:
-                distances = pairwise_distances(
+                distances[:] = pairwise_distances(
                     metric.kind, coordinates[start:stop], coordinates[left:right]
                 )
             if kept is not None and known is None:
-                kept[start, left] = distances.astype(precision)
+                kept[start, left] = distances.copy()
             for request in requests[1:]:
                 # A visitor may overwrite what it is given: all but the last get a copy.
                 copied = local.copy[: distances.size].reshape(distances.shape)
@@ -255,10 +276,96 @@ def _run(
                     request.progress(done, everything)
 
 
+def _products(coordinates: NDArray[Any], kind: int) -> Callable[[int, int, NDArray[Any]], None]:
+    """What fills a block with distances by products in double precision."""
+    angular = kind == ANGULAR
+    # An angle needs the vectors from the origin; a length is the more precise for being taken about the centre.
+    centre = 0.0 if angular else coordinates.mean(axis=0, dtype=np.float64)
+    centred = coordinates.astype(np.float64) - centre
+    squares = np.einsum("ij,ij->i", centred, centred)
+
+    def fill(start: int, left: int, distances: NDArray[Any]) -> None:
+        height, width = distances.shape
+        rows, columns = slice(start, start + height), slice(left, left + width)
+        np.dot(centred[rows], centred[columns].T, out=distances)
+        distances *= -2.0
+        if angular:
+            # The same form as the compiled distance, which keeps its digits at every angle.
+            opposite = np.negative(distances)
+            _complete(opposite, centred, squares, start, left, 1.0)
+        _complete(distances, centred, squares, start, left, -1.0)
+        if angular:
+            np.arctan2(distances, opposite, out=distances)
+            distances *= 2.0
+
+    return fill
+
+
+def _whole_products(
+    coordinates: NDArray[Any], kind: int
+) -> Callable[[int, int, NDArray[Any]], None]:
+    """What fills a block with distances of coordinates on a grid, the same on every processor.
+
+    In units of the grid coordinates are whole numbers, so few bits long that no sum of their products exceeds 2^53: every
+    product of blocks is exact, in whichever order and with whatever operations it is taken.
+    """
+    given = coordinates.astype(np.float64)
+    if kind == ANGULAR:
+        centred = given
+    else:
+        centred = given - (0.5 * given.max(axis=0) + 0.5 * given.min(axis=0))
+    bits = (53 - (given.shape[1] - 1).bit_length()) // 2
+    largest = float(np.abs(centred).max(initial=0.0))
+    unit = math.ldexp(1.0, max(math.frexp(largest)[1] - bits, -900))
+    whole = np.rint(centred / unit)
+    squares = np.square(whole).sum(axis=1)
+    local = threading.local()
+
+    def fill(start: int, left: int, distances: NDArray[Any]) -> None:
+        if not hasattr(local, "products"):
+            local.products = np.empty(BLOCK)
+        height, width = distances.shape
+        products = local.products[: distances.size].reshape(distances.shape)
+        np.dot(whole[start : start + height], whole[left : left + width].T, out=products)
+        _from_products(kind, coordinates, squares, unit, start, left, products, distances)
+
+    return fill
+
+
+@njit(cache=True, nogil=True)
+def _from_products(
+    kind: int,
+    coordinates: NDArray[Any],
+    squares: NDArray[np.float64],
+    unit: float,
+    first_row: int,
+    first_column: int,
+    products: NDArray[np.float64],
+    distances: NDArray[Any],
+) -> None:
+    """Distances by exact products; of what is too near for the grid, or opposite, by differences."""
+    for i in range(distances.shape[0]):
+        own = squares[first_row + i]
+        for j in range(distances.shape[1]):
+            both = own + squares[first_column + j]
+            apart = both - 2.0 * products[i, j]
+            near = apart < _NEAR
+            distance = np.sqrt(max(apart, 0.0)) * unit
+            if kind == ANGULAR:
+                together = both + 2.0 * products[i, j]
+                near |= together < _NEAR
+                distance = 2.0 * arctangent(np.sqrt(max(apart, 0.0)), np.sqrt(max(together, 0.0)))
+            if near:
+                distance = row_distance(
+                    kind, coordinates, first_row + i, coordinates, first_column + j
+                )
+            distances[i, j] = distance
+
+
 def _complete(
     products: NDArray[Any],
     centred: NDArray[np.float64],
-    squares: NDArray[Any],
+    squares: NDArray[np.float64],
     first_row: int,
     first_column: int,
     sign: float,
@@ -271,9 +378,7 @@ def _complete(
     columns = squares[first_column : first_column + products.shape[1]]
     products += rows[:, None]
     products += columns[None]
-    row, column = np.nonzero(
-        products < _CLOSE[products.dtype.type] * 2 * float(rows.max() + columns.max())
-    )
+    row, column = np.nonzero(products < _CLOSE * 2 * float(rows.max() + columns.max()))
     for start in range(0, len(row), 4096):
         i, j = row[start : start + 4096], column[start : start + 4096]
         sums = centred[first_row + i] + sign * centred[first_column + j]

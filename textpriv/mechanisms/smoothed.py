@@ -19,12 +19,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from textpriv.arithmetic import expm1s, exps, log1ps, logs
 from textpriv.errors import MechanismError
 from textpriv.index import Index
 from textpriv.mechanisms.constant import Constant, inputs, log_normalisers
 from textpriv.mechanisms.measure import bernoulli, numbers
 from textpriv.mechanisms.mechanism import UNKNOWN, checksum
-from textpriv.mechanisms.passes import Progress, sweep
+from textpriv.mechanisms.passes import Progress, keeping, sweep
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
 from textpriv.metrics import Metric
 from textpriv.randomness import RandomWords
@@ -97,19 +98,20 @@ def background(
     Notes
     -----
     Both majorants are monotone and constants are fixed by both, so the iteration converges from below. It ends when the
-    exact constant over all pairs is at most ``epsilon (1 - 1e-6)``, rounding charged.
+    exact constant over all pairs is at most ``epsilon (1 - 1e-6)``, rounding charged. All of it is the same on every
+    processor but the last digits of that constant, 1e-12 of it, which would have to decide between two rounds.
     """
     words = inputs(index)
     coordinates = index.coordinates if len(words) == len(index) else index.coordinates[words]
-    (all_log_z,) = log_normalisers(index, weights, [t], [gamma], progress)
+    (all_log_z,) = log_normalisers(index, weights, [t], [gamma], progress, portable=True)
     log_z = all_log_z[words]
     kappa = np.zeros(len(words))
     slope = (epsilon - t) * _INSIDE
     precision: type = np.float64 if len(words) <= _SMALL else np.float32
     for rounds in range(_ROUNDS):
-        with np.errstate(divide="ignore"):
-            log_kappa = np.log(kappa)
-        total = np.logaddexp(log_z, log_kappa)
+        log_kappa = logs(kappa)
+        higher = np.maximum(log_z, log_kappa)
+        total = higher + log1ps(exps(np.minimum(log_z, log_kappa) - higher))
         wanted = _majorant(coordinates, index.metric, total, slope, math.inf, progress, precision)
         if (wanted - total).max() <= _SETTLED:
             (constant,), slopes = smoothed_constants(
@@ -122,13 +124,10 @@ def background(
                     whole[index.representatives], all_log_z, constant.value, *slopes, rounds
                 )
             precision = np.float64
-        kappa = np.maximum(kappa, np.exp(log_z) * np.expm1(wanted - log_z))
-        with np.errstate(divide="ignore"):
-            log_kappa = np.log(kappa)
+        kappa = np.maximum(kappa, exps(log_z) * expm1s(wanted - log_z))
+        log_kappa = logs(kappa)
         # Along the truncated distance, which is a metric too: the background then also keeps the cap on far pairs.
-        kappa = np.exp(
-            _majorant(coordinates, index.metric, log_kappa, t, gamma, progress, precision)
-        )
+        kappa = exps(_majorant(coordinates, index.metric, log_kappa, t, gamma, progress, precision))
     raise MechanismError(
         f"the background of rate {t:g} at epsilon {epsilon:g} did not settle in {_ROUNDS} rounds. Use a smaller share."
     )
@@ -161,7 +160,7 @@ def _majorant(
         distances += given[rows, None]
         np.maximum(local.top[columns], distances.max(axis=0), out=local.top[columns])
 
-    sweep(coordinates, metric, visit, progress, precision=precision)
+    sweep(coordinates, metric, visit, progress, precision=precision, portable=True)
     found: NDArray[np.float64] = np.max(tops, axis=0)
     return found
 
@@ -295,7 +294,7 @@ class SmoothedTEM(TEM):
         )
         kappa, log_z = self.background.kappa, self.background.log_z
         # The probability of a draw from the measure.
-        self._coin = kappa / (np.exp(log_z) + kappa)
+        self._coin = kappa / (exps(log_z) + kappa)
 
     def settings(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this mechanism on the same index."""
@@ -324,8 +323,9 @@ class SmoothedTEM(TEM):
         binding = {"kind": "background", **self.binding()}
         record = index.find_record(binding)
         if record is None or not self._usable(record):
-            found = background(
-                index, self.measure.weights, self.epsilon, t, min(gamma, LARGEST_EXPONENT / t)
+            truncated = min(gamma, LARGEST_EXPONENT / t)
+            found = keeping(
+                lambda: background(index, self.measure.weights, self.epsilon, t, truncated)
             )
             record = {
                 "rho_with_rounding": found.rho,
