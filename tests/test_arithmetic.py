@@ -15,6 +15,7 @@ from textpriv.arithmetic import (
     FEW,
     LANES,
     arctangent,
+    column_means,
     cosine_and_sine,
     exp,
     expm1,
@@ -23,6 +24,8 @@ from textpriv.arithmetic import (
     log,
     log1p,
     logs,
+    principal_directions,
+    row_products,
 )
 from textpriv.metrics import ANGULAR, CHEBYSHEV, EUCLIDEAN, MANHATTAN, row_distance
 
@@ -100,6 +103,24 @@ def test_a_sum_is_correctly_rounded():
     values = RNG.normal(size=1000) * 10.0 ** RNG.uniform(-20, 20, 1000)
     assert fixed_sum(values) == float(sum(map(Fraction, values)))
     assert fixed_sum(values[::-1].reshape(10, 100)) == fixed_sum(values)
+
+
+def test_directions_are_orthonormal_and_those_along_which_rows_vary_most():
+    rows = RNG.normal(size=(400, 30)) * np.linspace(1, 3, 30) + 50.0
+    turn, _ = np.linalg.qr(RNG.normal(size=(30, 30)))
+    rows = rows @ turn
+    found = principal_directions(rows)
+    np.testing.assert_allclose(found @ found.T, np.eye(30), atol=1e-13)
+    centred = rows - rows.mean(axis=0)
+    variances = (row_products(centred, found) ** 2).sum(axis=0)
+    # Coordinates are rounded to 22 bits of the largest.
+    np.testing.assert_allclose(variances, np.linalg.eigvalsh(centred.T @ centred)[::-1], rtol=1e-5)
+    np.testing.assert_allclose(column_means(rows), rows.mean(axis=0), rtol=1e-14)
+
+
+def test_equal_rows_have_some_directions():
+    found = principal_directions(np.ones((5, 3), dtype=np.float32))
+    np.testing.assert_array_equal(found @ found.T, np.eye(3))
 
 
 def lanes(values: np.ndarray) -> float:

@@ -23,6 +23,7 @@ __all__ = [
     "FEW",
     "LANES",
     "arctangent",
+    "column_means",
     "cosine_and_sine",
     "exp",
     "expm1",
@@ -34,6 +35,8 @@ __all__ = [
     "log1p",
     "log1ps",
     "logs",
+    "principal_directions",
+    "row_products",
 ]
 
 
@@ -55,7 +58,8 @@ def lane_sum(
 ) -> tuple[Any, Callable[..., Any]]:
     """``lane_sum(what, a, i, b, j)``: a sum over row i of ``a`` (m, n) and row j of ``b`` (p, n), in double precision.
 
-    ``what`` is a literal: "squares" of differences, "together" for squares of sums, "absolute" differences, or "products".
+    ``what`` is a literal: "squares" of differences, "absolute" differences, "products", or "both" for a pair of sums, of
+    squares of differences and of squares of sums.
     The first ``n - n % 16`` columns go to 16 partial sums in turn; the second half of these is added to the first until 4
     are left. The next columns go to them in turn, as many as 4 divides; halves are added until one sum is left, and to it
     the last columns. Compiled code takes as many lanes at a time as the processor has; none of it may be fused or reordered,
@@ -69,10 +73,10 @@ def lane_sum(
 
     if {a.layout, b.layout} != {"C"} or {a.ndim, b.ndim} != {2}:
         raise TypeError("rows of coordinates must lie in memory one after the other")
-    name = what.literal_value
+    names = ("squares", "together") if what.literal_value == "both" else (what.literal_value,)
     double, number = ir.DoubleType(), ir.IntType(64)
 
-    def summand(builder: Any, left: Any, right: Any) -> Any:
+    def summand(builder: Any, name: str, left: Any, right: Any) -> Any:
         if name == "products":
             return builder.fmul(left, right)
         one = builder.fadd(left, right) if name == "together" else builder.fsub(left, right)
@@ -105,7 +109,7 @@ def lane_sum(
             for table, at in zip(tables, (2, 4), strict=True)
         ]
 
-        def taken(place: Any, lanes: int) -> Any:
+        def taken(place: Any, lanes: int) -> list[Any]:
             pair = []
             for row, kind in zip(rows, kinds, strict=True):
                 narrow = ir.VectorType(kind, lanes) if lanes > 1 else kind
@@ -113,22 +117,27 @@ def lane_sum(
                 found = builder.load(at, align=context.get_abi_alignment(kind))
                 wide = ir.VectorType(double, lanes) if lanes > 1 else double
                 pair.append(found if kind == double else builder.fpext(found, wide))
-            return summand(builder, *pair)
+            return [summand(builder, name, *pair) for name in names]
 
         begin = ir.Constant(number, 0)
-        total: Any = ir.Constant(ir.VectorType(double, LANES), [0.0] * LANES)
+        zeros = ir.Constant(ir.VectorType(double, LANES), [0.0] * LANES)
+        totals: list[Any] = [zeros for _ in names]
         for lanes, left in ((LANES, FEW), (FEW, 1), (1, 1)):
-            sums = cgutils.alloca_once_value(builder, total)
+            sums = [cgutils.alloca_once_value(builder, total) for total in totals]
             step = ir.Constant(number, lanes)
             end = builder.sub(columns, builder.srem(columns, step))
             with cgutils.for_range_slice(builder, begin, end, step, number) as (place, _):
-                builder.store(builder.fadd(builder.load(sums), taken(place, lanes)), sums)
-            total, begin = builder.load(sums), end
+                for one, more in zip(sums, taken(place, lanes), strict=True):
+                    builder.store(builder.fadd(builder.load(one), more), one)
+            totals, begin = [builder.load(one) for one in sums], end
             if lanes > 1:
-                total = reduced(builder, total, lanes, left)
-        return total
+                totals = [reduced(builder, total, lanes, left) for total in totals]
+        if len(names) == 1:
+            return totals[0]
+        return context.make_tuple(builder, signature.return_type, totals)
 
-    return types.float64(what, a, types.intp, b, types.intp), compiled
+    found = types.float64 if len(names) == 1 else types.UniTuple(types.float64, len(names))
+    return found(what, a, types.intp, b, types.intp), compiled
 
 
 # ----------------------------------------------------------------------------------------------
@@ -168,7 +177,7 @@ with localcontext() as _digits:
     _WHOLE_REST = float(_LN2 - Decimal(_WHOLE))
 
 _SQRT_HALF = math.sqrt(0.5)
-_ODD = tuple(2.0 / n for n in range(3, 27, 2))
+_ODD = tuple(2.0 / n for n in range(3, 23, 2))
 _SINE = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(9))
 _COSINE = tuple((-1) ** k / math.factorial(2 * k) for k in range(10))
 
@@ -226,10 +235,11 @@ def expm1(x: float) -> float:
 def _odd(s: float) -> float:
     """``2 atanh(s) / s - 2``, for s from -0.18 to 0.18."""
     z = s * s
-    total = 0.0
-    for place in range(len(_ODD)):
-        total = total * z + _ODD[len(_ODD) - 1 - place]
-    return total * z
+    w = z * z
+    # Pairs of terms, and pairs of pairs, that need not wait for one another.
+    first = (_ODD[0] + _ODD[1] * z) + w * (_ODD[2] + _ODD[3] * z)
+    second = (_ODD[4] + _ODD[5] * z) + w * (_ODD[6] + _ODD[7] * z)
+    return z * (first + (w * w) * (second + (w * w) * (_ODD[8] + _ODD[9] * z)))
 
 
 @njit(cache=True, nogil=True)
@@ -266,9 +276,8 @@ def arctangent(y: float, x: float) -> float:
     z = (q - j * 0.125) / (1.0 + q * (j * 0.125))
     w = z * z
     # Of the series to z^13: z is at most 1/16.
-    series = 0.0
-    for n in range(13, 1, -2):
-        series = w * (1.0 / n - series)
+    first = (1.0 / 3.0 - w * (1.0 / 5.0)) + (w * w) * (1.0 / 7.0 - w * (1.0 / 9.0))
+    series = w * (first + (w * w) * (w * w) * (1.0 / 11.0 - w * (1.0 / 13.0)))
     angle = _ATAN[j] + (z - z * series)
     return _HALF_PI - angle if y > x else angle
 
@@ -333,3 +342,75 @@ def log1ps(values: NDArray[np.float64]) -> NDArray[np.float64]:
     for place, value in enumerate(values.ravel()):
         out[place] = log1p(value)
     return out.reshape(values.shape)
+
+
+# ----------------------------------------------------------------------------------------------
+# Tables
+# ----------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def column_means(table: NDArray[Any]) -> NDArray[np.float64]:
+    """Means of the columns of a table (V, n), summed row after row in double precision."""
+    total = np.zeros(table.shape[1])
+    for row in range(table.shape[0]):
+        for column in range(table.shape[1]):
+            total[column] += table[row, column]
+    return total / table.shape[0]
+
+
+@njit(cache=True, nogil=True)
+def row_products(a: NDArray[Any], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Inner products of the rows of ``a`` (m, n) and ``b`` (p, n), shape (m, p)."""
+    out = np.empty((a.shape[0], b.shape[0]))
+    for i in range(a.shape[0]):
+        for j in range(b.shape[0]):
+            out[i, j] = lane_sum("products", a, i, b, j)  # type: ignore[call-arg]
+    return out
+
+
+def principal_directions(rows: NDArray[Any]) -> NDArray[np.float64]:
+    """Orthonormal directions (n, n) along which some rows (V, n) vary, most first, to about seven digits.
+
+    Rows are rounded to whole numbers so short that sums of their products are exact, in whichever order they are taken.
+    """
+    centred = rows.astype(np.float64) - column_means(rows)
+    bits = (53 - (len(rows) - 1).bit_length()) // 2
+    largest = float(np.abs(centred).max(initial=0.0))
+    whole = np.rint(np.ldexp(centred, bits - math.frexp(largest)[1]))
+    squares, directions = _diagonal(whole.T @ whole)
+    return np.ascontiguousarray(directions[:, np.argsort(-squares, kind="stable")].T)
+
+
+@njit(cache=True, nogil=True)
+def _diagonal(matrix: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eigenvalues of a symmetric matrix (n, n), and eigenvectors as columns: the rotations of Jacobi, plane after plane."""
+    a, size = matrix.copy(), matrix.shape[0]
+    vectors = np.eye(size)
+    scale = np.abs(a).max()
+    for _ in range(60):
+        largest = 0.0
+        for p in range(size - 1):
+            for q in range(p + 1, size):
+                off = a[p, q]
+                largest = max(largest, abs(off))
+                if abs(off) <= 1e-17 * scale:
+                    continue
+                # Golub and Van Loan, "Matrix Computations", 8.5: the smaller of the two angles.
+                theta = (a[q, q] - a[p, p]) / (2.0 * off)
+                tangent = 1.0 / (abs(theta) + np.sqrt(theta * theta + 1.0))
+                tangent = -tangent if theta < 0.0 else tangent
+                cosine = 1.0 / np.sqrt(tangent * tangent + 1.0)
+                sine = tangent * cosine
+                for k in range(size):
+                    left, right = a[k, p], a[k, q]
+                    a[k, p], a[k, q] = cosine * left - sine * right, sine * left + cosine * right
+                for k in range(size):
+                    left, right = a[p, k], a[q, k]
+                    a[p, k], a[q, k] = cosine * left - sine * right, sine * left + cosine * right
+                    left, right = vectors[k, p], vectors[k, q]
+                    vectors[k, p] = cosine * left - sine * right
+                    vectors[k, q] = sine * left + cosine * right
+        if largest <= 1e-15 * scale:
+            break
+    return np.diag(a).copy(), vectors

@@ -57,13 +57,12 @@ def row_distance(kind: int, a: NDArray[Any], i: int, b: NDArray[Any], j: int) ->
         for c in range(np.uint64(a.shape[1])):
             largest = max(largest, abs(np.float64(a[i, c]) - np.float64(b[j, c])))
         return largest
-    apart = np.sqrt(lane_sum("squares", a, i, b, j))  # type: ignore[call-arg]
     if kind == ANGULAR:
         # Kahan's form keeps its digits at every angle: arccos of an inner product loses half of them near 0 and pi, the
         # arcsine of half the chord near pi.
-        together = np.sqrt(lane_sum("together", a, i, b, j))  # type: ignore[call-arg]
-        return 2.0 * arctangent(apart, together)
-    return apart
+        apart, together = lane_sum("both", a, i, b, j)  # type: ignore[call-arg]
+        return 2.0 * arctangent(np.sqrt(apart), np.sqrt(together))
+    return np.sqrt(lane_sum("squares", a, i, b, j))  # type: ignore[call-arg]
 
 
 @njit(cache=True, nogil=True)

@@ -20,7 +20,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from textpriv.arithmetic import cosine_and_sine, log
+from textpriv.arithmetic import (
+    column_means,
+    cosine_and_sine,
+    log,
+    principal_directions,
+    row_products,
+)
 from textpriv.errors import MechanismError
 from textpriv.index import Index
 from textpriv.mechanisms.mechanism import Mechanism
@@ -100,17 +106,13 @@ class Madlib(Mechanism):
         coordinates = self.index.coordinates
         if self.projection is None:
             return coordinates
-        centred = coordinates - coordinates.mean(axis=0, dtype=np.float64)
-        _, directions = np.linalg.eigh(centred.T @ centred)
-        leading = directions[:, ::-1][:, : self.projection]
-        projected = coordinates.astype(np.float64) @ leading
-        return np.ascontiguousarray(projected.astype(coordinates.dtype))
+        leading = principal_directions(coordinates)[: self.projection]
+        return row_products(coordinates, leading).astype(coordinates.dtype)
 
     @cached_property
     def unknown_point(self) -> NDArray[np.float64]:
         """The centre of the points, at which every word outside the vocabulary stands, shape (n or projection,)."""
-        centre: NDArray[np.float64] = self.points.mean(axis=0, dtype=np.float64)
-        return centre
+        return column_means(self.points)
 
     @cached_property
     def _graph(self) -> Any:
