@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from numba import njit
+from numba import carray, cfunc, njit, types
 
 from textpriv import arithmetic
 from textpriv.arithmetic import (
@@ -189,6 +191,56 @@ def test_compiled_functions_carry_no_leave_to_fuse_or_reorder():
 
 OPERATIONS = ("add", "sub", "mul", "div")
 FLAGS = ("fast", "reassoc", "contract", "arcp", "afn")
+FUSED = re.compile(r"\bv?f(?:n?m(?:add|sub)|ml[as])")
+SINGLE = re.compile(r"\bv?(?:fmul|mul[ps]d)")
+
+
+@pytest.fixture(scope="module")
+def intermediate() -> str:
+    """All functions here as the compiler's intermediate code, without what counts references on this very processor."""
+
+    @cfunc(types.float64(types.int64, types.CPointer(types.float32), types.int64))
+    def everything(kind, numbers, columns):
+        rows = carray(numbers, (2, columns))
+        x, y = np.float64(rows[0, 0]), np.float64(rows[0, 1])
+        cosine, sine = cosine_and_sine(y)
+        found = exp(x) + log(y) + expm1(x) * log1p(y) + cosine * sine
+        return found + row_distance(kind, rows, 0, rows, 1)
+
+    counting = r"define (?:linkonce_odr )?(\w+) @(NRT_\w+)\(([^)]*)\)[^{]*\{.*?\n\}\n"
+    code = re.sub(counting, r"declare \1 @\2(\3)\n", everything.inspect_llvm(), flags=re.DOTALL)
+    return re.sub(r'"target-(cpu|features)"="[^"]*"', "", code)
+
+
+@pytest.mark.parametrize(
+    ("triple", "processor", "features"),
+    [
+        ("aarch64-unknown-linux-gnu", "", "+neon"),
+        ("aarch64-apple-darwin", "apple-m1", ""),
+        ("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma"),
+        ("x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512f,+fma"),
+    ],
+)
+def test_machine_code_of_other_processors_has_no_fused_operation(
+    intermediate, triple, processor, features
+):
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+    def compiled(code: str) -> str:
+        module = llvm.parse_assembly(code)
+        module.triple = triple
+        target = llvm.Target.from_triple(triple)
+        machine = target.create_target_machine(cpu=processor, features=features, opt=3)
+        module.data_layout = str(machine.target_data)
+        return machine.emit_assembly(module)
+
+    found = compiled(intermediate)
+    assert SINGLE.search(found)
+    assert not FUSED.search(found)
+    # With leave to fuse there are some, so that the search would see them.
+    leave = re.sub(r"\b(fmul|fadd|fsub) ", r"\1 contract ", intermediate)
+    assert FUSED.search(compiled(leave))
 
 
 def test_constants_are_rounded_from_more_digits():

@@ -2,7 +2,9 @@
 
 Every private draw reads 64-bit words of a ChaCha20 key stream. One document has one stream, found from a run key and the
 document's identity, so that a draw depends neither on the batch it was made in nor on what was drawn before. Statistical
-generators appear here only as the explicit choice of an experimenter. Laws and samplers live in ``textpriv.mechanisms``.
+generators appear here only as the explicit choice of an experimenter. Words are whole numbers and the same on every
+processor; so is what is drawn from them, since samplers decide by :mod:`textpriv.arithmetic` alone. Laws and samplers live
+in ``textpriv.mechanisms``.
 
 The identity of a document
 --------------------------

@@ -34,7 +34,7 @@ __all__ = ["ALGORITHM", "UNKNOWN", "Mechanism", "checksum", "positive"]
 
 # The version of laws, samplers and constants. Raised when the same settings draw otherwise under the same key, or when
 # what is recorded with an index would be computed otherwise: keys, ledgers and records are bound to it.
-ALGORITHM = 2
+ALGORITHM = 3
 UNKNOWN = -1  # the id of every word outside the vocabulary: all of them are one input
 
 _STATED_NAMES = 40  # first names that a statement looks at: each costs a row of the law
