@@ -19,7 +19,7 @@ from pairwise.accounting import check_privacy_parameters, compose, default_delta
 from pairwise.clipping import clip_records
 from pairwise.domains import L2Ball
 from pairwise.errors import InvalidParameter
-from pairwise.estimator import Plan
+from pairwise.estimator import Plan, refuse_unread
 from pairwise.gradient import (
     AUCPairs,
     default_radius,
@@ -30,10 +30,12 @@ from pairwise.losses import get_loss
 from pairwise.noise import GaussianPlan, Randomness, plan_gaussian
 from pairwise.perturbation import (
     CONVEX_ALGORITHMS,
+    CONVEX_OPTIONS,
     ONLINE_ALGORITHMS,
     ConvexTask,
     check_request,
     plan_perturbation,
+    unread_in_mode,
 )
 from pairwise.statistics import auc_direction, moment_size, plan_moments, release_moments
 from pairwise.streaming import StreamingEstimator
@@ -47,6 +49,19 @@ __all__ = ["PrivateAUCClassifier", "private_accuracy_score", "private_auc_score"
 Array = NDArray[np.float64]
 
 _ALGORITHMS = ("gradient", *CONVEX_ALGORITHMS, "statistics")
+# Which algorithms read what; an option that the chosen one would not read is refused.
+_READ_BY = {
+    "loss": ("gradient", *CONVEX_ALGORITHMS),
+    "clip": ("gradient", *CONVEX_ALGORITHMS),
+    "radius": ("gradient", *CONVEX_ALGORITHMS),
+    **CONVEX_OPTIONS,
+    "steps": ("gradient", "sgd-output"),
+    "rate": ("gradient", "offpairc", "sgd-output"),
+    "batching": ("gradient",),
+    "batch_size": ("gradient",),
+    "device": ("gradient",),
+    "centre_share": ("gradient",),
+}
 # Of the share spent on centring, what the mean gets; the rest is for the scale.
 _CENTRE = 0.7
 # Records are clipped around the private centre to this share of their mean distance. The value is the best of three on
@@ -268,6 +283,14 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         for name in ("threshold_share", "centre_share"):
             if not 0 <= getattr(self, name) < 1:
                 raise InvalidParameter(f"{name} must be in [0, 1); found {getattr(self, name)!r}.")
+        unread = unread_in_mode(self.algorithm, self.mode)
+        if self.mode == "published":
+            unread |= dict.fromkeys(("clip", "threshold_share"), "mode='published'")
+        if self._centred():
+            unread["threshold_share"] = "centre_share > 0: centred scores have the mean 0"
+        if self.loss != "logistic":
+            unread["device"] = "the hinge loss, which needs one sort a step"
+        refuse_unread(self, _READ_BY, unread)
 
     def _centred(self) -> bool:
         return self.algorithm == "gradient" and self.centre_share > 0

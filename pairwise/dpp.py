@@ -46,6 +46,7 @@ from pairwise.estimator import (
     check_number,
     numerical_claim,
     refuse_mixed_labels,
+    refuse_unread,
     without_seed,
     without_values,
 )
@@ -71,6 +72,29 @@ __all__ = ["DPPMetricLearner"]
 
 Algorithm = Literal["edges", "matching", "pure", "node-dp", "input-perturbation"]
 _ALGORITHMS = ("edges", "matching", "pure", "node-dp", "input-perturbation")
+_OF_PAIRS = ("edges", "pure", "node-dp")
+# Which algorithms read what in sound mode; an option that the chosen one would not read is refused. ``hardened`` is none of
+# them: Laplace noise is always drawn exactly, so what it asks for is met.
+_READ_BY = {
+    "kappa": _OF_PAIRS,
+    "topology": _OF_PAIRS,
+    "relationship": ("edges", "pure"),
+    "sampling_rate": ("edges", "node-dp"),
+    "n_batches": ("pure", "node-dp"),
+    "start_share": ("matching",),
+    "classes": ("matching", "input-perturbation"),
+    "shrinkage": ("matching", *_OF_PAIRS),
+    "variant": (),
+    "batch_size": (),
+}
+_UNREAD_AS_PUBLISHED = (
+    "algorithm",
+    "sampling_rate",
+    "n_batches",
+    "shrinkage",
+    "start_share",
+    "classes",
+)
 _OF_INDIVIDUALS = ("matching", "input-perturbation")
 _NOISE = {
     "edges": ("gaussian",),
@@ -493,12 +517,30 @@ class DPPMetricLearner(
                 "hardened noise is accounted for all pairs in every step; found hardened=True with sampling_rate < 1 or "
                 "mode='published'. Leave one of them out."
             )
+        self._refuse_unread()
         if self.mode == "published" and not self.epsilon > 0:
             raise InvalidParameter(f"epsilon must be > 0; found {self.epsilon!r}.")
-        if self._of_individuals and self.adjacency == "zero-out":
+        if (self._of_individuals or self.mode == "published") and self.adjacency == "zero-out":
             raise InvalidParameter(
-                f"algorithm {self.algorithm!r} is for replace-one; found adjacency 'zero-out'. Leave adjacency out."
+                f"algorithm {self.algorithm!r} in mode {self.mode!r} is for replace-one; found adjacency 'zero-out'. "
+                "Leave adjacency out."
             )
+
+    def _refuse_unread(self) -> None:
+        unread = {}
+        if self.init is not None:
+            unread |= dict.fromkeys(("start_share", "n_components"), "init, which is the start")
+        if self.topology == "private":
+            unread["relationship"] = "topology='private', where kappa is declared"
+        if self.mode == "published":
+            unread |= dict.fromkeys(_UNREAD_AS_PUBLISHED, "mode='published'")
+            refuse_unread(self, {}, unread)
+            return
+        if self._noise == "laplace":
+            unread["sampling_rate"] = "Laplace noise"
+        else:
+            unread["n_batches"] = "Gaussian noise"
+        refuse_unread(self, _READ_BY, unread)
 
     def _check_privacy(self, n: int) -> None:
         pure = self._noise != "gaussian"

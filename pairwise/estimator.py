@@ -6,10 +6,11 @@ event, before any draw) and *run*. ``Plan`` is what passes between them.
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,6 +42,7 @@ __all__ = [
     "check_number",
     "numerical_claim",
     "refuse_mixed_labels",
+    "refuse_unread",
     "without_seed",
     "without_values",
 ]
@@ -115,6 +117,45 @@ def numerical_claim(exact: bool, n: int | None) -> tuple[Literal["exact", "real"
     if n is None or n > _LARGEST_COVERED:
         return "real", HARDENED_LARGE_NOTE
     return "exact", HARDENED_NOTE
+
+
+def refuse_unread(
+    estimator: BaseEstimator,
+    read_by: Mapping[str, Sequence[str]],
+    unread: Mapping[str, str] | None = None,
+) -> None:
+    """Refuse an option that was set though nothing of the fit asked for would read it.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        With a parameter ``algorithm``.
+    read_by : mapping of str to sequence of str
+        For each option the algorithms that read it. What every algorithm reads is left out.
+    unread : mapping of str to str, optional
+        Options that the algorithm would read but for another setting, and which one that is.
+
+    Raises
+    ------
+    InvalidParameter
+        A setting without effect would let its user believe that it had one.
+    """
+    algorithm = vars(estimator)["algorithm"]
+    defaults = inspect.signature(type(estimator)).parameters
+    for name in (*read_by, *(unread or ())):
+        value, default = vars(estimator)[name], defaults[name].default
+        if value is default or (np.isscalar(value) and value == default):
+            continue
+        if name in read_by and algorithm not in read_by[name]:
+            readers = ", ".join(repr(reader) for reader in read_by[name])
+            why = f"algorithm {algorithm!r} does not read it" + (
+                f", {readers} would" if readers else ""
+            )
+        elif unread and name in unread:
+            why = f"it is not read with {unread[name]}"
+        else:
+            continue
+        raise InvalidParameter(f"{name} was set, but {why}. Leave {name} out.")
 
 
 def without_seed(state: dict[str, Any]) -> dict[str, Any]:

@@ -17,17 +17,19 @@ from sklearn.utils.validation import check_is_fitted
 from pairwise.accounting import release_mu
 from pairwise.domains import FrobeniusBall, PSDNuclearBall
 from pairwise.errors import InvalidParameter
-from pairwise.estimator import Plan
+from pairwise.estimator import Plan, refuse_unread
 from pairwise.gradient import MetricPairs, noisy_descent, plan_gradient
 from pairwise.losses import get_loss
 from pairwise.mahalanobis import MahalanobisMixin
 from pairwise.noise import Randomness
 from pairwise.perturbation import (
     CONVEX_ALGORITHMS,
+    CONVEX_OPTIONS,
     ONLINE_ALGORITHMS,
     ConvexTask,
     check_request,
     plan_perturbation,
+    unread_in_mode,
 )
 from pairwise.statistics import discriminant, moment_size, plan_moments, release_moments
 from pairwise.streaming import StreamingEstimator
@@ -40,6 +42,18 @@ __all__ = ["PrivateMetricLearner"]
 Array = NDArray[np.float64]
 
 _ALGORITHMS = ("gradient", *CONVEX_ALGORITHMS, "statistics")
+# Which algorithms read what; an option that the chosen one would not read is refused.
+_READ_BY = {
+    "loss": ("gradient", *CONVEX_ALGORITHMS),
+    "clip": ("gradient",),
+    "radius": ("gradient", *CONVEX_ALGORITHMS),
+    **CONVEX_OPTIONS,
+    "steps": ("gradient", "sgd-output"),
+    "rate": ("gradient", "offpairc", "sgd-output"),
+    "batching": ("gradient",),
+    "batch_size": ("gradient",),
+    "device": ("gradient",),
+}
 
 
 _SQUARE = 512  # features up to which the factor is trained square
@@ -226,6 +240,7 @@ class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimato
             raise InvalidParameter(
                 f"n_components must be a whole number >= 1; found {self.n_components!r}."
             )
+        refuse_unread(self, _READ_BY, unread_in_mode(self.algorithm, self.mode))
 
     def _check_labels(self, labels: NDArray[Any]) -> None:
         if len(labels) < 2:

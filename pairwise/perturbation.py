@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONVEX_ALGORITHMS",
+    "CONVEX_OPTIONS",
     "ONLINE_ALGORITHMS",
     "PERTURBATION_ALGORITHMS",
     "ConvexTask",
@@ -35,6 +36,7 @@ __all__ = [
     "describe_stream",
     "plan_perturbation",
     "plan_stream",
+    "unread_in_mode",
 ]
 
 Array = NDArray[np.float64]
@@ -42,6 +44,13 @@ Array = NDArray[np.float64]
 PERTURBATION_ALGORITHMS = ("onpairstrc", "onpairc", "offpairstrc", "offpairc", "sgd-output")
 ONLINE_ALGORITHMS = ("onpairstrc", "onpairc", "ftrl")
 CONVEX_ALGORITHMS = (*PERTURBATION_ALGORITHMS, "ftrl")
+
+# Which algorithms read the options of GIGA and of streams.
+CONVEX_OPTIONS = {
+    "alpha": ("onpairstrc", "onpairc", "offpairstrc", "offpairc"),
+    "horizon": ONLINE_ALGORITHMS,
+    "track_regret": ONLINE_ALGORITHMS,
+}
 
 # A delta that underflows is not zero.
 _SMALLEST = 1e-300
@@ -168,6 +177,13 @@ def check_request(
             f"{algorithm} needs a smooth loss; found one with a kink. Use loss='logistic', or algorithm='gradient' or "
             "'sgd-output'."
         )
+
+
+def unread_in_mode(algorithm: str, mode: str) -> dict[str, str]:
+    """Return the options that an algorithm reads in its other mode only, each with the mode in which it does not."""
+    if mode == "published":
+        return {"rate": "mode='published'"} if algorithm == "offpairc" else {}
+    return {"alpha": "mode='sound'"} if algorithm == "offpairc" else {}
 
 
 def plan_perturbation(task: ConvexTask, request: Request, randomness: Randomness) -> Plan:
