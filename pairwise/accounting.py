@@ -14,8 +14,8 @@ computed by the algorithms; nothing here sees data.
 * ``SampledWithoutReplacementDpEvent(n, b, GaussianDpEvent(z))``: replace-one only, z = σ/Δ with Δ the sensitivity of the
   query on the sample.
 
-Items of a ``ComposedDpEvent`` run one after the other, each possibly chosen by what came before, with parameters fixed in
-advance.
+Items of a ``ComposedDpEvent`` run one after the other, each possibly computed from what came before, with parameters fixed
+in advance. Where the parameters themselves may be chosen by earlier results, a ``PrivacyBudget`` composes by a filter.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ import dp_accounting
 from dp_accounting import dp_event
 from dp_accounting.pld import common as pld_common
 from dp_accounting.pld import privacy_loss_distribution as pld_lib
-from scipy.special import erfcx, ndtr
+from scipy.special import erfcx, ndtr, ndtri
 from scipy.stats import binom
 
 from pairwise.errors import BudgetClosed, BudgetExceeded, InvalidParameter, UnsupportedEvent
@@ -255,7 +255,7 @@ def total_mu(ratios: Iterable[float]) -> float:
 
 
 def _zcdp_order(objective: Callable[[float], float]) -> float:
-    """Return the least value of a function of log(α − 1) that any α bounds from above (golden section on a grid cell)."""
+    """Return where a function of log(α − 1) is least, about (golden section on a grid cell); any α gives a valid bound."""
     grid = [-12.0 + 0.25 * i for i in range(120)]
     best = min(range(len(grid)), key=lambda i: objective(grid[i]))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
@@ -266,7 +266,13 @@ def _zcdp_order(objective: Callable[[float], float]) -> float:
             high = right
         else:
             low = left
-    return min(objective((low + high) / 2), objective(grid[best]))
+    return min((low + high) / 2, grid[best], key=objective)
+
+
+def _renyi_surcharge(t: float, delta: float) -> float:
+    """Return what Rényi DP of order α = 1 + e^t costs on top when it becomes (ε, δ)-DP (mechanisms.md 1.3)."""
+    excess = math.exp(t)
+    return (-math.log(delta) - t + (1 + excess) * (t - math.log1p(excess))) / excess
 
 
 def zcdp_delta(epsilon: float, rho: float) -> float:
@@ -282,7 +288,7 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
         alpha = 1 + excess
         return excess * (alpha * rho - epsilon) - t + alpha * (t - math.log(alpha))
 
-    return min(1.0, math.exp(min(0.0, _zcdp_order(log_delta))))
+    return min(1.0, math.exp(min(0.0, log_delta(_zcdp_order(log_delta)))))
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
@@ -297,11 +303,9 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         return math.inf
 
     def epsilon(t: float) -> float:
-        excess = math.exp(t)
-        alpha = 1 + excess
-        return alpha * rho + (-math.log(delta) - t + alpha * (t - math.log(alpha))) / excess
+        return (1 + math.exp(t)) * rho + _renyi_surcharge(t, delta)
 
-    return max(0.0, _zcdp_order(epsilon)) * (1 + _SAFETY)
+    return max(0.0, epsilon(_zcdp_order(epsilon))) * (1 + _SAFETY)
 
 
 def zcdp_epsilon_classic(rho: float, delta: float) -> float:
@@ -767,6 +771,112 @@ def _mixed_epsilon(
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# Filters: what releases cost when each of them, its noise included, may be chosen by the results of those before
+
+
+def _renyi_order(epsilon: float, delta: float) -> float:
+    """Return the order α at which (ε, δ) leaves the most room for a ρ-zCDP release; public numbers only."""
+    rho = zcdp_rho(epsilon, delta)
+    return 1 + math.exp(_zcdp_order(lambda t: (1 + math.exp(t)) * rho + _renyi_surcharge(t, delta)))
+
+
+def _dominating_mu(epsilon: float) -> float:
+    """Return the μ of a Gaussian that dominates every ε-DP release.
+
+    Errors of the two kinds are traded along straight lines from (0, 1) over (q, q) to (1, 0), q = 1/(1 + e^ε). A Gaussian
+    whose curve passes through (q, q) lies below them, since it is convex: Φ(−μ/2) = q.
+    """
+    return -2 * float(ndtri(1 / (1 + math.exp(min(epsilon, 700.0))))) * (1 + _SAFETY)
+
+
+def _unsampled(event: dp_event.DpEvent, adjacency: Adjacency) -> dp_event.DpEvent:
+    """Return a release that costs at least as much, without the samples for which no Rényi bound is known.
+
+    The law is a mixture over samples, in each of which the unsampled Gaussian dominates, and Rényi divergence is jointly
+    quasi-convex.
+    """
+    if isinstance(event, dp_event.MixtureOfGaussiansDpEvent):
+        return dp_event.GaussianDpEvent(event.standard_deviation / max(event.sensitivities))
+    if isinstance(event, dp_event.PoissonSampledDpEvent) and adjacency is Adjacency.REPLACE_ONE:
+        # z = σ/C, and a record that changes moves the sum by 2C.
+        return dp_event.GaussianDpEvent(event.event.noise_multiplier / 2)
+    return event
+
+
+@lru_cache(maxsize=1024)
+def _renyi_divergence(text: str, order: float, adjacency: Adjacency) -> float:
+    """Return a bound on the Rényi divergence of one release at one order, infinity where none is known."""
+    event = _event_from_plain(json.loads(text))
+    pure = _pure_epsilon(event)
+    known = _unsampled(event, adjacency)
+    if pure < math.inf:
+        known = dp_event.ZCDpEvent(pure**2 / 2)  # Bun & Steinke 2016, proposition 1.4
+    # A selection is bounded at one order by what one trial costs at the others.
+    orders = [*dp_accounting.rdp.rdp_privacy_accountant.DEFAULT_RDP_ORDERS, order]
+    accountant = dp_accounting.rdp.RdpAccountant(orders, adjacency.relation)
+    if not accountant.supports(known):
+        return pure
+    accountant.compose(known)
+    return min(pure, float(accountant.rdp[-1]))
+
+
+def _refuse_kind(event: dp_event.DpEvent, composition: str, why: str) -> UnsupportedEvent:
+    return UnsupportedEvent(
+        f"this budget composes by {composition!r}, to which {type(event).__name__} cannot be added where earlier results "
+        f"may have led to it: {why}. Nothing was drawn. Keep a budget of its own for it, or start this one with "
+        "composition='renyi'."
+    )
+
+
+def _filtered_epsilon(
+    leaves: Sequence[tuple[dp_event.DpEvent, int]],
+    limit: tuple[float, float],
+    adjacency: Adjacency,
+    composition: str,
+) -> float:
+    """Return the epsilon of a filter for the limit (ε, δ): while it stays within ε, all releases are (ε, δ)-DP together.
+
+    The sum of pure epsilons is a filter with δ = 0, so it may stand in for the other at every point: transcripts that end
+    within one of the two filters are events of the two filtered processes, whose δ add up.
+    """
+    epsilon, delta = limit
+    pure = math.fsum(count * _pure_epsilon(leaf) for leaf, count in leaves)
+    if delta == 0:
+        return pure
+    if composition == "basic":
+        total, spare = 0.0, delta * (1 + 1e-9)
+        for leaf, count in leaves:
+            approximate = isinstance(leaf, ApproximateDpEvent)
+            if not approximate and _pure_epsilon(leaf) == math.inf:
+                raise _refuse_kind(
+                    leaf, composition, "epsilons and deltas add up only where they are given"
+                )
+            total += count * (leaf.epsilon if approximate else _pure_epsilon(leaf))
+            spare -= count * (leaf.delta if approximate else 0.0)
+        return total if spare >= 0 else math.inf
+    if composition == "gaussian":
+        ratios = []
+        for leaf, count in leaves:
+            if isinstance(leaf, dp_event.GaussianDpEvent):
+                ratio = 1 / leaf.noise_multiplier if leaf.noise_multiplier > 0 else math.inf
+            elif _pure_epsilon(leaf) < math.inf:
+                ratio = _dominating_mu(_pure_epsilon(leaf))
+            else:
+                raise _refuse_kind(leaf, composition, "no Gaussian is known to dominate it")
+            ratios.append(math.sqrt(count) * ratio)
+        return min(pure, gaussian_epsilon(total_mu(ratios), delta))
+    order = _renyi_order(epsilon, delta)
+    spent = 0.0
+    for leaf, count in leaves:
+        if isinstance(leaf, ApproximateDpEvent) and leaf.delta > 0:
+            raise _refuse_kind(
+                leaf, composition, "its delta would have to be set aside from the start"
+            )
+        spent += count * _renyi_divergence(_freeze(leaf), order, adjacency)
+    return min(pure, max(0.0, spent + _renyi_surcharge(math.log(order - 1), delta)))
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # Calibration
 
 
@@ -945,17 +1055,26 @@ class Charge:
 _SCHEMA = """
 CREATE TABLE budget (
     identity TEXT PRIMARY KEY, epsilon REAL NOT NULL, delta REAL NOT NULL,
-    adjacency TEXT NOT NULL, unit TEXT NOT NULL, closed INTEGER NOT NULL DEFAULT 0
+    adjacency TEXT NOT NULL, unit TEXT NOT NULL, composition TEXT NOT NULL, closed INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE charge (number INTEGER PRIMARY KEY AUTOINCREMENT, label TEXT NOT NULL, event TEXT NOT NULL);
 """
+
+
+_COMPOSITIONS = ("auto", "gaussian", "renyi", "basic")
+_FILTERS = {
+    "gaussian": "Smith and Thakurta 2022, a filter for Gaussian differential privacy; mechanisms.md 1.2",
+    "renyi": "Feldman and Zrnic 2021 and Lécuyer 2021, a filter for Rényi differential privacy; mechanisms.md 1.3",
+    "basic": "Rogers, Roth, Ullman and Vadhan 2016, a filter for (epsilon, delta)",
+}
 
 
 class PrivacyBudget:
     """A limit (ε, δ) on everything released about one data set, kept by all copies of one budget together.
 
     Every private fit charges its event *before* any noise is drawn; the one that would pass the limit is refused with
-    ``BudgetExceeded`` and draws nothing. Composition is that of ``epsilon_of`` over all charges at the budget's δ.
+    ``BudgetExceeded`` and draws nothing. What is charged next, and how much noise it has, may be chosen by the results of
+    what was charged before: each way of composing is one for which that is proved.
 
     Parameters
     ----------
@@ -967,6 +1086,9 @@ class PrivacyBudget:
         Guarantees under another adjacency cannot be added to this one and are refused.
     unit : str, default="one record"
         Whose change is protected; a charge for another unit is refused.
+    composition : {"auto", "gaussian", "renyi", "basic"}, default="auto"
+        By which filter charges are added up, see the notes. ``"auto"``: by the first charge, which no result can have led
+        to: ``"gaussian"`` if it is all Gaussian, ``"basic"`` if a δ of its own is in it, else ``"renyi"``.
     path : str or Path, optional
         Where to keep the account. A file that exists is continued, provided that its limits are the same. Without a
         path it lives in a temporary folder until the process that created it ends or the ``with`` block is left.
@@ -978,9 +1100,19 @@ class PrivacyBudget:
     are the same budget. Check and entry are one exclusive transaction, so two fits cannot both take the last of it.
 
     Charges are for fits on the same people: keep one budget per data set. A fit on a part of it (a fold) is charged in
-    full. Seen by the rule of adaptive composition, noise scales must not depend on earlier outputs other than through
-    parameters fixed in advance; choosing *which* fit to run next by what came before is covered as long as all events
-    are charged here.
+    full. The filters, with the theorems that let events and their noise be chosen by earlier results:
+
+    * ``"gaussian"``: Σ(Δ/σ)² against the μ² of (ε, δ), exact (Smith and Thakurta 2022; Koskela, Tobaben and Honkela 2023).
+      Takes Gaussian releases, and pure ones as the Gaussian that dominates them.
+    * ``"renyi"``: Σ D_α against what (ε, δ) leaves at one order α, fixed by (ε, δ) alone (Feldman and Zrnic 2021; Lécuyer
+      2021). Takes Gaussian, zCDP and pure releases, selections, and samples, the last at their Rényi cost, or unsampled
+      where none is known. For Gaussian and zCDP releases nothing is lost against adding ρ.
+    * ``"basic"``: Σεᵢ and Σδᵢ (Rogers, Roth, Ullman and Vadhan 2016). Takes pure and (ε, δ) releases.
+    * The sum of pure epsilons is used wherever it is smaller.
+
+    Products of privacy loss distributions are used for a *single* charge only, whose parts are fixed in advance: stopping
+    when such a product would pass the limit is no filter, and can exceed δ. A kind that the filter cannot take is refused
+    with ``UnsupportedEvent``.
 
     Examples
     --------
@@ -998,8 +1130,14 @@ class PrivacyBudget:
         adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
         unit: str = "one record",
         path: str | os.PathLike[str] | None = None,
+        composition: str = "auto",
     ) -> None:
         check_privacy_parameters(epsilon, delta, allow_pure=True)
+        if composition not in _COMPOSITIONS:
+            raise InvalidParameter(
+                f"composition must be one of {', '.join(_COMPOSITIONS)}; found {composition!r}."
+            )
+        self.composition = composition
         self.epsilon = float(epsilon)
         self.delta = float(delta)
         self.adjacency = Adjacency(adjacency)
@@ -1027,16 +1165,22 @@ class PrivacyBudget:
             identity = uuid.uuid4().hex
             if exists:
                 row = connection.execute(
-                    "SELECT identity, epsilon, delta, adjacency, unit, closed FROM budget"
+                    "SELECT identity, epsilon, delta, adjacency, unit, composition, closed FROM budget"
                 ).fetchone()
-                found = (row[1], row[2], row[3], row[4])
-                wanted = (self.epsilon, self.delta, self.adjacency.value, self.unit)
+                found = tuple(row[1:6])
+                wanted = (
+                    self.epsilon,
+                    self.delta,
+                    self.adjacency.value,
+                    self.unit,
+                    self.composition,
+                )
                 if found != wanted:
                     raise InvalidParameter(
-                        f"the file at path holds a budget of (epsilon, delta, adjacency, unit) = {found}; asked for "
-                        f"{wanted}. Open it with its own limits, or choose another path."
+                        f"the file at path holds a budget of (epsilon, delta, adjacency, unit, composition) = {found}; "
+                        f"asked for {wanted}. Open it with its own limits, or choose another path."
                     )
-                if row[5]:
+                if row[6]:
                     raise BudgetClosed("the budget at path is closed. Start a new one elsewhere.")
                 identity = row[0]
             else:
@@ -1044,8 +1188,15 @@ class PrivacyBudget:
                     if line.strip():
                         connection.execute(line)
                 connection.execute(
-                    "INSERT INTO budget VALUES (?, ?, ?, ?, ?, 0)",
-                    (identity, self.epsilon, self.delta, self.adjacency.value, self.unit),
+                    "INSERT INTO budget VALUES (?, ?, ?, ?, ?, ?, 0)",
+                    (
+                        identity,
+                        self.epsilon,
+                        self.delta,
+                        self.adjacency.value,
+                        self.unit,
+                        self.composition,
+                    ),
                 )
             connection.execute("COMMIT")
             return str(identity)
@@ -1149,7 +1300,28 @@ class PrivacyBudget:
             )
 
     def _cost(self, events: Sequence[dp_event.DpEvent]) -> float:
-        return epsilon_of(compose(events), self.delta, self.adjacency)
+        # What no result can have led to, the first charge, costs what it costs. If it does not fit the filter as well,
+        # nothing is accepted after it, since every later charge only adds.
+        if len(events) < 2:
+            return epsilon_of(compose(events), self.delta, self.adjacency)
+        leaves = _merged(leaf for event in events for leaf in _leaves(event))
+        for leaf, _ in leaves:
+            if isinstance(leaf, dp_event.NonPrivateDpEvent):
+                return math.inf
+            _check_reading(leaf, self.adjacency)
+        limit = (self.epsilon, self.delta)
+        return _filtered_epsilon(leaves, limit, self.adjacency, self._filter(events[0]))
+
+    def _filter(self, first: dp_event.DpEvent) -> str:
+        """Return the filter in use, which the first charge decides where the user did not."""
+        if self.composition != "auto":
+            return self.composition
+        kinds = [leaf for leaf, _ in _leaves(first)]
+        if all(isinstance(leaf, dp_event.GaussianDpEvent) for leaf in kinds):
+            return "gaussian"
+        if any(isinstance(leaf, ApproximateDpEvent) and leaf.delta > 0 for leaf in kinds):
+            return "basic"
+        return "renyi"
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -1160,20 +1332,29 @@ class PrivacyBudget:
             return self._read(connection)
 
     def spent(self) -> float:
-        """Return the epsilon that all charges cost together, at the budget's δ."""
+        """Return the epsilon that all charges take of the limit, at the budget's δ.
+
+        The account, not a guarantee: where results led to further charges, what is guaranteed is the limit.
+        """
         return self._cost([charge.event for charge in self.charges])
 
     @property
     def statement(self) -> PrivacyStatement:
-        """What all charged releases guarantee together."""
+        """What all charged releases guarantee together, however each was chosen: the limit."""
+        events = [charge.event for charge in self.charges]
+        fixed = epsilon_of(compose(events), self.delta, self.adjacency)
         return PrivacyStatement(
-            mechanism=f"composition of {len(self.charges)} charged releases",
+            mechanism=f"composition of {len(events)} charged releases",
             adjacency=self.adjacency.value,
-            epsilon=self.spent(),
+            epsilon=self.epsilon,
             delta=self.delta,
             unit=self.unit,
             proved=True,
-            proof="mechanisms.md 1.2 to 1.4; adaptive composition with parameters fixed in advance",
+            proof=_FILTERS[self._filter(events[0] if events else dp_event.NoOpDpEvent())],
+            notes=(
+                f"{self._cost(events):.6g} of the limit is charged; had all releases been fixed before the first result was "
+                f"seen, they would be ({fixed:.6g}, {self.delta:g})-DP",
+            ),
             assumptions=(
                 "every release about these records was charged here",
                 "each release meets the event it was charged with, by randomness that stays secret (no seed)",
@@ -1217,6 +1398,7 @@ class PrivacyBudget:
             self.unit,
             self._path,
             self.identity,
+            self.composition,
         )
         return _reattach, state
 
@@ -1234,13 +1416,19 @@ class PrivacyBudget:
 
 
 def _reattach(
-    epsilon: float, delta: float, adjacency: str, unit: str, path: str, identity: str
+    epsilon: float,
+    delta: float,
+    adjacency: str,
+    unit: str,
+    path: str,
+    identity: str,
+    composition: str,
 ) -> PrivacyBudget:
     """Return another handle on an existing budget, in whatever process this is; never a new one."""
     budget = PrivacyBudget.__new__(PrivacyBudget)
     budget.epsilon, budget.delta, budget.unit = epsilon, delta, unit
     budget.adjacency = Adjacency(adjacency)
-    budget._path, budget.identity = path, identity
+    budget._path, budget.identity, budget.composition = path, identity, composition
     budget._remove, budget._final = None, None
     return budget
 
