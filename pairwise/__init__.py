@@ -22,9 +22,14 @@ _HOMES = {
     "PrivateLDA": "statistics",
     "PrivateMail": "mail",
     "PrivateMetricLearner": "metric",
+    "PrivateScorer": "selection",
+    "PublicScaler": "scaling",
     "SubsetQuery": "subset",
+    "TrialCount": "selection",
     "UnsoundWarning": "statement",
+    "check_pipeline": "scaling",
     "get_loss": "losses",
+    "private_selection": "selection",
 }
 
 __all__ = list(_HOMES)

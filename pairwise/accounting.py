@@ -72,6 +72,7 @@ __all__ = [
     "sampled_event",
     "sampled_sigma",
     "total_mu",
+    "zcdp_cost",
     "zcdp_delta",
     "zcdp_epsilon",
     "zcdp_epsilon_classic",
@@ -874,6 +875,30 @@ def _filtered_epsilon(
             )
         spent += count * _renyi_divergence(_freeze(leaf), order, adjacency)
     return min(pure, max(0.0, spent + _renyi_surcharge(math.log(order - 1), delta)))
+
+
+def zcdp_cost(event: dp_event.DpEvent) -> float:
+    """Return the ρ at which an event is ρ-zCDP, its parts added up.
+
+    Raises
+    ------
+    UnsupportedEvent
+        For a part without such a bound: samples, selections, releases with a δ.
+    """
+    total = 0.0
+    for leaf, count in _leaves(event):
+        if isinstance(leaf, dp_event.GaussianDpEvent):
+            one = 0.5 / leaf.noise_multiplier**2 if leaf.noise_multiplier > 0 else math.inf
+        elif isinstance(leaf, dp_event.ZCDpEvent) and leaf.xi == 0:
+            one = leaf.rho
+        elif _pure_epsilon(leaf) < math.inf:
+            one = _pure_epsilon(leaf) ** 2 / 2  # Bun & Steinke 2016, proposition 1.4
+        else:
+            raise UnsupportedEvent(
+                f"no zCDP bound is known for {type(leaf).__name__}. Use Gaussian, zCDP or pure releases."
+            )
+        total += count * one
+    return total
 
 
 # --------------------------------------------------------------------------------------------------------------------

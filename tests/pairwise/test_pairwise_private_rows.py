@@ -25,6 +25,7 @@ from pairwise import (
     PrivateLDA,
     PrivateMail,
     PrivateMetricLearner,
+    PublicScaler,
 )
 from pairwise.perturbation import CONVEX_ALGORITHMS, ONLINE_ALGORITHMS
 from pairwise.private_projection import PrivatePCA, PrivateRandomProjection
@@ -50,6 +51,7 @@ FITS = [
     (PrivateMail(classes=[0, 1], mode="published"), X, y),
     (PrivatePCA(n_components=2), X, None),
     (PrivateRandomProjection(n_components=2), X, None),
+    (PublicScaler(-1.0, 1.0), X, None),
     *(
         (DPPMetricLearner(algorithm=a, classes=[0, 1]), X, y)
         for a in ("matching", "input-perturbation")
