@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,37 @@ def test_python_of_a_page_runs(page, small_index, tmp_path, monkeypatch):
     names: dict[str, object] = {"__name__": "page"}
     for number, block in enumerate(blocks, 1):
         exec(compile(block, f"{page}, block {number}", "exec"), names)
+
+
+def test_the_page_on_training_runs_as_it_stands_and_saves_no_raw_word(
+    small_index, tmp_path, monkeypatch
+):
+    (tmp_path / "demo.idx").symlink_to(small_index)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv(
+        "PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    )
+    page = (ROOT / "docs/guide/spacy-training.md").read_text(encoding="utf-8")
+    (config,) = re.findall(r"^```ini\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "train.cfg").write_text(config, encoding="utf-8")
+    for block in BLOCK.findall(page):
+        exec(compile(block, "spacy-training.md", "exec"), {"__name__": "page"})
+    commands = "".join(re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    done = subprocess.run(
+        ["sh", "-e", "-c", commands], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no raw word" in done.stdout
+    assert "'complaint': " in done.stdout
+    raw = ("quiverneth", "goverment")
+    corpus = (tmp_path / "train.spacy").read_bytes()
+    assert all(word.encode() in zlib.decompress(corpus).lower() for word in raw)
+    saved = [
+        file.read_bytes().lower() for file in (tmp_path / "model").rglob("*") if file.is_file()
+    ]
+    assert saved
+    assert not any(word.encode() in content for content in saved for word in raw)
 
 
 def test_every_link_of_the_readme_leads_somewhere():

@@ -4,6 +4,7 @@ import gc
 import importlib.metadata
 import io
 import json
+import multiprocessing.context
 import os
 import pickle
 import shutil
@@ -16,13 +17,16 @@ import numpy as np
 import pytest
 import spacy
 import srsly
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
+from spacy.vocab import Vocab
+from thinc.api import Config
 
 import textpriv.pipeline
-from textpriv.errors import IndexFolderError, MechanismError, PolicyError
+from textpriv.errors import CorpusError, IndexFolderError, MechanismError, PolicyError, RawTextError
 from textpriv.index import Index
-from textpriv.pipeline import PrivateTokenizer, RawTextWarning
+from textpriv.pipeline import PrivateCorpus, PrivateTokenizer, RawTextWarning
+from textpriv.runkey import RunKey
 from textpriv.vocabulary import Vocabulary
 
 VOCABULARY = (
@@ -61,6 +65,8 @@ def settings(folder, **changes):
 
 
 def component_form(folder, **changes):
+    # Raw words lie in its vocabulary once it has read a text.
+    changes = {"save_raw_words": True, **changes}
     nlp = spacy.blank("en")
     nlp.add_pipe("textpriv", config=settings(folder, **changes))
     return nlp
@@ -247,9 +253,9 @@ def test_later_components_work_on_the_private_doc(form, folder):
 def test_evaluate_runs(form, folder):
     nlp = form(folder)
     nlp.add_pipe("sentencizer")
-    reference = Doc(spacy.blank("en").vocab, words=["The", "patient", "slept", "."])
-    example = Example(Doc(nlp.vocab, words=["The", "patient", "slept", "."]), reference)
-    assert "speed" in nlp.evaluate([example])
+    predicted = nlp.make_doc("The patient slept.")  # private already where the tokenizer is
+    reference = Doc(spacy.blank("en").vocab, words=[token.text for token in predicted])
+    assert "speed" in nlp.evaluate([Example(predicted, reference)])
 
 
 @both_forms
@@ -450,12 +456,65 @@ def test_pickle_holds_the_path_and_no_array(form, folder):
     assert texts_of(pickle.loads(pickle.dumps(nlp)).pipe(TEXTS)) == expected
 
 
-def test_saving_a_pipeline_that_has_seen_raw_words_warns(folder, tmp_path):
-    nlp = component_form(folder)
-    with pytest.warns(RawTextWarning, match="textpriv.PrivateTokenizer.v1"):
-        nlp.to_disk(tmp_path / "saved")
-    with pytest.warns(RawTextWarning):
+def saved_in_every_way(nlp, path):
+    """Each way of saving a pipeline, or our part of it."""
+    path.mkdir(exist_ok=True)
+    yield "disk", lambda: nlp.to_disk(path / "whole")
+    yield "bytes", nlp.to_bytes
+    yield "pickle", lambda: pickle.dumps(nlp)
+    yield "part on disk", lambda: part(nlp).to_disk(path / "part")
+    yield "part as bytes", part(nlp).to_bytes
+    yield "part pickled", lambda: pickle.dumps(part(nlp))
+
+
+def test_a_component_pipeline_that_has_read_raw_words_is_not_saved(folder, tmp_path):
+    nlp = component_form(folder, save_raw_words=False)
+    for _, save in saved_in_every_way(nlp, tmp_path / "fresh"):
+        save()
+    nlp(TEXTS[0])
+    for name, save in saved_in_every_way(nlp, tmp_path / "used"):
+        with pytest.raises(
+            RawTextError, match=r"Not saved.*textpriv\.PrivateTokenizer\.v1"
+        ) as raised:
+            save()
+        assert not any(word in str(raised.value).lower() for word in RAW), name
+    assert not any(word.encode() in all_bytes(tmp_path).lower() for word in RAW)
+
+
+def test_a_component_pipeline_is_saved_with_raw_words_where_its_config_says_so(folder, tmp_path):
+    nlp = component_form(folder, save_raw_words=True)
+    nlp(TEXTS[0])
+    for name, save in saved_in_every_way(nlp, tmp_path):
+        nlp.make_doc(f"{name} quiverneth{len(name)}")
+        with pytest.warns(RawTextWarning, match="Do not pass it on"):
+            save()
+
+
+@both_forms
+def test_which_public_words_came_raw_does_not_show_in_what_is_saved(form, folder, monkeypatch):
+    monkeypatch.setattr(textpriv.pipeline, "_WORDS_MET", 3)
+    stores = []
+    for words in (["garden", "horse"], ["tree", "river", "milk"]):
+        nlp = form(folder, seed=1, save_raw_words=False)
+        nlp("the")  # the same in both
+        Doc(nlp.vocab, words=words)
         nlp.to_bytes()
+        assert all(word in nlp.vocab.strings for word in WORDS)
+        stores.append(set(nlp.vocab.strings))
+    assert stores[0] == stores[1]
+
+
+def test_a_component_pipeline_that_has_read_goes_to_workers_that_are_spawned(folder):
+    nlp = component_form(folder, save_raw_words=False, seed=7)
+    expected = nlp(TEXTS[0]).text
+    with pytest.raises(RawTextError):
+        pickle.dumps(nlp)
+    multiprocessing.context.set_spawning_popen(object())  # as while a worker is being started
+    try:
+        sent = pickle.dumps(nlp)
+    finally:
+        multiprocessing.context.set_spawning_popen(None)
+    assert pickle.loads(sent)(TEXTS[0]).text == expected
 
 
 def test_saving_a_strict_pipeline_does_not_warn(folder, tmp_path):
@@ -497,6 +556,362 @@ def test_component_pipeline_keeps_raw_words_so_the_check_above_can_fail(folder, 
     for doc in nlp.pipe(TEXTS):
         assert not any(word in doc.text for word in RAW)
     assert raw_words_in(nlp, tmp_path / "saved") == {"disk", "bytes", "strings", "pickle"}
+
+
+# Training on raw documents
+
+CATEGORIES = ("good", "bad")
+TRAINING = """
+[paths]
+train = null
+dev = null
+vectors = null
+init_tok2vec = null
+
+[nlp]
+lang = "en"
+pipeline = ["textcat"]
+
+[nlp.tokenizer]
+@tokenizers = "textpriv.PrivateTokenizer.v1"
+
+[nlp.tokenizer.mechanism]
+@textpriv_mechanisms = "textpriv.TEM.v1"
+epsilon = 1.0
+
+[components]
+
+[components.textcat]
+factory = "textcat"
+
+[components.textcat.model]
+@architectures = "spacy.TextCatBOW.v2"
+exclusive_classes = true
+ngram_size = 1
+no_output_layer = false
+
+[corpora]
+
+[corpora.train]
+@readers = "textpriv.PrivateCorpus.v1"
+path = ${paths.train}
+
+[corpora.dev]
+@readers = "textpriv.PrivateCorpus.v1"
+path = ${paths.dev}
+
+[training]
+max_epochs = 3
+eval_frequency = 4
+
+[training.batcher]
+@batchers = "spacy.batch_by_sequence.v1"
+size = 3
+"""
+
+
+@pytest.fixture(scope="module")
+def raw_files(tmp_path_factory):
+    """Raw documents as anyone writes them: tokens, words and a lemma outside the vocabulary, categories."""
+    path = tmp_path_factory.mktemp("raw")
+    nlp = spacy.blank("en")
+    for name in ("train", "dev"):
+        docs = []
+        for number, text in enumerate([*TEXTS, f"A {name} was Grimbledorf and warm."]):
+            doc = nlp(text)
+            doc.cats = {each: float(number % 2 == place) for place, each in enumerate(CATEGORIES)}
+            for token in doc:
+                token.lemma_ = "lemma" + token.lower_
+            docs.append(doc)
+        DocBin(docs=docs).to_disk(path / f"{name}.spacy")
+    return path
+
+
+RAW_OF_FILES = [*RAW, "grimbledorf", "lemma"]
+
+
+def trained(folder, raw_files, output, **changes):
+    """What ``spacy train`` does, in this process."""
+    from spacy.cli.init_config import fill_config
+    from spacy.cli.train import train
+
+    config = Config().from_str(TRAINING, interpolate=False)
+    config["nlp"]["tokenizer"].update({"index": str(folder), **changes.pop("tokenizer", {})})
+    config["corpora"].update(changes)
+    file = output.parent / f"{output.name}.cfg"
+    config.to_disk(file)
+    fill_config(file, file)
+    paths = {f"paths.{name}": str(raw_files / f"{name}.spacy") for name in ("train", "dev")}
+    train(file, output, overrides=paths)
+    return output
+
+
+@pytest.fixture
+def texts_drawn(monkeypatch):
+    """Every private document that leaves the tokenizer, by the text it was made of."""
+    drawn = {}
+    release = textpriv.pipeline.PrivateTokenizer._release
+
+    def recorded(self, batch, once=False):
+        docs = list(release(self, batch, once))
+        for reading, doc in zip(batch, docs, strict=True):
+            drawn.setdefault(reading.text, []).append(doc.text)
+        return iter(docs)
+
+    monkeypatch.setattr(textpriv.pipeline.PrivateTokenizer, "_release", recorded)
+    return drawn
+
+
+def test_training_saves_no_raw_word_and_draws_each_text_once(
+    folder, raw_files, tmp_path, texts_drawn
+):
+    output = trained(folder, raw_files, tmp_path / "out")
+    saved = all_bytes(output).lower()
+    assert not any(word.encode() in saved for word in RAW_OF_FILES)
+    raw = {doc.text for doc in raw_docs(raw_files) if len(doc)}
+    assert raw < set(texts_drawn)
+    for text in raw:
+        assert len(texts_drawn[text]) > 1  # by the initialization, the training and the evaluations
+        assert len(set(texts_drawn[text])) == 1
+    nlp = spacy.load(output / "model-last")
+    assert set(nlp("The patient was cold.").cats) == set(CATEGORIES)
+
+
+def raw_docs(raw_files):
+    for name in ("train", "dev"):
+        yield from DocBin().from_disk(raw_files / f"{name}.spacy").get_docs(Vocab())
+
+
+def test_training_with_a_reader_of_raw_words_is_refused_before_anything_is_saved(
+    folder, raw_files, tmp_path
+):
+    reader = {"@readers": "spacy.Corpus.v1", "path": "${paths.train}", "gold_preproc": False}
+    with pytest.raises(RawTextError, match=r"textpriv\.PrivateCorpus\.v1"):
+        trained(folder, raw_files, tmp_path / "out", train=reader, dev=reader)
+    written = all_bytes(tmp_path).lower()
+    assert not any(word.encode() in written for word in RAW)
+
+
+def test_training_on_raw_tokens_is_refused_before_anything_is_saved(folder, raw_files, tmp_path):
+    reader = {"@readers": "spacy.Corpus.v1", "path": "${paths.train}", "gold_preproc": True}
+    with pytest.raises(RawTextError):
+        trained(folder, raw_files, tmp_path / "out", train=reader, dev=reader)
+    written = all_bytes(tmp_path).lower()
+    assert not any(word.encode() in written for word in RAW)
+
+
+def test_a_corpus_has_private_words_and_the_categories_alone(folder, raw_files):
+    nlp = strict_form(folder)
+    examples = list(PrivateCorpus(raw_files)(nlp))
+    raw = [doc for doc in raw_docs(raw_files) if len(doc)]
+    assert sorted(len(example.reference) for example in examples) == sorted(
+        len(spacy.blank("en")(doc.text.lower())) for doc in raw
+    )
+    for example in examples:
+        assert set(example.reference.cats) == set(CATEGORIES)
+        assert not example.predicted.cats
+        assert not example.reference.has_annotation("LEMMA")
+        for doc in (example.predicted, example.reference):
+            assert doc.vocab is nlp.vocab
+            assert all(token.text in WORDS or token.is_punct for token in doc)
+            assert doc._.textpriv["statement"]["proved"]
+    assert not any(word in string.lower() for string in nlp.vocab.strings for word in RAW_OF_FILES)
+
+
+def test_a_corpus_is_drawn_once_in_one_pipeline_and_anew_in_another(folder, raw_files):
+    nlp, other = strict_form(folder), strict_form(folder)
+    first, again, elsewhere = (
+        texts_of(example.reference for example in PrivateCorpus(raw_files)(each))
+        for each in (nlp, nlp, other)
+    )
+    assert first == again != elsewhere
+
+
+def test_a_corpus_reads_no_more_than_its_limit(folder, raw_files):
+    nlp = strict_form(folder, seed=1)
+    whole = texts_of(example.reference for example in PrivateCorpus(raw_files / "dev.spacy")(nlp))
+    part = texts_of(example.reference for example in PrivateCorpus(raw_files, limit=2)(nlp))
+    assert part == whole[:2]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no DocBin", b"x\x9c\x03\x00\x00\x00\x00\x01"])
+def test_a_file_that_is_no_corpus_is_told(folder, tmp_path, content):
+    file = tmp_path / "train.spacy"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(CorpusError, match=r"train\.spacy"):
+        list(PrivateCorpus(file)(strict_form(folder)))
+
+
+def test_a_corpus_needs_the_strict_tokenizer_and_a_path(folder, raw_files):
+    with pytest.raises(MechanismError, match=r"textpriv\.PrivateTokenizer\.v1"):
+        next(PrivateCorpus(raw_files)(component_form(folder)))
+    with pytest.raises(CorpusError, match=r"paths\.train"):
+        spacy.registry.readers.get("textpriv.PrivateCorpus.v1")(None)
+
+
+# A raw Doc in a strict pipeline
+
+
+def raw_given(nlp):
+    yield Doc(nlp.vocab, words=["The", "patient", "zorblax"])
+    yield spacy.blank("en")("The patient zorblax")
+    yield spacy.blank("en")("The patient zorblax").to_bytes()
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_raw_doc_is_refused_by_a_strict_pipeline(folder, number, loaded):
+    nlp = strict_form(folder)
+    if loaded:
+        nlp = pickle.loads(pickle.dumps(nlp))
+    raw = list(raw_given(nlp))[number]
+    for use in (
+        lambda: nlp(raw),
+        lambda: list(nlp.pipe([raw])),
+        lambda: list(nlp.pipe([(raw, 1)], as_tuples=True)),
+    ):
+        with pytest.raises(RawTextError, match="not known to be private") as raised:
+            use()
+        assert "zorblax" not in str(raised.value)
+
+
+def test_a_private_doc_passes_a_strict_pipeline(folder):
+    nlp = strict_form(folder)
+    nlp.add_pipe("sentencizer")
+    doc = nlp.make_doc(TEXTS[0])
+    for private in (doc, doc.copy(), Doc(nlp.vocab).from_bytes(doc.to_bytes()), doc.to_bytes()):
+        assert nlp(private).text == doc.text
+    assert len(nlp(Doc(nlp.vocab, words=[]))) == 0
+
+
+# Raw words in a strict pipeline's vocabulary
+
+
+@pytest.mark.parametrize("words", [["zorblax"], ["Garden"], ["old", "zorblax", "."]])
+def test_a_strict_pipeline_with_raw_words_in_its_vocabulary_is_neither_saved_nor_goes_on(
+    folder, tmp_path, words
+):
+    nlp = strict_form(folder)
+    nlp(TEXTS[0])
+    Doc(nlp.vocab, words=words)
+    for name, save in saved_in_every_way(nlp, tmp_path):
+        with pytest.raises(RawTextError):
+            save()
+        assert not (tmp_path / "whole" / "vocab").exists(), name
+    with pytest.raises(RawTextError, match="Not tokenized"):
+        nlp(TEXTS[0])
+
+
+def test_words_that_were_raw_before_the_tokenizer_came_are_noticed(folder):
+    nlp = spacy.blank("en")
+    nlp("Then came zorblax.")
+    nlp.tokenizer = PrivateTokenizer(nlp.vocab, **resolved(folder))
+    with pytest.raises(RawTextError):
+        nlp.to_bytes()
+
+
+def resolved(folder):
+    return {
+        "index": folder,
+        "mechanism": spacy.registry.textpriv_mechanisms.get("textpriv.TEM.v1")(epsilon=1.0),
+    }
+
+
+def test_private_words_that_others_enter_do_not_stop_a_strict_pipeline(folder, tmp_path):
+    nlp = strict_form(folder, policy={"number": "keep"})
+    nlp.add_pipe("sentencizer")
+    texts = [*TEXTS, "Cough 42 times!?", "(1,000)"]
+    docs = list(nlp.pipe(texts, n_process=2, batch_size=1))  # read from bytes in this process
+    with docs[0].retokenize() as retokenizer:
+        retokenizer.merge(docs[0][0:4])
+    assert " " in docs[0][0].text
+    list(nlp.pipe(texts))
+    nlp.to_disk(tmp_path / "saved")
+    assert spacy.load(tmp_path / "saved")(TEXTS[0]) is not None
+
+
+# A run key
+
+
+@pytest.fixture
+def key_file(tmp_path):
+    key = RunKey.open(tmp_path / "run.key")
+    key.keep()
+    return key
+
+
+@both_forms
+def test_under_a_run_key_a_text_is_drawn_once_in_all_pipelines(form, folder, key_file):
+    text = " ".join(WORDS)
+    first, second = (form(folder, run_key=str(key_file.path)) for _ in range(2))
+    drawn = {*texts_of(first.pipe([text, text])), second(text).text, second(text.upper()).text}
+    assert len(drawn) == 1
+    assert first(text + " cat").text.split()[:-1] != drawn.pop().split()
+
+
+@both_forms
+def test_settings_under_one_run_key_share_no_draws(form, folder, key_file):
+    # By chance two outputs of these words are equal with probability below 2^-100.
+    text = " ".join(WORDS)
+    one = form(folder, run_key=str(key_file.path))(text).text
+    other = form(
+        folder, run_key=str(key_file.path), mechanism={**MECHANISM, "epsilon": 1.0 + 1e-9}
+    )(text).text
+    same = [a == b for a, b in zip(one.split(), other.split(), strict=True)]
+    assert sum(same) < len(same) / 2
+
+
+@both_forms
+def test_the_statement_names_what_equal_texts_show_where_they_are_drawn_once(
+    form, folder, key_file, raw_files
+):
+    def named(doc):
+        return any(
+            "which texts are equal" in each for each in doc._.textpriv["statement"]["not_protected"]
+        )
+
+    def counted_anew(doc):
+        return any("drawn again" in each for each in doc._.textpriv["statement"]["notes"])
+
+    plain = form(folder)
+    doc = plain(TEXTS[0])
+    assert (named(doc), counted_anew(doc)) == (False, True)
+    for changes in ({"run_key": str(key_file.path)}, {"seed": 1}):
+        doc = form(folder, **changes)(TEXTS[0])
+        assert (named(doc), counted_anew(doc)) == (True, False)
+    if form is strict_form:
+        doc = next(PrivateCorpus(raw_files)(plain)).reference
+        assert (named(doc), counted_anew(doc)) == (True, False)
+        assert not named(plain(TEXTS[0]))
+
+
+@both_forms
+def test_the_bytes_of_a_run_key_are_never_saved(form, folder, key_file, tmp_path):
+    nlp = form(folder, run_key=str(key_file.path))
+    nlp.make_doc("the") if form is component_form else nlp("the")
+    nlp.to_disk(tmp_path / "saved")
+    for saved in (all_bytes(tmp_path / "saved"), nlp.to_bytes(), pickle.dumps(nlp)):
+        assert key_file.secret not in saved
+    text = " ".join(WORDS)
+    assert spacy.load(tmp_path / "saved")(text).text == nlp(text).text
+
+
+@both_forms
+def test_a_missing_run_key_is_told_and_can_be_left_out_of_a_saved_pipeline(
+    form, folder, key_file, tmp_path
+):
+    with pytest.raises(MechanismError, match=r"nowhere\.key.*runkey"):
+        form(folder, run_key=str(tmp_path / "nowhere.key"))
+    with pytest.raises(MechanismError, match="not both"):
+        form(folder, run_key=str(key_file.path), seed=1)
+    form(folder, run_key=str(key_file.path)).to_disk(tmp_path / "saved")
+    key_file.path.unlink()
+    with pytest.raises(MechanismError, match=r"run\.key"):
+        spacy.load(tmp_path / "saved")
+    block = "components.textpriv" if form is component_form else "nlp.tokenizer"
+    nlp = spacy.load(tmp_path / "saved", config={f"{block}.run_key": None})
+    assert len(nlp("The patient.")) == 3
 
 
 # In a new process

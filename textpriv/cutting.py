@@ -95,6 +95,10 @@ class Cutter:
         """The attributes of the tokens of each text, shape (tokens, attributes)."""
         return [self._columns_of(text) for text in texts]
 
+    def words_of_rules(self) -> set[str]:
+        """The words that spaCy enters into a vocabulary for the rules of the language, before any text is read."""
+        return {word.orth_ for word in self._new_tokenizer().vocab}
+
     def _columns_of(self, text: str) -> NDArray[np.uint64]:
         doc = self._current_tokenizer()(text)
         columns: NDArray[np.uint64] = doc.to_array(list(self.attributes))

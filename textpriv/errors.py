@@ -14,6 +14,7 @@ __all__ = [
     "MechanismError",
     "MetricError",
     "PolicyError",
+    "RawTextError",
     "TextprivError",
     "VocabularyError",
 ]
@@ -41,6 +42,10 @@ class MechanismError(TextprivError):
 
 class PolicyError(TextprivError):
     """A token policy with an unknown class or action."""
+
+
+class RawTextError(TextprivError):
+    """A spaCy pipeline that would pass raw words on: saved with it, or as if they were private."""
 
 
 class CorpusError(TextprivError):

@@ -1,4 +1,4 @@
-"""The spaCy forms: the component ``textpriv`` and the tokenizer ``textpriv.PrivateTokenizer.v1``.
+"""The spaCy forms: the component ``textpriv``, a strict tokenizer, and a reader of raw documents.
 
 Here lives what spaCy asks of them: configuration, batching, new documents, saving and loading,
 worker processes. How a text is read, drawn and rebuilt is the privatizer's; no mathematics lives
@@ -7,19 +7,29 @@ here.
 The two forms differ in what the pipeline gets to see. The component works on a `Doc` that another
 tokenizer has made, so every raw word is already in ``nlp.vocab.strings``, and is saved with the
 pipeline. The tokenizer reads the raw text in a vocabulary of its own and hands out private words
-only.
+only. The reader does the same for texts that lie in files of spaCy, and draws each of them once.
+
+What is saved holds the pipeline's string store. Every raw `Doc` that was made in its vocabulary has
+left its words there, so both forms look at the words of the vocabulary before they are saved or
+pickled, and refuse where one cannot have been released. They look at words of documents only: a
+string that was put into the store by itself, as the labels of components are, is not one of them.
 """
 
 # No `from __future__ import annotations` here: spaCy's config system reads the annotations of
 # registered functions, and in its older releases it cannot resolve them from strings.
 
+import functools
 import hashlib
+import itertools
+import multiprocessing.context
 import os
 import shutil
 import tempfile
 import warnings
 import weakref
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
@@ -28,12 +38,14 @@ import spacy
 import spacy.util
 import srsly
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.tokens import Doc, DocBin
+from spacy.training import Example
+from spacy.training.corpus import walk_corpus
 from spacy.vocab import Vocab
 
-from textpriv.errors import IndexFolderError, MechanismError
+from textpriv.errors import CorpusError, IndexFolderError, MechanismError, RawTextError
 from textpriv.mechanisms import registry as mechanism_registry
-from textpriv.policy import TokenPolicy
+from textpriv.policy import CLASSES, MASK, TokenPolicy
 
 # spaCy imports this module in every program that makes a pipeline, once textpriv is installed. What
 # is heavy is imported where a private pipeline is made.
@@ -44,18 +56,29 @@ if TYPE_CHECKING:
     from textpriv.privatizer import PrivateTokens, Privatizer
 
 __all__ = [
+    "PrivateCorpus",
     "PrivateTokenizer",
     "RawTextWarning",
     "TextprivComponent",
     "make_component",
+    "make_corpus",
     "make_tokenizer",
 ]
 
 TOKENIZER_NAME = "textpriv.PrivateTokenizer.v1"
+READER_NAME = "textpriv.PrivateCorpus.v1"
 EXTENSION = "textpriv"
 MECHANISMS = "textpriv_mechanisms"
 DEFAULT_BATCH = 1000
 _WORDS_MET = 50_000
+
+_ONE_DRAW = (
+    "which texts are equal (a text that is read again under the same key or seed comes out as before, whoever wrote it), "
+    "and so whether a text has changed"
+)
+_DRAWN_ANEW = (
+    "A text that is read again is drawn again, and then counts as a further document of its author"
+)
 
 _Form = TypeVar("_Form", bound="_Private")
 
@@ -68,7 +91,7 @@ if not Doc.has_extension(EXTENSION):
 
 
 class RawTextWarning(UserWarning):
-    """A pipeline is being saved that has seen raw words, and saves them too."""
+    """A pipeline is being saved that has seen raw words, and saves them too, since its config says so."""
 
 
 class _Orths(dict[str, int]):
@@ -101,6 +124,14 @@ def _remove_folder(folder: str, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@functools.cache
+def _words_of_rules(language: str) -> frozenset[str]:
+    """Words of the language's rules: every pipeline with a tokenizer of spaCy has them."""
+    from textpriv.cutting import Cutter
+
+    return frozenset(Cutter(language, ()).words_of_rules())
+
+
 class _Reading(NamedTuple):
     """One raw document, as far as it is needed to write the private one."""
 
@@ -124,6 +155,8 @@ class _Private:
         mechanism: Callable[[Any], Any] | None,
         policy: dict[str, str] | None,
         seed: int | None,
+        run_key: str | os.PathLike[str] | None,
+        save_raw_words: bool,
         language: str,
     ) -> None:
         if mechanism is None:
@@ -132,11 +165,17 @@ class _Private:
                 'decision. Add to its config "mechanism": {"@textpriv_mechanisms": '
                 '"textpriv.TEM.v1", "epsilon": 6.0} with the epsilon that you choose.'
             )
+        if seed is not None and run_key is not None:
+            raise MechanismError("Give a seed (for experiments) or a run key, not both.")
         self._mechanism = mechanism
         self._policy = TokenPolicy.from_dict(dict(policy or {}))
         self._seed = seed
+        self._run_key = None if run_key is None else Path(run_key)
+        self._save_raw_words = save_raw_words
         self._language = language
         self._folder = None if index is None else Path(index)
+        self._own_lexemes = 0  # of those in the vocabulary, how many were made here or looked at
+        self._has_strangers = False
         self._forget()
         if self._folder is not None and self._folder.is_dir():
             try:
@@ -147,7 +186,7 @@ class _Private:
     def _forget(self) -> None:
         self._index: Index | None = None
         self._privatizer: Privatizer | None = None
-        self._statement: dict[str, Any] = {}
+        self._statements: dict[bool, dict[str, Any]] = {}
         self._orths: _Orths | None = None
 
     def _open(self) -> "Index":
@@ -175,12 +214,40 @@ class _Private:
                 self._mechanism(self._open()),
                 policy=self._policy,
                 seed=self._seed,
+                run_key=self._secret(),
                 language=self._language,
             )
-            self._statement = privatizer.statement.to_dict()
+            self._statements = {}
             self._privatizer = privatizer
             self._meet_words()
         return self._privatizer
+
+    def _secret(self) -> bytes | None:
+        if self._run_key is None:
+            return None
+        if not self._run_key.is_file():
+            raise MechanismError(
+                f"textpriv found no run key at {self._run_key}. Make one, which only you can read: "
+                'python -c "from textpriv.runkey import RunKey; '
+                f"RunKey.open('{self._run_key}').keep()\". Or leave run_key out (null in the config, also "
+                "where a saved pipeline is loaded): then every text is drawn anew."
+            )
+        from textpriv.runkey import read_run_key
+
+        return read_run_key(self._run_key)
+
+    def _statement(self, once: bool) -> dict[str, Any]:
+        """Return what is guaranteed, one object for all documents; ``once`` where equal texts share their draws."""
+        found = self._statements.get(once)
+        if found is None:
+            statement = self._prepare().statement
+            statement = (
+                statement.extended(not_protected=(_ONE_DRAW,))
+                if once
+                else statement.extended(notes=(_DRAWN_ANEW,))
+            )
+            found = self._statements[once] = statement.to_dict()
+        return found
 
     def _own_vocab(self) -> Vocab:
         raise NotImplementedError
@@ -195,9 +262,11 @@ class _Private:
         vocab = self._own_vocab()
         if getattr(vocab, "in_memory_zone", False):
             return
+        before = len(vocab)
         orths = self._orths = _Orths(vocab)
         for word in self._open().vocabulary.words[:_WORDS_MET]:
             vocab[orths[word]]
+        self._count_words(vocab, before)
 
     @property
     def privatizer(self) -> "Privatizer":
@@ -211,29 +280,32 @@ class _Private:
         return self._prepare()
 
     def _key(self, text: str) -> bytes:
-        # An experiment must give the same output for every batch size and number of processes, so
-        # the seeded stream of a document hangs on its content. Production must not do this: equal
-        # texts would come out equal, and a reader could tell that two authors wrote the same.
-        # Without a seed every document has fresh randomness.
+        """Return the name of a text among those that are drawn once: what is read of it, hashed."""
+        text = text.lower() if self._policy.case == "lower" else text
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
-    def _release(self, batch: Sequence[_Reading]) -> Iterator[Doc]:
+    def _release(self, batch: Sequence[_Reading], once: bool = False) -> Iterator[Doc]:
+        """Draw documents: each anew, or with ``once`` the same way for the same text.
+
+        A seed or a run key implies ``once``: the output of a run must not depend on batches, on the number of processes
+        or on how often a text is read. Without them it holds within this object, under a key that nobody has.
+        """
         from textpriv.tokens import EncodedTexts
 
+        once = once or self._seed is not None or self._run_key is not None
         texts = [reading.text for reading in batch]
-        keys = None if self._seed is None else list(map(self._key, texts))
         privatizer = self._prepare()
         raw = privatizer.read_batch(EncodedTexts.of(texts))
-        released = privatizer.release(raw, keys)
+        released = privatizer.release(raw, list(map(self._key, texts)) if once else None)
+        statement = self._statement(once)
         for reading, tokens in zip(batch, released, strict=True):
             doc = self._document(reading.vocab, tokens)
+            setattr(doc._, EXTENSION, {"statement": statement, "counts": tokens.counts})
             doc._context = reading.context
             yield doc
 
     def _document(self, vocab: Vocab, tokens: "PrivateTokens") -> Doc:
-        orths = self._orths
-        if orths is None or orths.strings is not vocab.strings:
-            orths = self._orths = _Orths(vocab)
+        orths = self._orths_of(vocab)
         table = orths.table(self._open().vocabulary.words)
         if table is None:
             words: list[Any] = list(map(orths.__getitem__, tokens.words))
@@ -242,9 +314,88 @@ class _Private:
             if tokens.others:
                 hashes[tokens.outputs < 0] = list(map(orths.__getitem__, tokens.others))
             words = hashes.tolist()
+        before = len(vocab)
         doc = Doc(vocab, words=words, spaces=tokens.spaces)
-        setattr(doc._, EXTENSION, {"statement": self._statement, "counts": tokens.counts})
+        self._count_words(vocab, before)
         return doc
+
+    # Raw words. Whatever makes a Doc in a vocabulary, reading a file of documents for instance, leaves a lexeme of each of
+    # its words there, whose strings are saved with the pipeline.
+
+    def _count_words(self, vocab: Vocab, before: int) -> None:
+        """Count the lexemes that were made here, so that those of others are noticed."""
+        if vocab is self._own_vocab():
+            self._own_lexemes += len(vocab) - before
+
+    def _has_unreleased(self) -> bool:
+        """Whether a lexeme of the pipeline's vocabulary cannot have been released."""
+        words = {lexeme.orth_ for lexeme in self._own_vocab()} - {MASK}
+        try:
+            public = self._open().vocabulary
+        except IndexFolderError:
+            return bool(words - _words_of_rules(self._language))  # nothing can have been released
+        words = {word for word in words if word not in public}
+        if words:
+            words -= _words_of_rules(self._language)
+        if not words:
+            return False
+        from textpriv.mechanisms.mechanism import UNKNOWN
+        from textpriv.tokens import TokenReader
+
+        # What the policy keeps is released too, and a retokenizer joins several private words to one.
+        never = {name: "mask" for name in CLASSES if getattr(self._policy, name) == "drop"}
+        if self._policy.unknown != "keep":
+            never["unknown"] = "mask"
+        reader = TokenReader(public.words, replace(self._policy, **never), self._language)
+        lowers = self._policy.case == "lower"
+        for word in words:
+            raw = reader.read(word)
+            if UNKNOWN in raw.codes or "masked" in raw.counts or (lowers and word != word.lower()):
+                return True
+        return False
+
+    def _refuse_raw_words(self, doing: str) -> None:
+        """Refuse to go on where somebody else has made lexemes of what was never released.
+
+        Raises
+        ------
+        RawTextError
+            Or a `RawTextWarning` where raw words may be saved.
+        """
+        vocab = self._own_vocab()
+        if len(vocab) == self._own_lexemes:
+            return
+        self._has_strangers = True
+        if self._has_unreleased():
+            found = (
+                f"{doing}: the vocabulary of the pipeline holds words that were never released. They came with documents "
+                "that were read or made in it raw, and would be saved with it."
+            )
+            if not self._save_raw_words:
+                raise RawTextError(
+                    f"{found} Make the pipeline anew, with the tokenizer {TOKENIZER_NAME}; read raw files with the reader "
+                    f"{READER_NAME}, and make raw documents in a vocabulary of their own. If those words are public, set "
+                    "save_raw_words = true in its config."
+                )
+            warnings.warn(f"{found} Do not pass it on.", RawTextWarning, stacklevel=4)
+        self._own_lexemes = len(vocab)
+
+    def _look_before_saving(self) -> None:
+        """Refuse to save raw words. Which public words came raw must not show, so all of them are saved."""
+        self._refuse_raw_words("Not saved")
+        if self._has_strangers and self._privatizer is not None:
+            vocab = self._own_vocab()
+            orths = self._orths_of(vocab)
+            for word in itertools.chain(
+                self._open().vocabulary.words, _words_of_rules(self._language)
+            ):
+                vocab[orths[word]]
+            self._own_lexemes = len(vocab)
+
+    def _orths_of(self, vocab: Vocab) -> _Orths:
+        if self._orths is None or self._orths.strings is not vocab.strings:
+            self._orths = _Orths(vocab)
+        return self._orths
 
     # Saving. The settings are in the pipeline's config; what a config cannot hold is the index. A
     # seed and the keys of a run are never among what is written here.
@@ -264,7 +415,11 @@ class _Private:
         ------
         IndexFolderError
             If there is no index to write.
+        RawTextError
+            If the pipeline's vocabulary holds words that were never released; with
+            ``save_raw_words`` it is a `RawTextWarning`.
         """
+        self._look_before_saving()
         path = Path(path)
         if path.is_file():
             # Another tokenizer, saved here before, is one file.
@@ -326,7 +481,10 @@ class _Private:
         ------
         IndexFolderError
             If there is no index to pack.
+        RawTextError
+            As for `to_disk`.
         """
+        self._look_before_saving()
         writers: dict[str, Callable[[], Any]] = {"index": self._pack_index}
         return spacy.util.to_bytes(writers, list(exclude))
 
@@ -388,8 +546,12 @@ class _Private:
         # arrays would not be. The privatizer stays behind, and with it the keys of this run and the
         # raw words that it has read. The seed goes along, since a seeded run must not depend on the
         # number of workers.
+        #
+        # A pickle is a file like another, but for that which starts a worker of this program.
+        if multiprocessing.context.get_spawning_popen() is None:
+            self._look_before_saving()
         state = self.__dict__.copy()
-        state.update(_index=None, _privatizer=None, _statement={}, _orths=None)
+        state.update(_index=None, _privatizer=None, _statements={}, _orths=None, _own_lexemes=0)
         # Registered functions usually return closures, which only this pickler takes.
         state["_mechanism"] = srsly.pickle_dumps(self._mechanism)
         return state
@@ -427,6 +589,13 @@ class TextprivComponent(_Private):
     seed
         None: fresh randomness from the operating system for every document. A number makes the
         output a function of seed and text, for experiments only.
+    run_key
+        Path of a file of 32 secret bytes (`textpriv.runkey`), or None. With it a text is drawn once,
+        however often and in however many runs it is read: its randomness follows from the key, the
+        settings and the text. Equal texts then come out equal, which the statement names. Only the
+        path is saved, never the key.
+    save_raw_words
+        Whether the pipeline may be saved with words in its vocabulary that were never released.
 
     Raises
     ------
@@ -446,12 +615,14 @@ class TextprivComponent(_Private):
         mechanism: Callable[[Any], Any] | None = None,
         policy: dict[str, str] | None = None,
         seed: int | None = None,
+        run_key: str | os.PathLike[str] | None = None,
+        save_raw_words: bool = False,
     ) -> None:
         if isinstance(nlp.tokenizer, PrivateTokenizer):
             _refuse_twice()
         self.nlp = nlp
         self.name = name
-        super().__init__(index, mechanism, policy, seed, nlp.lang or "en")
+        super().__init__(index, mechanism, policy, seed, run_key, save_raw_words, nlp.lang or "en")
 
     def __call__(self, doc: Doc) -> Doc:
         """Return a new private document.
@@ -500,42 +671,6 @@ class TextprivComponent(_Private):
         """
         return spacy.util.raise_error
 
-    def to_disk(self, path: str | os.PathLike[str], *, exclude: Iterable[str] = ()) -> None:
-        """Write the index into a folder of the pipeline; warn that the pipeline saves raw words.
-
-        See `PrivateTokenizer.to_disk` for the parameters and errors.
-
-        Warns
-        -----
-        RawTextWarning
-            If the pipeline's tokenizer is not a `PrivateTokenizer`.
-        """
-        self._warn_of_raw_words()
-        super().to_disk(path, exclude=exclude)
-
-    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Pack the files of the index; warn that the pipeline saves raw words.
-
-        See `PrivateTokenizer.to_bytes` for the parameters and errors.
-
-        Warns
-        -----
-        RawTextWarning
-            If the pipeline's tokenizer is not a `PrivateTokenizer`.
-        """
-        self._warn_of_raw_words()
-        return super().to_bytes(exclude=exclude)
-
-    def _warn_of_raw_words(self) -> None:
-        if not isinstance(self.nlp.tokenizer, PrivateTokenizer):
-            warnings.warn(
-                "The raw words of every text that this pipeline has read are in its string store "
-                "and are saved with it. Do not pass the saved pipeline on; to keep raw words out, "
-                f"use the tokenizer {TOKENIZER_NAME} instead of this component.",
-                RawTextWarning,
-                stacklevel=3,
-            )
-
 
 class PrivateTokenizer(_Private):
     """Make private documents out of raw texts; no raw word enters the pipeline.
@@ -544,14 +679,15 @@ class PrivateTokenizer(_Private):
     pipeline's string store receives the words that are released, and what spaCy derives from them.
     Words that the policy keeps are released.
 
-    It guards ``nlp(text)`` and ``nlp.pipe(texts)``. A `Doc` given to ``nlp`` in place of a text
-    passes by every tokenizer, this one too.
+    Where raw words have come into the pipeline's vocabulary by another way, such as a `DocBin` that
+    was read in it, it refuses to go on. A `Doc` given to ``nlp`` in place of a text passes by every
+    tokenizer; a pipeline that was made from a config refuses one that is not private.
 
     Parameters
     ----------
     vocab
         The pipeline's vocabulary.
-    index, mechanism, policy, seed
+    index, mechanism, policy, seed, run_key, save_raw_words
         As for `TextprivComponent`.
     language
         Code of the language whose rules split the raw text, by default that of `vocab`.
@@ -572,10 +708,13 @@ class PrivateTokenizer(_Private):
         mechanism: Callable[[Any], Any] | None = None,
         policy: dict[str, str] | None = None,
         seed: int | None = None,
+        run_key: str | os.PathLike[str] | None = None,
+        save_raw_words: bool = False,
         language: str | None = None,
     ) -> None:
         self.vocab = vocab
-        super().__init__(index, mechanism, policy, seed, language or vocab.lang or "en")
+        language = language or vocab.lang or "en"
+        super().__init__(index, mechanism, policy, seed, run_key, save_raw_words, language)
 
     def __call__(self, text: str) -> Doc:
         """Return the private document of a raw text.
@@ -605,6 +744,25 @@ class PrivateTokenizer(_Private):
         for batch in spacy.util.minibatch(map(self._read, texts), batch_size):
             yield from self._release(batch)
 
+    def pipe_once(self, texts: Iterable[str]) -> Iterator[Doc]:
+        """Yield the private document of each text, in order, the same for the same text each time.
+
+        Without a seed or a run key, the draws are repeated as long as this object lives and keeps
+        its index.
+
+        Parameters
+        ----------
+        texts
+            Raw texts.
+        """
+        for batch in spacy.util.minibatch(map(self._read, texts), DEFAULT_BATCH):
+            yield from self._release(batch, once=True)
+
+    def _release(self, batch: Sequence[_Reading], once: bool = False) -> Iterator[Doc]:
+        self._prepare()
+        self._refuse_raw_words("Not tokenized")
+        return super()._release(batch, once)
+
     def _read(self, text: str) -> _Reading:
         if not isinstance(text, str):
             raise TypeError(f"The tokenizer takes text; got {type(text).__name__}.")
@@ -612,6 +770,92 @@ class PrivateTokenizer(_Private):
 
     def _own_vocab(self) -> Vocab:
         return self.vocab
+
+
+class PrivateCorpus:
+    """Read raw documents of spaCy's files (`DocBin`) as private examples to train on.
+
+    Raw documents are read in a vocabulary of their own, which goes with them. What comes out has
+    private words and the categories (``doc.cats``) of the raw document; other annotations are about
+    raw words and are left out. Each text is drawn once (`PrivateTokenizer.pipe_once`): all epochs,
+    and every evaluation, see the same private text. Categories are not protected.
+
+    Parameters
+    ----------
+    path
+        A file ``*.spacy``, or a folder with such files.
+    limit
+        How many documents to read at most; 0 for all.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, limit: int = 0) -> None:
+        self.path = Path(path)
+        self.limit = limit
+
+    def __call__(self, nlp: Language) -> Iterator[Example]:
+        """Yield the examples; documents without a word are left out.
+
+        Parameters
+        ----------
+        nlp
+            A pipeline with the tokenizer `PrivateTokenizer`.
+
+        Raises
+        ------
+        MechanismError
+            If the pipeline has another tokenizer.
+        CorpusError
+            If there is no such file, or it is none of spaCy's.
+        """
+        tokenizer = nlp.tokenizer
+        if not isinstance(tokenizer, PrivateTokenizer):
+            raise MechanismError(
+                f"The reader {READER_NAME} needs a pipeline with the tokenizer {TOKENIZER_NAME}: it has the texts made "
+                "private by it."
+            )
+        for batch in spacy.util.minibatch(self._raw(), DEFAULT_BATCH):
+            docs = tokenizer.pipe_once(text for text, _ in batch)
+            for doc, (_, categories) in zip(docs, batch, strict=True):
+                if len(doc):
+                    reference = doc.copy()
+                    reference.cats = categories
+                    yield Example(doc, reference)
+
+    def _raw(self) -> Iterator[tuple[str, dict[str, float]]]:
+        """Yield texts and categories of the raw documents."""
+        if not self.path.exists():
+            raise CorpusError(
+                f"There is no file or folder {self.path}; correct the path of the corpus."
+            )
+        documents = (doc for file in walk_corpus(self.path, ".spacy") for doc in _raw_docs(file))
+        for doc in itertools.islice(documents, self.limit or None):
+            yield doc.text, doc.cats
+
+
+def _raw_docs(file: Path) -> Iterator[Doc]:
+    vocab = Vocab()
+    try:
+        documents = DocBin().from_disk(file)
+    except (OSError, ValueError, KeyError, TypeError, zlib.error) as error:
+        raise CorpusError(
+            f"{file} cannot be read as a DocBin of spaCy ({type(error).__name__}). Write it with DocBin.to_disk."
+        ) from None
+    yield from documents.get_docs(vocab)
+
+
+def _private_doc(nlp: Language, given: Doc | str | bytes) -> Doc:
+    """Do what ``Language._ensure_doc`` does, and refuse a raw `Doc` where the tokenizer is private."""
+    doc: Doc = type(nlp)._ensure_doc(nlp, given)
+    if (
+        len(doc)
+        and getattr(doc._, EXTENSION) is None
+        and isinstance(nlp.tokenizer, PrivateTokenizer)
+    ):
+        raise RawTextError(
+            "This Doc is not known to be private: the pipeline's private tokenizer did not make it, and its words would "
+            "come out as they are. Give the pipeline the text (doc.text) instead."
+        )
+    return doc
 
 
 def _refuse_twice() -> NoReturn:
@@ -625,7 +869,14 @@ def _refuse_twice() -> NoReturn:
     "textpriv",
     assigns=["doc._.textpriv"],
     retokenizes=True,
-    default_config={"index": None, "mechanism": None, "policy": {}, "seed": None},
+    default_config={
+        "index": None,
+        "mechanism": None,
+        "policy": {},
+        "seed": None,
+        "run_key": None,
+        "save_raw_words": False,
+    },
 )
 def make_component(
     nlp: Language,
@@ -634,6 +885,8 @@ def make_component(
     mechanism: Callable[[Any], Any] | None,
     policy: dict[str, str],
     seed: int | None,
+    run_key: str | None,
+    save_raw_words: bool,
 ) -> TextprivComponent:
     """Make the component ``textpriv`` from its block of a config.
 
@@ -641,10 +894,19 @@ def make_component(
     ----------
     nlp, name
         Given by spaCy.
-    index, mechanism, policy, seed
+    index, mechanism, policy, seed, run_key, save_raw_words
         As for `TextprivComponent`. There is no default mechanism: the user chooses epsilon.
     """
-    return TextprivComponent(nlp, name, index=index, mechanism=mechanism, policy=policy, seed=seed)
+    return TextprivComponent(
+        nlp,
+        name,
+        index=index,
+        mechanism=mechanism,
+        policy=policy,
+        seed=seed,
+        run_key=run_key,
+        save_raw_words=save_raw_words,
+    )
 
 
 @spacy.registry.tokenizers(TOKENIZER_NAME)
@@ -653,12 +915,14 @@ def make_tokenizer(
     mechanism: Callable[[Any], Any] | None = None,
     policy: dict[str, str] = {},  # noqa: B006 - only read, and filled configs show it
     seed: int | None = None,
+    run_key: str | None = None,
+    save_raw_words: bool = False,
 ) -> Callable[[Language], PrivateTokenizer]:
     """Make the strict tokenizer from the block ``[nlp.tokenizer]`` of a config.
 
     Parameters
     ----------
-    index, mechanism, policy, seed
+    index, mechanism, policy, seed, run_key, save_raw_words
         As for `TextprivComponent`. There is no default mechanism: the user chooses epsilon.
 
     Returns
@@ -668,13 +932,38 @@ def make_tokenizer(
     """
 
     def create(nlp: Language) -> PrivateTokenizer:
+        # spaCy asks no tokenizer about a Doc that it is given in place of a text.
+        nlp._ensure_doc = functools.partial(_private_doc, nlp)  # type: ignore[method-assign]
         return PrivateTokenizer(
             nlp.vocab,
             index=index,
             mechanism=mechanism,
             policy=policy,
             seed=seed,
+            run_key=run_key,
+            save_raw_words=save_raw_words,
             language=nlp.lang,
         )
 
     return create
+
+
+@spacy.registry.readers(READER_NAME)
+def make_corpus(path: str | Path | None, limit: int = 0) -> PrivateCorpus:
+    """Make the reader from a block such as ``[corpora.train]`` of a config.
+
+    Parameters
+    ----------
+    path, limit
+        As for `PrivateCorpus`.
+
+    Raises
+    ------
+    CorpusError
+        If there is no path.
+    """
+    if path is None:
+        raise CorpusError(
+            f"The reader {READER_NAME} has no path: set it in the config, or for instance with --paths.train FILE."
+        )
+    return PrivateCorpus(path, limit=limit)
