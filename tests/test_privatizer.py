@@ -618,3 +618,30 @@ def test_draws_do_not_depend_on_how_many_tokens_are_drawn_at_a_time(mechanism, m
     whole = list(Privatizer(mechanism, seed=4).pipe(texts))
     monkeypatch.setattr(module, "_TOKENS", tokens)
     assert list(Privatizer(mechanism, seed=4).pipe(texts)) == whole
+
+
+def test_words_that_never_arrive_as_one_token_are_counted_and_named(tmp_path):
+    words = ["good", "well-known", "film", "gonna", "Paris"]
+    index = Index.build(Vocabulary(words, np.random.default_rng(0).normal(size=(5, 3))))
+
+    def named(privatizer):
+        return [note for note in privatizer.statement.notes if "as one token" in note]
+
+    mechanism = TEM(index, 2.0)
+    (note,) = named(Privatizer(mechanism))
+    assert note.startswith("3 of the 5 words")
+    assert '"well-known"' in note
+    (note,) = named(Privatizer(mechanism, TokenPolicy(case="keep")))
+    assert note.startswith("2 of the 5 words")
+    plain = Index.build(Vocabulary(["good", "film"], np.eye(2)))
+    assert named(Privatizer(TEM(plain, 2.0))) == []
+
+
+def test_the_count_of_words_that_are_cut_lies_beside_the_index(tmp_path, monkeypatch):
+    words = ["good", "well-known", "film"]
+    index = Index.build(Vocabulary(words, np.eye(3)))
+    statement = Privatizer(TEM(index, 2.0)).statement
+    index.save(tmp_path / "saved")
+    monkeypatch.setattr("textpriv.privatizer.words_cut", lambda *given: 1 / 0)
+    loaded = Index.load(tmp_path / "saved")
+    assert Privatizer(TEM(loaded, 2.0)).statement.notes == statement.notes

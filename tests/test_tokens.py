@@ -16,7 +16,7 @@ from textpriv import cutting
 from textpriv import tokens as module
 from textpriv.cutting import Cutter
 from textpriv.policy import MASK, TokenPolicy
-from textpriv.tokens import EncodedTexts, RawBatch, RawTokens, TokenReader
+from textpriv.tokens import EncodedTexts, RawBatch, RawTokens, TokenReader, words_cut
 
 WORDS = ["good", "film", "the", "it", "'s", ".", "Paris", "a.m.", ":)", "seven", "mr", "mr."]
 ENGLISH = spacy.blank("en")
@@ -289,3 +289,30 @@ def test_a_batch_of_documents_counts_as_they_do_together():
     assert len(batch) == 3
     assert documents(RawBatch.of([ours.read(text) for text in texts])) == documents(batch)
     assert documents(RawBatch.of([])) == []
+
+
+VOCABULARY = [
+    *"good well-known gonna 's n't a.m. Paris don't :) , u.s. mother-in-law x'y 5km good,bad é".split(),
+    *(special for special in SPECIALS if not special.isspace()),
+]
+
+
+@pytest.mark.parametrize("language", ["en", "fr", "zh"])
+@pytest.mark.parametrize("case", ["lower", "keep"])
+def test_words_that_are_cut_are_those_that_are_not_read_as_themselves(language, case):
+    words = list(dict.fromkeys([*VOCABULARY, "a b", "x" * 1001, "我喜欢", "我"]))
+    drawn = TokenPolicy(case=case, punctuation="sample", space="sample")
+    ours = TokenReader(words, drawn, language)
+    expected = [
+        place for place, word in enumerate(words) if ours.read(word).codes.tolist() != [place]
+    ]
+    found = words_cut(words, language, case).tolist()
+    assert found == expected
+    assert words.index("well-known") in found or language == "zh"
+
+
+def test_how_many_words_are_cut_does_not_depend_on_how_many_are_cut_at_once(monkeypatch):
+    whole = words_cut(VOCABULARY, "en", "lower").tolist()
+    monkeypatch.setattr(module, "_CUT_AT_ONCE", 7)
+    assert words_cut(VOCABULARY, "en", "lower").tolist() == whole
+    assert words_cut([], "en", "lower").tolist() == []

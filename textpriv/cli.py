@@ -436,6 +436,9 @@ def index(
         hnsw=hnsw,
         device=device,
     )
+    from textpriv.privatizer import find_words_cut
+
+    cut = find_words_cut(built)
     built.save(out, overwrite=force)
     words, dimensions = vocabulary.vectors.shape
     seconds = time.perf_counter() - started
@@ -449,11 +452,17 @@ def index(
                 "k": built.k,
                 "backend": built.backend,
                 "recall": built.recall,
+                "words_cut": cut["count"],
                 "seconds": round(seconds, 3),
             }
         )
         return
     print(f"{out}: {words:,} words, {dimensions} dimensions, {built.metric.name}, {seconds:.1f} s")
+    if cut["count"]:
+        print(
+            f"{cut['count']:,} of the words are not read as one token of English where they stand between blanks, such as "
+            f'"{cut["example"]}": there they are protected as the tokens that are read in their place.'
+        )
     _say("", "", f"Next: textpriv explain {out} WORD --epsilon 6")
 
 

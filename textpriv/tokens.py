@@ -17,6 +17,7 @@ What is drawn for a token, and how private texts are put together, is in ``textp
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import secrets
@@ -41,6 +42,7 @@ __all__ = [
     "Reading",
     "TokenReader",
     "counts_of",
+    "words_cut",
 ]
 
 # Codes of a token that is not drawn; UNKNOWN and the ids of words lie above.
@@ -634,6 +636,59 @@ class _Table:
         _insert(hashes, keys, values)
         actions = np.array([ACTIONS.index(getattr(policy, name)) for name in CLASSES])
         return cls(keys, values, actions)
+
+
+@functools.cache
+def _public_cutter(language: str) -> Cutter:
+    """One that is given public words alone, so that it can be shared."""
+    return Cutter(language, ("ORTH", "LENGTH", "SPACY"))
+
+
+def words_cut(words: Sequence[str], language: str, case: str) -> NDArray[np.int64]:
+    """Places of the words that are not read as one token where they stand between blanks.
+
+    Such as "well-known", which spaCy cuts in three, and with ``case="lower"`` a word with a capital, read as another one.
+    A part of a longer stretch may still be such a word, as the end of "dog's" is.
+
+    Parameters
+    ----------
+    words : sequence of str
+        A vocabulary; it is public.
+    language : str
+        A spaCy language code.
+    case : {"lower", "keep"}
+        As in :class:`textpriv.policy.TokenPolicy`.
+    """
+    cutter = _public_cutter(language)
+    whole = np.fromiter((_may_be_read(word, case) for word in words), np.bool_, len(words))
+    places = np.flatnonzero(whole)
+    size = _CUT_AT_ONCE if cutter.by_rules else 1
+    for first in range(0, len(places), size):
+        part = places[first : first + size]
+        lines = [words[place] for place in part.tolist()]
+        # No special case reaches over a line break.
+        (columns,) = cutter.columns(["\n".join(lines)])
+        sizes = columns[:, 1].astype(np.int64)
+        begins = (
+            np.cumsum(sizes + columns[:, 2].astype(np.int64))
+            - sizes
+            - columns[:, 2].astype(np.int64)
+        )
+        lengths = np.fromiter(map(len, lines), np.int64, len(lines))
+        expected = np.cumsum(lengths + 1) - lengths - 1
+        at = np.minimum(np.searchsorted(begins, expected), len(begins) - 1)
+        whole[part] = (begins[at] == expected) & (sizes[at] == lengths)
+    found: NDArray[np.int64] = np.flatnonzero(~whole)
+    return found
+
+
+def _may_be_read(word: str, case: str) -> bool:
+    """Whether a word is a stretch in the case in which texts are read."""
+    return (
+        0 < len(word) <= _LONGEST_STRETCH
+        and not any(map(str.isspace, word))
+        and (case != "lower" or word == word.lower())
+    )
 
 
 def _kept_at(codes: NDArray[np.int32]) -> NDArray[np.int64]:
