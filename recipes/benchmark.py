@@ -346,9 +346,9 @@ def growth(material: Material, index: textpriv.Index, results: Results, quick: b
     full = material.vocabulary.vectors
     size = min(len(full), 5_000 if quick else 20_000)
     count = 50_000 if quick else 500_000
-    for dimension in (10, 25, 50, 100, 200, 300):
-        if dimension > full.shape[1]:
-            break
+    widest = full.shape[1]
+    # Vectors narrower than all of these are measured as they are.
+    for dimension in [d for d in (10, 25, 50, 100, 200, 300) if d <= widest] or [widest]:
         vectors = np.ascontiguousarray(full[:size, :dimension].astype(np.float32))
         words = material.vocabulary.words[:size]
         tables, ratio = build(words, vectors)

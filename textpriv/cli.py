@@ -130,7 +130,9 @@ class _Command(TyperCommand):
             for option, times in Counter(given).items():
                 if times > 1 and not (getattr(option, "multiple", False) or option.is_eager):
                     raise typer.BadParameter(
-                        "given more than once: say which one is meant", ctx, option
+                        "given more than once: say which one is meant",
+                        ctx,
+                        param_hint=option.opts[0],
                     )
         return super().parse_args(ctx, args)
 

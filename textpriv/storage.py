@@ -353,8 +353,9 @@ def _stored_bands(folder: Path, meta: Mapping[str, Any], size: int) -> Bands | N
     if found is None or BANDS_FILE not in meta["files"]:
         return None
     starts = found.get("starts") if isinstance(found, dict) else None
-    whole = isinstance(starts, list) and all(_whole(start, 0, size) for start in starts)
-    if not whole or len(starts) < 2 or starts[0] != 0 or starts[-1] != size:
+    if not isinstance(starts, list) or not all(_whole(start, 0, size) for start in starts):
+        _refuse(folder / BANDS_FILE, "its bands do not begin with words")
+    if len(starts) < 2 or starts[0] != 0 or starts[-1] != size:
         _refuse(folder / BANDS_FILE, "its bands do not begin at 0 and end with the vocabulary")
     bounds = np.array(starts, dtype=np.int32)
     if not (np.diff(bounds) > 0).all() or not _number(found.get("step"), 0.0) or not found["step"]:
