@@ -108,6 +108,8 @@ def assert_equal(first, second):
         "recall",
         "tau",
         "typical",
+        "rounding",
+        "width",
         "diameter_bound",
         "fingerprint",
     ):
@@ -521,23 +523,35 @@ def test_exact_duplicates_share_the_first_of_them(k):
 
 
 @pytest.mark.parametrize("k", [1, 2, 8])
-@pytest.mark.parametrize("parts", [0.25, 16])
-def test_words_closer_than_the_rounding_share_one_and_others_do_not(k, parts):
-    points = np.random.default_rng(0).normal(size=(40, 3)) * 50
-    points[10] = points[3] + [parts * of_points(points, k=k).tau, 0, 0]
-    index = of_points(points, k=k)
-    assert np.linalg.norm(points[10] - points[3]) > 0
+@pytest.mark.parametrize("parts", [0.5, 4])
+def test_words_closer_than_the_rounding_of_their_coordinates_share_one_and_others_do_not(k, parts):
+    points = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    directions = of_points(points, metric="unit_euclidean", k=k)
+    points = directions.coordinates.copy()
+    points[10] = points[3]
+    # Across the direction, so that the angle is what is meant.
+    points[10, 1] += np.float32(parts * directions.rounding.absolute)
+    index = of_points(points, metric="unit_euclidean", k=k)
     expected = np.arange(40)
     expected[10] = 3 if parts < 1 else 10
     assert np.array_equal(index.representatives, expected)
 
 
-def test_words_closer_than_the_rounding_share_one_also_where_duplicates_fill_their_lists():
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "chebyshev"])
+def test_different_vectors_never_share_one_where_no_coordinate_is_rounded(metric):
     points = np.random.default_rng(0).normal(size=(60, 3)) * 1000
     points[10:20] = points[0]
     points[20:30] = points[0] + [0, 1e-13, 0]
-    index = of_points(points, k=4)
-    assert np.linalg.norm(points[20] - points[0]) <= 2 * index.tau
+    index = of_points(points, metric=metric, k=4)
+    assert (index.representatives[10:20] == 0).all()
+    assert (index.representatives[20:30] == 20).all()
+
+
+def test_words_closer_than_the_rounding_share_one_also_where_duplicates_fill_their_lists():
+    points = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    points[10:20] = points[0]
+    points[20:30] = 3 * points[0]
+    index = of_points(points, metric="unit_euclidean", k=4)
     assert (index.representatives[10:30] == 0).all()
 
 

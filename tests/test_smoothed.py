@@ -15,7 +15,7 @@ from textpriv.errors import MechanismError
 from textpriv.index import Index
 from textpriv.mechanisms import TEM, UNKNOWN, SmoothedTEM, registry, smoothed
 from textpriv.mechanisms.constant import inputs
-from textpriv.mechanisms.smoothed import background, smoothed_constants
+from textpriv.mechanisms.smoothed import background, smoothed_constant
 from textpriv.metrics import CallableMetric
 from textpriv.statement import UnsoundWarning
 
@@ -161,7 +161,7 @@ def test_the_bound_holds_in_every_metric(vocabulary_of, metric, gamma):
 @pytest.mark.parametrize("share", [0.6, 0.7, 0.9])
 def test_the_constant_is_that_of_all_triples(crowded, apart, share):
     mechanism = SmoothedTEM(crowded, 2.0, share=share)
-    (found,) = mechanism.closed_constants([0.0])
+    found = mechanism.closed_constant()
     assert found.value == pytest.approx(constant_of(all_laws(mechanism), apart), rel=1e-9)
     first, second = (mechanism.log_prob(word) for word in found.pair)
     assert (first - second).max() / apart[found.pair] == pytest.approx(found.value, rel=1e-9)
@@ -173,7 +173,7 @@ def test_a_background_that_is_too_steep_still_gets_an_upper_bound(crowded, apart
     bracket = np.exp(-1.2 * np.minimum(apart, gamma)) + kappa[:, None]
     z = bracket @ nu - kappa
     assert steepest(np.log(kappa), apart) > 1.2
-    (found,), _ = smoothed_constants(crowded, kappa, np.log(z), 1.2, gamma, [0.0])
+    found, _ = smoothed_constant(crowded, kappa, np.log(z), 1.2, gamma)
     laws = np.log(nu * bracket / (z + kappa)[:, None])
     assert found.value >= constant_of(laws, apart) * (1 - 1e-12)
 
@@ -183,9 +183,7 @@ def test_the_bound_check_detects_half_of_the_background(crowded, mechanism, apar
     law = mechanism.measure.weights * (np.exp(-1.6 * apart) + kappa[:, None])
     laws = np.log(law / law.sum(axis=1, keepdims=True))
     assert excess(laws, apart, 2.0) > 0.01
-    (found,), _ = smoothed_constants(
-        crowded, kappa, mechanism.background.log_z, 1.6, mechanism.gamma, [0.0]
-    )
+    found, _ = smoothed_constant(crowded, kappa, mechanism.background.log_z, 1.6, mechanism.gamma)
     assert found.value > 2.01
 
 
@@ -304,9 +302,7 @@ def test_single_precision_finds_nearly_the_same_background_and_a_certified_one(
     assert double.kappa.min() > 0
     assert_allclose(np.log(single.kappa), np.log(double.kappa), atol=2e-3)
     words = inputs(crowded)
-    (constant,), _ = smoothed_constants(
-        crowded, single.kappa[words], single.log_z[words], 1.5, 20.0, [crowded.tau]
-    )
+    constant, _ = smoothed_constant(crowded, single.kappa[words], single.log_z[words], 1.5, 20.0)
     assert constant.value <= 2.0 * (1 - 1e-6)
 
 

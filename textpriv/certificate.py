@@ -21,10 +21,17 @@ from numpy.typing import NDArray
 from textpriv.cards import card
 from textpriv.errors import MechanismError
 from textpriv.index import Index, reporter
-from textpriv.mechanisms.constant import Constant, inputs, log_normalisers, tight_constants
+from textpriv.mechanisms.constant import (
+    LOGARITHMS,
+    Constant,
+    inputs,
+    log_normalisers,
+    rounding_charged,
+    tight_constants,
+)
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism
-from textpriv.metrics import INTERPRETED
-from textpriv.pair_search import search
+from textpriv.metrics import INTERPRETED, pairwise_distances
+from textpriv.pair_search import allowance, search
 from textpriv.randomness import KeyedStreams
 from textpriv.significance import LEVEL, goodness_of_fit, largest_ratios, ratio_bound
 
@@ -33,6 +40,7 @@ __all__ = ["Certificate", "certify"]
 # A vocabulary of so many words is compared over all triples of input, input and output.
 _EXHAUSTIVE = 1500
 _AGREEMENT = 1e-6  # nats by which a closed form may differ from the mechanism's own log_prob
+_NEAREST = 16  # words with which one that shares a law is compared
 _TRIED = 32  # laws by which a closed form of a mechanism's own is tried
 _ROUNDING = 1e-9  # relative slack for the arithmetic of the certificate itself
 _DRAWN, _DRAWS = 8, 4_000  # words drawn against their law, and draws of each
@@ -66,7 +74,8 @@ class Certificate:
     pairs : int
         Pairs of words compared (unordered).
     rho_with_rounding : float
-        The constant with the rounding of every distance charged (mechanisms.md TEM-11).
+        The constant with the relative rounding of every distance charged; what else rounding may add is the statement's
+        ``numerical_slack`` (mechanisms.md TEM-11).
     method : str
         How ``rho`` was found.
     confidence : float or None
@@ -363,30 +372,45 @@ def _closed(
 ) -> _Found:
     index = mechanism.index
     if device != "cpu":
-        return _closed_on_device(index, weights, rate, gamma, progress, device)
+        return _closed_on_device(mechanism, weights, rate, gamma, progress, device)
     with reporter(progress) as report:
         log_z = log_normalisers(index, weights, [rate], [gamma], report("normalisers"))
-        # The same law twice: as it is, and with the rounding of distances charged.
-        constant, rounded = tight_constants(
-            index,
-            [rate, rate],
-            [gamma, gamma],
-            np.repeat(log_z, 2, axis=0),
-            tau=[0.0, index.tau],
-            progress=report("pairs of words"),
+        (constant,) = tight_constants(
+            index, [rate], [gamma], log_z, progress=report("pairs of words")
         )
+    return _over_all_pairs(mechanism, constant, "closed form over all pairs, float64")
+
+
+def _over_all_pairs(mechanism: Mechanism, constant: Constant, method: str) -> _Found:
+    """A constant over all pairs of words that have laws of their own, and of words that use another one's with some."""
+    index = mechanism.index
     words = len(inputs(index))
-    return _Found(
-        constant,
-        rounded.value,
-        words * (words - 1) // 2,
-        True,
-        "closed form over all pairs, float64",
-    )
+    found = _of_shared_laws(mechanism)
+    if len(found):
+        constant = max(constant, *found, key=lambda each: each.value)
+        method += "; words that share the law of another are compared by their own vectors with those nearest to them"
+    rounded = rounding_charged(index, constant).value
+    pairs = words * (words - 1) // 2 + len(found)
+    return _Found(constant, rounded, pairs, not found, method)
+
+
+def _of_shared_laws(mechanism: Mechanism) -> list[Constant]:
+    """Words whose law is that of a word farther away than rounding explains, with those nearest to their own vectors."""
+    index = mechanism.index
+    everything, free = np.arange(len(index)), allowance(mechanism)
+    found = []
+    for word in index.wide[:_EXHAUSTIVE].tolist():
+        law, apart = mechanism.log_prob(word), index.distances_between(word, everything)
+        apart[word] = np.inf
+        for other in np.argsort(apart, kind="stable")[:_NEAREST].tolist():
+            loss = float(largest_ratios(law, mechanism.log_prob(other)[None])[0])
+            ratio = max(loss - free, 0.0) / max(float(apart[other]), 1e-300)
+            found.append(Constant(ratio, (word, other)))
+    return found
 
 
 def _closed_on_device(
-    index: Index,
+    mechanism: Mechanism,
     weights: NDArray[np.float64],
     rate: float,
     gamma: float,
@@ -396,6 +420,7 @@ def _closed_on_device(
     """The closed form as in :func:`_closed`, with both passes over all pairs on a device of torch."""
     from textpriv import device as on
 
+    index = mechanism.index
     chosen, kind = on.choose_device(device), index.metric.kind
     words = inputs(index)
     with reporter(progress) as report:
@@ -406,50 +431,36 @@ def _closed_on_device(
             chosen,
             kind,
             index.coordinates[words],
-            [rate, rate],
-            [gamma, gamma],
-            np.repeat(log_z[:, words], 2, axis=0),
-            [0.0, index.tau],
+            [rate],
+            [gamma],
+            log_z[:, words],
+            LOGARITHMS[np.float64],
             report("pairs of words"),
         )
-    constant, rounded = (
-        Constant(value, (int(words[row]), int(words[column]))) for value, row, column in found
-    )
-    return _Found(
-        constant,
-        rounded.value,
-        len(words) * (len(words) - 1) // 2,
-        True,
-        f"closed form over all pairs, float64, on {chosen}",
-    )
+    ((value, row, column),) = found
+    constant = Constant(value, (int(words[row]), int(words[column])))
+    return _over_all_pairs(mechanism, constant, f"closed form over all pairs, float64, on {chosen}")
 
 
 def _own(mechanism: Mechanism, progress: Report) -> _Found | None:
     """The closed form that a mechanism has of its own; None without one, or if its law shows more or its pair less."""
     index = mechanism.index
     with reporter(progress) as report:
-        constants = mechanism.closed_constants([0.0, index.tau], report("pairs of words"))
-    if constants is None:
+        constant = mechanism.closed_constant(report("pairs of words"))
+    if constant is None:
         return None
-    constant, rounded = constants
     first, second = (mechanism.log_prob(word) for word in constant.pair)
     shown = float(largest_ratios(first, second[None])[0])
     apart = index.distance(*constant.pair)
+    found = _over_all_pairs(mechanism, constant, "closed form over all pairs, float64")
     searched, _ = search(mechanism, laws=_TRIED)
+    farthest = index.distance(*searched.pair)
     if (
         not abs(shown - constant.value * apart) <= _AGREEMENT
-        or searched.value * index.distance(*searched.pair)
-        > constant.value * index.distance(*searched.pair) + _AGREEMENT
+        or searched.value * farthest > found.constant.value * farthest + _AGREEMENT
     ):
         return None
-    words = len(inputs(index))
-    return _Found(
-        constant,
-        rounded.value,
-        words * (words - 1) // 2,
-        True,
-        "closed form over all pairs, float64",
-    )
+    return found
 
 
 def _has_law(mechanism: Mechanism) -> bool:
@@ -463,19 +474,28 @@ def _has_law(mechanism: Mechanism) -> bool:
 def _by_law(mechanism: Mechanism, progress: Report) -> _Found:
     """Compare laws output by output: all triples of a small vocabulary, the pairs an adversary would try of a large one."""
     index = mechanism.index
-    words = inputs(index)
+    words = np.arange(len(index))
     if len(words) > _EXHAUSTIVE:
         with reporter(progress) as report:
             best, compared = search(mechanism, progress=report("laws"))
         method = "all outputs, over the pairs of an adversarial search"
         return _Found(best, best.value, compared, False, method)
-    best = Constant(0.0, (int(words[0]), int(words[0])))
+    free, metric = allowance(mechanism), index.metric
+    given = None
+    if metric.kind != INTERPRETED:
+        given = metric.coordinates(index.vocabulary.vectors.astype(np.float64))
+    best = Constant(0.0, (0, 0))
     with reporter(progress) as report:
         tell = report("laws")
         laws = np.stack([mechanism.log_prob(int(word)) for word in words])
         for row, word in enumerate(words):
-            apart = index.distances_of(np.array([word]))[0][words]
-            ratio = largest_ratios(laws[row], laws) / np.maximum(apart, 1e-300)
+            # By the words' own vectors, not by those of the words whose laws they use.
+            if given is None:
+                apart = index.distances_between(int(word), words)
+            else:
+                apart = pairwise_distances(index.metric.kind, given[word : word + 1], given)[0]
+            lost = np.maximum(largest_ratios(laws[row], laws) - free, 0.0)
+            ratio = lost / np.maximum(apart, 1e-300)
             ratio[row] = 0.0
             worst = int(ratio.argmax())
             if ratio[worst] > best.value:
@@ -483,7 +503,8 @@ def _by_law(mechanism: Mechanism, progress: Report) -> _Found:
             if tell:
                 tell(row + 1, len(words))
     pairs = len(words) * (len(words) - 1) // 2
-    return _Found(best, best.value, pairs, True, "all pairs and outputs of the law, float64")
+    rounded = rounding_charged(index, best).value
+    return _Found(best, rounded, pairs, True, "all pairs and outputs of the law, float64")
 
 
 def _by_samples(mechanism: Mechanism, progress: Report) -> _Found:

@@ -538,7 +538,7 @@ def _at_calibrated_rate(search: _Search, half: Callable[[float, float | None], T
         found = search.solve(_Capped(half, cap))
         weights, rate, gamma = half(found.epsilon, cap).exponential_law()
         log_z = log_normalisers(index, weights, [rate], [gamma])
-        (constant,) = tight_constants(index, [rate], [gamma], log_z, tau=index.tau)
+        (constant,) = tight_constants(index, [rate], [gamma], log_z)
         epsilon = min(max(constant.value / (1 - 1e-6), rate), 2 * rate)
         due = min(half(epsilon, None).gamma, LARGEST_EXPONENT / rate)
         if math.isclose(due, gamma, rel_tol=1e-7):

@@ -269,7 +269,7 @@ def tight_constants(
     rates: Sequence[float],
     gammas: Sequence[float],
     log_z: NDArray[np.float64],
-    charges: Sequence[float],
+    allowance: float,
     progress: Progress | None = None,
 ) -> list[tuple[float, int, int]]:
     """The tight constant of each law and the rows that attain it: what ``textpriv.mechanisms.constant`` computes.
@@ -278,7 +278,7 @@ def tight_constants(
     ----------
     coordinates : ndarray, shape (V, n)
         Of the words that have a law of their own.
-    rates, gammas, charges : sequences of m floats
+    rates, gammas : sequences of m floats
     log_z : ndarray, shape (m, V)
         Of the same words.
 
@@ -298,11 +298,10 @@ def tight_constants(
         own = torch.arange(first, max(first, min(rows.stop, columns.stop)), device=device)
         itself = own - rows.start, own - columns.start
         distances[itself] = 1.0
-        laws = zip(rates, gammas, charges, strict=True)
-        for place, (rate, gamma, charge) in enumerate(laws):
-            gap = (logs[place, rows, None] - logs[place, None, columns]).abs()
-            ratio = gap + rate * (distances.clamp(max=gamma) + 3 * charge)
-            ratio = ratio / (distances - charge)
+        distances = distances.clamp(min=float(np.finfo(np.float64).tiny))
+        for place, (rate, gamma) in enumerate(zip(rates, gammas, strict=True)):
+            gap = (logs[place, rows, None] - logs[place, None, columns]).abs() - allowance
+            ratio = (gap.clamp(min=0.0) + rate * distances.clamp(max=gamma)) / distances
             ratio[itself] = 0.0
             where = int(ratio.argmax())
             i, j = divmod(where, ratio.shape[1])

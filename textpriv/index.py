@@ -29,11 +29,13 @@ from textpriv.metrics import (
     ANGULAR,
     EUCLIDEAN,
     INTERPRETED,
+    Mahalanobis,
     Metric,
+    Rounding,
     check_metric,
     distances_from,
     get_metric,
-    row_distance,
+    paired_distances,
 )
 from textpriv.neighbourhoods import (
     Bands,
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "Index", "reporter"]
 
 _RECORDS = "records"  # certificates and calibrations, one file each
+_WIDE = 1e-3  # of the reference distance: a group of words with one law that is wider is warned of
 
 
 class Index:
@@ -85,14 +88,14 @@ class Index:
     neighbours : Neighbourhoods
         The lists: (V, k) ids and distances, the word itself first.
     representatives : ndarray of int32, shape (V,)
-        For each word the word whose law it uses as an input: words at distance zero, or closer than the rounding of
-        distances can tell, must have one law (mechanisms.md TEM-11).
+        For each word the word whose law it uses as an input: words at distance zero, or so close that the rounding of
+        their own coordinates cannot tell, must have one law (mechanisms.md TEM-11).
     backend : str
         ``"exact"``, or ``"hnsw"`` for approximate lists, which support no proof.
     recall : float
         1.0 for exact lists; for approximate ones the share of true neighbours found on a sample.
-    tau : float
-        Bound on the error of any distance a mechanism uses.
+    rounding : Rounding
+        Bounds on the error of the distances that a mechanism uses.
     reference_distance, reference_distance_90 : float
         Distances that half, and nine tenths, of all running words have to their 10th nearest word with another vector; see
         :attr:`typical`.
@@ -112,7 +115,7 @@ class Index:
         *,
         backend: str,
         recall: float,
-        tau: float,
+        rounding: Rounding,
         diameter_bound: float,
         fingerprint: str,
         path: Path | None = None,
@@ -127,7 +130,7 @@ class Index:
         self.representatives = representatives
         self.backend = backend
         self.recall = recall
-        self.tau = tau
+        self.rounding = rounding
         self.diameter_bound = diameter_bound
         self.fingerprint = fingerprint
         self.path = path
@@ -180,19 +183,63 @@ class Index:
     def __len__(self) -> int:
         return len(self.vocabulary)
 
-    def distance(self, first: int, second: int) -> float:
-        """Distance between two words as inputs."""
-        rows = self.representatives[[first, second]]
+    @property
+    def tau(self) -> float:
+        """Bound on the error of the distance between any two words."""
+        return self.rounding.at(self.diameter_bound)
+
+    @property
+    def wide(self) -> NDArray[np.int64]:
+        """Ids of the words whose law is that of a word farther away than the rounding of coordinates explains."""
+        return self._members[self._apart > 4 * self.rounding.absolute]
+
+    @cached_property
+    def _members(self) -> NDArray[np.int64]:
+        return np.flatnonzero(self.representatives != np.arange(len(self)))
+
+    @cached_property
+    def _apart(self) -> NDArray[np.float64]:
+        """The distance of each member of a group from the word whose law it uses."""
+        return self._paired(self._members, self.representatives[self._members])
+
+    def _paired(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
+        """Distances between the words of two arrays, pair by pair."""
         if self.metric.kind == INTERPRETED:
-            return float(self.metric.pairwise(*self.coordinates[rows][:, None])[0, 0])
-        return float(
-            row_distance(self.metric.kind, self.coordinates, rows[0], self.coordinates, rows[1])
+            pairs = zip(self.coordinates[first], self.coordinates[second], strict=True)
+            return np.array([float(self.metric.pairwise(a, b)[0, 0]) for a, b in pairs])
+        return paired_distances(self.metric.kind, self.coordinates, first, second)
+
+    @cached_property
+    def width(self) -> float:
+        """No word is farther from the word whose law it uses."""
+        if not len(self._members):
+            return 0.0
+        return float(self._apart.max()) * (1 + self.rounding.relative) + self.rounding.absolute
+
+    def _warn_of_width(self) -> None:
+        """Warn where words share a law that are not close to each other."""
+        if not len(self.wide) or self.width <= _WIDE * self.reference_distance:
+            return
+        warnings.warn(
+            f"{len(self.wide):,} words share the law of another word up to {self.width:.3g} away, where the median distance "
+            f"to the 10th neighbour is {self.reference_distance:.3g}: chains of words that the rounding of the metric "
+            f"{self.metric.name!r} cannot tell apart. Every statement charges for it. Give the vectors in float64, or leave "
+            "such words out.",
+            stacklevel=3,
         )
 
-    def distances_of(self, words: NDArray[np.int64], *, device: str = "cpu") -> NDArray[np.float64]:
-        """Distances from some words, as inputs, to every word: shape (len(words), V), float64 by differences.
+    def distance(self, first: int, second: int) -> float:
+        """Distance between two words, by their own coordinates."""
+        return float(self._paired(np.array([first]), np.array([second]))[0])
 
-        ``device`` is as in :meth:`build`.
+    def distances_between(self, word: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Distances from a word to some others, by their own coordinates: shape (len(others),)."""
+        return self._paired(np.full(len(others), word), others)
+
+    def distances_of(self, words: NDArray[np.int64], *, device: str = "cpu") -> NDArray[np.float64]:
+        """Distances by which some words' laws are made, to every word: shape (len(words), V), float64 by differences.
+
+        Those of a word that shares another one's law are the other one's. ``device`` is as in :meth:`build`.
         """
         rows = self.representatives[words]
         if device != "cpu":
@@ -224,6 +271,9 @@ class Index:
                 "_stored_sketch",
                 "_stored_typical",
                 "bands",
+                "_members",
+                "_apart",
+                "width",
                 "path",
                 "_records",
                 "_bindings",
@@ -339,20 +389,23 @@ class Index:
                     coordinates, chosen, length, graph, report("approximate lists")
                 )
                 recall = measure_recall(lists, coordinates, chosen)
-        tau = _rounding(coordinates, chosen, lists)
-        return cls(
+        errors = chosen.coordinate_errors(vocabulary.vectors)
+        rounding = _rounding(coordinates, errors)
+        index = cls(
             vocabulary,
             chosen,
             coordinates,
             lists,
-            _representatives(coordinates, chosen, lists, tau),
+            _representatives(coordinates, chosen, lists, errors),
             backend=backend,
             recall=recall,
-            tau=tau,
-            diameter_bound=_diameter_bound(coordinates, chosen),
+            rounding=rounding,
+            diameter_bound=_diameter_bound(coordinates, chosen, rounding),
             fingerprint=vocabulary.fingerprint(),
             graph=graph,
         )
+        index._warn_of_width()
+        return index
 
     def find_record(self, binding: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return what was recorded for exactly this binding, in memory or in the folder.
@@ -519,6 +572,7 @@ class Index:
             "backend": self.backend,
             "recall": self.recall,
             "tau": self.tau,
+            "rounding": list(self.rounding),
             "typical": {str(rank): list(ends) for rank, ends in self.typical.items()},
             "diameter_bound": self.diameter_bound,
             "sketch": {"leading": self.sketch.leading, "grain": self.sketch.grain.tolist()},
@@ -595,7 +649,10 @@ class Index:
             raise IndexFolderError(
                 f"{folder / META} has the fingerprint of other words or vectors; build the index again."
             )
-        return cls._of(folder, meta, chosen, vocabulary, tables)
+        index = cls._of(folder, meta, chosen, vocabulary, tables)
+        if check:
+            index._warn_of_width()
+        return index
 
     @classmethod
     def _of(
@@ -614,13 +671,34 @@ class Index:
             tables.representatives,
             backend=meta["backend"],
             recall=float(meta["recall"]),
-            tau=float(meta["tau"]),
+            rounding=_kept_rounding(folder, meta, metric, tables),
             diameter_bound=float(meta["diameter_bound"]),
             fingerprint=meta["fingerprint"],
             path=folder.resolve(),
             sketch=tables.sketch,
             typical=_kept_typical(folder, meta),
         )
+
+
+def _kept_rounding(
+    folder: Path, meta: Mapping[str, Any], metric: Metric, tables: Tables
+) -> Rounding:
+    """The bounds on rounding of a saved folder; of one of an earlier version they are found anew."""
+    if "rounding" in meta:
+        found = meta["rounding"]
+        if not (isinstance(found, list) and len(found) == 2 and all(map(_is_bound, found))):
+            raise IndexFolderError(f"{folder / META} is damaged; build the index again.")
+        return Rounding(*map(float, found))
+    if metric.name == Mahalanobis.name:
+        raise IndexFolderError(
+            f"{folder} was built by an earlier version, which rounded the coordinates of the metric 'mahalanobis' by more "
+            "than it charged. Build the index again."
+        )
+    return _rounding(tables.coordinates, metric.coordinate_errors(tables.vectors))
+
+
+def _is_bound(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < np.inf
 
 
 def _kept_typical(folder: Path, meta: Mapping[str, Any]) -> dict[int, Typical] | None:
@@ -695,19 +773,14 @@ def _revive(state: dict[str, Any]) -> Index:
     return Index(**state)
 
 
-def _rounding(coordinates: NDArray[Any], metric: Metric, lists: Neighbourhoods) -> float:
-    """Bound on the error of a distance: rounding of the stored ones, and of float64 arithmetic (TEM-11)."""
-    unit = float(np.finfo(coordinates.dtype).eps) / 2
+def _rounding(coordinates: NDArray[Any], errors: NDArray[np.float64]) -> Rounding:
+    """Bounds on the errors of distances: by float64 arithmetic on differences, storage in the lists, and coordinates."""
+    stored = float(np.finfo(coordinates.dtype).eps) / 2
     arithmetic = (coordinates.shape[1] + 4) * 2.0**-53
-    reach = float(lists.distances.max(initial=0.0))
-    # A far pair is never stored, so only the arithmetic rounds it.
-    span = 2 * float(np.abs(coordinates).max(initial=0.0)) * np.sqrt(coordinates.shape[1])
-    tau = unit * reach + arithmetic * (span if metric.kind in (EUCLIDEAN, ANGULAR) else 2 * span)
-    # Unit vectors are unit only up to rounding, and the angle is taken as if they were.
-    return tau + (8 * unit if metric.kind == ANGULAR else 0.0)
+    return Rounding(stored + arithmetic, 2 * float(errors.max(initial=0.0)))
 
 
-def _diameter_bound(coordinates: NDArray[Any], metric: Metric) -> float:
+def _diameter_bound(coordinates: NDArray[Any], metric: Metric, rounding: Rounding) -> float:
     """Twice the distance from some word to the word farthest from it (triangle inequality), the least over a sample."""
     size = len(coordinates)
     centre = coordinates.mean(axis=0, dtype=np.float64)
@@ -715,7 +788,7 @@ def _diameter_bound(coordinates: NDArray[Any], metric: Metric) -> float:
     least = np.inf
     for row in np.argsort(offsets, kind="stable")[: min(8, size)]:
         least = min(least, 2 * float(_distances(coordinates, metric, int(row)).max()))
-    return least
+    return least * (1 + (coordinates.shape[1] + 4) * 2.0**-53) + 2 * rounding.absolute
 
 
 def _distances(coordinates: NDArray[Any], metric: Metric, row: int) -> NDArray[np.float64]:
@@ -728,26 +801,36 @@ def _distances(coordinates: NDArray[Any], metric: Metric, row: int) -> NDArray[n
 
 
 def _representatives(
-    coordinates: NDArray[Any], metric: Metric, lists: Neighbourhoods, tau: float
+    coordinates: NDArray[Any], metric: Metric, lists: Neighbourhoods, errors: NDArray[np.float64]
 ) -> NDArray[np.int32]:
-    """Give words that cannot be told apart one input row: equal coordinates, and pairs closer than the rounding."""
+    """Give words that cannot be told apart one input row: equal coordinates, and pairs closer than their own rounding.
+
+    The vectors of two such words may be at distance zero, at which no charge for rounding helps. All other pairs keep laws
+    of their own, however close: the error of distances to third words is charged to every pair alike.
+    """
+    equal = equal_rows(coordinates)
+    if not errors.any():
+        return equal
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
     size = len(coordinates)
-    equal = equal_rows(coordinates)
     if lists.ids.shape[1] == 1 < size:
         lists = exact_lists(coordinates, metric, 2)
-    row, place = np.nonzero(lists.distances[:, 1:] <= 2 * tau)
+    # Each bound is stretched by what rounds the distance itself.
+    bound = errors * (1 + 1e-5)
+    reach = bound + bound.max()
+    row, place = np.nonzero(lists.distances[:, 1:] <= reach[:, None])
     near = lists.ids[row, place + 1]
+    close = lists.distances[row, place + 1] <= bound[row] + bound[near]
     own = np.arange(size)
-    left: list[NDArray[Any]] = [own, row]
-    right: list[NDArray[Any]] = [equal, near]
+    left: list[NDArray[Any]] = [own, row[close]]
+    right: list[NDArray[Any]] = [equal, near[close]]
     # A list that is full of such words may not name them all.
-    for word in np.unique(equal[lists.distances[:, -1] <= 2 * tau]):
-        close = np.flatnonzero(_distances(coordinates, metric, int(word)) <= 2 * tau)
-        left.append(np.full(len(close), word))
-        right.append(close)
+    for word in np.unique(equal[lists.distances[:, -1] <= reach]):
+        others = np.flatnonzero(_distances(coordinates, metric, int(word)) <= bound[word] + bound)
+        left.append(np.full(len(others), word))
+        right.append(others)
     ends = np.concatenate(left), np.concatenate(right)
     graph = coo_matrix((np.ones(len(ends[0]), dtype=bool), ends), shape=(size, size))
     count, label = connected_components(graph, directed=False)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from textpriv.arithmetic import arctangent, lane_sum
+from textpriv.arithmetic import arctangent, lane_sum, row_products
 from textpriv.errors import MetricError
 
 __all__ = [
@@ -27,11 +27,13 @@ __all__ = [
     "Mahalanobis",
     "Manhattan",
     "Metric",
+    "Rounding",
     "UnitEuclidean",
     "check_metric",
     "distances_from",
     "get_metric",
     "is_builtin",
+    "paired_distances",
     "pairwise_distances",
     "row_distance",
 ]
@@ -75,6 +77,37 @@ def distances_from(
     out[row] = 0.0
 
 
+@njit(cache=True, nogil=True)
+def paired_distances(
+    kind: int, coordinates: NDArray[Any], first: NDArray[Any], second: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Distances between the rows of two arrays of row numbers, pair by pair."""
+    out = np.empty(first.shape[0])
+    for place in range(first.shape[0]):
+        out[place] = row_distance(kind, coordinates, first[place], coordinates, second[place])
+    return out
+
+
+class Rounding(NamedTuple):
+    """How far the distances that are computed may lie from those of the vectors that were given (mechanisms.md TEM-11).
+
+    Attributes
+    ----------
+    relative : float
+        The part of a distance by which arithmetic, and the precision in which it is stored, may move it.
+    absolute : float
+        A distance by which the rounding of two words' coordinates may move it besides; 0 where the coordinates are the
+        vectors themselves.
+    """
+
+    relative: float
+    absolute: float
+
+    def at(self, reach: float) -> float:
+        """Bound on the error of any distance up to ``reach``."""
+        return self.relative * reach + self.absolute
+
+
 class Metric(ABC):
     """A true metric on vectors: symmetric, zero on the diagonal, with the triangle inequality.
 
@@ -99,11 +132,21 @@ class Metric(ABC):
             If the vectors do not suit the metric.
         """
 
+    @abstractmethod
+    def coordinate_errors(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
+        """Bounds on what the rounding of each row's coordinates adds to a distance, shape (V,).
+
+        The distance between the coordinates of two words, in exact arithmetic, lies within the sum of their two bounds from
+        the distance between their vectors.
+        """
+
     def pairwise(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
         """Distances between all rows of ``a`` (m, n) and ``b`` (p, n) as an (m, p) float64 array."""
-        left = self.coordinates(np.atleast_2d(np.asarray(a, dtype=np.float64)))
-        right = self.coordinates(np.atleast_2d(np.asarray(b, dtype=np.float64)))
-        return pairwise_distances(self.kind, left, right)
+        left = np.atleast_2d(np.asarray(a, dtype=np.float64))
+        right = np.atleast_2d(np.asarray(b, dtype=np.float64))
+        # Together, since coordinates may be taken about a centre of the rows.
+        both = self.coordinates(np.concatenate([left, right]))
+        return pairwise_distances(self.kind, both[: len(left)], both[len(left) :])
 
     def settings(self) -> dict[str, Any]:
         """What an index must record to rebuild this metric: JSON types only."""
@@ -136,6 +179,10 @@ class _Plain(Metric):
         """Return the vectors themselves, without a copy."""
         return vectors
 
+    def coordinate_errors(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
+        """Return zeros: nothing was rounded."""
+        return np.zeros(len(vectors))
+
 
 class Euclidean(_Plain):
     """The length of the difference."""
@@ -162,20 +209,35 @@ class UnitEuclidean(Metric):
 
     def coordinates(self, vectors: NDArray[Any]) -> NDArray[Any]:
         """Return the vectors over their lengths; zero vectors are refused."""
-        lengths = np.linalg.norm(vectors.astype(np.float64, copy=False), axis=1)
-        zero = np.flatnonzero(lengths == 0)
+        wide = vectors.astype(np.float64, copy=False)
+        peaks = np.abs(wide).max(axis=1, initial=0.0)
+        zero = np.flatnonzero(peaks == 0)
         if zero.size:
             raise MetricError(
                 f"the metric {self.name!r} compares directions, and {zero.size} vectors are zero and have none; the "
                 f"first is row {zero[0] + 1}. Remove those words, or use metric='euclidean'."
             )
-        return np.ascontiguousarray((vectors / lengths[:, None]).astype(vectors.dtype, copy=False))
+        # A power of two rounds nothing, and no square of what is left leaves the range.
+        wide = np.ldexp(wide, -np.frexp(peaks)[1][:, None])
+        wide /= np.linalg.norm(wide, axis=1, keepdims=True)
+        return np.ascontiguousarray(wide.astype(vectors.dtype, copy=False))
+
+    def coordinate_errors(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the rounding of a unit vector: of its length and division, and of the precision in which it is stored."""
+        stored = float(np.finfo(vectors.dtype).eps) / 2
+        return np.full(len(vectors), 1.01 * (stored + (vectors.shape[1] + 6) * 2.0**-53))
 
 
 class Angular(UnitEuclidean):
     """The angle between two vectors, in radians (0 to pi): arccos of the cosine similarity, which is a metric."""
 
     name, kind = "angular", ANGULAR
+
+    def coordinate_errors(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
+        """Return what the rounding of unit vectors adds to an angle."""
+        # Half the angle is that of the point (|x + y|, |x - y|), which lies at distance 2 from the origin; errors e and e'
+        # of the vectors move it by at most sqrt(2) (e + e').
+        return 1.5 * super().coordinate_errors(vectors)
 
 
 class Mahalanobis(Metric):
@@ -186,6 +248,11 @@ class Mahalanobis(Metric):
     matrix : array_like, shape (n, n)
         Public: it must not have been learned from the text to be privatized. A singular matrix gives distance 0 to
         some different words, which the mechanisms then treat as one.
+
+    Notes
+    -----
+    The distance is that of a factor L with ``M = L L'`` up to rounding: what is a zero eigenvalue but for the rounding of
+    the matrix counts as zero.
     """
 
     name, kind = "mahalanobis", EUCLIDEAN
@@ -206,21 +273,38 @@ class Mahalanobis(Metric):
                 f"a Mahalanobis matrix must be positive semi-definite; its least eigenvalue is {values.min():.3g}. "
                 "With a negative eigenvalue the square root is not a distance."
             )
-        self._factor = basis * np.sqrt(np.clip(values, 0, None))
+        least = len(given) * np.finfo(float).eps * max(float(values.max()), 0.0)
+        self._factor = basis * np.sqrt(np.where(values > least, values, 0.0))
 
     def coordinates(self, vectors: NDArray[Any]) -> NDArray[Any]:
-        """Return ``vectors @ L`` with ``M = L L'``, in which the metric is Euclidean."""
+        """Return ``(vectors - c) @ L`` in float64, with ``M = L L'``, in which the metric is Euclidean.
+
+        The centre c, the median of every column, changes no distance. Far from the origin, or in the precision of float32
+        vectors, products would be rounded by more than the distances between them.
+        """
         if vectors.shape[1] != self._factor.shape[0]:
             raise MetricError(
                 f"the Mahalanobis matrix is {self._factor.shape[0]} x {self._factor.shape[0]} but the vectors have "
                 f"{vectors.shape[1]} dimensions. Give a matrix of the vectors' dimension."
             )
-        product = vectors.astype(np.float64, copy=False) @ self._factor
-        return np.ascontiguousarray(product.astype(vectors.dtype, copy=False))
+        return row_products(_centred(vectors), np.ascontiguousarray(self._factor.T))
+
+    def coordinate_errors(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
+        """Return bounds on the rounding of the difference from the centre and of the product with the factor."""
+        unit = 1.01 * (vectors.shape[1] + 3) * 2.0**-53
+        lengths: NDArray[np.float64] = np.linalg.norm(_centred(vectors), axis=1)
+        return unit * float(np.linalg.norm(self._factor)) * lengths
 
     def settings(self) -> dict[str, Any]:
         """Return the name and the matrix as nested lists."""
         return {"name": self.name, "matrix": self.matrix.tolist()}
+
+
+def _centred(vectors: NDArray[Any]) -> NDArray[np.float64]:
+    """The rows about the median of every column, which a few far words do not move."""
+    wide = vectors.astype(np.float64, copy=False)
+    centred: NDArray[np.float64] = wide - np.median(wide, axis=0)
+    return centred
 
 
 class CallableMetric(Metric):
@@ -254,6 +338,10 @@ class CallableMetric(Metric):
     def coordinates(self, vectors: NDArray[Any]) -> NDArray[Any]:
         """Return the vectors themselves."""
         return vectors
+
+    def coordinate_errors(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
+        """Return what sums over the columns would round, for want of knowledge of the function."""
+        return 2.0**-52 * (vectors.shape[1] + 4) * np.abs(vectors).sum(axis=1, dtype=np.float64)
 
     def pairwise(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
         """Distances by the user's function, checked for shape and finiteness."""

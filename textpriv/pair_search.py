@@ -16,10 +16,15 @@ from textpriv.mechanisms.mechanism import Mechanism
 from textpriv.mechanisms.passes import Progress
 from textpriv.significance import largest_ratios
 
-__all__ = ["search"]
+__all__ = ["allowance", "search"]
 
 _LAWS = 240  # laws that a search compares at most
 _BYTES = 1 << 28  # and the memory that they may take
+
+
+def allowance(mechanism: Mechanism) -> float:
+    """Nats of a loss that no search counts: the arithmetic of computed laws, and the rounding of coordinates (TEM-11)."""
+    return 1e-11 + 9 * mechanism.epsilon * mechanism.index.rounding.absolute
 
 
 def search(
@@ -55,23 +60,26 @@ def search(
     worst pairs found, by the neighbours of either word.
     """
     index = mechanism.index
-    budget = min(laws, len(inputs(index)), max(16, _BYTES // (8 * len(index))))
+    wide = set(index.wide.tolist())
+    free = allowance(mechanism)
+    budget = min(laws, len(inputs(index)) + len(wide), max(16, _BYTES // (8 * len(index))))
     table = np.empty((budget, len(index)))
     held: list[int] = []
     known: set[int] = set()
     ranking: list[tuple[float, int, int]] = []
 
     def add(word: int) -> None:
-        word = int(index.representatives[word])
+        # A word with another one's law is that word, but where the two are farther apart than rounding explains.
+        word = word if word in wide else int(index.representatives[word])
         if word in known or len(held) >= budget:
             return
         law = mechanism.log_prob(word)
         if held:
             rows = table[: len(held)]
-            apart = index.distances_of(np.array([word]))[0][held]
-            apart = np.where(apart > 0, apart, np.inf)
-            forth = largest_ratios(law, rows) / apart
-            back = np.array([largest_ratios(row, law[None])[0] for row in rows]) / apart
+            apart = np.maximum(index.distances_between(word, np.array(held)), 1e-300)
+            forth = np.maximum(largest_ratios(law, rows) - free, 0.0) / apart
+            lost = np.array([largest_ratios(row, law[None])[0] for row in rows])
+            back = np.maximum(lost - free, 0.0) / apart
             best = int(np.maximum(forth, back).argmax())
             pair = (word, held[best]) if forth[best] >= back[best] else (held[best], word)
             ranking.append((float(max(forth[best], back[best])), *pair))
@@ -92,13 +100,16 @@ def search(
         for _, first, second in ranking[:8]:
             for end in (first, second):
                 fresh = (
-                    o for o in _around(index, end) if int(index.representatives[o]) not in known
+                    o
+                    for o in _around(index, end)
+                    if o not in known and int(index.representatives[o]) not in known
                 )
                 for other in list(_taken(fresh, 2)):
                     add(other)
         if len(held) == before:
             # The best pairs are surrounded: go on with words not tried yet.
-            untried = (int(w) for w in inputs(index) if int(w) not in known)
+            everything = np.concatenate([inputs(index), index.wide]).tolist()
+            untried = (word for word in everything if word not in known)
             for word in list(_taken(untried, 8)):
                 add(word)
     pairs = len(held) * (len(held) - 1) // 2
@@ -113,7 +124,11 @@ def _suspects(index: Index) -> Iterator[int]:
     words = inputs(index)
     ids, distances = index.neighbours.ids, index.neighbours.distances
     often = np.bincount(ids.reshape(-1), minlength=len(index))
-    told_apart = distances > 2 * index.tau
+    for word in index.wide.tolist():
+        # By its own vector such a word may be nearer to others than the word whose law it uses.
+        yield word
+        yield from _taken(iter(ids[word].tolist()), 4)
+    told_apart = index.representatives[ids] != index.representatives[:, None]
     nearest = np.where(
         told_apart.any(axis=1),
         distances[np.arange(len(index)), told_apart.argmax(axis=1)],

@@ -28,11 +28,13 @@ from textpriv.mechanisms.passes import BLOCK, Progress, sweep
 from textpriv.mechanisms.sums import exponential_sums, log_sums
 
 __all__ = [
+    "LOGARITHMS",
     "Constant",
     "estimated_rate",
     "inputs",
     "largest_rate",
     "log_normalisers",
+    "rounding_charged",
     "tight_constants",
 ]
 
@@ -43,6 +45,16 @@ class Constant:
 
     value: float
     pair: tuple[int, int]
+
+
+# Nats by which the difference of two computed normalisers may be off.
+LOGARITHMS = {np.float64: 1e-11, np.float32: 1e-5}
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+def rounding_charged(index: Index, constant: Constant) -> Constant:
+    """A constant with the relative rounding of distances charged to it; all other rounding is charged in nats (TEM-11)."""
+    return Constant(constant.value / (1 - index.rounding.relative), constant.pair)
 
 
 def inputs(index: Index) -> NDArray[np.int64]:
@@ -112,7 +124,6 @@ def tight_constants(
     gammas: Sequence[float],
     log_z: NDArray[np.float64],
     *,
-    tau: float | Sequence[float] = 0.0,
     progress: Progress | None = None,
     every_block: list[list[Constant]] | None = None,
     precision: type = np.float64,
@@ -125,17 +136,19 @@ def tight_constants(
     rates, gammas : sequences of m floats
     log_z : ndarray, shape (m, V)
         From :func:`log_normalisers`.
-    tau : float or sequence of m floats
-        Charge every pair this error of its distances, as mechanisms.md TEM-11 asks: 0 gives the constant of the law, the
-        index's tau an upper bound on that of what is drawn.
     every_block : list of m lists, optional
         Receives the worst pair of every block, as candidates for nearby rates.
 
     Returns
     -------
     list of m Constants
+
+    Notes
+    -----
+    A pair is forgiven the few parts of a nat by which its computed normalisers may be off, which every statement charges:
+    next to nothing, but for words that are nearer to each other than 1e-9.
     """
-    charges = [float(tau)] * len(rates) if isinstance(tau, int | float) else list(tau)
+    allowance = LOGARITHMS[precision]
     words = inputs(index)
     coordinates = index.coordinates if len(words) == len(index) else index.coordinates[words]
     logs: NDArray[Any] = log_z[:, words].astype(precision, copy=False)
@@ -152,19 +165,16 @@ def tight_constants(
         distances[itself] = 1.0
         ratio = local.scratch[0, : distances.size].reshape(distances.shape)
         capped = local.scratch[1, : distances.size].reshape(distances.shape)
-        laws = zip(rates, gammas, charges, strict=True)
-        for place, (rate, gamma, charge) in enumerate(laws):
+        np.maximum(distances, np.finfo(precision).tiny, out=distances)
+        for place, (rate, gamma) in enumerate(zip(rates, gammas, strict=True)):
             np.subtract(logs[place, rows, None], logs[place, None, columns], out=ratio)
             np.abs(ratio, out=ratio)
+            ratio -= allowance
+            np.maximum(ratio, 0.0, out=ratio)
             np.minimum(distances, gamma, out=capped)
             capped *= rate
             ratio += capped
-            if charge:
-                ratio += 3 * rate * charge
-                np.subtract(distances, charge, out=capped)
-                ratio /= capped
-            else:
-                ratio /= distances
+            ratio /= distances
             ratio[itself] = 0.0
             where = int(ratio.argmax())
             value = float(ratio.reshape(-1)[where])
@@ -234,12 +244,12 @@ def largest_rate(
         again = _root(index, weights, epsilon, gamma, largest_exponent, known)
         if rate <= floor or (again >= rate and constant.value <= epsilon * _PROMISE):
             # Half of epsilon is always sound in exact arithmetic; the rounding charged may put it a hair above.
-            return rate, constant
+            return rate, rounding_charged(index, constant)
         rate = again
     (constant,), _ = _constants(
         index, weights, [floor], gamma, largest_exponent, progress, np.float64
     )
-    return floor, constant
+    return floor, rounding_charged(index, constant)
 
 
 def estimated_rate(
@@ -268,7 +278,7 @@ def _constants(
     progress: Progress | None,
     precision: type,
 ) -> tuple[list[Constant], set[tuple[int, int]]]:
-    """The constant at several rates, rounding charged, and the pairs that bind most, of different blocks."""
+    """The constant at several rates, and the pairs that bind most, of different blocks."""
     gammas = [min(gamma, largest_exponent / rate) for rate in rates]
     collected: list[list[Constant]] = [[] for _ in rates]
     log_z = log_normalisers(index, weights, rates, gammas, progress, precision=precision)
@@ -277,7 +287,6 @@ def _constants(
         rates,
         gammas,
         log_z,
-        tau=index.tau,
         progress=progress,
         every_block=collected,
         precision=precision,
@@ -288,7 +297,8 @@ def _constants(
 
 
 _CANDIDATES = 12  # binding pairs kept of each rate
-_PROMISE = 1 - 1e-6  # of epsilon is what a rate may cost
+# Of epsilon is what a rate may cost; the rest contains the relative rounding of distances.
+_PROMISE = 1 - 1e-6
 # Of it, on the pairs that are looked at: so far below that a pass over all pairs, however it rounds, does not refuse them.
 _INSIDE = 1 - 1e-10
 _GRID = 1 << 20  # the rate is a whole number of such parts of epsilon
@@ -318,9 +328,9 @@ def _root(
         rate = epsilon * (parts / _GRID)
         edge = min(gamma, largest_exponent / rate)
         log_z = log_sums(distances, rate, edge, weights)
-        gap = np.abs(log_z[left] - log_z[right])
-        capped = np.minimum(apart, edge) + 3 * index.tau
-        return bool(((rate * capped + gap) / (apart - index.tau) <= promise).all())
+        gap = np.maximum(np.abs(log_z[left] - log_z[right]) - LOGARITHMS[np.float64], 0.0)
+        ratio = (rate * np.minimum(apart, edge) + gap) / np.maximum(apart, _TINY)
+        return bool((ratio <= promise).all())
 
     low, high = _GRID // 2, _GRID
     if sound(high):

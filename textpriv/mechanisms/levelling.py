@@ -108,7 +108,6 @@ def level(
         [rates[i] for i, _ in laws],
         [gammas[i] for i, _ in laws],
         np.stack([log_z[i, j] for i, j in laws]),
-        tau=index.tau,
         progress=progress,
         precision=np.float32,
     )

@@ -107,7 +107,8 @@ class Madlib(Mechanism):
         if self.projection is None:
             return coordinates
         leading = principal_directions(coordinates)[: self.projection]
-        return row_products(coordinates, leading).astype(coordinates.dtype)
+        # About the centre and in double precision, so that rounding moves no point by more than the statement charges.
+        return row_products(coordinates - column_means(coordinates), leading)
 
     @cached_property
     def unknown_point(self) -> NDArray[np.float64]:
@@ -219,6 +220,13 @@ class Madlib(Mechanism):
             [
                 "noise in 64-bit floating point behaves as real-valued noise (only a word leaves, never the noisy vector)"
             ],
+            # No distance is computed: the points are moved as they are, and they round as their coordinates and projection.
+            numerical_slack=self.epsilon
+            * (
+                self.index.rounding.absolute
+                + (self.index.coordinates.shape[1] + 4) * 2.0**-52 * self.index.diameter_bound
+            )
+            + 1e-8,
             mean_noise=self.points.shape[1] / self.epsilon,
         )
 

@@ -230,10 +230,8 @@ class Mechanism(ABC):
             f"probability {at_least(half, 3)} or more ({names[0]!r} with {at_least(float(keep[0]), 3)})",
         ), ()
 
-    def closed_constants(
-        self, charges: Sequence[float], progress: Progress | None = None
-    ) -> list[Constant] | None:
-        """The constant over all pairs by a closed form of the mechanism's own, for several errors of a distance.
+    def closed_constant(self, progress: Progress | None = None) -> Constant | None:
+        """The constant over all pairs by a closed form of the mechanism's own.
 
         None for a mechanism without one. A certificate tries its worst pair, and others, by the law before it is believed.
         """
@@ -291,7 +289,8 @@ class Mechanism(ABC):
         further : sequence of str
             What is assumed besides.
         **figures : float
-            What is stated besides.
+            What is stated besides; ``numerical_slack`` is what rounding may add to the loss between two words that have laws
+            of their own, in nats.
         """
         index = self.index
         assumptions = [
@@ -302,13 +301,20 @@ class Mechanism(ABC):
         ]
         if index.metric.kind == INTERPRETED:
             assumptions.append(f"{index.metric.name} satisfies the triangle inequality")
+        # A word that uses another one's law is at most so far from it, and so is the other word of a pair.
+        slack = figures.pop("numerical_slack", 0.0) + 2 * self.epsilon * index.width
         proved = index.exact or not self.needs_exact_lists
         half, most = index.typical[REFERENCE]
-        slack = figures.get("numerical_slack", 0.0)
         missed = (
             f"The nearest lists are approximate (measured recall {index.recall:.4f}); a missed neighbour voids "
             "the guarantee"
         )
+        shared: tuple[str, ...] = ()
+        if len(index.wide):
+            shared = (
+                f"{len(index.wide):,} words share the law of another word up to {index.width:.3g} away; what that may add "
+                f"to a loss, {2 * self.epsilon * index.width:.3g} nats, is charged as rounding",
+            )
         return PrivacyStatement(
             mechanism=title,
             adjacency="any two words of the vocabulary, or one of them and an unknown word, in one place of the text",
@@ -323,13 +329,14 @@ class Mechanism(ABC):
                 "worst_word_loss": worst,
                 "unknown_word_loss": unknown,
                 "local_dp_epsilon": worst + slack,
+                "numerical_slack": slack,
                 "reference_distance": half,
                 "reference_loss": min(self.epsilon * half, worst) + slack,
                 "reference_distance_90": most,
                 "reference_loss_90": min(self.epsilon * most, worst) + slack,
                 **figures,
             },
-            notes=(*(() if proved else (missed,)), *self._names[1]),
+            notes=(*(() if proved else (missed,)), *self._names[1], *shared),
         )
 
     def resolve(self, word: str | int) -> int:

@@ -222,9 +222,9 @@ class PermuteAndFlip(Mechanism):
             "words, vectors and metric",
             self.worst_word_loss,
             self.unknown_word_loss,
-            # Scores move by 2 tau more, at twice the rate. A relative error r of every acceptance changes a law by at
-            # most 3 r of itself, and r is below 1e-9.
-            numerical_slack=4 * self.t * self.index.tau + 1e-8,
+            # Scores move by 2 tau more, at twice the rate, distances beyond gamma being all alike. A relative error r of
+            # every acceptance changes a law by at most 3 r of itself, and r is below 1e-9.
+            numerical_slack=4 * self.t * self.index.rounding.at(self.gamma) + 1e-8,
         )
 
 

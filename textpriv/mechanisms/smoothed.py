@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 from textpriv.arithmetic import expm1s, exps, log1ps, logs
 from textpriv.errors import MechanismError
 from textpriv.index import Index
-from textpriv.mechanisms.constant import Constant, inputs, log_normalisers
+from textpriv.mechanisms.constant import (
+    LOGARITHMS,
+    Constant,
+    inputs,
+    log_normalisers,
+    rounding_charged,
+)
 from textpriv.mechanisms.measure import bernoulli, numbers
 from textpriv.mechanisms.mechanism import UNKNOWN, checksum
 from textpriv.mechanisms.passes import Progress, keeping, sweep
@@ -31,7 +37,7 @@ from textpriv.metrics import Metric
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
 
-__all__ = ["Background", "SmoothedTEM", "background", "configure", "smoothed_constants"]
+__all__ = ["Background", "SmoothedTEM", "background", "configure", "smoothed_constant"]
 
 _ROUNDS = 60
 # Beyond so many words the rounds are made in single precision, which takes half the time, until they settle; the constant
@@ -114,9 +120,8 @@ def background(
         total = higher + log1ps(exps(np.minimum(log_z, log_kappa) - higher))
         wanted = _majorant(coordinates, index.metric, total, slope, math.inf, progress, precision)
         if (wanted - total).max() <= _SETTLED:
-            (constant,), slopes = smoothed_constants(
-                index, kappa, log_z, t, gamma, [index.tau], progress
-            )
+            found, slopes = smoothed_constant(index, kappa, log_z, t, gamma, progress)
+            constant = rounding_charged(index, found)
             if constant.value <= epsilon * _PROMISE:
                 whole = np.zeros(len(index))
                 whole[words] = kappa
@@ -165,16 +170,15 @@ def _majorant(
     return found
 
 
-def smoothed_constants(
+def smoothed_constant(
     index: Index,
     kappa: NDArray[np.float64],
     log_z: NDArray[np.float64],
     t: float,
     gamma: float,
-    charges: Sequence[float],
     progress: Progress | None = None,
-) -> tuple[list[Constant], tuple[float, float]]:
-    """The constant of a smoothed law over all ordered pairs, for several errors of a distance.
+) -> tuple[Constant, tuple[float, float]]:
+    """The constant of a smoothed law over all ordered pairs.
 
     Parameters
     ----------
@@ -182,12 +186,10 @@ def smoothed_constants(
     kappa, log_z : ndarrays, shape (m,)
         Of the m words that have a law of their own, in the order of :func:`textpriv.mechanisms.constant.inputs`.
     t, gamma : float
-    charges : sequence of float
-        Errors of a distance to charge; 0 gives the constant of the law itself.
 
     Returns
     -------
-    constants : list of Constant
+    constant : Constant
     slopes : tuple of float
         The steepest slopes of ``ln kappa`` and ``ln(Z + kappa)``.
 
@@ -204,42 +206,46 @@ def smoothed_constants(
     log_kappa = np.log(kappa) if smooth else np.zeros(len(words))
     own = np.log1p(kappa)
     total = np.log(np.exp(log_z) + kappa)
-    best: list[tuple[float, int, int]] = [(0.0, 0, 0)] * len(charges)
+    best = (0.0, 0, 0)
+    allowance = LOGARITHMS[np.float64]
     steepest = [0.0, 0.0]
     guard = threading.Lock()
 
     def visit(rows: slice, columns: slice, distances: NDArray[np.float64]) -> None:
+        nonlocal best
         if columns.start < rows.stop:
             same = np.arange(rows.start, min(rows.stop, columns.stop))
             same = same[same >= columns.start]
             distances[same - rows.start, same - columns.start] = np.inf
         lean = log_kappa[rows, None] - log_kappa[None, columns]
         fall = total[None, columns] - total[rows, None]
-        slopes = [float((np.abs(change) / distances).max()) for change in (lean, fall)]
+        np.maximum(distances, np.finfo(np.float64).tiny, out=distances)
+        changes = (np.maximum(np.abs(change) - allowance, 0.0) for change in (lean, fall))
+        slopes = [float((change / distances).max()) for change in changes]
         with guard:
             steepest[:] = np.maximum(steepest, slopes).tolist()
-        for place, charge in enumerate(charges):
-            reach = np.exp(-t * (np.minimum(distances, gamma) + 3 * charge))
-            for sign, ahead, behind in (
-                (1.0, own[rows, None], kappa[None, columns]),
-                (-1.0, own[None, columns], kappa[rows, None]),
-            ):
-                ratio = ahead - np.log(reach + behind)
-                if smooth:
-                    np.maximum(ratio, sign * lean, out=ratio)
-                ratio += sign * fall
-                ratio /= distances - charge
-                where = int(ratio.argmax())
-                value = float(ratio.reshape(-1)[where])
-                i, j = divmod(where, ratio.shape[1])
-                pair = (rows.start + i, columns.start + j)
-                with guard:
-                    if value > best[place][0]:
-                        best[place] = (value, *(pair if sign > 0 else pair[::-1]))
+        reach = np.exp(-t * np.minimum(distances, gamma))
+        for sign, ahead, behind in (
+            (1.0, own[rows, None], kappa[None, columns]),
+            (-1.0, own[None, columns], kappa[rows, None]),
+        ):
+            ratio = ahead - np.log(reach + behind)
+            if smooth:
+                np.maximum(ratio, sign * lean, out=ratio)
+            ratio += sign * fall
+            ratio -= allowance
+            ratio /= distances
+            where = int(ratio.argmax())
+            value = float(ratio.reshape(-1)[where])
+            i, j = divmod(where, ratio.shape[1])
+            pair = (rows.start + i, columns.start + j)
+            with guard:
+                if value > best[0]:
+                    best = (value, *(pair if sign > 0 else pair[::-1]))
 
     sweep(coordinates, index.metric, visit, progress)
-    constants = [Constant(value, (int(words[i]), int(words[j]))) for value, i, j in best]
-    return constants, (steepest[0], steepest[1])
+    value, i, j = best
+    return Constant(value, (int(words[i]), int(words[j]))), (steepest[0], steepest[1])
 
 
 class SmoothedTEM(TEM):
@@ -396,18 +402,15 @@ class SmoothedTEM(TEM):
         law: NDArray[np.float64] = score - (peak + math.log(np.exp(score - peak).sum()))
         return law
 
-    def closed_constants(
-        self, charges: Sequence[float], progress: Progress | None = None
-    ) -> list[Constant]:
-        """The constant over all pairs, for several errors of a distance; see :func:`smoothed_constants`."""
+    def closed_constant(self, progress: Progress | None = None) -> Constant:
+        """The constant over all pairs; see :func:`smoothed_constant`."""
         words = inputs(self.index)
-        found, _ = smoothed_constants(
+        found, _ = smoothed_constant(
             self.index,
             self.background.kappa[words],
             self.background.log_z[words],
             self.t,
             self.gamma,
-            charges,
             progress,
         )
         return found

@@ -561,8 +561,9 @@ class TEM(Mechanism):
             "words, vectors, metric and prior",
             self.worst_word_loss,
             self.unknown_word_loss,
-            # 2 t tau for the exponent and as much for the normaliser; the rest bounds rounding to whole parts.
-            numerical_slack=4 * self.t * self.index.tau + 1e-8,
+            # mechanisms.md TEM-11: at most 9 t tau, distances beyond gamma being all alike; the rest bounds rounding to
+            # whole parts and that of the constant over all pairs.
+            numerical_slack=9 * self.t * self.index.rounding.at(self.gamma) + 1e-8,
         )
 
 
