@@ -226,7 +226,7 @@ def expm1(x: float) -> float:
     r = (x - k * _STEP) - k * _STEP_REST
     high = 1.0 / 24.0 + r * (1.0 / 120.0 + r * (1.0 / 720.0))
     rest = r + (r * r) * ((0.5 + r * (1.0 / 6.0)) + (r * r) * high)
-    scale = _as_float(((k >> 6) + 1023) << 52)  # type: ignore[call-arg]
+    scale: float = _as_float(((k >> 6) + 1023) << 52)  # type: ignore[call-arg]
     base = _TWO_TO[k & 63]
     return (base * scale - 1.0) + scale * (_TWO_TO_REST[k & 63] + base * rest)
 
@@ -247,7 +247,7 @@ def log(x: float) -> float:
     """Natural logarithm of a normal positive number to a relative error below 2^-50; minus infinity at 0 and below."""
     if not x > 0.0:
         return -np.inf
-    bits = _as_bits(x)  # type: ignore[call-arg]
+    bits: int = _as_bits(x)  # type: ignore[call-arg]
     power = (bits >> 52) - 1022
     part = _as_float((bits & ((1 << 52) - 1)) | (1022 << 52))  # type: ignore[call-arg]
     if part < _SQRT_HALF:

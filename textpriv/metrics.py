@@ -62,8 +62,8 @@ def row_distance(kind: int, a: NDArray[Any], i: int, b: NDArray[Any], j: int) ->
     if kind == ANGULAR:
         # Kahan's form keeps its digits at every angle: arccos of an inner product loses half of them near 0 and pi, the
         # arcsine of half the chord near pi.
-        apart, together = lane_sum("both", a, i, b, j)  # type: ignore[call-arg]
-        return 2.0 * arctangent(np.sqrt(apart), np.sqrt(together))
+        sums: tuple[float, float] = lane_sum("both", a, i, b, j)  # type: ignore[call-arg]
+        return 2.0 * arctangent(np.sqrt(sums[0]), np.sqrt(sums[1]))
     return np.sqrt(lane_sum("squares", a, i, b, j))  # type: ignore[call-arg]
 
 
