@@ -51,7 +51,7 @@ BELOW = {
     "shards": {"errors", "reading"},
     "startup": set(),
     "cutting": {"errors"},
-    "tokens": {"cutting", "mechanisms", "policy"},
+    "tokens": {"cutting", "index", "mechanisms", "policy"},
     "engines": {
         "cutting",
         "errors",

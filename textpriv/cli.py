@@ -438,7 +438,7 @@ def index(
         hnsw=hnsw,
         device=device,
     )
-    from textpriv.privatizer import find_words_cut
+    from textpriv.tokens import find_words_cut
 
     cut = find_words_cut(built)
     built.save(out, overwrite=force)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
 from itertools import islice
 from typing import Any
 
@@ -19,7 +18,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.errors import LedgerError, TextprivError
-from textpriv.index import Index
 from textpriv.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism
 from textpriv.metrics import is_builtin
@@ -32,15 +30,27 @@ from textpriv.randomness import (
     document_identity,
 )
 from textpriv.statement import PrivacyStatement
-from textpriv.tokens import EncodedTexts, RawBatch, RawTokens, TokenReader, counts_of, words_cut
+from textpriv.tokens import (
+    EncodedTexts,
+    RawBatch,
+    RawTokens,
+    TokenReader,
+    counts_of,
+    find_words_cut,
+)
 
-__all__ = ["CHANGED", "PrivateTokens", "Privatizer", "ReleaseKey", "find_words_cut"]
+__all__ = ["CHANGED", "WORDS_CUT", "PrivateTokens", "Privatizer", "ReleaseKey"]
 
 ReleaseKey = DocumentKey | Document | Stream  # what a document's randomness follows from
 
 CHANGED = (
     "whether a text has changed since its last release under the same name and key (a document without a name goes by its "
     "number)"
+)
+
+WORDS_CUT = (
+    '{} of the {} words of the vocabulary are not read as one token where they stand between blanks (such as "{}"): there '
+    "they are protected as the tokens that are read in their place, whose number is not hidden"
 )
 
 _TOKENS = 1 << 16  # drawn in one call of the sampler
@@ -284,9 +294,11 @@ class Privatizer:
         Once documents were released under keys, it names what the repetition of a release shows.
         """
         statement = self.mechanism.statement.extended(
-            not_protected=self.policy.not_protected(),
-            notes=(*self.policy.notes(), *self._words_cut()),
+            not_protected=self.policy.not_protected(), notes=self.policy.notes()
         )
+        words_cut = find_words_cut(self.mechanism.index, self.language, self.policy.case)
+        if words_cut["count"]:
+            statement = _with_words_cut(statement, words_cut)
         if self.ledger is not None:
             return statement.extended(
                 not_protected=(
@@ -303,16 +315,6 @@ class Privatizer:
                 "The draws were seeded: whoever guesses the seed can undo them. For experiments only",
             ),
             proved=False,
-        )
-
-    def _words_cut(self) -> tuple[str, ...]:
-        found = find_words_cut(self.mechanism.index, self.language, self.policy.case)
-        if not found["count"]:
-            return ()
-        return (
-            f"{found['count']:,} of the {found['words']:,} words of the vocabulary are not read as one token where they "
-            f'stand between blanks (such as "{found["example"]}"): there they are protected as the tokens that are read in '
-            "their place, whose number is not hidden",
         )
 
     # Tokens, for the spaCy forms
@@ -548,38 +550,9 @@ def _content(ids: NDArray[np.int32]) -> bytes:
     return ids.astype("<i4").tobytes()
 
 
-def find_words_cut(index: Index, language: str = "en", case: str = "lower") -> dict[str, Any]:
-    """How many words of an index are not read as one token; counted once and kept with the index.
-
-    Parameters
-    ----------
-    index : Index
-    language : str
-        A spaCy language code.
-    case : {"lower", "keep"}
-
-    Returns
-    -------
-    dict
-        ``"count"``, ``"words"`` (in the vocabulary) and ``"example"``, the first of them or None; see
-        :func:`textpriv.tokens.words_cut`.
-    """
-    binding = {
-        "record": "words cut",
-        "version": 1,
-        "vocabulary": index.fingerprint,
-        "language": language,
-        "case": case,
-        "spacy": version("spacy"),
-    }
-    found = index.find_record(binding)
-    if found is None:
-        words = index.vocabulary.words
-        places = words_cut(words, language, case)
-        example = words[places[0]] if len(places) else None
-        found = {"count": len(places), "words": len(words), "example": example}
-        index.keep_record(binding, found)
-    return found
+def _with_words_cut(statement: PrivacyStatement, counted: dict[str, Any]) -> PrivacyStatement:
+    figures = f"{counted['count']:,}", f"{counted['words']:,}", counted["example"]
+    return statement.extended(notes=(WORDS_CUT.format(*figures),))
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.cutting import Crossings, Cutter, Rules, hashes_of
+from textpriv.index import Index
 from textpriv.mechanisms.mechanism import UNKNOWN
 from textpriv.policy import ACTIONS, CLASSES, MASK, TokenPolicy
 
@@ -42,6 +44,7 @@ __all__ = [
     "Reading",
     "TokenReader",
     "counts_of",
+    "find_words_cut",
     "words_cut",
 ]
 
@@ -679,6 +682,40 @@ def words_cut(words: Sequence[str], language: str, case: str) -> NDArray[np.int6
         at = np.minimum(np.searchsorted(begins, expected), len(begins) - 1)
         whole[part] = (begins[at] == expected) & (sizes[at] == lengths)
     found: NDArray[np.int64] = np.flatnonzero(~whole)
+    return found
+
+
+def find_words_cut(index: Index, language: str = "en", case: str = "lower") -> dict[str, Any]:
+    """How many words of an index are not read as one token; counted once and kept with the index.
+
+    Parameters
+    ----------
+    index : Index
+    language : str
+        A spaCy language code.
+    case : {"lower", "keep"}
+
+    Returns
+    -------
+    dict
+        ``"count"``, ``"words"`` (in the vocabulary) and ``"example"``, the first of them or None; see
+        :func:`words_cut`.
+    """
+    binding = {
+        "record": "words cut",
+        "version": 1,
+        "vocabulary": index.fingerprint,
+        "language": language,
+        "case": case,
+        "spacy": version("spacy"),
+    }
+    found = index.find_record(binding)
+    if found is None:
+        words = index.vocabulary.words
+        places = words_cut(words, language, case)
+        example = words[places[0]] if len(places) else None
+        found = {"count": len(places), "words": len(words), "example": example}
+        index.keep_record(binding, found)
     return found
 
 
