@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, replace
+from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
 from typing import Any, Literal
 
@@ -111,19 +112,19 @@ class PrivacyStatement:
         elif not math.isfinite(self.epsilon):
             parts.append(f"{self.mechanism} is not private: no noise was added.")
         else:
-            factor = f"exp({self.epsilon:.6g})"
+            factor = f"exp({_at_most(self.epsilon, 6)})"
             if self.epsilon < 7:
-                factor += f" = {math.exp(self.epsilon):.3g}"
+                factor += f" = {_at_most(math.exp(self.epsilon), 3)}"
             parts.append(
                 f"{self.mechanism}: of two data sets that differ by {self.unit} ({self.adjacency}), any set of outcomes is "
                 f"at most {factor} times as likely under the one as under the other"
-                + (f", plus {self.delta:.3g}." if self.delta > 0 else ".")
+                + (f", plus {_at_most(self.delta, 3)}." if self.delta > 0 else ".")
             )
             if self.delta > 0:
                 # P(loss > epsilon) - e^epsilon Q(loss > epsilon) is at most delta; P(loss > epsilon) by itself is larger.
                 parts.append(
-                    f"The {self.delta:.3g} is added to a probability; the chance of an outcome whose odds exceed "
-                    f"exp({self.epsilon:.6g}) may be many times that."
+                    f"The {_at_most(self.delta, 3)} is added to a probability; the chance of an outcome whose odds exceed "
+                    f"exp({_at_most(self.epsilon, 6)}) may be many times that."
                 )
         if not self.proved:
             parts.append("This is NOT PROVED for what ran.")
@@ -144,9 +145,9 @@ class PrivacyStatement:
         return self.paragraph()
 
     def __repr__(self) -> str:
-        claim = "none" if self.epsilon is None else f"{self.epsilon:.6g}"
+        claim = "none" if self.epsilon is None else _at_most(self.epsilon, 6)
         return (
-            f"PrivacyStatement({self.mechanism}: epsilon {claim}, delta {self.delta:.3g} for {self.unit} "
+            f"PrivacyStatement({self.mechanism}: epsilon {claim}, delta {_at_most(self.delta, 3)} for {self.unit} "
             f"({self.adjacency}), {self.verdict if self.proved else 'NOT PROVED'})"
         )
 
@@ -155,8 +156,8 @@ class PrivacyStatement:
         colour, mark = ("#2e7d32", "✓") if self.proved else ("#c62828", "✗")
         rows = (
             ("mechanism", self.mechanism),
-            ("epsilon", "none" if self.epsilon is None else f"{self.epsilon:.6g}"),
-            ("delta", f"{self.delta:.3g}"),
+            ("epsilon", "none" if self.epsilon is None else _at_most(self.epsilon, 6)),
+            ("delta", _at_most(self.delta, 3)),
             ("covers", f"{self.unit} ({self.adjacency})"),
             ("proof", self.proof),
             ("assumed", "; ".join(self.assumptions)),
@@ -176,3 +177,12 @@ class PrivacyStatement:
             f'<span style="margin-left:.7em;padding:.1em .6em;border-radius:1em;color:#fff;background:{colour}">'
             f'{mark} {self.verdict}</span></p><table style="border-collapse:collapse">{cells}</table></div>'
         )
+
+
+def _at_most(value: float, digits: int) -> str:
+    """Write a bound rounded up to some significant digits, so that what is printed is a bound as well."""
+    if not math.isfinite(value) or value == 0:
+        return format(value, "g")
+    # The shortest decimal that reads back as the value: 0.1 stays 0.1, although the float lies a little above a tenth.
+    shortest = Decimal(repr(float(value)))
+    return format(float(Context(prec=digits, rounding=ROUND_CEILING).plus(shortest)), f".{digits}g")

@@ -160,7 +160,7 @@ def test_every_option_changes_the_fit_or_is_refused(cls, given, target, monkeypa
     assert without == []
 
 
-def test_what_the_review_found_is_refused_by_name():
+def test_an_option_of_another_algorithm_is_refused_by_name():
     with pytest.raises(
         InvalidParameter, match="alpha was set, but algorithm 'statistics' does not read it"
     ):
