@@ -154,7 +154,9 @@ def sentences(package: str) -> dict[str, set[str]]:
             for text in module.texts(node, set()):
                 if REFERENCE.match(text):
                     continue
-                if len(text.split()) > 2 and "\n" not in text and not text.startswith("SELECT "):
+                if text.startswith(("SELECT ", "INSERT ", "UPDATE ")):
+                    continue
+                if len(text.split()) > 2 and "\n" not in text:
                     found.setdefault(text, set()).add(where)
     return found
 
