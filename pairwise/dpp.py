@@ -527,7 +527,7 @@ class DPPMetricLearner(
             )
 
     def _refuse_unread(self) -> None:
-        unread = {}
+        unread: dict[str, str] = {}
         if self.init is not None:
             unread |= dict.fromkeys(("start_share", "n_components"), "init, which is the start")
         if self.topology == "private":

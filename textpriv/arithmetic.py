@@ -249,7 +249,7 @@ def log(x: float) -> float:
         return -np.inf
     bits: int = _as_bits(x)  # type: ignore[call-arg]
     power = (bits >> 52) - 1022
-    part = _as_float((bits & ((1 << 52) - 1)) | (1022 << 52))  # type: ignore[call-arg]
+    part = _as_float((bits & ((1 << 52) - 1)) | (1022 << 52))
     if part < _SQRT_HALF:
         part *= 2.0
         power -= 1

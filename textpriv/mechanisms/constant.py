@@ -48,7 +48,7 @@ class Constant:
 
 
 # Nats by which the difference of two computed normalisers may be off.
-LOGARITHMS = {np.float64: 1e-11, np.float32: 1e-5}
+LOGARITHMS: dict[type, float] = {np.float64: 1e-11, np.float32: 1e-5}
 _TINY = float(np.finfo(np.float64).tiny)
 
 
