@@ -94,3 +94,20 @@ def test_the_site_builds_strictly(tmp_path):
     )
     assert built.returncode == 0, built.stdout + built.stderr
     assert (tmp_path / "guide" / "tutorial" / "index.html").exists()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "docs/index.md",
+        "docs/guide/threats.md",
+        "docs/guide/tutorial.md",
+        "pyproject.toml",
+    ],
+)
+def test_no_page_says_that_a_word_becomes_one_of_like_meaning(page):
+    # It is kept, or becomes a mostly unrelated word; what is promised is that near words are confusable.
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    promised = re.compile(r"(?<!not )(?<!not one )(words?|one) (close|similar|near) in meaning")
+    assert not promised.search(text)
