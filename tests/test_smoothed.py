@@ -113,6 +113,14 @@ def test_a_rate_that_calibrated_tem_reaches_needs_no_background(crowded, share):
     assert_allclose(all_laws(mechanism), all_laws(plain), rtol=1e-12)
 
 
+def test_words_beside_each_other_settle_in_a_few_rounds(index_of, clustered_points):
+    points = clustered_points(12, 20, 20, 1.0)
+    near = points[:40] * (1 + 1e-6)
+    found = SmoothedTEM(index_of(np.concatenate([points, near]), k=16), 2.0, share=0.8).background
+    assert found.rounds <= 5
+    assert found.rho <= 2.0
+
+
 def test_a_larger_rate_costs_more_background(crowded):
     shares = [SmoothedTEM(crowded, 2.0, share=share).background_share for share in (0.6, 0.7, 0.9)]
     assert shares == sorted(shares)

@@ -251,11 +251,11 @@ def test_exact_duplicates_have_one_law_and_each_its_own_weight_as_an_output(inde
     assert law_of(mechanism, 0)[0] == pytest.approx(4 * law_of(mechanism, 0)[2], rel=1e-12)
 
 
-def test_words_closer_than_the_rounding_of_distances_have_one_law(index_of):
+def test_words_one_unit_in_the_last_place_apart_keep_laws_within_the_promise(index_of):
     index = index_of([[0.0, 1.0], [0.0, np.nextafter(1.0, 2)], [3.0, 0.0], [0.0, 7.0]], k=3)
     mechanism = TEM(index, 1.0)
-    assert index.coordinates[0, 1] != index.coordinates[1, 1]
-    assert (mechanism.log_prob(0) == mechanism.log_prob(1)).all()
+    lost = np.abs(mechanism.log_prob(0) - mechanism.log_prob(1)).max()
+    assert 0 < lost <= np.finfo(float).eps + mechanism.statement.figures["numerical_slack"]
 
 
 def test_words_farther_apart_than_the_rounding_keep_laws_of_their_own(index_of):
@@ -892,8 +892,11 @@ def test_draws_of_one_document_are_independent_of_each_other(three_points, strea
     assert goodness(pairs, np.outer(law, law).ravel()) > level
 
 
-def test_words_within_rounding_are_drawn_from_one_table(index_of, stream):
-    index = index_of([[0.0, 1.0], [0.0, np.nextafter(1.0, 2)], [3.0, 0.0], [0.0, 7.0]], k=3)
+def test_words_that_rounding_hides_from_each_other_are_drawn_from_one_table(index_of, stream):
+    # Of one direction, which as stored is not quite one.
+    points = [[1.0, 3.0, 7.0], [3.0, 9.0, 21.0], [3.0, 0.0, 1.0], [0.0, 7.0, 1.0]]
+    index = index_of(points, metric="angular", k=3)
+    assert (index.coordinates[0] != index.coordinates[1]).any()
     draws = [
         TEM(index, 0.3, "uniform").sample(np.full(400, word), stream("one table"))
         for word in (0, 1)

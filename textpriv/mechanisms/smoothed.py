@@ -46,6 +46,7 @@ _SMALL = 8192
 # The fixed point is sought inside a slightly smaller budget, so that it is met after finitely many rounds.
 _INSIDE = 1 - 1e-3
 _PROMISE = 1 - 1e-6
+_LISTS = 8192  # lists looked at in one go
 _SETTLED = (
     1e-4  # nats by which a round may still raise a normaliser when the constant is first looked at
 )
@@ -103,7 +104,9 @@ def background(
 
     Notes
     -----
-    Both majorants are monotone and constants are fixed by both, so the iteration converges from below. It ends when the
+    Both majorants are monotone and constants are fixed by both, so the iteration converges from below. It starts at what
+    pairs of listed neighbours need by themselves, since words beside each other raise each other by little in a round and
+    would take thousands. It ends when the
     exact constant over all pairs is at most ``epsilon (1 - 1e-6)``, rounding charged. All of it is the same on every
     processor but the last digits of that constant, 1e-12 of it, which would have to decide between two rounds.
     """
@@ -111,9 +114,13 @@ def background(
     coordinates = index.coordinates if len(words) == len(index) else index.coordinates[words]
     (all_log_z,) = log_normalisers(index, weights, [t], [gamma], progress, portable=True)
     log_z = all_log_z[words]
-    kappa = np.zeros(len(words))
     slope = (epsilon - t) * _INSIDE
     precision: type = np.float64 if len(words) <= _SMALL else np.float32
+    kappa = _initial_background(index, words, log_z, t, gamma, slope)
+    if kappa.any():
+        kappa = exps(
+            _majorant(coordinates, index.metric, logs(kappa), t, gamma, progress, precision)
+        )
     for rounds in range(_ROUNDS):
         log_kappa = logs(kappa)
         higher = np.maximum(log_z, log_kappa)
@@ -136,6 +143,36 @@ def background(
     raise MechanismError(
         f"the background of rate {t:g} at epsilon {epsilon:g} did not settle in {_ROUNDS} rounds. Use a smaller share."
     )
+
+
+def _initial_background(
+    index: Index,
+    words: NDArray[np.int64],
+    log_z: NDArray[np.float64],
+    t: float,
+    gamma: float,
+    slope: float,
+) -> NDArray[np.float64]:
+    """A background (m,) below the fixed point: what each pair of listed neighbours needs, with no other word about.
+
+    With Z and d of the pair, ``Z_w + kappa_w <= exp(slope d) (Z_w' + kappa_w')`` and ``kappa_w >= exp(-t min(d, gamma))
+    kappa_w'`` give ``kappa_w' >= Z_w' (exp(ln Z_w - ln Z_w' - slope d) - 1) / (1 - exp(-t min(d, gamma) - slope d))``.
+    """
+    row_of = np.full(len(index), -1, dtype=np.int64)
+    row_of[words] = np.arange(len(words))
+    kappa = np.zeros(len(words))
+    for begin in range(0, len(words), _LISTS):
+        some = words[begin : begin + _LISTS]
+        listed = row_of[index.neighbours.ids[some]]
+        distances = index.neighbours.distances[some].astype(np.float64)
+        own = np.broadcast_to(row_of[some][:, None], listed.shape)
+        pairs = (listed >= 0) & (distances > 0)
+        own, listed, distances = own[pairs], listed[pairs], distances[pairs]
+        alone = -expm1s(-t * np.minimum(distances, gamma) - slope * distances)
+        for low, high in ((own, listed), (listed, own)):
+            gap = log_z[high] - log_z[low] - slope * distances - LOGARITHMS[np.float64]
+            np.maximum.at(kappa, low, exps(log_z[low]) * expm1s(np.maximum(gap, 0.0)) / alone)
+    return kappa
 
 
 def _majorant(
