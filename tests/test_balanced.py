@@ -202,6 +202,11 @@ HARM = {
     "a rate that is none": lambda record: record["evidence"]["balanced"].update(t="2"),
     "a constant above epsilon": lambda record: record.update(rho_with_rounding=2.1),
     "a constant that is none": lambda record: record.update(rho_with_rounding=float("nan")),
+    "a constant that its pair exceeds": lambda record: record.update(
+        rho_with_rounding=0.9 * record["rho_with_rounding"]
+    ),
+    "weights of another law": lambda record: record.update(weights=[1.0] * len(record["weights"])),
+    "no pair": lambda record: record.pop("pair"),
     "a weight too few": lambda record: record["weights"].pop(),
     "a negative weight": lambda record: record["weights"].__setitem__(3, -1.0),
     "a weight that is none": lambda record: record["weights"].__setitem__(3, None),

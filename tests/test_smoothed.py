@@ -283,6 +283,13 @@ HARM = {
     "a normaliser that is none": lambda record: record["log_z"].__setitem__(3, float("nan")),
     "a constant above epsilon": lambda record: record.update(rho_with_rounding=2.1),
     "no constant": lambda record: record.pop("rho_with_rounding"),
+    "a constant that its pair exceeds": lambda record: record.update(
+        rho_with_rounding=0.9 * record["rho_with_rounding"]
+    ),
+    "half of the background": lambda record: record.update(
+        kappa=[0.5 * value for value in record["kappa"]]
+    ),
+    "no pair": lambda record: record.pop("pair"),
     "no rounds": lambda record: record.update(rounds=None),
 }
 

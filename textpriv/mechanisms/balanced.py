@@ -172,7 +172,7 @@ class BalancedTEM(TEM):
         self._refuse_unproved()
         binding = {"kind": "balance", **self.binding()}
         record = self.index.find_record(binding)
-        if record is None or not self._usable(record):
+        if record is None or not self._usable(record, gamma):
             record = keeping(lambda: self._compare(gamma))
             self.index.keep_record(binding, record)
         self.kept = str(record["kept"])
@@ -182,7 +182,7 @@ class BalancedTEM(TEM):
         self.rho_bound = float(record["rho_with_rounding"])
         return float(self.evidence[self.kept]["t"])
 
-    def _usable(self, record: Mapping[str, Any]) -> bool:
+    def _usable(self, record: Mapping[str, Any], gamma: float) -> bool:
         """Whether a record is whole and keeps the promise; one that does not is computed anew."""
         kept, evidence = record.get("kept"), record.get("evidence")
         if kept not in ("balanced", "calibrated") or not isinstance(evidence, dict):
@@ -191,8 +191,15 @@ class BalancedTEM(TEM):
             evidence[kept].get("t"), record.get("rho_with_rounding")
         )
         weights = numbers(record.get("weights"), len(self.index))
-        usable = kept == "calibrated" or (weights is not None and bool((weights > 0).all()))
-        return settled and usable
+        if kept == "calibrated":
+            weights = self.measure.weights
+        elif weights is None or not (weights > 0).all():
+            return False
+        else:
+            weights = BaseMeasure(weights).weights
+        return settled and self._confirmed(
+            record.get("pair"), record["rho_with_rounding"], evidence[kept]["t"], gamma, weights
+        )
 
     def _compare(self, gamma: float) -> dict[str, Any]:
         index, epsilon = self.index, self.epsilon
@@ -217,6 +224,7 @@ class BalancedTEM(TEM):
             "kept": kept,
             "evidence": evidence,
             "rho_with_rounding": constant.value,
+            "pair": list(constant.pair),
             "weights": weights.tolist() if weights is not None and kept == "balanced" else None,
         }
 

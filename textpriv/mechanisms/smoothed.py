@@ -64,6 +64,8 @@ class Background:
         ``ln Z_t`` of every word.
     rho : float
         The constant over all pairs with the rounding of distances charged.
+    pair : tuple of int
+        The ordered pair of words that attains it.
     slope_of_background, slope_of_normaliser : float
         The steepest slopes of ``ln kappa`` and of ``ln(Z_t + kappa)`` between any two words.
     rounds : int
@@ -72,6 +74,7 @@ class Background:
     kappa: NDArray[np.float64]
     log_z: NDArray[np.float64]
     rho: float
+    pair: tuple[int, int]
     slope_of_background: float
     slope_of_normaliser: float
     rounds: int
@@ -133,7 +136,12 @@ def background(
                 whole = np.zeros(len(index))
                 whole[words] = kappa
                 return Background(
-                    whole[index.representatives], all_log_z, constant.value, *slopes, rounds
+                    whole[index.representatives],
+                    all_log_z,
+                    constant.value,
+                    constant.pair,
+                    *slopes,
+                    rounds,
                 )
             precision = np.float64
         kappa = np.maximum(kappa, exps(log_z) * expm1s(wanted - log_z))
@@ -372,6 +380,7 @@ class SmoothedTEM(TEM):
             )
             record = {
                 "rho_with_rounding": found.rho,
+                "pair": list(found.pair),
                 "slope_of_background": found.slope_of_background,
                 "slope_of_normaliser": found.slope_of_normaliser,
                 "rounds": found.rounds,
@@ -384,6 +393,7 @@ class SmoothedTEM(TEM):
             np.array(record["kappa"]),
             np.array(record["log_z"]),
             self.rho_bound,
+            (int(record["pair"][0]), int(record["pair"][1])),
             float(record["slope_of_background"]),
             float(record["slope_of_normaliser"]),
             int(record["rounds"]),
@@ -402,6 +412,14 @@ class SmoothedTEM(TEM):
             and numbers(record.get("log_z"), len(self.index)) is not None
             and kappa is not None
             and bool((kappa >= 0).all())
+            and self._confirmed(
+                record.get("pair"),
+                record["rho_with_rounding"],
+                self.share * self.epsilon,
+                math.inf if self._asked is None else self._asked,
+                self.measure.weights,
+                kappa,
+            )
         )
 
     def _refuse_unproved(self) -> None:

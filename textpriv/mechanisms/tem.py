@@ -361,7 +361,13 @@ class TEM(Mechanism):
         record = index.find_record(binding)
         if record is None or not (
             self._settled(record.get("t"), record.get("rho_with_rounding"))
-            and self._confirmed(record, gamma)
+            and self._confirmed(
+                record.get("pair"),
+                record["rho_with_rounding"],
+                record["t"],
+                gamma,
+                self.measure.weights,
+            )
         ):
             rate, constant = largest_rate(
                 index, self.measure.weights, self.epsilon, gamma, LARGEST_EXPONENT
@@ -382,27 +388,39 @@ class TEM(Mechanism):
         # Half of epsilon is proved for every measure; only the rounding charged may put its constant above.
         return 0 < rho <= (self.epsilon if t > self.epsilon / 2 else math.inf)
 
-    def _confirmed(self, record: Mapping[str, Any], gamma: float) -> bool:
+    def _confirmed(
+        self,
+        pair: Any,
+        rho: float,
+        rate: float,
+        gamma: float,
+        weights: NDArray[np.float64],
+        kappa: NDArray[np.float64] | None = None,
+    ) -> bool:
         """Whether a recorded constant is what its pair loses by the law, so that no record is believed unseen.
 
         It shows that rate, constant and law belong together, not that no other pair is worse: that takes a certificate.
+        With a background ``kappa`` (V,) that is 0 for some word the constant is an upper bound, else it is attained.
         """
-        pair, rate, rho = record.get("pair"), record["t"], record["rho_with_rounding"]
         size = len(self.index)
         if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1]:
             return size == 1  # no pair to compare
         if not all(type(word) is int and 0 <= word < size for word in pair):
             return False
-        reach = min(gamma, LARGEST_EXPONENT / rate)
-        scores = -rate * np.minimum(self.index.distances_of(np.array(pair)), reach)
-        first, second = scores - np.log(np.exp(scores) @ self.measure.weights)[:, None]
-        loss, stated = (
-            float(np.abs(first - second).max()),
-            rho * self.index.distance(pair[0], pair[1]),
+        words = np.array(pair)
+        scores = -rate * np.minimum(
+            self.index.distances_of(words), min(gamma, LARGEST_EXPONENT / rate)
         )
-        # What the constant is charged for the rounding of distances is less than 10 t tau.
-        charged = 10 * rate * self.index.tau
-        return (1 - 1e-3) * stated - charged <= loss <= (1 + 1e-9) * stated + 1e-9
+        if kappa is not None and kappa.any():
+            with np.errstate(divide="ignore"):
+                scores = np.logaddexp(scores, np.log(kappa[words])[:, None])
+        first, second = scores - np.log(np.exp(scores) @ weights)[:, None]
+        loss = float(np.abs(first - second).max())
+        stated = rho * self.index.distance(*pair)
+        attained = kappa is None or bool((kappa > 0).all()) or not kappa.any()
+        return loss <= (1 + 1e-9) * stated + 1e-9 and not (
+            attained and loss < (1 - 1e-6) * stated - 1e-9
+        )
 
     # The law
 
