@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textpriv import writing
-from textpriv.corpus import ColumnRule, privatize_corpus, read_records
+from textpriv.corpus import ColumnRule, document_key, privatize_corpus, read_records
 from textpriv.errors import CorpusError
 from textpriv.reading import Place, _has_all_values
 
@@ -271,7 +271,7 @@ def test_shards_are_taken_by_the_numbers_in_their_names(tmp_path):
     echo = Echo()
     privatize_corpus(source, tmp_path / "out", echo)
     assert (tmp_path / "out" / "part-10.jsonl").read_text() == '{"text":"[text 1]"}\n'
-    assert echo.keys == [0, 1, 2]
+    assert echo.keys == [document_key("text", number) for number in range(3)]
 
 
 def test_documents_are_known_by_their_number_in_the_corpus_however_it_is_cut(tmp_path):
@@ -280,7 +280,7 @@ def test_documents_are_known_by_their_number_in_the_corpus_however_it_is_cut(tmp
         echo = Echo()
         privatize_corpus(_folder(tmp_path / name, names, each), tmp_path / f"out-{name}", echo)
         keys.append(echo.keys)
-    assert keys[0] == keys[1] == list(range(12))
+    assert keys[0] == keys[1] == [document_key("text", number) for number in range(12)]
 
 
 @pytest.mark.parametrize(

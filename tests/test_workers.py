@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import pickle
 import subprocess
 import sys
@@ -118,7 +117,7 @@ def test_each_different_stretch_is_cut_once_among_all_workers(folder, monkeypatc
     monkeypatch.setattr(TokenReader, "keep", counted)
     released(WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 2), given)
     texts = [text for batch in given for text in batch["text"].to_pylist()]
-    assert set(cut) >= {word for text in texts for word in text.split() if len(word) < 1000}
+    assert set(cut) >= {word for text in texts for word in text.lower().split() if len(word) < 1000}
     assert set(cut.values()) == {1}
 
 
@@ -201,27 +200,6 @@ def test_a_run_that_was_broken_off_leaves_no_half_known_text_behind(folder):
         next(results)
         results.close()
     assert released(InProcess(release), given) == alone
-
-
-def test_the_command_that_leads_workers_does_not_load_spacy_itself(folder, tmp_path):
-    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
-    source.write_text("good film\n" * 50)
-    code = (
-        "import sys, json\n"
-        "sys.argv[0] = 'textpriv'\n"
-        "from textpriv.cli import main\n"
-        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
-        "print(json.dumps(['spacy' in sys.modules, 'torch' in sys.modules]))"
-    )
-    options = ["privatize", str(source), str(target), "--index", str(folder), "--epsilon", "3"]
-    answer = subprocess.run(
-        [sys.executable, "-c", code, *options, "--workers", "2", "--seed", "1", "--json"],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    assert json.loads(answer.stdout.splitlines()[-1]) == [False, False]
-    assert target.read_text().count("\n") == 50
 
 
 def test_a_slice_of_a_column_is_its_own_texts_only(folder):

@@ -152,7 +152,7 @@ class Privatizer:
     >>> vocabulary = textpriv.Vocabulary(["good", "bad", "film"], rng.normal(size=(3, 5)))
     >>> mechanism = textpriv.TEM(textpriv.Index.build(vocabulary), epsilon=30.0)
     >>> textpriv.Privatizer(mechanism, seed=1).privatize("A GOOD film!")
-    'good good film!'
+    'bad good film!'
     """
 
     def __init__(

@@ -105,7 +105,9 @@ COMMON = {"epsilon": 1.0, "delta": DELTA, "classes": [0, 1], "random_state": 0}
 
 def _auc(**settings):
     # One release each: the centre and the threshold are releases of their own, searched below.
-    alone = {"threshold_share": 0.0, "centre_share": 0.0}
+    alone = {"threshold_share": 0.0}
+    if "algorithm" not in settings:
+        alone["centre_share"] = 0.0
     return lambda: PrivateAUCClassifier(**{**COMMON, **alone, **settings})
 
 

@@ -10,7 +10,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 from pairwise import DPPMetricLearner
-from pairwise.accounting import gaussian_mu
+from pairwise.accounting import release_mu
 from pairwise.dpp_start import discriminant_start
 from pairwise.noise import Randomness
 from pairwise.statistics import Moments, plan_moments, release_moments
@@ -210,4 +210,4 @@ def test_the_budget_of_the_start_reaches_the_release(monkeypatch):
     DPPMetricLearner(
         2.0, algorithm="matching", classes=[0, 1], start_share=0.25, random_state=0
     ).fit(X, y)
-    assert seen == [pytest.approx(gaussian_mu(2.0, 1e-5) / 2)]
+    assert seen == [pytest.approx(release_mu(2.0, 1e-5, hardened=True) / 2)]
