@@ -8,7 +8,7 @@ python examples/new_mechanism.py
 
 import numpy as np
 
-from textpriv.audit import audit
+from textpriv.guarantees.audit import audit
 from textpriv.mechanisms import UNKNOWN, Mechanism, registry
 from textpriv.statement import PrivacyStatement
 

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from pairwise import SubsetQuery
-from pairwise.service import Catalogue, RetrievalClient, RetrievalServer
+from pairwise.retrieval.service import Catalogue, RetrievalClient, RetrievalServer
 
 
 def main() -> None:

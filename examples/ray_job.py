@@ -9,9 +9,9 @@ from pathlib import Path
 
 import ray
 
-from textpriv.corpus import PrivatizerSettings
+from textpriv.corpus.run import PrivatizerSettings
 from textpriv.engines.ray import cluster, privatize_dataset
-from textpriv.runkey import RunKey
+from textpriv.run_key import RunKey
 
 TEXTS = ["The police say the fire is out.", "The minister told the union.", "Rain in Sydney."]
 

@@ -7,9 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from textpriv.corpus import PrivatizerSettings
+from textpriv.corpus.run import PrivatizerSettings
 from textpriv.engines.spark import privatize_dataframe, session
-from textpriv.runkey import RunKey
+from textpriv.run_key import RunKey
 
 TEXTS = ["The police say the fire is out.", "The minister told the union.", "Rain in Sydney."]
 

@@ -42,8 +42,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import textpriv
-from textpriv.mechanisms.mechanism import Mechanism
-from textpriv.neighbourhoods import processors
+from textpriv.index.neighbours import processors
+from textpriv.mechanisms.base import Mechanism
 from textpriv.randomness import Stream
 
 PEERS = {

@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 import textpriv
-from textpriv.mechanisms.mechanism import Mechanism
-from textpriv.mechanisms.passes import together
+from textpriv.mechanisms.base import Mechanism
+from textpriv.mechanisms.calibration.pair_sweep import together
 from textpriv.randomness import KeyedStreams
 
 app = typer.Typer(add_completion=False)

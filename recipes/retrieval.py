@@ -39,12 +39,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pairwise import PrivacyBudget, PrivateLDA, PrivateMail, SubsetQuery
+from pairwise.algorithms.published.mail import PublishedMail
 from pairwise.errors import BudgetExceeded
-from pairwise.mail_published import PublishedMail
-from pairwise.noise import Randomness
-from pairwise.private_projection import PrivatePCA, PrivateRandomProjection
-from pairwise.retrieval import align, nearest, recall_at_k
-from pairwise.service import Catalogue, RetrievalClient, RetrievalServer
+from pairwise.estimators.projection import PrivatePCA, PrivateRandomProjection
+from pairwise.noise.randomness import Randomness
+from pairwise.retrieval.evaluation import align, nearest, recall_at_k
+from pairwise.retrieval.service import Catalogue, RetrievalClient, RetrievalServer
 
 app = typer.Typer(add_completion=False)
 

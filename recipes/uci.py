@@ -148,8 +148,8 @@ def pointwise(X: Array, y: Labels, epsilon: float, randomness: Any) -> Array:
     Replace-one: each record's gradient has norm at most √2 with its constant column, so the mean moves by 2√2/n. Steps and
     rate as in mechanisms.md 7.1.
     """
-    from pairwise.accounting import gaussian_mu
-    from pairwise.noise import gaussian
+    from pairwise.accounting.gaussian import gaussian_mu
+    from pairwise.noise.continuous import gaussian
 
     n = len(X)
     Z = np.hstack([X, np.ones((n, 1))])
@@ -176,7 +176,7 @@ def auc_cells(
     from sklearn.metrics import roc_auc_score
 
     from pairwise import PrivateAUCClassifier
-    from pairwise.noise import Randomness
+    from pairwise.noise.randomness import Randomness
 
     X, y, Z, z = split(name, source, seed)
     if name == "digits":
@@ -239,8 +239,8 @@ def neighbours(A: Array, classes: Labels, B: Array, k: int = 5) -> Labels:
 
 def pair_list(kind: str, y: Labels, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64], str]:
     """Return pairs with |E|/|V| = 2, their signs, and whether their topology is public."""
-    from pairwise.graph import labelled_pairs, random_pairs, regular_pairs
-    from pairwise.noise import Randomness
+    from pairwise.noise.randomness import Randomness
+    from pairwise.pairs.graph import labelled_pairs, random_pairs, regular_pairs
 
     source, n = Randomness(seed), len(y)
     if kind == "balanced":
@@ -255,7 +255,7 @@ def learn(
 ) -> tuple[Any, Array]:
     """Return a fitted learner of a line of ``METRIC_METHODS`` and its W."""
     from pairwise import DPPMetricLearner
-    from pairwise.graph import PairGraph
+    from pairwise.pairs.graph import PairGraph
 
     settings = dict(settings)
     kind = settings.pop("pairs", None)
@@ -341,9 +341,9 @@ def paper_run(
     points: int = 25,
 ) -> tuple[list[float], list[float], Any]:
     """Return batches done and the objective after them, of a published run, and its guarantee."""
-    from pairwise.dpp_published import publish, step_sizes, true_epsilon
-    from pairwise.graph import PairGraph
-    from pairwise.noise import Randomness
+    from pairwise.algorithms.published.dpp import publish, step_sizes, true_epsilon
+    from pairwise.noise.randomness import Randomness
+    from pairwise.pairs.graph import PairGraph
 
     pairs, signs, _ = pair_list("balanced", y, seed)
     P = X / np.maximum(1.0, np.abs(X).sum(axis=1))[:, None]
@@ -847,8 +847,8 @@ def curve_figure(cells: list[Cell], path: Path, xs: str, ys: str, tall: bool = F
 def toy_figures(out: Path) -> None:
     """Draw DPP's Figures 7 and 8: two Gaussian classes, 150 pairs without a cycle, epsilon 2."""
     from pairwise import DPPMetricLearner
-    from pairwise.dpp_published import publish, step_sizes
-    from pairwise.noise import Randomness
+    from pairwise.algorithms.published.dpp import publish, step_sizes
+    from pairwise.noise.randomness import Randomness
 
     r = np.random.default_rng(0)
     y = np.repeat([0, 1], 100)

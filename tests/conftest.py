@@ -18,9 +18,9 @@ import pytest
 from hypothesis import settings
 from scipy import stats
 
-from textpriv.index import Index
+from textpriv.index.index import Index
 from textpriv.randomness import KeyedStreams, Stream
-from textpriv.vocabulary import Vocabulary
+from textpriv.vocabulary.vocabulary import Vocabulary
 
 LEVEL = 1e-9
 

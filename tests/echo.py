@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from textpriv.tokens import EncodedTexts
+from textpriv.tokenization.batches import EncodedTexts
 
 
 class Read:

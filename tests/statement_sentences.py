@@ -18,7 +18,7 @@ import textpriv
 ROOT = Path(textpriv.__file__).resolve().parents[1]
 FIELDS = ("assumptions", "not_protected", "notes", "further", "public")
 # Arguments of the same names there belong to figures of attacks and to certificates.
-OTHERS = ("textpriv/evaluation", "textpriv/certificate.py")
+OTHERS = ("textpriv/evaluation", "textpriv/guarantees/certificate.py")
 REFERENCE = re.compile(
     r"mechanisms\.md |\d"
 )  # a proof by its section is a reference and no sentence
@@ -26,9 +26,9 @@ REFERENCE = re.compile(
 WHOLE = {
     "textpriv/statement.py": ("paragraph", "typical_odds"),
     "pairwise/statement.py": ("paragraph",),
-    "textpriv/policy.py": ("not_protected", "notes"),
-    "textpriv/ledger.py": ("statement",),
-    "pairwise/noise.py": ("note",),
+    "textpriv/tokenization/policy.py": ("not_protected", "notes"),
+    "textpriv/ledger/ledger.py": ("statement",),
+    "pairwise/noise/randomness.py": ("note",),
 }
 
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from textpriv import metrics, randomness
-    from textpriv.certificate import Certificate, certify
-    from textpriv.choosing import eps_from_odds, epsilon_for
     from textpriv.errors import TextprivError
-    from textpriv.index import Index
-    from textpriv.ledger import Document, Ledger
+    from textpriv.guarantees.certificate import Certificate, certify
+    from textpriv.guarantees.epsilon import eps_from_odds, epsilon_for
+    from textpriv.index.index import Index
+    from textpriv.ledger.ledger import Document, Ledger
     from textpriv.mechanisms import TEM, BalancedTEM, Madlib, PermuteAndFlip, SmoothedTEM
-    from textpriv.policy import TokenPolicy
     from textpriv.privatizer import Privatizer
-    from textpriv.rendering import render
     from textpriv.statement import PrivacyStatement, UnsoundWarning
-    from textpriv.vocabulary import Vocabulary
+    from textpriv.tokenization.policy import TokenPolicy
+    from textpriv.vocabulary.vocabulary import Vocabulary
+    from textpriv.web.render import render
 
 __version__ = "0.1.0"
 
@@ -52,8 +52,8 @@ __all__ = [
 _HOME = {
     "Document": "textpriv.ledger",
     "Ledger": "textpriv.ledger",
-    "Certificate": "textpriv.certificate",
-    "certify": "textpriv.certificate",
+    "Certificate": "textpriv.guarantees.certificate",
+    "certify": "textpriv.guarantees.certificate",
     "TEM": "textpriv.mechanisms",
     "BalancedTEM": "textpriv.mechanisms",
     "PermuteAndFlip": "textpriv.mechanisms",
@@ -63,12 +63,12 @@ _HOME = {
     "PrivacyStatement": "textpriv.statement",
     "Privatizer": "textpriv.privatizer",
     "TextprivError": "textpriv.errors",
-    "TokenPolicy": "textpriv.policy",
+    "TokenPolicy": "textpriv.tokenization.policy",
     "UnsoundWarning": "textpriv.statement",
     "Vocabulary": "textpriv.vocabulary",
-    "eps_from_odds": "textpriv.choosing",
-    "epsilon_for": "textpriv.choosing",
-    "render": "textpriv.rendering",
+    "eps_from_odds": "textpriv.guarantees.epsilon",
+    "epsilon_for": "textpriv.guarantees.epsilon",
+    "render": "textpriv.web.render",
 }
 _MODULES = ("metrics", "randomness")
 

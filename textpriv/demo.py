@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from textpriv.index import Index
+    from textpriv.index.index import Index
     from textpriv.mechanisms.tem import TEM
     from textpriv.privatizer import Privatizer
     from textpriv.statement import PrivacyStatement
-    from textpriv.vocabulary import Vocabulary
+    from textpriv.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["SAMPLES", "build_index", "choose_epsilon", "run_demo", "train_vocabulary"]
 
@@ -79,7 +79,7 @@ def train_vocabulary(epochs: int = 40) -> Vocabulary:
     from gensim.models import Word2Vec
     from gensim.test.utils import datapath
 
-    from textpriv.vocabulary import Vocabulary
+    from textpriv.vocabulary.vocabulary import Vocabulary
 
     # The tokenizer that the privatizer reads with, so that words are cut alike.
     tokenizer = spacy.blank("en").tokenizer
@@ -166,7 +166,7 @@ def build_index() -> Index:
     Index
         Over :func:`train_vocabulary`; distances in radians.
     """
-    from textpriv.index import Index
+    from textpriv.index.index import Index
 
     return Index.build(train_vocabulary(), metric="angular", k=256, hnsw=False)
 

@@ -236,11 +236,11 @@ def _mechanism() -> str:
     """Index, law, draw and certificate on six words, from end to end."""
     import numpy as np
 
-    from textpriv.certificate import certify
-    from textpriv.index import Index
+    from textpriv.guarantees.certificate import certify
+    from textpriv.index.index import Index
     from textpriv.mechanisms.tem import TEM
     from textpriv.privatizer import Privatizer
-    from textpriv.vocabulary import Vocabulary
+    from textpriv.vocabulary.vocabulary import Vocabulary
 
     words = ["good", "bad", "fine", "film", "book", "song"]
     vectors = np.random.default_rng(0).normal(size=(6, 4))
@@ -294,7 +294,7 @@ def _processors() -> str:
     import numpy as np
     from threadpoolctl import threadpool_info
 
-    from textpriv.neighbourhoods import processors
+    from textpriv.index.neighbours import processors
 
     np.ones((2, 2)) @ np.ones((2, 2))  # loads the linear algebra that is asked about
     found = sorted({f"{each['internal_api']} {each['num_threads']}" for each in threadpool_info()})

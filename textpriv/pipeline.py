@@ -45,14 +45,14 @@ from spacy.vocab import Vocab
 
 from textpriv.errors import CorpusError, IndexFolderError, MechanismError, RawTextError
 from textpriv.mechanisms import registry as mechanism_registry
-from textpriv.policy import CLASSES, MASK, TokenPolicy
+from textpriv.tokenization.policy import CLASSES, MASK, TokenPolicy
 
 # spaCy imports this module in every program that makes a pipeline, once textpriv is installed. What
 # is heavy is imported where a private pipeline is made.
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from textpriv.index import Index
+    from textpriv.index.index import Index
     from textpriv.privatizer import PrivateTokens, Privatizer
 
 __all__ = [
@@ -127,7 +127,7 @@ def _remove_folder(folder: str, owner: int) -> None:
 @functools.cache
 def _words_of_rules(language: str) -> frozenset[str]:
     """Words of the language's rules: every pipeline with a tokenizer of spaCy has them."""
-    from textpriv.cutting import Cutter
+    from textpriv.tokenization.spacy_tokenizer import Cutter
 
     return frozenset(Cutter(language, ()).words_of_rules())
 
@@ -201,7 +201,7 @@ class _Private:
                     f"textpriv found no index folder at {self._folder}: correct the path of "
                     '"index" in its config, or load a saved pipeline, which brings its own.'
                 )
-            from textpriv.index import Index
+            from textpriv.index.index import Index
 
             self._index = Index.load(self._folder)
         return self._index
@@ -228,11 +228,11 @@ class _Private:
         if not self._run_key.is_file():
             raise MechanismError(
                 f"textpriv found no run key at {self._run_key}. Make one, which only you can read: "
-                'python -c "from textpriv.runkey import RunKey; '
+                'python -c "from textpriv.run_key import RunKey; '
                 f"RunKey.open('{self._run_key}').keep()\". Or leave run_key out (null in the config, also "
                 "where a saved pipeline is loaded): then every text is drawn anew."
             )
-        from textpriv.runkey import read_run_key
+        from textpriv.run_key import read_run_key
 
         return read_run_key(self._run_key)
 
@@ -290,7 +290,7 @@ class _Private:
         A seed or a run key implies ``once``: the output of a run must not depend on batches, on the number of processes
         or on how often a text is read. Without them it holds within this object, under a key that nobody has.
         """
-        from textpriv.tokens import EncodedTexts
+        from textpriv.tokenization.batches import EncodedTexts
 
         once = once or self._seed is not None or self._run_key is not None
         texts = [reading.text for reading in batch]
@@ -339,8 +339,8 @@ class _Private:
             words -= _words_of_rules(self._language)
         if not words:
             return False
-        from textpriv.mechanisms.mechanism import UNKNOWN
-        from textpriv.tokens import TokenReader
+        from textpriv.mechanisms.base import UNKNOWN
+        from textpriv.tokenization.encoder import TokenReader
 
         # What the policy keeps is released too, and a retokenizer joins several private words to one.
         never = {name: "mask" for name in CLASSES if getattr(self._policy, name) == "drop"}
@@ -590,7 +590,7 @@ class TextprivComponent(_Private):
         None: fresh randomness from the operating system for every document. A number makes the
         output a function of seed and text, for experiments only.
     run_key
-        Path of a file of 32 secret bytes (`textpriv.runkey`), or None. With it a text is drawn once,
+        Path of a file of 32 secret bytes (`textpriv.run_key`), or None. With it a text is drawn once,
         however often and in however many runs it is read: its randomness follows from the key, the
         settings and the text. Equal texts then come out equal, which the statement names. Only the
         path is saved, never the key.

@@ -1,27 +1,25 @@
 """Texts to private texts: look up a document's randomness, draw, rebuild.
 
-Everything that connects the tokens of a raw text with a mechanism stands here, once, for the library, the command line and
-the spaCy forms. Tokens are drawn over whole batches, and private texts put together by compiled code. How tokens are found
-and classified is in ``textpriv.tokens``, the mathematics in ``textpriv.mechanisms``, files in ``textpriv.corpus``.
+Everything that connects the tokens of a raw text with a mechanism stands here, once, for the library, the command line
+and the spaCy forms. Tokens are drawn over whole batches, and private texts put together by compiled code. How tokens
+are found and classified is in ``textpriv.tokenization.encoder``, the mathematics in ``textpriv.mechanisms``, files in
+``textpriv.corpus``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.errors import LedgerError, TextprivError
-from textpriv.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
-from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism
+from textpriv.ledger.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
+from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.metrics import is_builtin
-from textpriv.policy import TokenPolicy
 from textpriv.randomness import (
     DistinctKeys,
     DocumentKey,
@@ -30,14 +28,10 @@ from textpriv.randomness import (
     document_identity,
 )
 from textpriv.statement import PrivacyStatement
-from textpriv.tokens import (
-    EncodedTexts,
-    RawBatch,
-    RawTokens,
-    TokenReader,
-    counts_of,
-    find_words_cut,
-)
+from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens, counts_of
+from textpriv.tokenization.detokenizer import _find_blanks, _spell, _Spelling
+from textpriv.tokenization.encoder import TokenReader, find_words_cut
+from textpriv.tokenization.policy import TokenPolicy
 
 __all__ = ["CHANGED", "WORDS_CUT", "PrivateTokens", "Privatizer", "ReleaseKey"]
 
@@ -54,13 +48,6 @@ WORDS_CUT = (
 )
 
 _TOKENS = 1 << 16  # drawn in one call of the sampler
-
-# Spacing is a function of the private tokens alone, so that none of the original survives.
-_BLANKS = frozenset((" ", "\n", "\n\n"))
-_CLOSING = _BLANKS.union(
-    ". , ; : ! ? ) ] } % ... .. … ’ ” » 's 'm 're 've 'll 'd n't ’s ’m ’re ’ve ’ll ’d n’t".split()
-)
-_OPENING = _BLANKS.union("( [ { “ ‘ « $ £ € #".split())
 
 
 class PrivateTokens:
@@ -553,99 +540,3 @@ def _content(ids: NDArray[np.int32]) -> bytes:
 def _with_words_cut(statement: PrivacyStatement, counted: dict[str, Any]) -> PrivacyStatement:
     figures = f"{counted['count']:,}", f"{counted['words']:,}", counted["example"]
     return statement.extended(notes=(WORDS_CUT.format(*figures),))
-
-
-@dataclass(frozen=True)
-class _Spelling:
-    """Words, their letters in UTF-8 one word after another, and which of them take no blank before or after."""
-
-    words: NDArray[np.object_]
-    letters: NDArray[np.uint8]
-    begins: NDArray[np.int64]
-    closing: NDArray[np.bool_]
-    opening: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, words: Sequence[str]) -> _Spelling:
-        encoded = EncodedTexts.of(words)
-        found = np.empty(len(words), dtype=object)
-        found[:] = words
-        return cls(
-            found,
-            encoded.data,
-            encoded.cuts,
-            np.fromiter((word in _CLOSING for word in words), np.bool_, len(words)),
-            np.fromiter((word in _OPENING for word in words), np.bool_, len(words)),
-        )
-
-
-@njit(cache=True, nogil=True)
-def _find_blanks(
-    outputs: NDArray[np.int32],
-    cuts: NDArray[np.int64],
-    others: NDArray[np.int32],
-    closing: NDArray[np.bool_],
-    opening: NDArray[np.bool_],
-    other_closing: NDArray[np.bool_],
-    other_opening: NDArray[np.bool_],
-) -> NDArray[np.bool_]:
-    """Whether a blank follows each token: not the last of a text, none that opens, and none before one that closes."""
-    blanks = np.zeros(outputs.shape[0], np.bool_)
-    rest = 0
-    for text in range(cuts.shape[0] - 1):
-        opens = True
-        for token in range(cuts[text], cuts[text + 1]):
-            word = outputs[token]
-            if word >= 0:
-                closes, opens_next = closing[word], opening[word]
-            else:
-                closes, opens_next = other_closing[others[rest]], other_opening[others[rest]]
-                rest += 1
-            if not (opens or closes):
-                blanks[token - 1] = True
-            opens = opens_next
-    return blanks
-
-
-@njit(cache=True, nogil=True)
-def _spell(
-    outputs: NDArray[np.int32],
-    blanks: NDArray[np.bool_],
-    cuts: NDArray[np.int64],
-    others: NDArray[np.int32],
-    letters: NDArray[np.uint8],
-    begins: NDArray[np.int64],
-    other_letters: NDArray[np.uint8],
-    other_begins: NDArray[np.int64],
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The texts of drawn words and of tokens that are not drawn, and where each of them begins."""
-    size, rest = outputs.shape[0], 0
-    for token in range(outputs.shape[0]):
-        word = outputs[token]
-        if word >= 0:
-            size += begins[word + 1] - begins[word]
-        else:
-            other = others[rest]
-            rest += 1
-            size += other_begins[other + 1] - other_begins[other]
-    data = np.empty(size, np.uint8)
-    ends = np.zeros(cuts.shape[0], np.int64)
-    at, rest = 0, 0
-    for text in range(cuts.shape[0] - 1):
-        for token in range(cuts[text], cuts[text + 1]):
-            word = outputs[token]
-            if word >= 0:
-                for place in range(begins[word], begins[word + 1]):
-                    data[at] = letters[place]
-                    at += 1
-            else:
-                other = others[rest]
-                rest += 1
-                for place in range(other_begins[other], other_begins[other + 1]):
-                    data[at] = other_letters[place]
-                    at += 1
-            if blanks[token]:
-                data[at] = 32
-                at += 1
-        ends[text + 1] = at
-    return data[:at].copy(), ends

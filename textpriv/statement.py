@@ -13,8 +13,8 @@ from numbers import Integral
 from typing import Any
 
 from textpriv.bounds import at_most, odds_in_words
-from textpriv.cards import card
 from textpriv.errors import TextprivError
+from textpriv.html_card import card
 
 __all__ = ["PrivacyStatement", "UnsoundWarning", "odds_in_words"]
 

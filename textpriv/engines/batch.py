@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from textpriv.privatizer import Privatizer, ReleaseKey
-    from textpriv.tokens import EncodedTexts, RawBatch
+    from textpriv.tokenization.batches import EncodedTexts, RawBatch
 
 __all__ = [
     "NO_SALT",
@@ -116,15 +116,15 @@ class PrivatizerSettings:
         TextprivError
             If the index, the mechanism, the policy or the key file cannot be used.
         """
-        from textpriv.index import Index
+        from textpriv.index.index import Index
         from textpriv.mechanisms import registry
-        from textpriv.policy import TokenPolicy
         from textpriv.privatizer import Privatizer
+        from textpriv.tokenization.policy import TokenPolicy
 
         mechanism = registry.get(self.mechanism)(**self.options)(Index.load(self.index))
         policy = TokenPolicy.from_dict(dict(self.policy))
         if self.ledger is not None:
-            from textpriv.ledger import Ledger
+            from textpriv.ledger.ledger import Ledger
 
             ledger = Ledger(
                 self.ledger,
@@ -141,7 +141,7 @@ class PrivatizerSettings:
         """Return the run key itself."""
         if self.key_file is None:
             return self.run_key
-        from textpriv.runkey import read_run_key
+        from textpriv.run_key import read_run_key
 
         return read_run_key(self.key_file)
 
@@ -333,7 +333,7 @@ class BatchRelease:
         names = None if self.columns.document is None else self._names(batch, self.columns.document)
         column = self.columns.known_as or self.columns.text
         if getattr(self.privatizer, "ledger", None) is not None:
-            from textpriv.ledger import Document
+            from textpriv.ledger.ledger import Document
 
             if names is None:
                 raise CorpusError("A ledger counts documents by their names: name their column.")
@@ -372,7 +372,7 @@ class BatchRelease:
 
 def string_array(texts: Sequence[str]) -> pa.StringArray | pa.LargeStringArray:
     """Return texts as an Arrow array; unlike ``pyarrow.array`` this does not load pandas where that is installed."""
-    from textpriv.tokens import EncodedTexts
+    from textpriv.tokenization.batches import EncodedTexts
 
     return _arrow(EncodedTexts.of(texts))
 
@@ -391,7 +391,7 @@ def _encoded(column: pa.Array, name: str) -> EncodedTexts:
     """The texts of a column, without a copy where Arrow keeps them one after another."""
     import pyarrow as pa
 
-    from textpriv.tokens import EncodedTexts
+    from textpriv.tokenization.batches import EncodedTexts
 
     is_string, is_large = pa.types.is_string(column.type), pa.types.is_large_string(column.type)
     if (is_string or is_large) and column.null_count == 0 and len(column) > 0:

@@ -9,9 +9,9 @@ import gc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from textpriv.cutting import Cutter, Rules
-from textpriv.engines.processes import Asked, Worker, can_copy
+from textpriv.engines.workers import Asked, Worker, can_copy
 from textpriv.startup import load_spacy_alone
+from textpriv.tokenization.spacy_tokenizer import Cutter, Rules
 
 if TYPE_CHECKING:
     import numpy as np

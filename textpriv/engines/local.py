@@ -21,15 +21,16 @@ from textpriv.engines.batch import (
     release_in_process,
 )
 from textpriv.engines.cutters import cutters_for, cutting, rules_of
-from textpriv.engines.processes import Asked, GoneError, Worker, can_copy
+from textpriv.engines.workers import Asked, GoneError, Worker, can_copy
 from textpriv.errors import CorpusError, TextprivError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from textpriv.cutting import Rules
-    from textpriv.tokens import EncodedTexts, NewStretches, RawBatch, Reading, TokenReader
+    from textpriv.tokenization.batches import EncodedTexts, RawBatch
+    from textpriv.tokenization.encoder import NewStretches, Reading, TokenReader
+    from textpriv.tokenization.spacy_tokenizer import Rules
 
 __all__ = ["InProcess", "Released", "WorkerPool"]
 
@@ -231,7 +232,7 @@ class WorkerPool:
 
     def _begin_drawing(self) -> None:
         """Start the processes that draw; where this one helps, the last of them only when it is needed."""
-        from textpriv.tokens import RawBatch, RawTokens
+        from textpriv.tokenization.batches import RawBatch, RawTokens
 
         # The compiled code is kept on disk. Made or loaded once here, it need not be in all of them. What is drawn here
         # is not counted, for it is no document.

@@ -19,9 +19,9 @@ from textpriv.errors import TextprivError
 from textpriv.evaluation.extras import needs
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.utility import count_matrix, log_counts, mean_rows
-from textpriv.mechanisms.mechanism import Mechanism
+from textpriv.mechanisms.base import Mechanism
 from textpriv.privatizer import Privatizer
-from textpriv.vocabulary import Prior
+from textpriv.vocabulary.vocabulary import Prior
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator, TransformerMixin

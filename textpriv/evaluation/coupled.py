@@ -15,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError
-from textpriv.index import Index
+from textpriv.index.index import Index
 from textpriv.mechanisms.madlib import Madlib
 
 __all__ = ["POOL", "CoupledMadlib"]

@@ -3,7 +3,7 @@
 Source: Feyisetan, Balle, Drake, Diethe, "Privacy- and Utility-Preserving Textual Analysis via Calibrated Multivariate
 Perturbations" (WSDM 2020), which names the figures and estimates them by 1,000 draws a word. Here they are computed from
 the law, without a draw; a mechanism without a closed law (Madlib) is sampled as in the paper. Which epsilon gives a wanted
-figure is asked in ``textpriv.choosing``.
+figure is asked in ``textpriv.guarantees.epsilon``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
-from textpriv.mechanisms.mechanism import Mechanism
-from textpriv.neighbourhoods import processors
+from textpriv.index.neighbours import processors
+from textpriv.index.typical import weighted_quantiles
+from textpriv.mechanisms.base import Mechanism
 from textpriv.randomness import RandomWords
-from textpriv.typical import weighted_quantiles
-from textpriv.vocabulary import Prior
+from textpriv.vocabulary.vocabulary import Prior
 
 __all__ = ["Deniability", "WordSample", "deniability", "sampled_deniability"]
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from textpriv.errors import TextprivError
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.roc import Attack, Rate, binomial_interval, score_attack
-from textpriv.mechanisms.mechanism import Mechanism
+from textpriv.mechanisms.base import Mechanism
 from textpriv.randomness import RandomWords
-from textpriv.vocabulary import Prior
+from textpriv.vocabulary.vocabulary import Prior
 
 __all__ = ["Inversion", "invert", "simulate", "success_bound"]
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from textpriv.errors import TextprivError
-from textpriv.mechanisms.mechanism import Mechanism
+from textpriv.mechanisms.base import Mechanism
 from textpriv.metrics import EUCLIDEAN
-from textpriv.vocabulary import Prior
+from textpriv.vocabulary.vocabulary import Prior
 
 __all__ = ["Law"]
 

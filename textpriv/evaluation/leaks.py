@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from textpriv.errors import TextprivError
-from textpriv.mechanisms.mechanism import UNKNOWN
-from textpriv.policy import CLASSES, TokenPolicy
+from textpriv.mechanisms.base import UNKNOWN
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
+from textpriv.tokenization.policy import CLASSES, TokenPolicy
 
 __all__ = ["PRIVATE", "LeakReport", "leak_report"]
 

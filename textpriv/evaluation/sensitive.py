@@ -1,7 +1,7 @@
 """Is a name safe? How often the words of public lists come out as they are, and how often a best attacker names them.
 
-The lists are those of ``textpriv.sensitive_words``. What is computed here is a figure of the law, and no part of the
-guarantee: that bounds how well two words are told apart, and says nothing of which words come out.
+The lists are those of ``textpriv.vocabulary.sensitive_words``. What is computed here is a figure of the law, and no
+part of the guarantee: that bounds how well two words are told apart, and says nothing of which words come out.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError
 from textpriv.evaluation.law import Law
-from textpriv.mechanisms.mechanism import Mechanism
+from textpriv.mechanisms.base import Mechanism
 from textpriv.randomness import KeyedStreams
-from textpriv.sensitive_words import LISTS, words_in
+from textpriv.vocabulary.sensitive_words import LISTS, words_in
 
 __all__ = ["ListExposure", "exposure"]
 

@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix
 
 from textpriv.errors import TextprivError
 from textpriv.evaluation.extras import needs
-from textpriv.vocabulary import Vocabulary
+from textpriv.vocabulary.vocabulary import Vocabulary
 
 __all__ = [
     "MeanEmbeddingClassifier",

@@ -14,8 +14,8 @@ import catalogue
 
 if TYPE_CHECKING:
     from textpriv.mechanisms.balanced import BalancedTEM
+    from textpriv.mechanisms.base import UNKNOWN, Mechanism
     from textpriv.mechanisms.madlib import Madlib
-    from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism
     from textpriv.mechanisms.permute_and_flip import PermuteAndFlip
     from textpriv.mechanisms.smoothed import SmoothedTEM
     from textpriv.mechanisms.tem import TEM
@@ -36,11 +36,11 @@ registry = catalogue.create("textpriv", "mechanisms", entry_points=True)
 _HOME = {
     "BalancedTEM": "balanced",
     "Madlib": "madlib",
-    "Mechanism": "mechanism",
+    "Mechanism": "base",
     "PermuteAndFlip": "permute_and_flip",
     "SmoothedTEM": "smoothed",
     "TEM": "tem",
-    "UNKNOWN": "mechanism",
+    "UNKNOWN": "base",
 }
 
 

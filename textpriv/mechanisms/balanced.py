@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from textpriv.arithmetic import fixed_sum
 from textpriv.errors import MechanismError
-from textpriv.index import Index
-from textpriv.mechanisms.constant import estimated_rate, largest_rate
-from textpriv.mechanisms.measure import BaseMeasure, numbers
-from textpriv.mechanisms.passes import Progress, keeping
+from textpriv.index.index import Index
+from textpriv.mechanisms.base_measure import BaseMeasure, numbers
+from textpriv.mechanisms.calibration.pair_sweep import Progress, keeping
+from textpriv.mechanisms.calibration.privacy_constant import estimated_rate, largest_rate
 from textpriv.mechanisms.sums import exponential_sums
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
 from textpriv.statement import PrivacyStatement

@@ -28,10 +28,10 @@ from textpriv.arithmetic import (
     row_products,
 )
 from textpriv.errors import MechanismError
-from textpriv.index import Index
-from textpriv.mechanisms.mechanism import Mechanism
+from textpriv.index.hnsw import hnsw_index
+from textpriv.index.index import Index
+from textpriv.mechanisms.base import Mechanism
 from textpriv.metrics import EUCLIDEAN, pairwise_distances, row_distance
-from textpriv.neighbourhoods import hnsw_index
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
 

@@ -27,19 +27,14 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.arithmetic import exp, expm1, exps, log, log1p
-from textpriv.index import Index
-from textpriv.mechanisms.draws import (
-    ROOM,
-    draw_documents,
-    drawn_distances,
-    listed,
-)
-from textpriv.mechanisms.measure import bernoulli
-from textpriv.mechanisms.mechanism import UNKNOWN, Mechanism, positive
+from textpriv.index.index import Index
+from textpriv.index.quantized import leading_squares, surely_beyond
+from textpriv.mechanisms.base import UNKNOWN, Mechanism, positive
+from textpriv.mechanisms.base_measure import bernoulli
+from textpriv.mechanisms.sampling import ROOM, draw_documents, drawn_distances, listed
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, truncation
 from textpriv.metrics import INTERPRETED, row_distance
 from textpriv.randomness import RandomWords, Stream
-from textpriv.sketch import leading_squares, surely_beyond
 from textpriv.statement import PrivacyStatement, UnsoundWarning
 
 __all__ = ["PermuteAndFlip", "configure"]

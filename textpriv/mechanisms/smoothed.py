@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 
 from textpriv.arithmetic import expm1s, exps, log1ps, logs
 from textpriv.errors import MechanismError
-from textpriv.index import Index
-from textpriv.mechanisms.constant import (
+from textpriv.index.index import Index
+from textpriv.mechanisms.base import UNKNOWN, checksum
+from textpriv.mechanisms.base_measure import bernoulli, numbers
+from textpriv.mechanisms.calibration.pair_sweep import Progress, keeping, sweep
+from textpriv.mechanisms.calibration.privacy_constant import (
     LOGARITHMS,
     Constant,
     inputs,
     log_normalisers,
     rounding_charged,
 )
-from textpriv.mechanisms.measure import bernoulli, numbers
-from textpriv.mechanisms.mechanism import UNKNOWN, checksum
-from textpriv.mechanisms.passes import Progress, keeping, sweep
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
 from textpriv.metrics import Metric
 from textpriv.randomness import RandomWords
@@ -229,7 +229,8 @@ def smoothed_constant(
     ----------
     index : Index
     kappa, log_z : ndarrays, shape (m,)
-        Of the m words that have a law of their own, in the order of :func:`textpriv.mechanisms.constant.inputs`.
+        Of the m words that have a law of their own, in the order of
+        :func:`textpriv.mechanisms.calibration.privacy_constant.inputs`.
     t, gamma : float
 
     Returns

@@ -1,8 +1,9 @@
 """Sums of an exponential law over all pairs of words that come out the same on every processor.
 
-The measures, rates and backgrounds that a search finds decide what is drawn, so nothing in them may hang on the order in
-which threads end or on how many numbers a vector unit takes. Within a block of distances sums run in a written order; the
-sums of blocks are added as whole numbers, which have no order. Distances come from :mod:`textpriv.mechanisms.passes`.
+The measures, rates and backgrounds that a search finds decide what is drawn, so nothing in them may hang on the order
+in which threads end or on how many numbers a vector unit takes. Within a block of distances sums run in a written
+order; the sums of blocks are added as whole numbers, which have no order. Distances come from
+:mod:`textpriv.mechanisms.calibration.pair_sweep`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.arithmetic import exp, fixed_sum, lane_sum, log
-from textpriv.index import Index
-from textpriv.mechanisms.passes import Progress, sweep
+from textpriv.index.index import Index
+from textpriv.mechanisms.calibration.pair_sweep import Progress, sweep
 
 __all__ = ["exponential_sums", "log_sums"]
 
@@ -65,7 +66,7 @@ def exponential_sums(
     rates, gammas : sequences of m floats
     progress : callable, optional
     precision : {numpy.float32, numpy.float64}
-        Of the distances, as in :func:`textpriv.mechanisms.passes.sweep`.
+        Of the distances, as in :func:`textpriv.mechanisms.calibration.pair_sweep.sweep`.
     moved : bool
         With the distance itself as a factor besides.
 

@@ -1,0 +1,168 @@
+"""Gaussian differential privacy in closed form: delta, epsilon, mu and sigma of a release, and checks of (epsilon, delta).
+
+Exact up to rounding on the safe side. Other kinds of releases are in the accountant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from scipy.special import erfcx, ndtr
+
+from pairwise.errors import InvalidParameter
+
+__all__ = [
+    "check_privacy_parameters",
+    "default_delta",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "gaussian_sigma",
+    "total_mu",
+]
+
+# Results of floating-point searches are rounded to the safe side by this relative amount.
+_SAFETY = 1e-12
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The Gaussian mechanism, exactly
+
+
+def default_delta(n: int) -> float:
+    """Return min(1e-5, n^-1.5), the default δ for n records (mechanisms.md 1.5)."""
+    if n < 1:
+        raise InvalidParameter(f"n must be at least 1; found {n}.")
+    return min(1e-5, float(n) ** -1.5)
+
+
+def check_privacy_parameters(
+    epsilon: float,
+    delta: float,
+    n: int | None = None,
+    *,
+    allow_pure: bool = False,
+    force: bool = False,
+) -> None:
+    """Refuse settings that promise nothing or cannot be met.
+
+    Parameters
+    ----------
+    epsilon : float
+        > 0; infinity is the non-private reference and passes whatever δ is.
+    delta : float
+        In (0, 1), and below 1/n: a mechanism that publishes one random record in full satisfies δ = 1/n
+        (mechanisms.md 1.5).
+    n : int, optional
+        Public number of records.
+    allow_pure : bool, default=False
+        Whether δ = 0 can be met (Laplace-type noise; Gaussian noise cannot).
+    force : bool, default=False
+        Accept δ >= 1/n all the same.
+
+    Raises
+    ------
+    InvalidParameter
+        With what was expected, what was found and what to do.
+    """
+    if math.isnan(epsilon) or epsilon <= 0:
+        raise InvalidParameter(
+            f"epsilon must be > 0; found {epsilon!r}. Use float('inf') for the non-private reference."
+        )
+    if epsilon == math.inf:
+        return
+    if math.isnan(delta) or not 0 <= delta < 1:
+        raise InvalidParameter(f"delta must be in [0, 1); found {delta!r}. Use 1e-5 or less.")
+    if delta == 0 and not allow_pure:
+        raise InvalidParameter(
+            "delta = 0 cannot be met with Gaussian noise. Use a delta such as 1e-5, or an algorithm with Laplace noise."
+        )
+    if n is not None and not force and delta >= 1 / n:
+        raise InvalidParameter(
+            f"delta must be below 1/n = {1 / n:.3g}; found {delta:.3g}. Publishing one whole record at random would "
+            f"satisfy that. Use {default_delta(n):.3g}."
+        )
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """Return the exact δ(ε) of a Gaussian mechanism with μ = Δ/σ (Balle & Wang 2018; mechanisms.md 1.1).
+
+    δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), in the scaled form in which e^ε never appears, so that it neither overflows nor
+    cancels for large ε.
+    """
+    if math.isnan(mu) or mu < 0 or math.isnan(epsilon):
+        raise InvalidParameter(
+            f"mu must be >= 0 and epsilon a number; found {mu!r} and {epsilon!r}."
+        )
+    if mu == 0 or epsilon == math.inf:
+        return max(0.0, -math.expm1(epsilon)) if mu == 0 else 0.0
+    if mu == math.inf:
+        return 1.0
+    near = epsilon / mu - mu / 2
+    far = epsilon / mu + mu / 2
+    root = math.sqrt(2.0)
+    # x₂² − x₁² = 2ε, so e^ε φ(x₂) = φ(x₁).
+    if near < 0:
+        if far < 0:
+            return float(ndtr(-near) - math.exp(epsilon) * ndtr(-far))
+        return float(ndtr(-near) - 0.5 * math.exp(-near * near / 2) * erfcx(far / root))
+    return float(0.5 * math.exp(-near * near / 2) * (erfcx(near / root) - erfcx(far / root)))
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Return the largest μ = Δ/σ for which Gaussian noise is (ε, δ)-DP; infinite for ε = infinity.
+
+    Found by bisection of ``gaussian_delta`` and rounded down, so that δ(ε) <= δ holds for the value returned.
+    """
+    check_privacy_parameters(epsilon, delta)
+    if epsilon == math.inf:
+        return math.inf
+    low, high = 0.0, 1.0
+    while gaussian_delta(epsilon, high) <= delta:
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        if gaussian_delta(epsilon, middle) <= delta:
+            low = middle
+        else:
+            high = middle
+    return low * (1 - _SAFETY)
+
+
+def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0, steps: int = 1) -> float:
+    """Return σ = Δ√T/μ(ε, δ), exact for T adaptive releases of sensitivity Δ (mechanisms.md 1.1, 1.2); 0 at ε = inf."""
+    if not (math.isfinite(sensitivity) and sensitivity >= 0):
+        raise InvalidParameter(f"sensitivity must be finite and >= 0; found {sensitivity!r}.")
+    if steps < 1:
+        raise InvalidParameter(f"steps must be at least 1; found {steps}.")
+    return sensitivity * math.sqrt(steps) / gaussian_mu(epsilon, delta)
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the smallest ε >= 0 with δ(ε) <= delta for a Gaussian of μ = Δ/σ, rounded up."""
+    if math.isnan(delta) or not 0 <= delta < 1:
+        raise InvalidParameter(f"delta must be in [0, 1); found {delta!r}.")
+    if mu == 0 or (delta > 0 and gaussian_delta(0.0, mu) <= delta):
+        return 0.0
+    if delta == 0 or mu == math.inf:
+        return math.inf
+    low, high = 0.0, 1.0
+    while gaussian_delta(high, mu) > delta:
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        if gaussian_delta(middle, mu) > delta:
+            low = middle
+        else:
+            high = middle
+    return high * (1 + _SAFETY)
+
+
+def total_mu(ratios: Iterable[float]) -> float:
+    """Return √Σ(Δᵢ/σᵢ)², the one Gaussian that dominates adaptive releases Δᵢ/σᵢ fixed in advance (mechanisms.md 1.2)."""
+    return math.sqrt(math.fsum(ratio * ratio for ratio in ratios))

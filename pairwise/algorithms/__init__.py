@@ -1,0 +1,1 @@
+"""Algorithms: one private learner a file, without an estimator's interface."""

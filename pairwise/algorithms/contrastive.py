@@ -1,0 +1,266 @@
+"""Gradients, joint clipping and post-processing of private contrastive metric learning.
+
+Everything here is a deterministic function of pairs and of a factor W with M = WᵀW, or of noise that has already been
+drawn. How much noise a release needs and what it costs is decided by ``pairwise.estimators.dpp``; the published,
+unsound forms of the same algorithm live in ``pairwise.algorithms.published.dpp``.
+
+Pairs are stored once: ``points`` (n, d) and ``index`` (m, 2) into them, so a list of pairs of individuals costs no (m,
+2, d) array. In the notation of the paper (Li, Pan, Sui, Tsang, eq. 8) the gradient of one pair with difference Δ is c
+(WΔ)Δᵀ. It has rank one, so its norms are products of the norms of two vectors, and a sum of clipped gradients is two
+matrix products (mechanisms.md 4.3 B).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairwise.errors import InvalidParameter
+from pairwise.pairs.clipping import CLIP_SLACK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pairwise.noise.randomness import Randomness
+
+__all__ = [
+    "DriftDescent",
+    "clipped_gradient_sum",
+    "clipped_row_gradient_sum",
+    "orthonormal_rows",
+    "reachable_part",
+    "shrink_singular_values",
+]
+
+# Sums run over blocks: one after another inside a block, then over blocks. Worst-case rounding is m · _BLOCK · 2^-53 ·
+# C, which the slack above covers up to about a million pairs.
+_BLOCK = 8192
+
+# A factor on the size of simulated noise: one draw of the largest singular value of pure noise varies by a few percent.
+_NOISE_MARGIN = 1.1
+
+
+def _clip_factors(norms: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+    """Return min(1, bound/norm) for every norm, without dividing by a vanishing one.
+
+    A quotient below the smallest normal number has lost its digits, so it becomes 0.
+    """
+    factors = np.ones_like(norms)
+    np.divide(bound, norms, out=factors, where=norms > bound)
+    factors[factors < np.finfo(np.float64).tiny] = 0.0
+    return factors
+
+
+def orthonormal_rows(n_rows: int, n_columns: int, randomness: Randomness) -> NDArray[np.float64]:
+    """Return a data-independent start, shape (n_rows, n_columns), with orthonormal rows.
+
+    The identity when square, since a rotation of it is the same metric; otherwise a uniformly random subspace.
+    """
+    if n_rows == n_columns:
+        return np.eye(n_columns)
+    basis, _ = np.linalg.qr(randomness.normal((n_columns, n_rows)))
+    return np.ascontiguousarray(basis.T)
+
+
+def _pulls(
+    W: NDArray[np.float64],
+    differences: NDArray[np.float64],
+    dissimilar: NDArray[np.bool_],
+    margin: float,
+) -> NDArray[np.float64]:
+    """Return the left vectors c WΔ of the rank-one gradients (c WΔ)Δᵀ, shape (m, d').
+
+    Written as a signed length times a unit vector: with c = (D - m)/D the product c WΔ stays finite where c alone does
+    not.
+    """
+    projected = differences @ W.T
+    length = np.linalg.norm(projected, axis=1)
+    usable = length > 0  # at D_W = 0 the gradient is defined as zero (mechanisms.md 4.1)
+    pull = np.where(dissimilar, -np.maximum(margin - length, 0.0), length)
+    projected *= (np.where(usable, pull, 0.0) / np.where(usable, length, 1.0))[:, None]
+    return projected
+
+
+def _blocks(
+    W: NDArray[np.float64],
+    points: NDArray[np.float64],
+    index: NDArray[np.int64],
+    dissimilar: NDArray[np.bool_],
+    margin: float,
+) -> Iterator[tuple[slice, NDArray[np.float64], NDArray[np.float64]]]:
+    for start in range(0, len(index), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        differences = points[index[part, 0]] - points[index[part, 1]]
+        yield part, _pulls(W, differences, dissimilar[part], margin), differences
+
+
+def clipped_gradient_sum(
+    W: NDArray[np.float64],
+    points: NDArray[np.float64],
+    index: NDArray[np.int64],
+    dissimilar: NDArray[np.bool_],
+    *,
+    margin: float,
+    clip: float,
+    order: int = 2,
+    dissimilar_share: float = 1.0,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sum the contrastive gradients of all pairs, each clipped as a whole matrix to norm ``clip``.
+
+    Parameters
+    ----------
+    W : (d', d) float64 array
+    points : (n, d) float64 array
+    index : (m, 2) int array
+        Rows of ``points``, two for each pair.
+    dissimilar : (m,) bool array
+    margin : float
+        m of the contrastive loss, public.
+    clip : float
+        C; ``inf`` clips nothing.
+    order : {1, 2}, default=2
+        2: Frobenius norm, ‖g‖ = ‖c WΔ‖₂ ‖Δ‖₂. 1: sum of absolute entries, ‖c WΔ‖₁ ‖Δ‖₁.
+    dissimilar_share : float, default=1.0
+        In (0, 1]: gradients of dissimilar pairs are clipped to norm C and then multiplied with it.
+
+    Returns
+    -------
+    total : (d', d) float64 array
+        Removing any κ pairs changes it by at most κC in the same norm.
+    norms : (m,) float64 array
+        Norms before clipping. Private.
+
+    Raises
+    ------
+    InvalidParameter
+        If ``dissimilar_share`` lies outside (0, 1]: a larger factor would lift a clipped gradient above the clip, whose
+        multiple is the sensitivity.
+
+    References
+    ----------
+    DPP eq. 8; joint clipping and the two products: mechanisms.md DPP-2 and 4.3 B.
+    """
+    if not 0.0 < dissimilar_share <= 1.0:
+        raise InvalidParameter(
+            f"dissimilar_share must be in (0, 1]; found {dissimilar_share!r}. It scales gradients that are already clipped."
+        )
+    total = np.zeros_like(W)
+    norms = np.empty(len(index))
+    bound = clip * (1.0 - CLIP_SLACK)
+    for part, left, right in _blocks(W, points, index, dissimilar, margin):
+        # Measured on the vectors that are summed, so that the clip holds whatever rounding went into them.
+        norm = np.linalg.norm(left, ord=order, axis=1) * np.linalg.norm(right, ord=order, axis=1)
+        norms[part] = norm
+        factors = _clip_factors(norm, bound)
+        if dissimilar_share < 1.0:
+            factors[dissimilar[part]] *= dissimilar_share
+        left *= factors[:, None]
+        total += left.T @ right
+    return total, norms
+
+
+def clipped_row_gradient_sum(
+    W: NDArray[np.float64],
+    points: NDArray[np.float64],
+    index: NDArray[np.int64],
+    dissimilar: NDArray[np.bool_],
+    *,
+    margin: float,
+    clip: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sum gradients whose rows were each clipped on its own to l1 norm ``clip``, as DPP Algorithm 1 line 7 does.
+
+    Returns
+    -------
+    total : (d', d) float64 array
+        Replacing one pair moves it by up to 2 · clip in *every* row, d' times what the paper charges (mechanisms.md
+        DPP-2).
+    largest : (d',) float64 array
+        The largest clipped row norm of each row, g'_r of line 8. Private.
+    """
+    total = np.zeros_like(W)
+    largest = np.zeros(len(W))
+    for _, left, right in _blocks(W, points, index, dissimilar, margin):
+        norm = np.abs(left) * np.abs(right).sum(axis=1)[:, None]
+        left *= _clip_factors(norm, clip)
+        largest = np.maximum(largest, np.minimum(norm, clip).max(axis=0, initial=0.0))
+        total += left.T @ right
+    return total, largest
+
+
+def reachable_part(W: NDArray[np.float64], G: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the matrix W S, S symmetric, that is nearest to G in Frobenius norm; shape of ``G``.
+
+    Every sum of contrastive gradients at W has the form W S. What of a noisy sum does not is noise, and dropping it is
+    post-processing. S solves (WᵀW) S + S (WᵀW) = WᵀG + GᵀW in the eigenbasis of WᵀW.
+    """
+    values, basis = np.linalg.eigh(W.T @ W)
+    right = basis.T @ (W.T @ G + G.T @ W) @ basis
+    sums = values[:, None] + values[None, :]
+    # Where both eigenvalues vanish S is not seen through W at all.
+    seen = sums > 1e-12 * max(float(values[-1]), np.finfo(float).tiny)
+    inner = np.where(seen, right / np.where(seen, sums, 1.0), 0.0)
+    return np.asarray(W @ (basis @ inner @ basis.T))
+
+
+def shrink_singular_values(matrix: NDArray[np.float64], threshold: float) -> NDArray[np.float64]:
+    """Return the matrix with singular values s replaced by √(s² − threshold²), or 0 below the threshold."""
+    left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    kept = np.sqrt(np.maximum(values**2 - threshold**2, 0.0))
+    return np.asarray((left * kept) @ right)
+
+
+class DriftDescent:
+    """Gradient steps from noisy gradient sums: post-processing only, so nothing here costs privacy.
+
+    W is the public start plus a drift. Of the drift only what exceeds noise is used: next to the drift runs a copy made
+    of freshly drawn noise of the same size that takes the same steps, and singular values of the drift below the largest
+    one of that copy are dropped. Where the data say nothing that the noise would not, W stays at its start, which for a
+    square W is the Euclidean metric.
+
+    Parameters
+    ----------
+    start : (d', d) float64 array
+        Data-independent.
+    step : float
+        Factor on every gradient; Algorithm 1's η, here constant (any schedule is post-processing; mechanisms.md DPP-10).
+    shrinkage : bool
+        Whether to drop what does not exceed noise.
+    randomness : Randomness
+        Source of the copy's noise.
+
+    Attributes
+    ----------
+    W : (d', d) float64 array
+        The current factor.
+    """
+
+    def __init__(
+        self,
+        start: NDArray[np.float64],
+        step: float,
+        *,
+        shrinkage: bool,
+        randomness: Randomness,
+    ) -> None:
+        self.W = start.copy()
+        self._start = start
+        self._step = step
+        self._shrinkage = shrinkage
+        self._randomness = randomness
+        self._drift = np.zeros_like(start)
+        self._noise = np.zeros_like(start)
+
+    def descend(self, gradient: NDArray[np.float64], noise_scale: float) -> None:
+        """Take one step along a released gradient whose entries carry noise of standard deviation ``noise_scale``."""
+        if not (self._shrinkage and noise_scale > 0):
+            self._drift -= self._step * gradient
+            self.W = self._start + self._drift
+            return
+        copy = noise_scale * self._randomness.normal(gradient.shape)
+        self._drift -= self._step * reachable_part(self.W, gradient)
+        self._noise -= self._step * reachable_part(self.W, copy)
+        threshold = _NOISE_MARGIN * float(np.linalg.norm(self._noise, 2))
+        self.W = self._start + shrink_singular_values(self._drift, threshold)

@@ -1,0 +1,1 @@
+"""Algorithms as their papers published them, with what they truly guarantee."""

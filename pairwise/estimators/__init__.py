@@ -1,0 +1,1 @@
+"""Estimators: scikit-learn's interface over plans and algorithms."""

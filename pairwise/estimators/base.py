@@ -1,0 +1,389 @@
+"""What the estimators of this package share: checked settings, a budget that is charged first, a statement at the end.
+
+No learning happens here. A private fit has three acts: *plan* (public numbers only), *charge* (the plan's
+event, before any draw) and *run*. ``Plan`` is what passes between them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import numbers
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from pairwise.accounting.accountant import epsilon_of
+from pairwise.accounting.events import Adjacency
+from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
+from pairwise.errors import InvalidParameter
+from pairwise.noise.randomness import (
+    CHEAP_PATH_NOTE,
+    HARDENED_LARGE_NOTE,
+    HARDENED_NOTE,
+    Randomness,
+)
+from pairwise.pairs.clipping import clip_records
+from pairwise.statement import PrivacyStatement, UnsoundWarning
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+__all__ = [
+    "MINIMUM_RECORDS",
+    "Plan",
+    "PrivateEstimator",
+    "check_data_norm",
+    "check_number",
+    "numerical_claim",
+    "refuse_mixed_labels",
+    "refuse_unread",
+    "without_seed",
+    "without_values",
+]
+
+MINIMUM_RECORDS = 4
+
+# Up to here a sum of terms added one after another errs by less than the slack of the clipping (mechanisms.md 2.3).
+_LARGEST_COVERED = 90_000
+
+_UNIT = "one record"
+
+# A smaller bound leaves the range in which floats keep their digits, a larger one overflows when squared.
+_BOUNDS = (1e-100, 1e100)
+
+_CLASSES_READ = (
+    "classes was not given, so the set of labels was read from y: it is taken as public, and a neighbour with another set "
+    "of labels is not covered"
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A private fit decided in advance.
+
+    Attributes
+    ----------
+    event : DpEvent
+        All that the fit will release.
+    sensitivity : float
+        l2 sensitivity of what noise is added to, under the plan's adjacency.
+    run : callable
+        Draws and returns the parameter.
+    mechanism, proof : str
+        For the statement.
+    epsilon, delta : float or None
+        True guarantee where it is not that of ``event`` (published forms).
+    proved : bool
+    unsound : str
+        Non-empty: the reason for an ``UnsoundWarning``.
+    notes, not_protected, assumptions : tuple of str
+    arithmetic : tuple of str, optional
+        In which arithmetic it is proved and a note that says why, where ``numerical_claim`` does not tell.
+    """
+
+    event: DpEvent
+    sensitivity: float
+    run: Callable[[], Any]
+    mechanism: str
+    proof: str
+    epsilon: float | None = None
+    delta: float | None = None
+    proved: bool = True
+    unsound: str = ""
+    notes: tuple[str, ...] = ()
+    not_protected: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    arithmetic: tuple[Literal["exact", "real"], str] | None = None
+
+
+def numerical_claim(exact: bool, n: int | None) -> tuple[Literal["exact", "real"], str]:
+    """Return in which arithmetic a release of sums of up to n terms is proved, and the note that says why.
+
+    Parameters
+    ----------
+    exact : bool
+        Whether the noise is drawn on a grid.
+    n : int or None
+        None: how many terms is not known.
+    """
+    if not exact:
+        return "real", CHEAP_PATH_NOTE
+    if n is None or n > _LARGEST_COVERED:
+        return "real", HARDENED_LARGE_NOTE
+    return "exact", HARDENED_NOTE
+
+
+def refuse_unread(
+    estimator: BaseEstimator,
+    read_by: Mapping[str, Sequence[str]],
+    unread: Mapping[str, str] | None = None,
+) -> None:
+    """Refuse an option that was set though nothing of the fit asked for would read it.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        With a parameter ``algorithm``.
+    read_by : mapping of str to sequence of str
+        For each option the algorithms that read it. What every algorithm reads is left out.
+    unread : mapping of str to str, optional
+        Options that the algorithm would read but for another setting, and which one that is.
+
+    Raises
+    ------
+    InvalidParameter
+        A setting without effect would let its user believe that it had one.
+    """
+    algorithm = vars(estimator)["algorithm"]
+    defaults = inspect.signature(type(estimator)).parameters
+    for name in (*read_by, *(unread or ())):
+        value, default = vars(estimator)[name], defaults[name].default
+        if value is default or (np.isscalar(value) and value == default):
+            continue
+        if name in read_by and algorithm not in read_by[name]:
+            readers = ", ".join(repr(reader) for reader in read_by[name])
+            why = f"algorithm {algorithm!r} does not read it" + (
+                f", {readers} would" if readers else ""
+            )
+        elif unread and name in unread:
+            why = f"it is not read with {unread[name]}"
+        else:
+            continue
+        raise InvalidParameter(f"{name} was set, but {why}. Leave {name} out.")
+
+
+def without_seed(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a fitted estimator without its seed: a seed that travels with a result takes its noise off."""
+    if "statement_" in state and state.get("random_state") is not None:
+        state = {**state, "random_state": None}
+    return state
+
+
+def check_number(name: str, value: Any) -> None:
+    """Refuse a setting that is no real number."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidParameter(f"{name} must be a number; found {type(value).__name__}.")
+
+
+def check_data_norm(data_norm: float) -> None:
+    """Refuse a bound on the records that is none, or that floats cannot keep."""
+    if not (math.isfinite(data_norm) and data_norm > 0):
+        raise InvalidParameter(
+            f"data_norm must be a positive finite number, declared in public; found {data_norm!r}. "
+            "Without a bound on the records no guarantee holds."
+        )
+    if not _BOUNDS[0] <= data_norm <= _BOUNDS[1]:
+        raise InvalidParameter(
+            f"data_norm must lie in {_BOUNDS[0]:g}..{_BOUNDS[1]:g}, where rounding leaves the bound standing; found "
+            f"{data_norm!r}. Give the records in another unit."
+        )
+
+
+def refuse_mixed_labels(y: Any) -> None:
+    """Refuse strings beside other labels, which numpy would turn into strings without a word."""
+    unchecked = isinstance(y, list | tuple) or getattr(getattr(y, "dtype", None), "kind", "") == "O"
+    if unchecked and len({isinstance(value, str) for value in y}) > 1:
+        raise InvalidParameter(
+            "the classes in y must be of one type; found strings beside other types. "
+            "Make them all numbers or all strings."
+        )
+
+
+def without_values(error: ValueError, X: Any) -> ValueError:
+    """Return scikit-learn's complaint about a table, with the row to look at and without what stands there."""
+    message = str(error)
+    if "could not convert" in message:
+        return InvalidParameter(
+            "features must be numbers; found text in X. Encode or drop such columns first."
+        )
+    if "Complex data" in message:
+        return InvalidParameter(
+            "Complex data not supported: features must be real numbers. Give the two parts a column each."
+        )
+    if "array=" in message:
+        return InvalidParameter(
+            f"Expected 2D array, one row per record; found {np.ndim(X)} dimensions. Reshape your data: "
+            "array.reshape(1, -1) for one record, array.reshape(-1, 1) for one feature."
+        )
+    if "contains NaN" in message or "contains infinity" in message:
+        values = np.asarray(X, dtype=np.float64)
+        finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        rows = np.flatnonzero(~finite)
+        if not len(rows):
+            return InvalidParameter("y contains NaN or infinity. Drop such records before fitting.")
+        return InvalidParameter(
+            f"X contains NaN or infinity, first in row {rows[0]} ({len(rows)} such rows). Fill or drop them before fitting."
+        )
+    return error
+
+
+class PrivateEstimator(BaseEstimator):
+    """Base of the estimators; subclasses hold ``epsilon``, ``delta``, ``data_norm``, ``classes``, ``budget`` and so on."""
+
+    epsilon: float
+    delta: float | None
+    data_norm: float
+    budget: Any
+    random_state: Any
+    allow_large_delta: bool
+    classes: Any
+    hardened: bool | None = None
+    _classes_read: bool | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return without_seed(dict(super().__getstate__()))
+
+    @property
+    def _exact(self) -> bool:
+        """Whether noise is drawn exactly: by default wherever that is defined, so not in published forms or on samples."""
+        if self.hardened is None:
+            sound = getattr(self, "mode", "sound") == "sound"
+            return sound and getattr(self, "batch_size", None) is None
+        return bool(self.hardened)
+
+    # -- plan
+
+    def _check_table(
+        self, X: ArrayLike, y: Any, *, reset: bool = True, few: bool = False
+    ) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        """Return validated X, shape (n, d) float64, and y, shape (n,)."""
+        refuse_mixed_labels(y)
+        try:
+            table, labels = validate_data(
+                self, X, y, dtype=np.float64, ensure_min_samples=1, reset=reset, y_numeric=False
+            )
+        except ValueError as error:
+            raise without_values(error, X) from None
+        check_classification_targets(labels)
+        if not few and len(table) < MINIMUM_RECORDS:
+            raise InvalidParameter(
+                f"private pairwise learning needs at least {MINIMUM_RECORDS} records; found n_samples = {len(table)}. "
+                "Collect more records."
+            )
+        return table, labels
+
+    def _check_records(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return validated X of a prediction, clipped as in training."""
+        check_is_fitted(self)
+        try:
+            table = validate_data(self, X, dtype=np.float64, reset=False)
+        except ValueError as error:
+            raise without_values(error, X) from None
+        return clip_records(table, float(self.data_norm))
+
+    def _check_classes(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Return the sorted class list: declared, or read from y (which the statement then says)."""
+        found = np.unique(y)
+        self._classes_read = self.classes is None
+        if self.classes is None:
+            return found
+        declared = np.unique(np.asarray(self.classes))
+        unknown = np.setdiff1d(found, declared)
+        if len(unknown):
+            raise InvalidParameter(
+                f"classes lists {len(declared)} labels, but y holds {len(unknown)} that are not among them. "
+                "List every label that may occur."
+            )
+        return declared
+
+    def _check_settings(self, n: int) -> float:
+        """Return δ after checking ε, δ and the record norm."""
+        check_number("epsilon", self.epsilon)
+        delta = default_delta(n) if self.delta is None else float(self.delta)
+        check_privacy_parameters(float(self.epsilon), delta, n, force=bool(self.allow_large_delta))
+        check_data_norm(self.data_norm)
+        return delta
+
+    # -- charge, run, state
+
+    def _execute(
+        self,
+        plan: Plan,
+        delta: float,
+        randomness: Randomness,
+        *,
+        adjacency: Adjacency = Adjacency.REPLACE_ONE,
+        n: int | None = None,
+    ) -> Any:
+        """Charge the plan, run it, and set ``statement_``, ``privacy_event_`` and what ``sensitivity`` returns."""
+        if plan.unsound:
+            warnings.warn(plan.unsound, UnsoundWarning, stacklevel=4)
+        if self.budget is not None:
+            self.budget.charge(
+                plan.event, label=type(self).__name__, adjacency=adjacency, unit=_UNIT
+            )
+        result = plan.run()
+        self._record(plan, delta, randomness, adjacency=adjacency, n=n)
+        return result
+
+    def _record(
+        self,
+        plan: Plan,
+        delta: float,
+        randomness: Randomness,
+        *,
+        adjacency: Adjacency = Adjacency.REPLACE_ONE,
+        n: int | None = None,
+    ) -> None:
+        self.privacy_event_ = plan.event
+        self._sensitivity_ = float(plan.sensitivity)
+        true_delta = delta if plan.delta is None else plan.delta
+        if plan.epsilon is not None or not plan.proved:
+            epsilon = plan.epsilon
+        else:
+            epsilon = min(epsilon_of(plan.event, true_delta, adjacency), math.inf)
+            # The calibration aims at epsilon; its last digits are the accountant's rounding.
+            if math.isfinite(self.epsilon) and epsilon <= self.epsilon * (1 + 1e-6):
+                epsilon = float(self.epsilon)
+        notes = list(plan.notes)
+        arithmetic, numerical = numerical_claim(self._exact, n)
+        if plan.arithmetic is not None:
+            arithmetic, numerical = plan.arithmetic
+        if epsilon is not None and math.isfinite(epsilon):
+            notes.append(numerical)
+        # A seed is for experiments: whoever knows or guesses it takes the noise off again, so nothing is proved.
+        seeded = randomness.note is not None and (epsilon is None or math.isfinite(epsilon))
+        if seeded and randomness.note:
+            notes.append(randomness.note)
+        not_protected = list(plan.not_protected)
+        assumptions = list(plan.assumptions)
+        if self.classes is None if self._classes_read is None else self._classes_read:
+            not_protected.append("the set of class labels")
+            assumptions.append(_CLASSES_READ)
+        not_protected.append("the number of records and of features, and all settings")
+        assumptions.append(
+            f"every record is clipped, on its own, to the public norm {float(self.data_norm):g}"
+        )
+        private = epsilon is not None and math.isfinite(epsilon)
+        self.statement_ = PrivacyStatement(
+            mechanism=plan.mechanism,
+            adjacency=adjacency.value,
+            epsilon=epsilon,
+            delta=true_delta if private else 0.0,
+            unit=_UNIT,
+            proved=plan.proved and not seeded,
+            proof=plan.proof,
+            assumptions=tuple(assumptions),
+            not_protected=tuple(not_protected),
+            notes=tuple(notes),
+            arithmetic=arithmetic,
+        )
+        if n is not None:
+            self.n_records_ = n
+
+    def sensitivity(self) -> float:
+        """Return the l2 sensitivity of what noise was added to, under the statement's adjacency.
+
+        For the gradient algorithm that is one mean gradient; for output perturbation and moments, the released
+        array; for a stream, the largest certified movement of any iterate, or of all nodes of a tree together.
+        """
+        check_is_fitted(self)
+        return self._sensitivity_

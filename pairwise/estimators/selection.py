@@ -1,0 +1,451 @@
+"""Choosing among settings at one price: private selection, and a scorer for scikit-learn whose scores are charged.
+
+Here live the random number of trials and what a trial may spend. A trial fits and scores with noise of its own; how much is
+decided here from the price of the whole search, and no trial can charge more.
+
+**The theorem.** Let a trial (a setting drawn at random, a private fit, a private score) have Rényi divergences ε(λ) between
+neighbours, whatever is drawn. Repeat it K times, K drawn from a truncated negative binomial law of shape η and parameter γ
+and kept secret, and release the trial with the highest score. Then, for every λ > 1 and λ' >= 1, that release has
+
+    ε'(λ) <= ε(λ) + (1 + η)(1 − 1/λ') ε(λ') + (1 + η) ln(1/γ)/λ' + ln E[K]/(λ − 1)
+
+(Papernot and Steinke 2022, theorem 2; theorem 6 for a Poisson K). For a pure ε, with both orders at infinity, it is
+(2 + η)ε-DP; η = 1, a geometric K, is the 3ε of Liu and Talwar 2019. The number of settings does not enter. A *fixed* K has
+no such bound: the best of K trials of ε-DP can cost Kε.
+
+**What it takes for granted.** The settings, E[K] and η are fixed without looking at the records; the setting of each trial
+is drawn independently of all others; of the trials that were not chosen nothing is seen, not even how many there were or how
+long they took.
+"""
+
+from __future__ import annotations
+
+import decimal
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from dp_accounting import dp_event
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+
+from pairwise.accounting.accountant import epsilon_of, zcdp_cost
+from pairwise.accounting.calibration import calibrate
+from pairwise.accounting.events import Adjacency, pure_event
+from pairwise.accounting.gaussian import check_privacy_parameters
+from pairwise.accounting.zcdp import zcdp_epsilon
+from pairwise.errors import BudgetClosed, BudgetExceeded, InvalidParameter
+from pairwise.estimators.scores import private_accuracy_score, private_auc_score
+from pairwise.noise.randomness import Randomness
+from pairwise.statement import PrivacyStatement
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+    from pairwise.accounting.budget import PrivacyBudget
+
+__all__ = ["PrivateScorer", "Selection", "TrialAccount", "TrialCount", "private_selection"]
+
+_METRICS = ("auc", "accuracy")
+# Uniform bits of one draw, and decimal digits of its distribution function, which the bits resolve with room to spare.
+_WORDS, _DIGITS = 3, 80
+
+
+@dataclass(frozen=True)
+class TrialCount:
+    """The law of the number of trials K: truncated negative binomial, or Poisson.
+
+    Parameters
+    ----------
+    mean : float, default=10.0
+        E[K] >= 1.
+    shape : float, default=0.0
+        η >= 0: 0 is the logarithmic law, 1 the geometric one; infinity is the Poisson law, under which K may be 0. A larger
+        shape gathers K around its mean and costs more.
+    """
+
+    mean: float = 10.0
+    shape: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.mean) and self.mean >= 1):
+            raise InvalidParameter(f"mean must be a finite number >= 1; found {self.mean!r}.")
+        if not self.shape >= 0:
+            raise InvalidParameter(f"shape must be >= 0 (infinity: Poisson); found {self.shape!r}.")
+
+    @property
+    def gamma(self) -> float:
+        """γ of the truncated negative binomial law, rounded up: the mean of what is drawn is at most ``mean``."""
+        if self.mean == 1:
+            return 1.0
+
+        def excess(log_gamma: float) -> float:
+            gamma = math.exp(log_gamma)
+            if self.shape == 0:
+                return (1 / gamma - 1) / -log_gamma - self.mean
+            # η(1 − γ)/(γ(1 − γ^η))
+            return self.shape * (1 / gamma - 1) / -math.expm1(self.shape * log_gamma) - self.mean
+
+        root = brentq(excess, -math.log(self.mean) - 50.0, -1e-12, xtol=1e-14, rtol=1e-14)
+        return min(1.0, math.exp(root) * (1 + 1e-12))
+
+    def probabilities(self) -> Iterator[decimal.Decimal]:
+        """Yield P[K = 0], P[K = 1], ... without end, in the decimal context of the caller."""
+        one = decimal.Decimal(1)
+        if math.isinf(self.shape):
+            mean = decimal.Decimal(self.mean)
+            chance = (-mean).exp()
+            for k in itertools.count(1):
+                yield chance
+                chance = chance * mean / k
+        yield one * 0
+        gamma, eta = decimal.Decimal(self.gamma), decimal.Decimal(self.shape)
+        if gamma == 1:
+            chance = one
+        elif eta == 0:
+            chance = (1 - gamma) / -gamma.ln()
+        else:
+            chance = (1 - gamma) * eta / (gamma**-eta - 1)
+        for k in itertools.count(1):
+            yield chance
+            chance = chance * (1 - gamma) * (k + eta) / (k + 1)
+
+    def draw(self, randomness: Randomness) -> int:
+        """Return K, by a uniform of 192 bits against the distribution function in 80 digits."""
+        uniform = decimal.Decimal(0)
+        with decimal.localcontext() as context:
+            context.prec = _DIGITS
+            for word in randomness.words(_WORDS):
+                uniform = (uniform * 2**64) + int(word)
+            uniform = (uniform + decimal.Decimal("0.5")) / 2 ** (64 * _WORDS)
+            total = decimal.Decimal(0)
+            for k, chance in enumerate(self.probabilities()):
+                total = total + chance
+                # Beyond 2^-192 of the law there is nothing left that the uniform could tell apart.
+                if uniform < total or (k >= self.mean and chance < decimal.Decimal(2) ** -256):
+                    return k
+        raise AssertionError("unreachable: the law sums to 1")
+
+    def event(self, rho: float) -> DpEvent:
+        """Return the event of a selection among trials that are ρ-zCDP each, as dp-accounting reads it."""
+        return dp_event.RepeatAndSelectDpEvent(
+            dp_event.ZCDpEvent(float(rho)), float(self.mean), float(self.shape)
+        )
+
+
+class TrialAccount:
+    """What one trial may charge: the ``budget`` of the fits and scores of a trial.
+
+    Parameters
+    ----------
+    limit : float
+        ρ of zCDP, or ε of a pure search.
+    pure : bool
+    adjacency : Adjacency
+    unit : str
+
+    Notes
+    -----
+    ``part`` opens an account of the same limit for a part of the records. Parts are disjoint sets of *rows*, fixed in
+    public, so whoever changes is in one of them and each may spend the whole limit.
+    """
+
+    def __init__(self, limit: float, pure: bool, adjacency: Adjacency, unit: str) -> None:
+        self._limit, self._pure = limit, pure
+        self.adjacency, self.unit = adjacency, unit
+        self._spent = 0.0
+        self._closed = False
+        self._parts: dict[str, TrialAccount] = {}
+
+    @property
+    def rho(self) -> float:
+        """ρ of zCDP that the trial may cost; of a pure search ε²/2."""
+        return self._limit**2 / 2 if self._pure else self._limit
+
+    def epsilon(self, delta: float = 1e-6, share: float = 1.0) -> float:
+        """Return the epsilon, at ``delta``, of a fit or score with exact noise that takes a share of this account.
+
+        A pure search returns its pure epsilon, whatever ``delta`` is.
+        """
+        if not 0 < share <= 1:
+            raise InvalidParameter(f"share must be in (0, 1]; found {share!r}.")
+        if self._pure:
+            return share * self._limit
+        return zcdp_epsilon(share * self._limit * (1 - 1e-9), delta)
+
+    def part(self, name: str) -> TrialAccount:
+        """Return the account of a part of the records, the same one for the same name."""
+        if self._spent:
+            raise InvalidParameter(
+                "a trial that has charged all records cannot be divided into parts. Charge every release to a part."
+            )
+        if name not in self._parts:
+            self._parts[name] = TrialAccount(self._limit, self._pure, self.adjacency, self.unit)
+        return self._parts[name]
+
+    def charge(
+        self,
+        event: DpEvent,
+        label: str = "",
+        *,
+        adjacency: Adjacency | str | None = None,
+        unit: str | None = None,
+    ) -> None:
+        """Enter a release, or refuse it, as ``PrivacyBudget.charge`` does.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the trial would cost more than the search was priced for.
+        BudgetClosed
+            If the trial has ended, and in other processes.
+        UnsupportedEvent
+            If the release has no zCDP bound (samples have none), or in a pure search is not pure.
+        InvalidParameter
+            For another adjacency or unit, or after ``part``.
+        """
+        if self._closed:
+            raise BudgetClosed(
+                "the trial has ended, or this is a copy of its account elsewhere; nothing was drawn."
+            )
+        if self._parts:
+            raise InvalidParameter(
+                "this trial is divided into parts. Charge every release to one of them."
+            )
+        if adjacency is not None and Adjacency(adjacency) is not self.adjacency:
+            raise InvalidParameter(
+                f"the search is for {self.adjacency}; found a release for {Adjacency(adjacency)}."
+            )
+        if unit is not None and unit != self.unit:
+            raise InvalidParameter(
+                f"the search protects {self.unit!r}; found a release for {unit!r}."
+            )
+        cost = epsilon_of(event, 0.0, self.adjacency) if self._pure else zcdp_cost(event)
+        if not self._spent + cost <= self._limit:
+            raise BudgetExceeded(
+                f"the release {label or type(event).__name__!r} was refused: with it the trial would cost "
+                f"{self._spent + cost:.6g} of {'epsilon' if self._pure else 'rho'} {self._limit:.6g}. Nothing was drawn. "
+                "Take epsilon from account.epsilon(delta, share)."
+            )
+        self._spent += cost
+
+    def close(self) -> None:
+        """Refuse all further charges, to the parts as well."""
+        self._closed = True
+        for part in self._parts.values():
+            part.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is charged in another process would not be seen here.
+        return {**self.__dict__, "_closed": True, "_parts": {}}
+
+    # A clone of an estimator charges the same account.
+    def __copy__(self) -> TrialAccount:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TrialAccount:
+        return self
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a search releases: one trial, and what that guarantees.
+
+    Attributes
+    ----------
+    candidate : object
+        The setting of the best trial; None if none was tried, which only a Poisson number of trials allows.
+    result : object
+        What its trial returned, such as the fitted model.
+    score : float
+        Its private score. It is the highest of many noisy ones, so it flatters: score again for a number to report.
+    statement : PrivacyStatement
+    event : DpEvent
+    """
+
+    candidate: Any
+    result: Any
+    score: float
+    statement: PrivacyStatement
+    event: DpEvent = field(repr=False)
+
+
+def private_selection(
+    trial: Callable[[Any, TrialAccount], tuple[float, Any]],
+    candidates: Sequence[Any],
+    *,
+    epsilon: float,
+    delta: float = 1e-5,
+    count: TrialCount | None = None,
+    adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
+    unit: str = "one record",
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Selection:
+    """Release the best of a random number of trials, each of a setting drawn at random, for (ε, δ) in all.
+
+    Parameters
+    ----------
+    trial : callable
+        Takes a candidate and a ``TrialAccount``, charges all that it reads from private records to the account before
+        drawing, and returns a score (larger is better) and a result, both of which are released if it wins.
+    candidates : sequence
+        Settings, public; any number of them at the same price.
+    epsilon, delta : float
+        What the whole search may cost. With δ = 0 trials must be pure, and get ε/(2 + η) each.
+    count : TrialCount, optional
+        The law of the number of trials; default logarithmic with mean 10.
+    adjacency : Adjacency or str, default="replace-one"
+    unit : str, default="one record"
+        What the trials' releases are for.
+    budget : PrivacyBudget, optional
+        Charged for the whole search before the first trial.
+    random_state : int, RandomState or None, default=None
+        Draws the number of trials and their settings. None draws from the operating system, the only private setting.
+
+    Returns
+    -------
+    Selection
+
+    Raises
+    ------
+    InvalidParameter
+        For settings out of range, and for no candidates.
+    BudgetExceeded
+        If the search does not fit the budget, before anything is drawn, or if a trial charges more than its part.
+
+    References
+    ----------
+    Papernot and Steinke 2022, *Hyperparameter Tuning with Rényi Differential Privacy*, theorems 2 and 6; Liu and Talwar
+    2019, *Private Selection from Private Candidates*.
+    """
+    count = TrialCount() if count is None else count
+    relation = Adjacency(adjacency)
+    check_privacy_parameters(epsilon, delta, allow_pure=True)
+    if not math.isfinite(epsilon):
+        raise InvalidParameter(
+            "a search has a price; found epsilon = inf. Use scikit-learn's searches."
+        )
+    if not len(candidates):
+        raise InvalidParameter("candidates must hold one setting at least; found none.")
+    pure = delta == 0
+    if pure:
+        if math.isinf(count.shape):
+            raise InvalidParameter(
+                "a Poisson number of trials has no pure price. Use a finite shape, or a delta above 0."
+            )
+        limit = epsilon / (2.0 + count.shape)
+        event: DpEvent = pure_event(epsilon)
+    else:
+        noise = calibrate(lambda z: count.event(0.5 / z**2), epsilon, delta, relation, guess=10.0)
+        limit = 0.5 / noise**2
+        event = count.event(limit)
+    if budget is not None:
+        budget.charge(event, label="private_selection", adjacency=relation, unit=unit)
+    randomness = Randomness(random_state)
+    best: tuple[float, Any, Any] = (-math.inf, None, None)
+    tried = False
+    for _ in range(count.draw(randomness)):
+        candidate = candidates[int(randomness.integers(len(candidates)))]
+        account = TrialAccount(limit, pure, relation, unit)
+        score, result = trial(candidate, account)
+        account.close()
+        score = -math.inf if math.isnan(score) else float(score)
+        if not tried or score > best[0]:
+            best, tried = (score, candidate, result), True
+    return Selection(
+        candidate=best[1],
+        result=best[2],
+        score=best[0] if tried else math.nan,
+        statement=_statement(count, limit, epsilon, delta, relation, unit, randomness),
+        event=event,
+    )
+
+
+def _statement(
+    count: TrialCount,
+    limit: float,
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency,
+    unit: str,
+    randomness: Randomness,
+) -> PrivacyStatement:
+    law = "Poisson" if math.isinf(count.shape) else f"negative binomial, shape {count.shape:g}"
+    each = f"epsilon {limit:.6g}" if delta == 0 else f"{limit:.6g}-zCDP"
+    theorem = "6" if math.isinf(count.shape) else "2"
+    return PrivacyStatement(
+        mechanism=f"the best of a random number of trials ({law}, mean {count.mean:g}), each of {each}",
+        adjacency=adjacency.value,
+        epsilon=float(epsilon),
+        delta=float(delta),
+        unit=unit,
+        proved=randomness.secure,
+        proof=f"Papernot and Steinke 2022, theorem {theorem}"
+        + (" with both orders at infinity" if delta == 0 else ", with mechanisms.md 1.3"),
+        assumptions=(
+            "every trial charged all that it read from private records to its account, by randomness that stays secret",
+            "parts of a trial's account are for disjoint sets of rows, fixed in public",
+            "candidates and the law of the number of trials were fixed without looking at the records",
+            "of the other trials nothing is seen: not their results, their number, or the time they took",
+        ),
+        not_protected=("the candidates, and the law of the number of trials",),
+        notes=(randomness.note,) if randomness.note else (),
+    )
+
+
+@dataclass
+class PrivateScorer:
+    """A scorer for ``cross_val_score`` and ``GridSearchCV`` that charges each score to a budget before drawing its noise.
+
+    Parameters
+    ----------
+    metric : {"auc", "accuracy"}
+        ``private_auc_score`` of ``decision_function``, or ``private_accuracy_score`` of ``predict``.
+    epsilon : float
+        Cost of one score.
+    delta : float, optional
+        Default min(1e-5, n^-1.5), n the number of records scored.
+    budget : PrivacyBudget or TrialAccount, optional
+        The same as that of the fits: scores read the same people's labels.
+    random_state : int, RandomState or None, default=None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from pairwise import PrivacyBudget, PrivateAUCClassifier, PrivateScorer
+    >>> X, y = np.repeat([[0.6, 0.0], [-0.6, 0.1]], 60, axis=0), np.repeat([1, 0], 60)
+    >>> with PrivacyBudget(epsilon=5.0) as budget:
+    ...     model = PrivateAUCClassifier(epsilon=1.0, delta=1e-6, classes=[0, 1], budget=budget)
+    ...     scorer = PrivateScorer("auc", epsilon=1.0, delta=1e-6, budget=budget)
+    ...     scores = cross_val_score(model, X, y, scoring=scorer, cv=3)
+    ...     len(scores), len(budget.charges)
+    (3, 6)
+    """
+
+    metric: str
+    epsilon: float
+    delta: float | None = None
+    budget: Any = None
+    random_state: Any = None
+
+    def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
+        """Return the private score of a fitted classifier on private records."""
+        if self.metric not in _METRICS:
+            raise InvalidParameter(
+                f"metric must be one of {', '.join(_METRICS)}; found {self.metric!r}."
+            )
+        common = {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "budget": self.budget,
+            "random_state": self.random_state,
+        }
+        if self.metric == "accuracy":
+            return private_accuracy_score(y, np.asarray(estimator.predict(X)), **common)
+        positive = estimator.classes_[1]
+        return private_auc_score(y, estimator.decision_function(X), positive=positive, **common)

@@ -1,0 +1,315 @@
+"""``SubsetQuery``: ask for neighbours of a feature by a random subset of public cells, with a pure local guarantee.
+
+Here live the subset mechanism, drawn from exact integer odds, the choice of the subset's size and the re-ranking that
+only the client can do. Who answers, and over which wire, is the business of ``pairwise.retrieval.service``.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pairwise.accounting.events import Adjacency, pure_event
+from pairwise.errors import InvalidParameter
+from pairwise.noise.randomness import Randomness
+from pairwise.retrieval.evaluation import nearest
+from pairwise.statement import PrivacyStatement
+
+__all__ = ["SubsetQuery", "inclusion_probability", "inclusion_threshold", "subset_size"]
+
+Array = NDArray[np.float64]
+
+QUERY_UNIT = "all queries of one client"
+
+_BITS = 63
+_LEAST_EPSILON = 1e-9
+
+
+def _check(n_cells: int, size: int, epsilon: float) -> None:
+    if not (isinstance(epsilon, int | float | np.number) and epsilon >= _LEAST_EPSILON):
+        raise InvalidParameter(
+            f"epsilon must be a number of at least {_LEAST_EPSILON:g}; found {epsilon!r}."
+        )
+    if not 1 <= size <= n_cells:
+        raise InvalidParameter(
+            f"the subset size must be between 1 and the number of cells, {n_cells}; found {size!r}."
+        )
+
+
+def _numbers(values: ArrayLike) -> Array:
+    """Return a private feature as an array; a refusal does not repeat it."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidParameter(
+            "a feature must be a row of numbers; found something else."
+        ) from None
+
+
+def inclusion_probability(n_cells: int, size: int, epsilon: float) -> float:
+    """Return ωe^ε/(ωe^ε + C - ω), how often the own cell is in the subset."""
+    _check(n_cells, size, epsilon)
+    return size / (size + (n_cells - size) * math.exp(-epsilon))
+
+
+def subset_size(
+    n_cells: int, epsilon: float, inclusion: float = 0.9, most: int | None = None
+) -> int:
+    """Return the smallest ω that includes the own cell with probability at least ``inclusion``, cut to ``most``.
+
+    Parameters
+    ----------
+    n_cells : int
+        C.
+    epsilon : float
+        > 0.
+    inclusion : float, default=0.9
+        In (0, 1]. One half would give the ω = C/(e^ε + 1) that serves best to *count* cells from many answers; a
+        single query that is re-ranked by its client only loses by leaving its own cell out, and pays for a larger ω
+        in traffic.
+    most : int, optional
+        The largest subset that the traffic allows.
+
+    Returns
+    -------
+    int
+        ω in 1..C. It depends on public numbers only.
+    """
+    _check(n_cells, 1, epsilon)
+    if not 0 < inclusion <= 1:
+        raise InvalidParameter(f"inclusion must be in (0, 1]; found {inclusion!r}.")
+    exact = inclusion * n_cells / ((1.0 - inclusion) * math.exp(min(epsilon, 700.0)) + inclusion)
+    size = min(n_cells, max(1, math.ceil(exact * (1.0 - 1e-12))))
+    return size if most is None else max(1, min(size, int(most)))
+
+
+def inclusion_threshold(n_cells: int, size: int, epsilon: float) -> int:
+    """Return T, so that the own cell is included with probability T/2^63 exactly; 2^63 for ω = C.
+
+    T is ωe^ε/(ωe^ε + C - ω) · 2^63 rounded down from 60 digits, so the log-ratio of what is drawn, ln(T(C-ω)) -
+    ln((2^63-T)ω), is never above ε and below it by less than the integers resolve. For ε beyond 40 the threshold
+    stops one short of certainty.
+    """
+    _check(n_cells, size, epsilon)
+    whole = 1 << _BITS
+    if size == n_cells:
+        return whole
+    with decimal.localcontext() as context:
+        context.prec = 60
+        # Less than ε is safe, and e^-700 is far below what the integers resolve.
+        small = Fraction((-decimal.Decimal(min(float(epsilon), 700.0))).exp())
+    # e^-ε rounded up, by more than the 60 digits can be wrong, makes the probability round down.
+    small *= 1 + Fraction(1, 10**55)
+    threshold = math.floor(size / (size + (n_cells - size) * small) * whole)
+    return min(threshold, whole - 1)
+
+
+class SubsetQuery:
+    """A private query over a public codebook: the nearest cell hidden in a random subset of ω cells.
+
+    The client finds the cell v nearest to its feature and draws a subset S of ω of the C cells with P(S) proportional
+    to e^ε where v is in S, and to 1 elsewhere. Any two features give any S with odds within e^ε: pure ε-local
+    differential privacy of the whole feature, whatever the server holds or does. The server returns records for every
+    cell of S; the client ranks them by its true feature, at home.
+
+    Parameters
+    ----------
+    codebook : (C, d) array-like
+        Public points, such as class prototypes or k-means centres of *public* features. Never of private ones.
+    epsilon : float, default=4.0
+        Cost of one query; k queries cost kε.
+    size : int, optional
+        ω. Default: ``subset_size(C, epsilon, inclusion, most)``. 1 is k-ary randomised response; C asks for
+        everything and reveals nothing.
+    inclusion : float, default=0.9
+        Wanted probability of the own cell.
+    most : int, optional
+        Cap on ω.
+    budget : PrivacyBudget, optional
+        Charged before each draw, for ``unit="all queries of one client"``.
+    random_state : int, RandomState or None, default=None
+        None draws from the operating system, the only private setting.
+
+    Attributes
+    ----------
+    codebook : (C, d) float64 array
+    epsilon : float
+    size : int
+        ω.
+    inclusion : float
+        The true inclusion probability.
+
+    Raises
+    ------
+    InvalidParameter
+        For a codebook, epsilon or size out of range.
+
+    References
+    ----------
+    mechanisms.md 8.3 A; the subset mechanism of Ye and Barg 2018 and Wang et al. 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pairwise import SubsetQuery
+    >>> query = SubsetQuery(np.eye(6), epsilon=1.3, size=2)
+    >>> len(query.ask(np.ones(6))), round(query.inclusion, 6), query.statement.epsilon
+    (2, 0.647223, 1.3)
+    """
+
+    def __init__(
+        self,
+        codebook: ArrayLike,
+        epsilon: float = 4.0,
+        size: int | None = None,
+        *,
+        inclusion: float = 0.9,
+        most: int | None = None,
+        budget: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.codebook = np.array(codebook, dtype=np.float64)
+        if self.codebook.ndim != 2 or len(self.codebook) == 0:
+            raise InvalidParameter(
+                f"codebook must be a table of at least one cell; found shape {self.codebook.shape}."
+            )
+        if not np.all(np.isfinite(self.codebook)):
+            raise InvalidParameter("codebook must be finite; found NaN or infinity.")
+        self.codebook.flags.writeable = False
+        cells = len(self.codebook)
+        _check(cells, 1, epsilon)
+        self.epsilon = float(epsilon)
+        self.size = subset_size(cells, self.epsilon, inclusion, most) if size is None else int(size)
+        self._threshold = inclusion_threshold(cells, self.size, self.epsilon)
+        self.inclusion = self._threshold / (1 << _BITS)
+        self._cost = 0.0 if self.size == cells else self.epsilon
+        self.budget = budget
+        self._randomness = Randomness(random_state)
+
+    # -- the mechanism
+
+    def cell(self, x: ArrayLike) -> int:
+        """Return the cell nearest to a feature, shape (d,). Private: never send it."""
+        return int(self.cells(_numbers(x)[None])[0])
+
+    def cells(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return the nearest cell of each feature, shape (m, d) -> (m,). Private: never send them."""
+        table = _numbers(X)
+        if table.ndim != 2 or table.shape[1] != self.codebook.shape[1]:
+            raise InvalidParameter(
+                f"a feature must have {self.codebook.shape[1]} values, as the codebook; found shape {table.shape[1:]}."
+            )
+        if not np.all(np.isfinite(table)):
+            raise InvalidParameter("a feature must be finite; found NaN or infinity.")
+        return nearest(table, self.codebook, 1)[:, 0]
+
+    def ask(self, x: ArrayLike) -> NDArray[np.int64]:
+        """Return the cells to ask the server for, in increasing order, shape (ω,); charges the budget first.
+
+        Parameters
+        ----------
+        x : (d,) array-like
+            The private feature.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the budget does not allow another query; nothing is drawn.
+        """
+        return self.release(self.cell(x))
+
+    def release(self, cell: int) -> NDArray[np.int64]:
+        """Return a subset for a private cell, shape (ω,), in increasing order; charges the budget first."""
+        cells = len(self.codebook)
+        if not 0 <= cell < cells:
+            raise InvalidParameter(f"a cell must be in 0..{cells - 1}.")
+        if self.budget is not None:
+            self.budget.charge(
+                self.privacy_event,
+                label="SubsetQuery",
+                adjacency=Adjacency.REPLACE_ONE,
+                unit=QUERY_UNIT,
+            )
+        word = int(self._randomness.words(1)[0]) >> (64 - _BITS)
+        own = word < self._threshold
+        # Positions among the other cells; those from the own cell on move up by one.
+        others = self._randomness.permutation(cells - 1) if cells > 1 else np.empty(0, np.int64)
+        chosen = others[: self.size - own]
+        chosen = chosen + (chosen >= cell)
+        return np.sort(np.append(chosen, cell) if own else chosen)
+
+    def log_prob(self, cell: int, subset: ArrayLike) -> float:
+        """Return ln P(S) of what is drawn for a cell; minus infinity for anything but ω different cells."""
+        members = np.unique(np.asarray(subset, dtype=np.int64))
+        cells = len(self.codebook)
+        if len(members) != self.size or members[0] < 0 or members[-1] >= cells:
+            return -math.inf
+        whole = 1 << _BITS
+        if cell in members:
+            share, ways = self._threshold, math.comb(cells - 1, self.size - 1)
+        else:
+            share, ways = whole - self._threshold, math.comb(cells - 1, self.size)
+        return math.log(share) - math.log(whole) - math.log(ways) if share else -math.inf
+
+    # -- the client's own part
+
+    def rerank(self, x: ArrayLike, candidates: ArrayLike, k: int) -> NDArray[np.int64]:
+        """Return the positions of the k candidates nearest to the true feature, nearest first.
+
+        Runs at the client: it sees the feature, and nothing of it is sent.
+
+        Parameters
+        ----------
+        x : (d,) array-like
+        candidates : (m, d) array-like
+            Records that the server returned.
+        k : int
+            Cut to m.
+        """
+        table = np.asarray(candidates, dtype=np.float64)
+        if len(table) == 0:
+            return np.empty(0, dtype=np.int64)
+        return nearest(_numbers(x)[None], table, k)[0]
+
+    # -- what it promises
+
+    @property
+    def privacy_event(self) -> Any:
+        """One query as a privacy event: (ε, 0), or (0, 0) where all cells are asked for."""
+        return pure_event(self._cost)
+
+    @property
+    def statement(self) -> PrivacyStatement:
+        """What one query guarantees."""
+        note = self._randomness.note
+        return PrivacyStatement(
+            mechanism=f"subset of {self.size} of {len(self.codebook)} public cells",
+            adjacency=Adjacency.REPLACE_ONE.value,
+            epsilon=self._cost,
+            delta=0.0,
+            unit="the whole feature of one query",
+            proved=self._randomness.secure,  # whoever guesses a seed knows the draw
+            proof="mechanisms.md 8.3 A; drawn from integer odds rounded to the safe side",
+            assumptions=(
+                "the codebook is public and was not computed from this client's features",
+                "whether and when a query is asked does not depend on its feature",
+                "k queries of one client cost k times epsilon",
+            ),
+            not_protected=(
+                "that a query was asked, when, from which address, and how long the client took",
+                "what the client does with the answers (clicks, downloads)",
+                "the number of cells asked for, and all settings",
+            ),
+            notes=(note,) if note else (),
+            arithmetic="exact",
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"SubsetQuery({len(self.codebook)} cells, epsilon={self.epsilon:g}, size={self.size})"
+        )

@@ -1,0 +1,268 @@
+"""Every recipe runs to its end in its quick form: with a folder of data, made here, and without one."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+pytest.importorskip("matplotlib")
+pytest.importorskip("datasets")
+
+WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst", "aeio")][:400]
+
+
+def loaded(name: str):
+    """A recipe as a module, under a name that its worker processes do not need."""
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, RECIPES / f"{name}.py")
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+def app_of(module) -> typer.Typer:
+    """The commands of a recipe; one that is a function becomes an app of one command."""
+    if hasattr(module, "app"):
+        return module.app
+    app = typer.Typer()
+    app.command()(module.main)
+    return app
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _recipes_importable():
+    """Let recipes import one another, as scripts in one folder do, and forget them afterwards."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(RECIPES))
+    yield
+    sys.path.remove(str(RECIPES))
+    for name in set(sys.modules) - before:
+        if getattr(sys.modules[name], "__file__", None) and str(RECIPES) in str(
+            sys.modules[name].__file__
+        ):
+            del sys.modules[name]
+
+
+def _reviews(path: Path, rng: np.random.Generator) -> None:
+    lines = []
+    for label in (0, 1) * 120:
+        own = np.where(rng.random(20) < 0.8, label, 1 - label)
+        text = " ".join(
+            WORDS[2 * i + side] for i, side in zip(rng.integers(200, size=20), own, strict=True)
+        )
+        lines.append(json.dumps({"text": text, "label": label}) + "\n")
+    path.write_bytes(gzip.compress("".join(lines).encode(), 1))
+
+
+def _table(table, data, rng: np.random.Generator, rows: int = 160) -> pd.DataFrame:
+    """A legal table whose numbers tell its classes apart."""
+    label = np.arange(rows) % 2
+    columns = {}
+    for name, kind in table.columns.items():
+        if isinstance(kind, data.Number):
+            at = np.clip(0.35 + 0.3 * label + 0.15 * rng.normal(size=rows), 0, 1)
+            columns[name] = np.round(kind.low + (kind.high - kind.low) * at, 4)
+        else:
+            columns[name] = rng.choice(kind.values, rows)
+    return pd.DataFrame({**columns, table.target: np.array(list(table.classes)[:2])[label]})
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory) -> Path:
+    """A folder of the recipes' layout: vectors of 400 words, 240 reviews a split, the UCI tables with 160 rows."""
+    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    for name in ("embeddings", "imdb", "uci"):
+        (folder / name).mkdir()
+    vectors = (
+        rng.normal(size=(len(WORDS), 8)) + np.where(np.arange(len(WORDS)) % 2, 0.5, -0.5)[:, None]
+    )
+    rows = b"".join(
+        word.encode() + b" " + row.astype("<f4").tobytes()
+        for word, row in zip(WORDS, vectors, strict=True)
+    )
+    (folder / VECTORS).write_bytes(gzip.compress(f"{len(WORDS)} 8\n".encode() + rows, 1))
+    for split in ("train", "test"):
+        _reviews(folder / "imdb" / f"{split}.jsonl.gz", rng)
+    data = loaded("data")
+    for table in data.SETS.values():
+        for stem in table.files:
+            _table(table, data, rng).to_csv(folder / "uci" / f"{stem}.csv", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def index(data_dir, tmp_path_factory) -> Path:
+    import textpriv
+
+    folder = tmp_path_factory.mktemp("index") / "small.idx"
+    vocabulary = textpriv.Vocabulary.load(data_dir / VECTORS, limit=150)
+    textpriv.Index.build(vocabulary, hnsw=False).save(folder)
+    return folder
+
+
+@pytest.fixture
+def no_hub(monkeypatch, data_dir):
+    """The hub of data sets answers from the made folder, so that a recipe without --data-dir needs no network."""
+    import datasets
+
+    load = datasets.load_dataset
+
+    def load_dataset(name, **options):
+        if name != "stanfordnlp/imdb":
+            return load(name, **options)
+        files = {split: str(data_dir / "imdb" / f"{split}.jsonl.gz") for split in ("train", "test")}
+        return load("json", data_files=files, **options)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+
+
+def run(name: str, *arguments: object) -> str:
+    """Run a recipe in this process to its end; what it printed."""
+    done = CliRunner().invoke(app_of(loaded(name)), [str(argument) for argument in arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def _with(given: bool, data_dir: Path) -> list[object]:
+    return ["--data-dir", data_dir] if given else []
+
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.usefixtures("no_hub"),
+]
+
+
+def test_every_recipe_is_run_here():
+    # What holds data sets, and what runs inside the environment of another package, are no recipes of their own.
+    here = {path.stem for path in RECIPES.glob("*.py")} - {"data", "peers"}
+    assert here == {"attacks", "benchmark", "end_to_end", "imdb", "laws", "retrieval", "uci"}
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_attacks(data_dir, tmp_path, given):
+    options = ["--epsilons", "3", "--rate", "half", "--reviews", "10", "--limit", "150"]
+    shown = run(
+        "attacks",
+        "--vectors",
+        data_dir / VECTORS,
+        "--out",
+        tmp_path / "a",
+        *options,
+        *_with(given, data_dir),
+    )
+    assert shown.count("| one author") == 2
+    assert (tmp_path / "a.md").read_text() in shown
+
+
+def test_laws(data_dir, index, tmp_path):
+    assert "DOES NOT HOLD" not in run("laws", "utility", data_dir / VECTORS, "--limit", 40)
+    options = ["--epsilons", "3", "--seeds", "1", "--laws", ";".join(list(loaded("laws").LAWS)[:2])]
+    shown = run(
+        "laws",
+        "accuracy",
+        "--data-dir",
+        data_dir,
+        "--index",
+        index,
+        "--out",
+        tmp_path / "l",
+        *options,
+    )
+    assert "Unprivatized" in shown
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_end_to_end(data_dir, index, tmp_path, given):
+    options = ["--epsilon-words", 4, "--trials", 1, "--limit", 100, "--out", tmp_path / "e"]
+    shown = run("end_to_end", "--index", index, *options, *_with(given, data_dir))
+    assert shown.count("| clear |") == 2
+    assert (tmp_path / "e.csv").is_file()
+
+
+def test_imdb(data_dir, tmp_path):
+    options = ["--quick", "--vectors", data_dir / VECTORS, "--out", tmp_path, "--workers", 1]
+    run("imdb", *options, "--data-dir", data_dir)
+    assert (tmp_path / "quick" / "table.csv").is_file()
+
+
+def test_imdb_without_data(data_dir, tmp_path):
+    # What is measured on the reviews is the same wherever they come from, so here only the choice of scales.
+    options = ["--quick", "--vectors", data_dir / VECTORS, "--out", tmp_path, "--workers", 1]
+    assert "epsilon" in run("imdb", *options, "--choose")
+
+
+# Each command once, and either source of its tables twice.
+@pytest.mark.parametrize(
+    ("command", "given"), [("auc", True), ("metric", False), ("dpp", False), ("huai", True)]
+)
+def test_uci(data_dir, tmp_path, command, given):
+    chosen = ["--sets", "hepatitis" if given else "breast_cancer"]
+    run(
+        "uci",
+        command,
+        "--quick",
+        "--splits",
+        1,
+        "--jobs",
+        1,
+        "--out",
+        tmp_path,
+        *chosen,
+        *_with(given, data_dir),
+    )
+    assert (tmp_path / f"{command}.csv").is_file()
+
+
+def test_benchmark(data_dir, tmp_path):
+    # All parts are measured by the tests of the recipe itself.
+    options = ["--quick", "--part", "growth", "--output", tmp_path / "b"]
+    run("benchmark", *options, "--data-dir", data_dir)
+    assert "## Growth" in (tmp_path / "b.md").read_text()
+
+
+def test_benchmark_without_data(tmp_path):
+    # The parts differ only in what is measured; the vectors and texts are those of the demo.
+    run("benchmark", "--quick", "--part", "rates", "--output", tmp_path / "b")
+    assert "## Side by side" in (tmp_path / "b.md").read_text()
+
+
+def test_retrieval(data_dir, tmp_path):
+    # Without data it is run by the tests of its own, with as many texts as by default.
+    options = ["--seeds", "1", "--queries", "8", "--text-queries", "8", "--text-records", "64"]
+    done = subprocess.run(
+        [
+            sys.executable,
+            RECIPES / "retrieval.py",
+            "--data-dir",
+            data_dir,
+            "--out",
+            tmp_path / "r",
+            *options,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "r.csv").is_file()

@@ -1,0 +1,439 @@
+"""``textpriv privatize`` over whole corpora: its key, its engines, how it goes on, and what it says meanwhile."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import json
+import os
+import stat
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from textpriv.cli import progress
+from textpriv.cli.app import app
+from textpriv.cli.progress import shown_progress
+from textpriv.corpus.report import Progress
+from textpriv.corpus.run import privatize_corpus
+from textpriv.errors import CorpusError
+from textpriv.index.index import Index
+from textpriv.run_key import RunKey, read_run_key
+from textpriv.vocabulary.vocabulary import Vocabulary
+
+WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst", "ao")]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory) -> Path:
+    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 8))
+    path = tmp_path_factory.mktemp("index") / "small.idx"
+    Index.build(Vocabulary(WORDS, vectors), k=16, hnsw=False).save(path)
+    return path
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    rng = np.random.default_rng(1)
+    path = tmp_path / "raw.jsonl"
+    rows = [
+        {"id": n, "text": " ".join(WORDS[i] for i in rng.integers(len(WORDS), size=20))}
+        for n in range(30)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def run(index, source, tmp_path):
+    """``run("out.jsonl", *options)``: privatize the source, and return the result of the command."""
+
+    def invoke(name: str, *options, given: Path = source, epsilon: str = "2"):
+        arguments = [str(given), str(tmp_path / name), "--index", str(index), "-e", epsilon]
+        return CliRunner().invoke(app, ["privatize", *arguments, *map(str, options)])
+
+    return invoke
+
+
+def _texts(path: Path) -> list[str]:
+    return [json.loads(line)["text"] for line in path.read_text().splitlines()]
+
+
+# The key
+
+
+def test_the_key_lies_beside_the_output_for_its_owner_alone_and_is_told(run, tmp_path):
+    result = run("out.jsonl")
+    assert result.exit_code == 0, result.stderr
+    key = tmp_path / "out.jsonl.key"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert key.stat().st_size == 32
+    assert "out.jsonl.key: with it this release can be repeated" in result.stderr.replace("\n", " ")
+    assert sorted(os.listdir(tmp_path)) == ["out.jsonl", "out.jsonl.key", "raw.jsonl"]
+
+
+def test_the_same_key_repeats_a_release_and_another_does_not(run, tmp_path):
+    run("a.jsonl")
+    run("b.jsonl", "--key", tmp_path / "a.jsonl.key", "--batch-size", 7)
+    run("c.jsonl")
+    run("a2.jsonl", "--key", tmp_path / "a.jsonl.key", "--stopword", "keep")
+    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+    assert _texts(tmp_path / "a.jsonl") != _texts(tmp_path / "c.jsonl")
+    # Nothing is a stop word here, so only the settings differ: they draw independently.
+    assert _texts(tmp_path / "a.jsonl") != _texts(tmp_path / "a2.jsonl")
+
+
+def test_forget_key_destroys_it_when_all_is_done(run, tmp_path):
+    result = run("out.jsonl", "--forget-key")
+    assert result.exit_code == 0, result.stderr
+    assert "was destroyed" in result.stderr
+    assert not (tmp_path / "out.jsonl.key").exists()
+
+
+def test_a_failed_run_keeps_a_key_that_it_did_not_make(run, tmp_path):
+    run("out.jsonl")
+    (tmp_path / "bad.jsonl").write_text("zanzibar\n")
+    result = run("out.jsonl", "--forget-key", given=tmp_path / "bad.jsonl")
+    assert result.exit_code == 1
+    assert (tmp_path / "out.jsonl.key").exists()
+
+
+def test_a_named_document_is_released_the_same_way_wherever_it_stands(run, source, tmp_path):
+    lines = source.read_text().splitlines(keepends=True)
+    (tmp_path / "turned.jsonl").write_text("".join(reversed(lines)))
+    run("a.jsonl", "--document", "id")
+    key = tmp_path / "a.jsonl.key"
+    run("b.jsonl", "--document", "id", "--key", key, given=tmp_path / "turned.jsonl")
+    assert _texts(tmp_path / "a.jsonl") == _texts(tmp_path / "b.jsonl")[::-1]
+
+
+def test_another_corpus_under_the_same_key_shares_no_stream(run, source, tmp_path):
+    lines = source.read_text().splitlines(keepends=True)
+    (tmp_path / "other.jsonl").write_text("".join([json.dumps({"text": "ba"}) + "\n", *lines[1:]]))
+    run("a.jsonl")
+    run("b.jsonl", "--key", tmp_path / "a.jsonl.key", given=tmp_path / "other.jsonl")
+    same = sum(map(str.__eq__, _texts(tmp_path / "a.jsonl")[1:], _texts(tmp_path / "b.jsonl")[1:]))
+    # A document of 20 words at epsilon 2 is drawn twice alike with a probability far below 1e-6.
+    assert same == 0
+
+
+@pytest.mark.parametrize("first", [10, 1000])
+def test_a_longer_corpus_under_the_same_key_is_released_as_before(
+    index, source, tmp_path, monkeypatch, first
+):
+    monkeypatch.setattr("textpriv.engines.batch._FIRST", first)
+    from textpriv.corpus.run import PrivatizerSettings
+
+    lines = source.read_text().splitlines(keepends=True)
+    (tmp_path / "half.jsonl").write_text("".join(lines[:15]))
+    made = []
+    for given, name in [(tmp_path / "half.jsonl", "a.jsonl"), (source, "b.jsonl")]:
+        key = RunKey.open(tmp_path / "run.key")
+        settings = PrivatizerSettings(str(index), options={"epsilon": 2.0}, run_key=key.secret)
+        privatize_corpus(given, tmp_path / name, settings.build(), key=key, resume=False)
+        made.append(_texts(tmp_path / name))
+    assert made[0] == made[1][:15]
+
+
+def test_a_corpus_is_released_the_same_way_however_it_is_cut_into_files(run, source, tmp_path):
+    lines = source.read_text().splitlines(keepends=True)
+    lines[3] = lines[12] = "{}\n"  # bad ones count as well
+    source.write_text("".join(lines))
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for n in range(3):
+        (raw / f"{n}.jsonl").write_text("".join(lines[10 * n : 10 * n + 10]))
+    run("a.jsonl", "--on-error", "skip")
+    key = tmp_path / "a.jsonl.key"
+    assert run("out", "--on-error", "skip", "--key", key, given=raw).exit_code == 0
+    made = [text for n in range(3) for text in _texts(tmp_path / "out" / f"{n}.jsonl")]
+    assert made == _texts(tmp_path / "a.jsonl")
+    assert len(made) == 28
+
+
+@pytest.mark.parametrize("option", [["--seed", 1], ["--ledger", "l", "--document", "id"]])
+def test_what_keeps_no_key_refuses_one(run, tmp_path, option):
+    assert run("a.jsonl", *option, "--key", tmp_path / "k").exit_code == 2
+    assert run("a.jsonl", *option, "--forget-key").exit_code == 2
+
+
+def test_a_key_that_others_may_read_or_that_is_none_is_refused(tmp_path):
+    key = RunKey.open(tmp_path / "a.key")
+    key.keep()
+    assert read_run_key(tmp_path / "a.key") == key.secret
+    (tmp_path / "a.key").chmod(0o640)
+    with pytest.raises(CorpusError, match="chmod 600"):
+        RunKey.open(tmp_path / "a.key")
+    (tmp_path / "a.key").chmod(0o600)
+    (tmp_path / "a.key").write_bytes(b"short")
+    with pytest.raises(CorpusError, match="expected 32 bytes, found 5"):
+        RunKey.open(tmp_path / "a.key")
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "empty", "long"])
+def test_what_is_no_key_where_the_key_should_be_is_refused_in_a_sentence(run, tmp_path, kind):
+    key = tmp_path / "out.jsonl.key"
+    if kind == "folder":
+        key.mkdir(mode=0o700)
+    elif kind == "pipe":
+        os.mkfifo(key, mode=0o600)
+    else:
+        key.touch(mode=0o600)
+        key.write_bytes(b"" if kind == "empty" else bytes(10_000))
+    result = run("out.jsonl")
+    assert result.exit_code == 1
+    assert "run key" in result.stderr.replace("\n", " ")
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "option", [["--forget-key", "--key"], ["--document", "id", "--ledger"]], ids=["key", "ledger"]
+)
+def test_a_key_or_a_ledger_never_lies_where_the_output_goes(run, source, tmp_path, option):
+    result = run("out.jsonl", *option, tmp_path / "out.jsonl")
+    assert result.exit_code == 1
+    assert "must lie elsewhere" in result.stderr
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "a.jsonl").write_text(source.read_text())
+    (tmp_path / "out").mkdir()
+    result = run("out", *option, tmp_path / "out" / "secret", given=tmp_path / "raw")
+    assert result.exit_code == 1
+    assert "must lie elsewhere" in result.stderr
+
+
+def test_a_key_is_never_written_over(tmp_path):
+    first, second = RunKey.open(tmp_path / "a.key"), RunKey.open(tmp_path / "a.key")
+    first.keep()
+    with pytest.raises(CorpusError, match="Another run"):
+        second.keep()
+    assert read_run_key(tmp_path / "a.key") == first.secret
+
+
+def test_a_forgotten_key_was_overwritten_before_its_name_was_removed(tmp_path):
+    key = RunKey.open(tmp_path / "a.key")
+    key.keep()
+    os.link(tmp_path / "a.key", tmp_path / "seen")
+    assert key.forget()
+    assert not (tmp_path / "a.key").exists()
+    assert (tmp_path / "seen").read_bytes() != key.secret
+    assert not key.forget()
+
+
+def test_a_key_shows_itself_nowhere(tmp_path):
+    key = RunKey.open(tmp_path / "a.key")
+    assert repr(key.secret) not in repr(key)
+
+
+# Going on
+
+
+def test_an_interrupted_command_says_how_to_go_on_and_does(run, source, tmp_path, monkeypatch):
+    from textpriv.corpus import run as corpus
+
+    whole = corpus.privatize_corpus
+
+    def stopped(*arguments, **options):
+        def stop(progress):
+            if progress.documents >= 12:
+                raise KeyboardInterrupt
+
+        options |= {"part_records": 5, "batch_size": 4, "on_progress": stop}
+        return whole(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(corpus, "privatize_corpus", stopped)
+        result = run("out.jsonl")
+    assert result.exit_code == 130
+    assert "go on with --resume" in result.stderr
+    assert "no output file was written" in result.stderr
+    assert run("out.jsonl").exit_code == 1
+    monkeypatch.setattr(
+        corpus, "privatize_corpus", lambda *a, **o: whole(*a, **{**o, "part_records": 5})
+    )
+    result = run("out.jsonl", "--resume")
+    assert result.exit_code == 0, result.stderr
+    assert "of them were done by the run before" in result.stderr
+    assert "tokens per second" not in result.stderr
+    run("again.jsonl", "--key", tmp_path / "out.jsonl.key")
+    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
+
+
+def test_resume_begins_a_run_where_there_is_none(run, tmp_path):
+    assert run("out.jsonl", "--resume").exit_code == 0
+    assert len(_texts(tmp_path / "out.jsonl")) == 30
+
+
+def test_a_stream_cannot_be_resumed(index, tmp_path):
+    arguments = ["privatize", "-", str(tmp_path / "o.txt"), "--index", str(index), "-e", "2"]
+    result = CliRunner().invoke(app, [*arguments, "--resume"], input="ba\n")
+    assert result.exit_code == 1
+    assert "passes only once" in result.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_a_closed_standard_stream_is_told_without_a_traceback(index, source, tmp_path, closed):
+    ends = ["-", tmp_path / "out.jsonl"] if closed == "<&-" else [source, "-"]
+    code = "from textpriv.cli import main; main()"
+    command = [sys.executable, "-c", code, "privatize", *ends, "--index", index, "-e", "2"]
+    result = subprocess.run(
+        ["sh", "-c", f'"$@" {closed}', "sh", *map(str, command)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert "is closed: name a file" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+# Records and columns
+
+
+def test_bad_records_are_set_aside_on_request(run, tmp_path):
+    (tmp_path / "bad.jsonl").write_text('{"text":"ba"}\nzanzibar\n')
+    result = run("out.jsonl", "--on-error", "quarantine", given=tmp_path / "bad.jsonl")
+    assert result.exit_code == 0, result.stderr
+    assert "left out: 1 malformed" in result.stderr
+    assert "out.jsonl.quarantine.jsonl" in result.stderr
+    assert "zanzibar" not in result.stderr
+    assert "zanzibar" in (tmp_path / "out.jsonl.quarantine.jsonl").read_text()
+
+
+def test_columns_are_kept_and_dropped_by_pattern(run, tmp_path):
+    result = run("out.jsonl", "--drop", "*")
+    assert "copied as they are" not in result.stderr
+    assert set(json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])) == {"text"}
+    assert "--drop" not in result.stderr
+    run("kept.jsonl", "--keep", "i*")
+    assert set(json.loads((tmp_path / "kept.jsonl").read_text().splitlines()[0])) == {"id", "text"}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_column_to_drop_that_is_not_there_is_told_also_of_a_run_that_was_complete(run, workers):
+    for more in ([], ["--resume"]):
+        result = run("out.jsonl", "--drop", "di", "--workers", workers, "--seed", 1, *more)
+        assert result.exit_code == 0, result.stderr
+        assert "no other column was found for --drop or --keep: di" in result.stderr
+
+
+def test_a_ledger_and_another_engine_do_not_go_together(run, tmp_path):
+    account = ["--ledger", tmp_path / "ledger", "--document", "id"]
+    result = run("out.jsonl", *account, "--engine", "spark")
+    assert result.exit_code == 1
+    assert "use the local engine" in result.stderr
+
+
+def test_the_manifest_of_a_run_with_a_ledger_confirms_no_guess_of_the_input(run, source, tmp_path):
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "a.jsonl").write_text(source.read_text())
+    account = ["--document", "id", "--ledger"]
+    assert run("out", *account, tmp_path / "ledger", given=raw).exit_code == 0
+    manifest = tmp_path / "out" / "manifest.json"
+    # Whoever guesses the input makes the same job of it, but has another ledger: it is not known as this one.
+    result = run("out", *account, tmp_path / "other", "--resume", given=raw)
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'out'} exists" in result.stderr.replace("\n", " ")
+    before = manifest.read_bytes()
+    assert run("out", *account, tmp_path / "ledger", "--resume", given=raw).exit_code == 0
+    assert manifest.read_bytes() == before
+
+
+# What is shown
+
+
+def test_json_events_are_lines_of_json_on_standard_error(run):
+    result = run("out.jsonl", "--json", "--batch-size", 5)
+    events = [json.loads(line) for line in result.stderr.splitlines()]
+    assert [event["event"] for event in events][:2] == ["unprotected", "progress"]
+    assert events[0]["columns"] == ["id"]
+    assert set(events[1]) == {
+        *["event", "documents", "tokens", "fraction", "seconds"],
+        *["tokens_per_second", "seconds_left"],
+    }
+    assert json.loads(result.stdout)["report"]["documents"] == 30
+
+
+def test_the_rate_of_a_continued_run_is_its_own(capsys, monkeypatch):
+    clock = iter([0.0, 10.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    with shown_progress(Console(), True) as show:
+        show(Progress(documents=3, tokens=1000, fraction=0.5, resumed=800))
+    event = json.loads(capsys.readouterr().err)
+    assert event["tokens"] == 1000
+    assert event["tokens_per_second"] == 20
+    assert event["seconds_left"] == 50.0  # a tenth of the input in 10 seconds, and half of it to go
+
+
+def test_nothing_is_shown_where_nobody_watches():
+    with shown_progress(Console(file=open(os.devnull, "w")), events=False) as show:
+        assert show is None
+
+
+def test_the_bar_shows_documents_tokens_rate_and_what_is_left(tmp_path):
+    with (tmp_path / "screen").open("w+") as file:
+        console = Console(file=file, force_terminal=True, width=160)
+        with shown_progress(console, events=False) as show:
+            show(Progress(10, 2_000, 0.5))
+            show(Progress(20, 4_000, 0.9))
+        file.seek(0)
+        shown = file.read()
+    assert "20 documents, 4,000 tokens" in shown
+    assert "tokens/s" in shown
+    assert "left" in shown
+
+
+# What a process loads and holds
+
+
+def _command(*arguments: object) -> list[str]:
+    return [sys.executable, "-c", "from textpriv.cli import main; main()", *map(str, arguments)]
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_the_command_does_not_load_torch_and_leaves_it_to_be_loaded(index, source, tmp_path):
+    told = [str(source), str(tmp_path / "out.jsonl"), "--index", str(index), "-e", "2"]
+    code = (
+        "import sys\nfrom textpriv.cli import app\n"
+        f"app(['privatize', *{told!r}], standalone_mode=False)\n"
+        "assert 'spacy' in sys.modules and 'torch' not in sys.modules\n"
+        "import torch; torch.zeros(1)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.parametrize("epsilon", ["2", "-1"])
+def test_garbage_is_collected_again_once_all_is_loaded(run, epsilon):
+    found = run("out.jsonl", epsilon=epsilon)
+    assert (found.exit_code == 0) == (epsilon == "2")
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 0
+
+
+def test_memory_does_not_grow_with_the_corpus(index, tmp_path):
+    # A long unknown word makes a text large and takes no time.
+    texts = [f"{WORDS[n]} {'x' * 900}" for n in range(100)]
+    peaks = []
+    for documents in (10_000, 100_000):
+        source = tmp_path / f"{documents}.jsonl"
+        with open(source, "w", encoding="utf-8") as out:
+            for n in range(documents):
+                out.write(json.dumps({"text": texts[n % 100]}) + "\n")
+        target = tmp_path / f"{documents}.out.jsonl"
+        command = _command("privatize", source, target, "--index", index, "-e", 2, "--seed", 1)
+        with open(os.devnull, "wb") as nothing:
+            process = subprocess.Popen(command, stdout=nothing, stderr=nothing)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
+        peaks.append(used.ru_maxrss)
+    assert peaks[1] <= 1.1 * peaks[0]

@@ -1,0 +1,457 @@
+"""Which random stream a document has: one for each key, content and settings, and none for two of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import LEVEL
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from textpriv.corpus import run as corpus
+from textpriv.corpus.run import PrivatizerSettings, document_key, privatize_corpus
+from textpriv.errors import CorpusError, LedgerError, TextprivError
+from textpriv.index.index import Index
+from textpriv.ledger.ledger import Document, Ledger, settings_fingerprint
+from textpriv.mechanisms import TEM, SmoothedTEM, tem
+from textpriv.mechanisms import base as mechanism
+from textpriv.metrics import CallableMetric, pairwise_distances
+from textpriv.privatizer import Privatizer
+from textpriv.randomness import DistinctKeys, document_identity
+from textpriv.run_key import RunKey
+from textpriv.tokenization.policy import TokenPolicy
+from textpriv.vocabulary.vocabulary import Vocabulary
+
+WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "ae", "nrst", "o")]
+RUN_KEY = b"K" * 32
+TEXT = " ".join(WORDS * 4)
+CHANGED = "whether a text has changed since its last release under the same name and key"
+
+
+@pytest.fixture(scope="module")
+def index() -> Index:
+    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 6))
+    return Index.build(Vocabulary(WORDS, vectors), hnsw=False)
+
+
+def _keyed(source: str, tem: TEM, policy: TokenPolicy | None = None) -> Privatizer:
+    return Privatizer(tem, policy, **({"seed": 5} if source == "seed" else {"run_key": RUN_KEY}))
+
+
+def _assert_independent(first: str, second: str, tem: TEM, law: TEM | None = None) -> None:
+    """Two outputs agree no more often than independent draws do, at a false-alarm rate of LEVEL."""
+    words = first.split()
+    same = sum(a == b for a, b in zip(words, second.split(), strict=True))
+    # Two independent draws of a word agree at most as often as the likelier of their outputs.
+    agree = max(
+        float(np.exp(each.log_prob(word)).max()) for each in (tem, law or tem) for word in WORDS
+    )
+    assert agree < 0.5
+    assert same <= binom.isf(LEVEL, len(words), agree)
+
+
+# Streams
+
+
+@pytest.mark.parametrize("source", ["run key", "seed"])
+def test_two_epsilons_under_one_key_share_no_stream(index, source):
+    low, high = TEM(index, 0.5), TEM(index, 0.6)
+    first, second = (_keyed(source, each).privatize(TEXT, key="a") for each in (low, high))
+    _assert_independent(first, second, low, high)
+
+
+@pytest.mark.parametrize("source", ["run key", "seed"])
+def test_two_versions_of_a_text_under_one_key_share_no_stream(index, source):
+    tem = TEM(index, 0.5)
+    privatizer = _keyed(source, tem)
+    first, second = (
+        privatizer.privatize(text, key="a")
+        for text in (TEXT, TEXT.removesuffix(WORDS[-1]) + WORDS[0])
+    )
+    _assert_independent(first, second, tem)
+
+
+@pytest.mark.parametrize("source", ["run key", "seed"])
+def test_two_policies_and_two_languages_under_one_key_share_no_stream(index, source):
+    tem = TEM(index, 0.5)
+    plain = _keyed(source, tem).privatize(TEXT, key="a")
+    masked = _keyed(source, tem, TokenPolicy(number="mask")).privatize(TEXT, key="a")
+    options = {"seed": 5} if source == "seed" else {"run_key": RUN_KEY}
+    german = Privatizer(tem, language="de", **options).privatize(TEXT, key="a")
+    for first, second in itertools.combinations((plain, masked, german), 2):
+        _assert_independent(first, second, tem)
+
+
+def test_pipe_gives_two_versions_in_two_calls_no_common_stream(index):
+    tem = TEM(index, 0.5)
+    privatizer = _keyed("run key", tem)
+    (first,), (second,) = (
+        privatizer.pipe([text], ["a"]) for text in (TEXT, TEXT.removesuffix(WORDS[-1]) + WORDS[0])
+    )
+    _assert_independent(first, second, tem)
+
+
+def test_no_joint_output_of_two_epsilons_is_frequent_for_one_input_and_absent_for_another(index):
+    # Under one stream the pair of outputs moved together; independent laws multiply, and so bound every ratio.
+    tems = [TEM(index, 1.0), TEM(index, 1.5)]
+    privatizers = [_keyed("run key", tem) for tem in tems]
+    draws = 2000
+    for word in WORDS[:2]:
+        outputs = [private.pipe([word] * draws, range(draws)) for private in privatizers]
+        pairs = Counter(zip(*outputs, strict=True))
+        first, second = (np.exp(tem.log_prob(word)) for tem in tems)
+        for (one, two), count in pairs.items():
+            chance = first[WORDS.index(one)] * second[WORDS.index(two)]
+            # One test for each of 56^2 pairs and two words.
+            assert count <= binom.isf(LEVEL / (2 * len(WORDS) ** 2), draws, chance)
+
+
+def test_the_same_text_under_the_same_key_repeats(index):
+    tem = TEM(index, 0.5)
+    first, again = (_keyed("run key", tem).privatize(TEXT, key="a") for _ in range(2))
+    assert first == again
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.binary(max_size=3),
+            st.one_of(st.binary(max_size=3), st.text(max_size=2), st.integers(0, 300)),
+            st.binary(max_size=3),
+        ),
+        min_size=2,
+        max_size=2,
+        unique=True,
+    )
+)
+@settings(max_examples=100, deadline=None)
+def test_two_identities_are_never_the_same_bytes(parts):
+    first, second = (document_identity(*part) for part in parts)
+    assert first != second
+
+
+def test_what_reaches_no_draw_is_no_part_of_a_documents_identity(index):
+    privatizer = _keyed("run key", TEM(index, 0.5))
+    first = privatizer.privatize(f"{WORDS[0]} {WORDS[1]}!", key="a")
+    assert privatizer.privatize(f"{WORDS[0].upper()}  {WORDS[1]}?", key="a") == first[:-1] + "?"
+
+
+# Equal keys
+
+
+@pytest.mark.parametrize("options", [{"run_key": RUN_KEY}, {"seed": 5}, {}])
+@pytest.mark.parametrize("batch_size", [1, 2, 100])
+def test_equal_keys_within_one_pipe_are_refused(index, options, batch_size):
+    privatizer = Privatizer(TEM(index, 0.5), **options)
+    with pytest.raises(TextprivError, match="document 3 has the key of a document before it"):
+        list(privatizer.pipe(["ba"] * 4, ["zanzibar", "b", "c", "zanzibar"], batch_size=batch_size))
+
+
+def test_keys_of_different_types_are_not_equal_and_a_generator_of_them_is_read_once(index):
+    privatizer = _keyed("run key", TEM(index, 0.5))
+    assert len(list(privatizer.pipe(["ba"] * 4, iter([7, "7", b"7", np.int64(8)])))) == 4
+
+
+def test_of_a_key_16_bytes_are_kept_and_not_the_key():
+    keys = DistinctKeys()
+    assert keys.add("zanzibar" * 100)
+    assert not keys.add("zanzibar" * 100)
+    assert {len(mark) for mark in keys._seen} == {16}
+
+
+def test_a_ledger_counts_documents_of_one_name_in_a_pipe_as_versions_of_one(index, tmp_path):
+    private = Privatizer(TEM(index, 1.0), ledger=Ledger(tmp_path / "ledger"))
+    assert len(list(private.pipe([WORDS[0], WORDS[1], WORDS[0]], ["a", "a", "a"]))) == 3
+    assert private.ledger.spent(document="a").releases == 2
+
+
+# Statements
+
+
+def test_every_statement_of_a_run_key_names_that_a_change_of_a_text_shows(index, tmp_path):
+    keyed = Privatizer(TEM(index, 1.0), run_key=RUN_KEY).statement
+    assert any(line.startswith(CHANGED) for line in keyed.not_protected)
+    assert CHANGED in keyed.paragraph()
+    index.save(tmp_path / "idx")
+    made = PrivatizerSettings(str(tmp_path / "idx"), options={"epsilon": 1.0}, run_key=RUN_KEY)
+    assert CHANGED in made.build().statement.paragraph()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("ba\n")
+    key = RunKey(tmp_path / "key", RUN_KEY, fresh=True)
+    privatize_corpus(tmp_path / "in", tmp_path / "out", made.build(), key=key, resume=False)
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert any(CHANGED in line for line in manifest["statement"]["not_protected"])
+
+
+def test_a_statement_names_it_as_soon_as_keys_were_used_and_not_before(index):
+    privatizer = Privatizer(TEM(index, 1.0))
+    privatizer.privatize("ba")
+    assert CHANGED not in privatizer.statement.paragraph()
+    privatizer.privatize(WORDS[0], key="a")
+    assert CHANGED in privatizer.statement.paragraph()
+
+
+# Corpora
+
+
+def _corpus(path: Path, rows) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(index, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("index") / "small.idx"
+    index.save(path)
+    return path
+
+
+def _settings(folder: Path, **more) -> PrivatizerSettings:
+    return PrivatizerSettings(str(folder), options={"epsilon": 0.5}, run_key=RUN_KEY, **more)
+
+
+def _key(tmp_path: Path) -> RunKey:
+    key = RunKey(tmp_path / "run.key", RUN_KEY, fresh=not (tmp_path / "run.key").exists())
+    key.keep()
+    return key
+
+
+def _texts(path: Path, column: str = "text") -> list[str]:
+    return [json.loads(line)[column] for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("document", ["id", None], ids=["names", "numbers"])
+def test_the_text_columns_name_is_part_of_a_documents_identity(index, folder, tmp_path, document):
+    source = _corpus(tmp_path / "in.jsonl", [{"id": "a", "body": TEXT, "subject": TEXT}])
+    made = {}
+    for column in ("body", "subject"):
+        target = tmp_path / f"{column}.jsonl"
+        privatize_corpus(
+            source,
+            target,
+            _settings(folder).build(),
+            text_column=column,
+            document_column=document,
+            key=_key(tmp_path),
+            resume=False,
+        )
+        (made[column],) = _texts(target, column)
+    _assert_independent(made["body"], made["subject"], TEM(index, 0.5))
+
+
+def test_a_named_document_of_a_corpus_is_the_one_that_the_library_releases(folder, tmp_path):
+    source = _corpus(tmp_path / "in.jsonl", [{"id": 7, "text": TEXT}])
+    made = _settings(folder)
+    privatize_corpus(
+        source, tmp_path / "out.jsonl", made.build(), document_column="id", key=_key(tmp_path)
+    )
+    alone = made.build().privatize(TEXT, key=document_key("text", "7"))
+    assert _texts(tmp_path / "out.jsonl") == [alone]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_corpus_with_a_repeated_name_is_refused_under_a_run_key(folder, tmp_path, workers):
+    rows = [{"id": name, "text": WORDS[0]} for name in ("zanzibar", "b", "zanzibar")]
+    source = _corpus(tmp_path / "in.jsonl", rows)
+    made = _settings(folder)
+    with pytest.raises(CorpusError, match="record 3: a document before it has the same") as refusal:
+        privatize_corpus(
+            source,
+            tmp_path / "out.jsonl",
+            made.build(),
+            document_column="id",
+            key=_key(tmp_path),
+            workers=workers,
+            settings=made,
+            batch_size=1,
+        )
+    assert "zanzibar" not in str(refusal.value)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize("engine", ["spark", "ray"])
+def test_a_repeated_name_is_refused_before_an_engine_starts(folder, tmp_path, engine, monkeypatch):
+    rows = [{"id": name, "text": WORDS[0]} for name in ("a", "b", "a")]
+    source = _corpus(tmp_path / "in.jsonl", rows)
+    made = _settings(folder)
+
+    def started(*_, **__):
+        raise AssertionError
+
+    monkeypatch.setattr(corpus, "import_module", started)
+    with pytest.raises(CorpusError, match="record 3: a document before it has the same name"):
+        privatize_corpus(
+            source,
+            tmp_path / "out.jsonl",
+            made.build(),
+            document_column="id",
+            key=_key(tmp_path),
+            settings=made,
+            engine=engine,
+            part_records=1,
+        )
+
+
+def test_a_run_that_is_continued_still_knows_the_names_of_its_finished_parts(folder, tmp_path):
+    rows = [{"id": n, "text": WORDS[n]} for n in range(4)]
+    source = _corpus(tmp_path / "in.jsonl", [*rows, {"id": 0, "text": WORDS[0]}])
+    options = {"document_column": "id", "part_records": 2, "batch_size": 1}
+    for resume in (False, True):
+        with pytest.raises(CorpusError, match="record 5: a document before it has the same name"):
+            privatize_corpus(
+                source,
+                tmp_path / "out.jsonl",
+                _settings(folder).build(),
+                key=_key(tmp_path),
+                resume=resume,
+                **options,
+            )
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_what_an_earlier_version_began_is_refused_and_not_mixed(folder, tmp_path, monkeypatch):
+    source = _corpus(tmp_path / "in.jsonl", [{"text": word} for word in WORDS[:6]])
+
+    def stop(progress):
+        if progress.documents >= 4:
+            raise KeyboardInterrupt
+
+    def run(resume, **options):
+        return privatize_corpus(
+            source,
+            tmp_path / "out.jsonl",
+            _settings(folder).build(),
+            key=_key(tmp_path),
+            resume=resume,
+            part_records=2,
+            batch_size=1,
+            **options,
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mechanism, "ALGORITHM", mechanism.ALGORITHM - 1)
+        with pytest.raises(KeyboardInterrupt):
+            run(False, on_progress=stop)
+    with pytest.raises(CorpusError, match=r"begun otherwise \(differing: settings\)"):
+        run(True)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_two_text_columns_of_a_document_are_one_account_and_two_streams(index, tmp_path):
+    tem = TEM(index, 0.5)
+    private = Privatizer(tem, ledger=Ledger(tmp_path / "ledger"))
+    body, subject = (private.privatize(TEXT, Document("a", part=part)) for part in ("b", "s"))
+    _assert_independent(body, subject, tem)
+    assert private.ledger.spent(document="a").releases == 2
+
+
+# Fingerprints
+
+
+def test_a_callable_metric_is_refused_with_a_run_key_and_a_ledger(index, tmp_path):
+    metric = CallableMetric(lambda a, b: 2 * pairwise_distances(0, a, b), "mine")
+    built = Index.build(Vocabulary(WORDS, np.array(index.vocabulary.vectors)), metric=metric)
+    tem = TEM(built, 1.0)
+    with pytest.raises(TextprivError, match="known by its name only"):
+        Privatizer(tem, run_key=RUN_KEY)
+    with pytest.raises(LedgerError, match="known by its name only"):
+        Privatizer(tem, ledger=Ledger(tmp_path / "ledger"))
+    assert Privatizer(tem).privatize(WORDS[0])
+
+
+def test_a_metric_of_the_users_own_by_another_way_is_refused_too(index):
+    class Half(type(index.metric)):
+        def coordinates(self, vectors):
+            return vectors / 2
+
+    built = Index.build(Vocabulary(WORDS, np.array(index.vocabulary.vectors)), metric=Half())
+    with pytest.raises(TextprivError, match="known by its name only"):
+        Privatizer(TEM(built, 1.0), run_key=RUN_KEY)
+
+
+def test_the_background_of_smoothed_tem_is_among_the_settings(index):
+    smoothed, policy = SmoothedTEM(index, 1.0, share=0.9), TokenPolicy()
+    assert smoothed.background.kappa.any()
+    before = settings_fingerprint(smoothed, policy)
+    smoothed._coin = smoothed._coin * (1 + 2**-50)
+    assert settings_fingerprint(smoothed, policy) != before
+
+
+def test_words_that_are_taken_for_one_are_among_the_settings(index):
+    vectors = np.array(index.vocabulary.vectors)
+    built = Index.build(Vocabulary(WORDS, vectors), hnsw=False)
+    before = settings_fingerprint(TEM(built, 1.0), TokenPolicy())
+    built.representatives = built.representatives.copy()
+    built.representatives[1] = 0
+    assert settings_fingerprint(TEM(built, 1.0), TokenPolicy()) != before
+
+
+def test_a_new_version_of_the_algorithms_is_new_settings_and_has_no_old_records(index, monkeypatch):
+    tem, policy = TEM(index, 1.0), TokenPolicy()
+    before, bound = settings_fingerprint(tem, policy), tem.binding()
+    monkeypatch.setattr(mechanism, "ALGORITHM", mechanism.ALGORITHM + 1)
+    assert settings_fingerprint(tem, policy) != before
+    assert tem.binding() != bound
+
+
+# Records beside an index
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"t": 0.999, "rho_with_rounding": 0.999},
+        {"t": 0.999},
+        {"rho_with_rounding": 0.8},
+        {"pair": [0, 1]},
+        {"pair": [0, 0]},
+        {"pair": [0, 10**9]},
+        {"pair": [-1, 0]},
+        {"pair": ["0", 1]},
+        {"pair": None},
+    ],
+)
+def test_a_record_whose_pair_does_not_lose_what_it_says_is_computed_again(index, change):
+    built = Index.build(Vocabulary(WORDS, np.array(index.vocabulary.vectors)), hnsw=False)
+    first = TEM(built, 1.0, rate="calibrated")
+    binding = {"kind": "calibration", **first.binding()}
+    built.keep_record(binding, {**built.find_record(binding), **change})
+    again = TEM(built, 1.0, rate="calibrated")
+    assert (again.t, again.rho_bound) == (first.t, first.rho_bound)
+
+
+def test_a_record_whose_pair_loses_what_it_says_is_believed(index, monkeypatch):
+    first = TEM(index, 1.0, rate="calibrated")
+
+    def recomputed(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(tem, "largest_rate", recomputed)
+    assert TEM(index, 1.0, rate="calibrated").t == first.t
+
+
+@given(seed=st.integers(0, 10**6), epsilon=st.sampled_from([0.1, 1.0, 20.0]), gamma=st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_every_record_that_is_computed_is_confirmed(seed, epsilon, gamma):
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(12, 3)) * 10.0 ** rng.integers(-3, 3)
+    vectors[1] = vectors[0] + 1e-6  # words next to each other
+    built = Index.build(Vocabulary(WORDS[:12], vectors), hnsw=False)
+    made = TEM(built, epsilon, rate="calibrated", gamma=1.0 if gamma else None)
+    record = built.find_record({"kind": "calibration", **made.binding()})
+    assert made._confirmed(record, 1.0 if gamma else np.inf)
+
+
+def test_two_columns_of_a_corpus_are_counted_for_one_document(folder, tmp_path):
+    source = _corpus(tmp_path / "in.jsonl", [{"id": 7, "body": TEXT, "subject": TEXT}])
+    made = _settings(folder, ledger=str(tmp_path / "ledger"))
+    for column in ("body", "subject"):
+        target = tmp_path / f"{column}.jsonl"
+        privatize_corpus(source, target, made.build(), text_column=column, document_column="id")
+    assert Ledger(tmp_path / "ledger").spent(document="7").releases == 2

@@ -1,0 +1,227 @@
+"""A pool of workers releases what one process releases, in order, and cuts each different stretch of text once."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from echo import another_thread
+
+from textpriv.engines import cutters
+from textpriv.engines import workers as processes
+from textpriv.engines.batch import BatchRelease, Columns, PrivatizerSettings
+from textpriv.engines.local import InProcess, WorkerPool
+from textpriv.errors import CorpusError
+from textpriv.index.index import Index
+from textpriv.tokenization.encoder import TokenReader
+from textpriv.tokenization.spacy_tokenizer import Cutter
+from textpriv.vocabulary.vocabulary import Vocabulary
+
+WORDS = ["good", "film", "the", "night", ".", "it", "'s", "seven", "a.m."]
+COLUMNS = Columns("text", document="id")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("index") / "w.idx"
+    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 4))
+    Index.build(Vocabulary(WORDS, vectors), hnsw=False).save(path)
+    return path
+
+
+def settings(folder: Path, **more) -> PrivatizerSettings:
+    return PrivatizerSettings(str(folder), options={"epsilon": 3.0}, run_key=bytes(32), **more)
+
+
+def batches(count: int) -> list[pa.RecordBatch]:
+    """Texts with new words in every batch, special cases over blanks, and runs of blanks."""
+    pieces = [*WORDS, "Good,", ": )", "a.m .", ":)", "  ", "\n\n", "(42)", "it's", "x" * 1001, ""]
+    rng = np.random.default_rng(1)
+    found = []
+    for number in range(count):
+        texts = [
+            " ".join([*rng.choice(pieces, size=12), f"new{number}", f"new{rng.integers(300)}."])
+            for _ in range(9)
+        ]
+        ids = [f"{number}-{row}" for row in range(9)]
+        found.append(pa.RecordBatch.from_pydict({"id": ids, "text": [*texts[:8], ""]}))
+    return found
+
+
+def released(engine, given) -> tuple[list[list[str]], Counter[str]]:
+    texts, tokens = [], Counter()
+    with engine:
+        for place, (job, done) in enumerate(engine.ordered(enumerate(given))):
+            assert job == place
+            batch, counts = done.result()
+            texts.append(batch["text"].to_pylist())
+            assert batch["id"].equals(given[place]["id"])
+            tokens += counts
+    return texts, tokens
+
+
+POLICIES = [{}, {"unknown": "keep", "stopword": "keep"}, {"unknown": "drop", "space": "mask"}]
+
+
+def compare(folder: Path, policy: dict[str, str], workers: int, copies: bool) -> None:
+    """A pool of workers releases what one process does; its processes are copies of this one, or begin from nothing."""
+    recipe, given = settings(folder, policy=policy), batches(30)
+    alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given)
+    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", workers)
+    assert released(pool, given) == alone
+    assert pool._shares == copies
+
+
+@pytest.mark.parametrize(("policy", "workers"), [(POLICIES[1], 2), (POLICIES[2], 5)])
+def test_a_pool_that_begins_from_nothing_releases_what_one_process_does(folder, policy, workers):
+    # Beside another thread no process is copied.
+    with another_thread():
+        compare(folder, policy, workers, copies=False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
+def test_a_pool_of_copies_releases_what_one_process_does(folder):
+    """In a process of its own, beside which no thread runs, so that it can be copied."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from pathlib import Path\n"
+        "import test_workers as here\n"
+        "for workers in (2, 3, 5):\n"
+        "    for policy in here.POLICIES:\n"
+        "        here.compare(Path(sys.argv[2]), policy, workers, copies=True)\n"
+        "print('the same')"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parents[2]), str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.stdout == "the same\n", answer.stderr
+
+
+def test_each_different_stretch_is_cut_once_among_all_workers(folder, monkeypatch):
+    recipe, given, cut = settings(folder), batches(30), Counter()
+    keep = TokenReader.keep
+
+    def counted(self, new, columns):
+        cut.update(new.texts[0].split("\n") + new.texts[1:])
+        keep(self, new, columns)
+
+    monkeypatch.setattr(TokenReader, "keep", counted)
+    released(WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 2), given)
+    texts = [text for batch in given for text in batch["text"].to_pylist()]
+    assert set(cut) >= {word for text in texts for word in text.lower().split() if len(word) < 1000}
+    assert set(cut.values()) == {1}
+
+
+def test_a_pool_takes_cutters_that_were_begun_early_and_leaves_none_to_the_next(folder):
+    recipe, given = settings(folder), batches(5)
+    alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given)
+    begun = cutters._begun(2)
+    cutters._early.extend(begun)
+    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 2)
+    assert cutters._early == []
+    assert pool._cutters == begun
+    assert released(pool, given) == alone
+    assert not begun[0]._process.is_alive()
+
+
+def test_a_process_that_cuts_collects_garbage_once_spacy_is_loaded():
+    try:
+        cutters._load(None)
+        assert gc.isenabled()
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        ({"id": ["a"], "text": [None]}, "row 1 of a batch"),
+        ({"id": [""], "text": ["good"]}, "a name"),
+    ],
+    ids=["not read", "not drawn"],
+)
+def test_a_batch_that_cannot_be_released_is_told_in_its_place(folder, bad, told):
+    recipe, given = settings(folder), batches(6)
+    given[3] = pa.RecordBatch.from_pydict(bad, given[3].schema)
+    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 2)
+    with pool:
+        found = [done.error for _, done in pool.ordered(enumerate(given))]
+    assert [error is None for error in found] == [True, True, True, False, True, True]
+    assert told in str(found[3])
+
+
+def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(monkeypatch):
+    def fail(self, texts):
+        raise ValueError(f"cannot cut {texts}")
+
+    monkeypatch.setattr(Cutter, "columns", fail)
+    told = processes._answer(None, pickle.dumps((cutters._cut, ("en", ("ORTH",), ["zanzibar"]))))
+    assert b"zanzibar" not in told
+    assert str(pickle.loads(told)[1]) == "textpriv failed with ValueError"
+
+
+def test_the_last_process_that_draws_is_started_when_all_is_cut_and_much_is_read(folder):
+    recipe = settings(folder)
+    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 2)
+    with pool:
+        # More batches than are on their way at a time, with nothing new after the first.
+        given = batches(1) * 400
+        assert not pool._drawers
+        found = [done.result()[0]["text"].to_pylist() for _, done in pool.ordered(enumerate(given))]
+        assert len(pool._drawers) == 1
+    alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given[:1])
+    assert found == [alone[0][0]] * 400
+
+
+def test_whoever_draws_is_given_no_text(folder):
+    release = BatchRelease(settings(folder).build(), COLUMNS, b"")
+    (batch,) = batches(1)
+    assert release.without_texts(batch).schema.names == ["id"]
+    raw = release.privatizer.read_batch(release.encoded(batch)).compact()
+    assert not [string for string in raw.strings if "new" in string]
+
+
+def test_a_run_that_was_broken_off_leaves_no_half_known_text_behind(folder):
+    recipe, given = settings(folder), batches(40)
+    release = BatchRelease(recipe.build(), COLUMNS, b"")
+    alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given)
+    with WorkerPool(release, recipe, COLUMNS, b"", 2) as pool:
+        results = pool.ordered(enumerate(given))
+        next(results)
+        results.close()
+    assert released(InProcess(release), given) == alone
+
+
+def test_a_slice_of_a_column_is_its_own_texts_only(folder):
+    release = BatchRelease(settings(folder).build(), COLUMNS, b"")
+    (whole,) = batches(1)
+    for kind in (pa.string(), pa.large_string()):
+        texts = whole["text"].cast(kind)
+        batch = pa.RecordBatch.from_arrays([whole["id"], texts], ["id", "text"])
+        assert release(batch.slice(2, 3)).equals(release(batch).slice(2, 3))
+        assert list(release.encoded(batch.slice(2, 3))) == texts[2:5].to_pylist()
+        assert len(release.encoded(batch.slice(2, 3)).data) == sum(
+            len(text.encode()) for text in texts[2:5].to_pylist()
+        )
+    assert release(whole.slice(0, 0)).num_rows == 0
+
+
+@pytest.mark.parametrize("ending", [b"\xc2", b"\xe2\x80", b"\xff", b"\xed\xa0\x80"])
+def test_bytes_that_are_no_utf8_are_refused_before_they_are_cut(folder, ending):
+    release = BatchRelease(settings(folder).build(), COLUMNS, b"")
+    texts = pa.array([b"good", b"zanzibar " + ending]).cast(pa.string(), safe=False)
+    batch = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), texts], ["id", "text"])
+    with pytest.raises(CorpusError, match=r"row 2 of a batch: .* not UTF-8") as told:
+        release(batch)
+    assert "zanzibar" not in str(told.value)

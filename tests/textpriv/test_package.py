@@ -1,0 +1,155 @@
+"""The package loads fast, shows what it promises, and its modules know only what lies below them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import textpriv
+
+ROOT = Path(textpriv.__file__).resolve().parent
+HEAVY = ("spacy", "gensim", "numba", "torch", "pyarrow", "scipy", "rich", "typer", "hnswlib")
+
+# Who may import whom: a unit may import what stands in later groups, and nothing of its own group or of earlier ones.
+ORDER = (
+    {"cli"},
+    {"web", "corpus", "doctor", "demo"},
+    {"guarantees"},
+    {"evaluation", "engines", "pipeline"},
+    {"privatizer"},
+    {"ledger"},
+    {"tokenization"},
+    {"mechanisms"},
+    {"index"},
+    {"vocabulary", "metrics", "randomness", "run_key"},
+    {"statement", "arithmetic"},
+    {"errors", "html_card", "bounds", "startup"},
+)
+
+
+def imported(file: Path) -> set[str]:
+    """Full names of the modules that a file imports anywhere, also inside functions and for type checking."""
+    package = file.resolve().relative_to(ROOT.parent).with_suffix("").parts
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level]) if node.level else ""
+            module = ".".join(part for part in (base, node.module) if part)
+            found.add(module)
+            found.update(f"{module}.{alias.name}" for alias in node.names)
+    return found
+
+
+def files_of(name: str) -> list[Path]:
+    module = ROOT / f"{name}.py"
+    return [module] if module.exists() else sorted((ROOT / name).rglob("*.py"))
+
+
+def of_textpriv(name: str) -> set[str]:
+    """First parts, below the package, of what a module or folder of it imports."""
+    modules = {path.stem if path.is_file() else path.name for path in ROOT.iterdir()}
+    names = {module for file in files_of(name) for module in imported(file)}
+    parts = {module.split(".")[1] for module in names if module.startswith("textpriv.")}
+    return (parts & modules) - {name}
+
+
+def outside(*roots: Path) -> set[str]:
+    return {
+        module.split(".")[0]
+        for root in roots
+        for file in ([root] if root.is_file() else root.rglob("*.py"))
+        for module in imported(file)
+    }
+
+
+def test_only_commands_and_worker_processes_change_what_a_process_finds_loaded():
+    callers = {
+        str(file.relative_to(ROOT))
+        for file in ROOT.rglob("*.py")
+        if any(name.startswith("textpriv.startup") for name in imported(file))
+    }
+    assert callers == {"cli/app.py", "engines/cutters.py"}
+
+
+def test_import_loads_no_heavy_package():
+    code = "import sys, json, textpriv; print(json.dumps(sorted(sys.modules)))"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True
+    )
+    assert not set(json.loads(answer.stdout)) & set(HEAVY)
+
+
+@pytest.mark.alone
+def test_import_takes_less_than_one_and_a_half_times_that_of_spacy():
+    def fastest(name):
+        code = (
+            f"import time; t = time.perf_counter(); import {name}; print(time.perf_counter() - t)"
+        )
+        runs = [
+            subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+            for _ in range(3)
+        ]
+        return min(float(run.stdout) for run in runs)
+
+    assert fastest("textpriv") < 1.5 * fastest("spacy")
+
+
+def test_evaluation_loads_no_learning_library_until_it_is_used():
+    modules = sorted({file.stem for file in (ROOT / "evaluation").glob("*.py")} - {"channel"})
+    code = (
+        "import sys, json, importlib\n"
+        f"for name in {modules!r}: importlib.import_module('textpriv.evaluation.' + name)\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True
+    )
+    assert not set(json.loads(answer.stdout)) & {"torch", "sklearn", "transformers"}
+
+
+@pytest.mark.parametrize("name", textpriv.__all__)
+def test_every_public_name_resolves(name):
+    assert getattr(textpriv, name) is not None
+
+
+def test_dir_lists_the_public_names():
+    assert dir(textpriv) == sorted(textpriv.__all__)
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        textpriv.Nonsense  # noqa: B018
+
+
+def test_every_module_and_folder_has_its_place_in_the_order():
+    units = {path.stem for path in ROOT.glob("*.py")} | {
+        path.parent.name for path in ROOT.glob("*/__init__.py")
+    }
+    assert units - {"__init__"} == set().union(*ORDER)
+
+
+@pytest.mark.parametrize("level", range(len(ORDER)))
+def test_a_unit_imports_only_what_stands_after_it(level):
+    lower = set().union(*ORDER[level + 1 :])
+    for name in ORDER[level]:
+        assert of_textpriv(name) <= lower, name
+
+
+def test_mechanisms_and_what_lies_below_know_no_text_library():
+    lower = [ROOT / "index", ROOT / "metrics.py", ROOT / "randomness.py"]
+    assert not outside(ROOT / "mechanisms", *lower) & {"spacy", "gensim", "pyarrow"}
+
+
+def test_pairwise_knows_nothing_of_textpriv():
+    assert "textpriv" not in outside(ROOT.parent / "pairwise")
+
+
+def test_textpriv_knows_nothing_of_pairwise():
+    assert "pairwise" not in outside(ROOT)

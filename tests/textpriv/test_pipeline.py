@@ -1,0 +1,1000 @@
+"""The spaCy component and the strict tokenizer."""
+
+import gc
+import importlib.metadata
+import io
+import json
+import multiprocessing.context
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spacy
+import srsly
+from spacy.tokens import Doc, DocBin, Span
+from spacy.training import Example
+from spacy.vocab import Vocab
+from thinc.api import Config
+
+import textpriv.pipeline
+from textpriv.errors import CorpusError, IndexFolderError, MechanismError, PolicyError, RawTextError
+from textpriv.index.index import Index
+from textpriv.pipeline import PrivateCorpus, PrivateTokenizer, RawTextWarning
+from textpriv.run_key import RunKey
+from textpriv.vocabulary.vocabulary import Vocabulary
+
+VOCABULARY = (
+    "the of and to in a is that for it was on with as at by from or an be this which are not he "
+    "she they we you his her patient doctor nurse chest heart pain cough fever cold arm leg "
+    "head clinic ward bed night day week month year home family friend child mother father "
+    "sleep walk eat drink water tea bread milk river hill road town city house door window "
+    "garden tree bird fish horse dog cat red green blue white black small large old new good "
+    "bad warm quick slow early late film story actor scene music song book page word letter "
+    "number "
+)
+WORDS = VOCABULARY.split()
+RAW = ["zorblax", "quiverneth", "mumblefrotz"]
+TEXTS = [
+    "The patient zorblax was admitted with chest pain.",
+    "A small dog and an old cat sleep at home; the quiverneth does not.",
+    "",
+    "Mumblefrotz told the doctor that the night was cold.",
+    "... !!! ???",
+]
+MECHANISM = {"@textpriv_mechanisms": "textpriv.TEM.v1", "epsilon": 1.0}
+
+ignore_raw = pytest.mark.filterwarnings("ignore::textpriv.pipeline.RawTextWarning")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    vectors = np.random.default_rng(0).standard_normal((len(WORDS), 16)).astype(np.float32)
+    path = tmp_path_factory.mktemp("index") / "words.idx"
+    Index.build(Vocabulary(WORDS, vectors), k=16).save(path)
+    return path
+
+
+def settings(folder, **changes):
+    return {"index": str(folder), "mechanism": dict(MECHANISM), **changes}
+
+
+def component_form(folder, **changes):
+    # Raw words lie in its vocabulary once it has read a text.
+    changes = {"save_raw_words": True, **changes}
+    nlp = spacy.blank("en")
+    nlp.add_pipe("textpriv", config=settings(folder, **changes))
+    return nlp
+
+
+def strict_form(folder, **changes):
+    tokenizer = {"@tokenizers": "textpriv.PrivateTokenizer.v1", **settings(folder, **changes)}
+    return spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
+
+
+both_forms = pytest.mark.parametrize("form", [component_form, strict_form])
+
+
+def texts_of(docs):
+    return [doc.text for doc in docs]
+
+
+def part(nlp):
+    """The object of ours in a pipeline."""
+    return nlp.get_pipe("textpriv") if nlp.has_pipe("textpriv") else nlp.tokenizer
+
+
+def all_bytes(path):
+    return b"\0".join(file.read_bytes() for file in Path(path).rglob("*") if file.is_file())
+
+
+# What comes out
+
+
+@both_forms
+def test_only_public_words_and_kept_punctuation_come_out(form, folder):
+    nlp = form(folder)
+    for doc in nlp.pipe(TEXTS):
+        assert all(token.text in WORDS or token.is_punct for token in doc)
+
+
+def test_component_returns_a_new_doc_and_carries_nothing_over(folder):
+    nlp = component_form(folder)
+    raw = nlp.make_doc("The patient zorblax was cold.")
+    raw.user_data["secret"] = "zorblax"
+    raw.cats["secret"] = 1.0
+    raw.tensor = np.ones((len(raw), 2), dtype=np.float32)
+    raw.ents = [Span(raw, 2, 3, label="PERSON")]
+    raw.spans["secret"] = [raw[2:3]]
+    before = raw.text
+    doc = nlp(raw)
+    assert doc is not raw
+    assert raw.text == before
+    assert doc.vocab is nlp.vocab
+    assert b"zorblax" not in doc.to_bytes()
+    assert (doc.cats, doc.ents, dict(doc.spans), doc.tensor.size) == ({}, (), {}, 0)
+    assert "secret" not in doc.user_data
+
+
+@both_forms
+def test_extension_holds_statement_and_counts(form, folder):
+    doc = form(folder)("The patient was cold.")
+    assert set(doc._.textpriv) == {"statement", "counts"}
+    assert doc._.textpriv["statement"]["epsilon"] == 1.0
+    assert sum(doc._.textpriv["counts"].values()) == len(doc)
+    assert Doc(doc.vocab).from_bytes(doc.to_bytes())._.textpriv == doc._.textpriv
+    json.dumps(doc._.textpriv)
+
+
+@both_forms
+def test_text_of_a_doc_equals_what_the_privatizer_writes(form, folder):
+    nlp = form(folder, seed=5)
+    key = part(nlp)._key(TEXTS[0])
+    expected = part(form(folder, seed=5)).privatizer.privatize(TEXTS[0], key=key)
+    assert nlp(TEXTS[0]).text == expected
+
+
+@both_forms
+def test_policy_of_the_config_is_applied(form, folder):
+    dropped = form(folder, policy={"punctuation": "drop"})("The patient , was cold !!")
+    assert len(dropped) == 4
+
+
+@both_forms
+@pytest.mark.parametrize(
+    "text", ["", " ", "\n\n", "...", "!?", "\ud800", "a \udfff b", "x" * 1_000_000, "\0"]
+)
+def test_odd_texts_do_not_crash(form, folder, text):
+    if form is component_form and any("\ud800" <= c <= "\udfff" for c in text):
+        pytest.skip("spaCy's own tokenizer refuses lone surrogates before the component runs")
+    nlp = form(folder)
+    doc = nlp(text)
+    assert "x" * 100 not in doc.text
+    assert next(nlp.pipe([text])).text is not None
+
+
+@both_forms
+def test_casing_does_not_show_in_the_number_of_tokens(form, folder):
+    nlp = form(folder)
+    specials = sorted(spacy.blank("en").tokenizer.rules)
+    forms = [[text, text.lower(), text.upper()] for text in specials]
+    texts = [text for variants in forms for text in variants if text.lower() == variants[1]]
+    lengths = [len(doc) for doc in nlp.pipe(texts)]
+    found = {}
+    for text, length in zip(texts, lengths, strict=True):
+        assert found.setdefault(text.lower(), length) == length
+    assert len(nlp("DONT")) == len(nlp("dont")) == 2
+
+
+@both_forms
+def test_empty_text_gives_an_empty_doc(form, folder):
+    doc = form(folder)("")
+    assert len(doc) == 0
+    assert doc._.textpriv is not None
+
+
+def test_strict_form_refuses_what_is_not_text(folder):
+    with pytest.raises(TypeError):
+        strict_form(folder).tokenizer(None)
+
+
+# Randomness
+
+
+@both_forms
+def test_seeded_output_does_not_depend_on_batches(form, folder):
+    nlp = form(folder, seed=7)
+    expected = [nlp(text).text for text in TEXTS]
+    for size in (1, 2, 100):
+        assert texts_of(form(folder, seed=7).pipe(TEXTS, batch_size=size)) == expected
+
+
+@both_forms
+def test_seeded_output_does_not_depend_on_processes(form, folder):
+    nlp = form(folder, seed=7)
+    expected = texts_of(nlp.pipe(TEXTS))
+    assert texts_of(nlp.pipe(TEXTS, n_process=2, batch_size=2)) == expected
+
+
+def test_tokenizer_pipe_equals_its_calls(folder):
+    tokenizer = strict_form(folder, seed=7).tokenizer
+    expected = [tokenizer(text).text for text in TEXTS]
+    assert texts_of(tokenizer.pipe(iter(TEXTS), batch_size=2)) == expected
+
+
+@both_forms
+def test_seeds_give_different_outputs(form, folder):
+    text = " ".join(WORDS)
+    assert form(folder, seed=1)(text).text != form(folder, seed=2)(text).text
+
+
+@both_forms
+def test_unseeded_equal_texts_differ_also_across_processes(form, folder):
+    # By chance two outputs of these 107 words are equal with probability 2^-500.
+    text = " ".join(WORDS)
+    nlp = form(folder)
+    list(nlp.pipe([text]))
+    docs = texts_of(nlp.pipe([text] * 6, n_process=2, batch_size=1))
+    assert len(set(docs)) == 6
+
+
+# With the rest of spaCy
+
+
+@both_forms
+def test_as_tuples_keeps_contexts_with_their_docs(form, folder):
+    nlp = form(folder, seed=3)
+    pairs = list(nlp.pipe(zip(TEXTS, range(len(TEXTS)), strict=True), as_tuples=True))
+    assert [context for _, context in pairs] == list(range(len(TEXTS)))
+    assert [doc.text for doc, _ in pairs] == [nlp(text).text for text in TEXTS]
+
+
+@both_forms
+def test_as_tuples_works_with_processes(form, folder):
+    pairs = [("The patient was cold.", {"id": 1}), ("A dog.", {"id": 2})]
+    got = list(form(folder).pipe(pairs, as_tuples=True, n_process=2))
+    assert [context for _, context in got] == [{"id": 1}, {"id": 2}]
+
+
+@both_forms
+def test_later_components_work_on_the_private_doc(form, folder):
+    nlp = form(folder)
+    nlp.add_pipe("sentencizer")
+    doc = nlp("The patient was cold. The dog was warm.")
+    assert len(list(doc.sents)) == 2
+
+
+@both_forms
+def test_evaluate_runs(form, folder):
+    nlp = form(folder)
+    nlp.add_pipe("sentencizer")
+    predicted = nlp.make_doc("The patient slept.")  # private already where the tokenizer is
+    reference = Doc(spacy.blank("en").vocab, words=[token.text for token in predicted])
+    assert "speed" in nlp.evaluate([Example(predicted, reference)])
+
+
+@both_forms
+def test_words_first_seen_in_a_memory_zone_can_be_used_after_it(form, folder):
+    nlp = form(folder, seed=1)
+    if not hasattr(nlp, "memory_zone"):
+        pytest.skip("this spaCy has no memory zones")
+    with nlp.memory_zone():
+        inside = texts_of(nlp.pipe(TEXTS))
+    assert texts_of(nlp.pipe(TEXTS)) == inside
+
+
+def test_component_sourced_from_another_pipeline_uses_the_docs_vocabulary(folder):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("textpriv", source=component_form(folder))
+    assert nlp("The patient was cold.").vocab is nlp.vocab
+
+
+def test_every_doc_of_a_batch_keeps_its_own_vocabulary(folder):
+    nlp, other = component_form(folder), spacy.blank("en")
+    raw = [nlp.make_doc("A dog."), other.make_doc("A cat."), nlp.make_doc("A horse.")]
+    private = list(nlp.pipe(raw))
+    assert [doc.vocab for doc in private] == [nlp.vocab, other.vocab, nlp.vocab]
+    assert all(token.text in [*WORDS, "."] for doc in private for token in doc)
+
+
+def test_component_fails_closed_when_the_pipeline_swallows_errors(folder):
+    nlp = component_form(folder / "not_there")
+    nlp.set_error_handler(lambda name, proc, docs, error: None)
+    with pytest.raises(IndexFolderError):
+        nlp("The patient zorblax was cold.")
+    with pytest.raises(IndexFolderError):
+        list(nlp.pipe(["The patient zorblax was cold."]))
+
+
+# Mistakes
+
+
+@both_forms
+def test_a_mechanism_must_be_chosen(form, folder):
+    with pytest.raises(MechanismError, match="epsilon"):
+        form(folder, mechanism=None)
+
+
+@both_forms
+def test_a_wrong_parameter_is_told_when_the_pipeline_is_made(form, folder):
+    with pytest.raises(MechanismError):
+        form(folder, mechanism={**MECHANISM, "epsilon": -1.0})
+
+
+@both_forms
+def test_an_unknown_policy_is_refused(form, folder):
+    with pytest.raises(PolicyError):
+        form(folder, policy={"verbs": "drop"})
+
+
+@both_forms
+def test_a_missing_index_is_told_at_first_use(form, folder):
+    nlp = form(folder.parent / "elsewhere")
+    with pytest.raises(IndexFolderError, match="elsewhere"):
+        nlp("The patient was cold.")
+
+
+@both_forms
+def test_no_index_at_all_is_told_at_first_use(form, folder):
+    nlp = form(folder, index=None)
+    with pytest.raises(IndexFolderError, match="no index"):
+        nlp("The patient was cold.")
+
+
+def test_component_in_a_strict_pipeline_is_refused(folder):
+    with pytest.raises(MechanismError, match="not both"):
+        strict_form(folder).add_pipe("textpriv", config=settings(folder))
+
+
+def test_strict_tokenizer_set_later_is_noticed(folder):
+    nlp = component_form(folder)
+    nlp.tokenizer = strict_form(folder).tokenizer
+    with pytest.raises(MechanismError, match="not both"):
+        nlp("The patient was cold.")
+
+
+def test_two_components_are_refused(folder):
+    nlp = component_form(folder)
+    nlp.add_pipe("textpriv", name="again", config=settings(folder))
+    with pytest.raises(MechanismError, match="not both"):
+        nlp("The patient was cold.")
+
+
+# Saving and loading
+
+
+@ignore_raw
+@both_forms
+def test_saved_pipeline_loads_without_the_first_index(form, folder, tmp_path):
+    own = shutil.copytree(folder, tmp_path / "own.idx")
+    nlp = form(own, seed=7)
+    expected = texts_of(nlp.pipe(TEXTS))
+    nlp.to_disk(tmp_path / "saved")
+    shutil.rmtree(own)
+    shutil.move(tmp_path / "saved", tmp_path / "moved")
+    assert texts_of(spacy.load(tmp_path / "moved").pipe(TEXTS)) == expected
+
+
+@ignore_raw
+@both_forms
+def test_bytes_bring_the_index(form, folder):
+    nlp = form(folder, seed=7)
+    data = nlp.to_bytes()
+    other = form(folder.parent / "elsewhere", seed=7).from_bytes(data)
+    assert texts_of(other.pipe(TEXTS)) == texts_of(nlp.pipe(TEXTS))
+    assert texts_of(other.pipe(TEXTS, n_process=2)) == texts_of(nlp.pipe(TEXTS))
+
+
+def test_the_unpacked_index_goes_with_its_owner(folder):
+    tokenizer = strict_form(folder, index=None).tokenizer
+    tokenizer.from_bytes(strict_form(folder).tokenizer.to_bytes())
+    unpacked = tokenizer._folder
+    assert unpacked.is_dir()
+    assert unpacked.parent.stat().st_mode & 0o077 == 0
+    del tokenizer
+    gc.collect()
+    assert not unpacked.parent.exists()
+
+
+@pytest.mark.parametrize("name", ["../outside", "/outside", "a/../../outside"])
+def test_packed_files_cannot_leave_their_folder(folder, name):
+    with pytest.raises(IndexFolderError, match="outside"):
+        strict_form(folder).tokenizer.from_bytes(srsly.msgpack_dumps({"index": {name: b"x"}}))
+
+
+@ignore_raw
+@both_forms
+def test_a_pipeline_can_be_saved_over_itself(form, folder, tmp_path):
+    nlp = form(folder, seed=7)
+    nlp.to_disk(tmp_path / "saved")
+    nlp.to_disk(tmp_path / "saved")
+    loaded = spacy.load(tmp_path / "saved")
+    loaded.to_disk(tmp_path / "saved")
+    expected = texts_of(nlp.pipe(TEXTS))
+    assert texts_of(loaded.pipe(TEXTS)) == expected
+    assert texts_of(spacy.load(tmp_path / "saved").pipe(TEXTS)) == expected
+
+
+def test_strict_pipeline_can_be_saved_over_a_common_one(folder, tmp_path):
+    spacy.blank("en").to_disk(tmp_path / "saved")
+    nlp = strict_form(folder, seed=7)
+    nlp.to_disk(tmp_path / "saved")
+    assert spacy.load(tmp_path / "saved")(TEXTS[0]).text == nlp(TEXTS[0]).text
+
+
+@ignore_raw
+@both_forms
+def test_excluding_the_index_keeps_the_configured_path(form, folder, tmp_path):
+    part(form(folder)).to_disk(tmp_path / "part", exclude=["index"])
+    assert not (tmp_path / "part" / "index").exists()
+    assert part(form(folder)).to_bytes(exclude=["index"]) == srsly.msgpack_dumps({})
+    lost = part(form(folder.parent / "elsewhere"))
+    part(form(folder)).to_disk(tmp_path / "full")
+    lost.from_disk(tmp_path / "full", exclude=["index"])
+    with pytest.raises(IndexFolderError, match="elsewhere"):
+        _ = lost.privatizer
+
+
+@ignore_raw
+@both_forms
+def test_a_damaged_index_in_the_pipeline_is_refused(form, folder, tmp_path):
+    nlp = form(folder)
+    nlp.to_disk(tmp_path / "saved")
+    (index,) = (tmp_path / "saved").glob("*/index")
+    # The approximate index is compared when it is first used, which this mechanism never does.
+    files = [f for f in index.rglob("*") if f.is_file() and f.name != "hnsw.bin"]
+    largest = max(files, key=lambda f: f.stat().st_size)
+    os.truncate(largest, largest.stat().st_size // 2)
+    with pytest.raises(IndexFolderError):
+        spacy.load(tmp_path / "saved")
+
+
+@ignore_raw
+@both_forms
+def test_no_seed_in_what_is_saved(form, folder):
+    assert part(form(folder, seed=7)).to_bytes() == part(form(folder)).to_bytes()
+
+
+@both_forms
+def test_pickle_holds_the_path_and_no_array(form, folder):
+    nlp = form(folder, seed=7)
+    expected = texts_of(nlp.pipe(TEXTS))
+    shared = {id(nlp), id(nlp.vocab)}
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, value):
+            return "shared" if id(value) in shared else None
+
+    buffer = io.BytesIO()
+    Pickler(buffer).dump(part(nlp))
+    assert len(buffer.getvalue()) < 5000
+    assert texts_of(pickle.loads(pickle.dumps(nlp)).pipe(TEXTS)) == expected
+
+
+def saved_in_every_way(nlp, path):
+    """Each way of saving a pipeline, or our part of it."""
+    path.mkdir(exist_ok=True)
+    yield "disk", lambda: nlp.to_disk(path / "whole")
+    yield "bytes", nlp.to_bytes
+    yield "pickle", lambda: pickle.dumps(nlp)
+    yield "part on disk", lambda: part(nlp).to_disk(path / "part")
+    yield "part as bytes", part(nlp).to_bytes
+    yield "part pickled", lambda: pickle.dumps(part(nlp))
+
+
+def test_a_component_pipeline_that_has_read_raw_words_is_not_saved(folder, tmp_path):
+    nlp = component_form(folder, save_raw_words=False)
+    for _, save in saved_in_every_way(nlp, tmp_path / "fresh"):
+        save()
+    nlp(TEXTS[0])
+    for name, save in saved_in_every_way(nlp, tmp_path / "used"):
+        with pytest.raises(
+            RawTextError, match=r"Not saved.*textpriv\.PrivateTokenizer\.v1"
+        ) as raised:
+            save()
+        assert not any(word in str(raised.value).lower() for word in RAW), name
+    assert not any(word.encode() in all_bytes(tmp_path).lower() for word in RAW)
+
+
+def test_a_component_pipeline_is_saved_with_raw_words_where_its_config_says_so(folder, tmp_path):
+    nlp = component_form(folder, save_raw_words=True)
+    nlp(TEXTS[0])
+    for name, save in saved_in_every_way(nlp, tmp_path):
+        nlp.make_doc(f"{name} quiverneth{len(name)}")
+        with pytest.warns(RawTextWarning, match="Do not pass it on"):
+            save()
+
+
+@both_forms
+def test_which_public_words_came_raw_does_not_show_in_what_is_saved(form, folder, monkeypatch):
+    monkeypatch.setattr(textpriv.pipeline, "_WORDS_MET", 3)
+    stores = []
+    for words in (["garden", "horse"], ["tree", "river", "milk"]):
+        nlp = form(folder, seed=1, save_raw_words=False)
+        nlp("the")  # the same in both
+        Doc(nlp.vocab, words=words)
+        nlp.to_bytes()
+        assert all(word in nlp.vocab.strings for word in WORDS)
+        stores.append(set(nlp.vocab.strings))
+    assert stores[0] == stores[1]
+
+
+def test_a_component_pipeline_that_has_read_goes_to_workers_that_are_spawned(folder):
+    nlp = component_form(folder, save_raw_words=False, seed=7)
+    expected = nlp(TEXTS[0]).text
+    with pytest.raises(RawTextError):
+        pickle.dumps(nlp)
+    multiprocessing.context.set_spawning_popen(object())  # as while a worker is being started
+    try:
+        sent = pickle.dumps(nlp)
+    finally:
+        multiprocessing.context.set_spawning_popen(None)
+    assert pickle.loads(sent)(TEXTS[0]).text == expected
+
+
+def test_saving_a_strict_pipeline_does_not_warn(folder, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        strict_form(folder).to_disk(tmp_path / "saved")
+
+
+# No raw words
+
+
+def raw_words_in(nlp, path):
+    nlp.to_disk(path)
+    places = {
+        "disk": all_bytes(path),
+        "bytes": nlp.to_bytes(),
+        "strings": "\0".join(nlp.vocab.strings).encode(),
+        "pickle": pickle.dumps(nlp),
+    }
+    return {
+        place
+        for place, data in places.items()
+        if any(word.encode() in data.lower() for word in RAW)
+    }
+
+
+def test_strict_pipeline_keeps_no_raw_word_anywhere(folder, tmp_path):
+    nlp = strict_form(folder)
+    assert isinstance(nlp.tokenizer, PrivateTokenizer)
+    for doc in nlp.pipe(TEXTS * 3):
+        assert not any(word in doc.text for word in RAW)
+    nlp.tokenizer(TEXTS[0])
+    assert raw_words_in(nlp, tmp_path / "saved") == set()
+
+
+@ignore_raw
+def test_component_pipeline_keeps_raw_words_so_the_check_above_can_fail(folder, tmp_path):
+    nlp = component_form(folder)
+    for doc in nlp.pipe(TEXTS):
+        assert not any(word in doc.text for word in RAW)
+    assert raw_words_in(nlp, tmp_path / "saved") == {"disk", "bytes", "strings", "pickle"}
+
+
+# Training on raw documents
+
+CATEGORIES = ("good", "bad")
+TRAINING = """
+[paths]
+train = null
+dev = null
+vectors = null
+init_tok2vec = null
+
+[nlp]
+lang = "en"
+pipeline = ["textcat"]
+
+[nlp.tokenizer]
+@tokenizers = "textpriv.PrivateTokenizer.v1"
+
+[nlp.tokenizer.mechanism]
+@textpriv_mechanisms = "textpriv.TEM.v1"
+epsilon = 1.0
+
+[components]
+
+[components.textcat]
+factory = "textcat"
+
+[components.textcat.model]
+@architectures = "spacy.TextCatBOW.v2"
+exclusive_classes = true
+ngram_size = 1
+no_output_layer = false
+
+[corpora]
+
+[corpora.train]
+@readers = "textpriv.PrivateCorpus.v1"
+path = ${paths.train}
+
+[corpora.dev]
+@readers = "textpriv.PrivateCorpus.v1"
+path = ${paths.dev}
+
+[training]
+max_epochs = 3
+eval_frequency = 4
+
+[training.batcher]
+@batchers = "spacy.batch_by_sequence.v1"
+size = 3
+"""
+
+
+@pytest.fixture(scope="module")
+def raw_files(tmp_path_factory):
+    """Raw documents as anyone writes them: tokens, words and a lemma outside the vocabulary, categories."""
+    path = tmp_path_factory.mktemp("raw")
+    nlp = spacy.blank("en")
+    for name in ("train", "dev"):
+        docs = []
+        for number, text in enumerate([*TEXTS, f"A {name} was Grimbledorf and warm."]):
+            doc = nlp(text)
+            doc.cats = {each: float(number % 2 == place) for place, each in enumerate(CATEGORIES)}
+            for token in doc:
+                token.lemma_ = "lemma" + token.lower_
+            docs.append(doc)
+        DocBin(docs=docs).to_disk(path / f"{name}.spacy")
+    return path
+
+
+RAW_OF_FILES = [*RAW, "grimbledorf", "lemma"]
+
+
+def trained(folder, raw_files, output, **changes):
+    """What ``spacy train`` does, in this process."""
+    from spacy.cli.init_config import fill_config
+    from spacy.cli.train import train
+
+    config = Config().from_str(TRAINING, interpolate=False)
+    config["nlp"]["tokenizer"].update({"index": str(folder), **changes.pop("tokenizer", {})})
+    config["corpora"].update(changes)
+    file = output.parent / f"{output.name}.cfg"
+    config.to_disk(file)
+    fill_config(file, file)
+    paths = {f"paths.{name}": str(raw_files / f"{name}.spacy") for name in ("train", "dev")}
+    train(file, output, overrides=paths)
+    return output
+
+
+@pytest.fixture
+def texts_drawn(monkeypatch):
+    """Every private document that leaves the tokenizer, by the text it was made of."""
+    drawn = {}
+    release = textpriv.pipeline.PrivateTokenizer._release
+
+    def recorded(self, batch, once=False):
+        docs = list(release(self, batch, once))
+        for reading, doc in zip(batch, docs, strict=True):
+            drawn.setdefault(reading.text, []).append(doc.text)
+        return iter(docs)
+
+    monkeypatch.setattr(textpriv.pipeline.PrivateTokenizer, "_release", recorded)
+    return drawn
+
+
+def test_training_saves_no_raw_word_and_draws_each_text_once(
+    folder, raw_files, tmp_path, texts_drawn
+):
+    output = trained(folder, raw_files, tmp_path / "out")
+    saved = all_bytes(output).lower()
+    assert not any(word.encode() in saved for word in RAW_OF_FILES)
+    raw = {doc.text for doc in raw_docs(raw_files) if len(doc)}
+    assert raw < set(texts_drawn)
+    for text in raw:
+        assert len(texts_drawn[text]) > 1  # by the initialization, the training and the evaluations
+        assert len(set(texts_drawn[text])) == 1
+    nlp = spacy.load(output / "model-last")
+    assert set(nlp("The patient was cold.").cats) == set(CATEGORIES)
+
+
+def raw_docs(raw_files):
+    for name in ("train", "dev"):
+        yield from DocBin().from_disk(raw_files / f"{name}.spacy").get_docs(Vocab())
+
+
+def test_training_with_a_reader_of_raw_words_is_refused_before_anything_is_saved(
+    folder, raw_files, tmp_path
+):
+    reader = {"@readers": "spacy.Corpus.v1", "path": "${paths.train}", "gold_preproc": False}
+    with pytest.raises(RawTextError, match=r"textpriv\.PrivateCorpus\.v1"):
+        trained(folder, raw_files, tmp_path / "out", train=reader, dev=reader)
+    written = all_bytes(tmp_path).lower()
+    assert not any(word.encode() in written for word in RAW)
+
+
+def test_training_on_raw_tokens_is_refused_before_anything_is_saved(folder, raw_files, tmp_path):
+    reader = {"@readers": "spacy.Corpus.v1", "path": "${paths.train}", "gold_preproc": True}
+    with pytest.raises(RawTextError):
+        trained(folder, raw_files, tmp_path / "out", train=reader, dev=reader)
+    written = all_bytes(tmp_path).lower()
+    assert not any(word.encode() in written for word in RAW)
+
+
+def test_a_corpus_has_private_words_and_the_categories_alone(folder, raw_files):
+    nlp = strict_form(folder)
+    examples = list(PrivateCorpus(raw_files)(nlp))
+    raw = [doc for doc in raw_docs(raw_files) if len(doc)]
+    assert sorted(len(example.reference) for example in examples) == sorted(
+        len(spacy.blank("en")(doc.text.lower())) for doc in raw
+    )
+    for example in examples:
+        assert set(example.reference.cats) == set(CATEGORIES)
+        assert not example.predicted.cats
+        assert not example.reference.has_annotation("LEMMA")
+        for doc in (example.predicted, example.reference):
+            assert doc.vocab is nlp.vocab
+            assert all(token.text in WORDS or token.is_punct for token in doc)
+            assert doc._.textpriv["statement"]["proved"]
+    assert not any(word in string.lower() for string in nlp.vocab.strings for word in RAW_OF_FILES)
+
+
+def test_a_corpus_is_drawn_once_in_one_pipeline_and_anew_in_another(folder, raw_files):
+    nlp, other = strict_form(folder), strict_form(folder)
+    first, again, elsewhere = (
+        texts_of(example.reference for example in PrivateCorpus(raw_files)(each))
+        for each in (nlp, nlp, other)
+    )
+    assert first == again != elsewhere
+
+
+def test_a_corpus_reads_no_more_than_its_limit(folder, raw_files):
+    nlp = strict_form(folder, seed=1)
+    whole = texts_of(example.reference for example in PrivateCorpus(raw_files / "dev.spacy")(nlp))
+    part = texts_of(example.reference for example in PrivateCorpus(raw_files, limit=2)(nlp))
+    assert part == whole[:2]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no DocBin", b"x\x9c\x03\x00\x00\x00\x00\x01"])
+def test_a_file_that_is_no_corpus_is_told(folder, tmp_path, content):
+    file = tmp_path / "train.spacy"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(CorpusError, match=r"train\.spacy"):
+        list(PrivateCorpus(file)(strict_form(folder)))
+
+
+def test_a_corpus_needs_the_strict_tokenizer_and_a_path(folder, raw_files):
+    with pytest.raises(MechanismError, match=r"textpriv\.PrivateTokenizer\.v1"):
+        next(PrivateCorpus(raw_files)(component_form(folder)))
+    with pytest.raises(CorpusError, match=r"paths\.train"):
+        spacy.registry.readers.get("textpriv.PrivateCorpus.v1")(None)
+
+
+# A raw Doc in a strict pipeline
+
+
+def raw_given(nlp):
+    yield Doc(nlp.vocab, words=["The", "patient", "zorblax"])
+    yield spacy.blank("en")("The patient zorblax")
+    yield spacy.blank("en")("The patient zorblax").to_bytes()
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_raw_doc_is_refused_by_a_strict_pipeline(folder, number, loaded):
+    nlp = strict_form(folder)
+    if loaded:
+        nlp = pickle.loads(pickle.dumps(nlp))
+    raw = list(raw_given(nlp))[number]
+    for use in (
+        lambda: nlp(raw),
+        lambda: list(nlp.pipe([raw])),
+        lambda: list(nlp.pipe([(raw, 1)], as_tuples=True)),
+    ):
+        with pytest.raises(RawTextError, match="not known to be private") as raised:
+            use()
+        assert "zorblax" not in str(raised.value)
+
+
+def test_a_private_doc_passes_a_strict_pipeline(folder):
+    nlp = strict_form(folder)
+    nlp.add_pipe("sentencizer")
+    doc = nlp.make_doc(TEXTS[0])
+    for private in (doc, doc.copy(), Doc(nlp.vocab).from_bytes(doc.to_bytes()), doc.to_bytes()):
+        assert nlp(private).text == doc.text
+    assert len(nlp(Doc(nlp.vocab, words=[]))) == 0
+
+
+# Raw words in a strict pipeline's vocabulary
+
+
+@pytest.mark.parametrize("words", [["zorblax"], ["Garden"], ["old", "zorblax", "."]])
+def test_a_strict_pipeline_with_raw_words_in_its_vocabulary_is_neither_saved_nor_goes_on(
+    folder, tmp_path, words
+):
+    nlp = strict_form(folder)
+    nlp(TEXTS[0])
+    Doc(nlp.vocab, words=words)
+    for name, save in saved_in_every_way(nlp, tmp_path):
+        with pytest.raises(RawTextError):
+            save()
+        assert not (tmp_path / "whole" / "vocab").exists(), name
+    with pytest.raises(RawTextError, match="Not tokenized"):
+        nlp(TEXTS[0])
+
+
+def test_words_that_were_raw_before_the_tokenizer_came_are_noticed(folder):
+    nlp = spacy.blank("en")
+    nlp("Then came zorblax.")
+    nlp.tokenizer = PrivateTokenizer(nlp.vocab, **resolved(folder))
+    with pytest.raises(RawTextError):
+        nlp.to_bytes()
+
+
+def resolved(folder):
+    return {
+        "index": folder,
+        "mechanism": spacy.registry.textpriv_mechanisms.get("textpriv.TEM.v1")(epsilon=1.0),
+    }
+
+
+def test_private_words_that_others_enter_do_not_stop_a_strict_pipeline(folder, tmp_path):
+    nlp = strict_form(folder, policy={"number": "keep"})
+    nlp.add_pipe("sentencizer")
+    texts = [*TEXTS, "Cough 42 times!?", "(1,000)"]
+    docs = list(nlp.pipe(texts, n_process=2, batch_size=1))  # read from bytes in this process
+    with docs[0].retokenize() as retokenizer:
+        retokenizer.merge(docs[0][0:4])
+    assert " " in docs[0][0].text
+    list(nlp.pipe(texts))
+    nlp.to_disk(tmp_path / "saved")
+    assert spacy.load(tmp_path / "saved")(TEXTS[0]) is not None
+
+
+# A run key
+
+
+@pytest.fixture
+def key_file(tmp_path):
+    key = RunKey.open(tmp_path / "run.key")
+    key.keep()
+    return key
+
+
+@both_forms
+def test_under_a_run_key_a_text_is_drawn_once_in_all_pipelines(form, folder, key_file):
+    text = " ".join(WORDS)
+    first, second = (form(folder, run_key=str(key_file.path)) for _ in range(2))
+    drawn = {*texts_of(first.pipe([text, text])), second(text).text, second(text.upper()).text}
+    assert len(drawn) == 1
+    assert first(text + " cat").text.split()[:-1] != drawn.pop().split()
+
+
+@both_forms
+def test_settings_under_one_run_key_share_no_draws(form, folder, key_file):
+    # By chance two outputs of these words are equal with probability below 2^-100.
+    text = " ".join(WORDS)
+    one = form(folder, run_key=str(key_file.path))(text).text
+    other = form(
+        folder, run_key=str(key_file.path), mechanism={**MECHANISM, "epsilon": 1.0 + 1e-9}
+    )(text).text
+    same = [a == b for a, b in zip(one.split(), other.split(), strict=True)]
+    assert sum(same) < len(same) / 2
+
+
+@both_forms
+def test_the_statement_names_what_equal_texts_show_where_they_are_drawn_once(
+    form, folder, key_file, raw_files
+):
+    def named(doc):
+        return any(
+            "which texts are equal" in each for each in doc._.textpriv["statement"]["not_protected"]
+        )
+
+    def counted_anew(doc):
+        return any("drawn again" in each for each in doc._.textpriv["statement"]["notes"])
+
+    plain = form(folder)
+    doc = plain(TEXTS[0])
+    assert (named(doc), counted_anew(doc)) == (False, True)
+    for changes in ({"run_key": str(key_file.path)}, {"seed": 1}):
+        doc = form(folder, **changes)(TEXTS[0])
+        assert (named(doc), counted_anew(doc)) == (True, False)
+    if form is strict_form:
+        doc = next(PrivateCorpus(raw_files)(plain)).reference
+        assert (named(doc), counted_anew(doc)) == (True, False)
+        assert not named(plain(TEXTS[0]))
+
+
+@both_forms
+def test_the_bytes_of_a_run_key_are_never_saved(form, folder, key_file, tmp_path):
+    nlp = form(folder, run_key=str(key_file.path))
+    nlp.make_doc("the") if form is component_form else nlp("the")
+    nlp.to_disk(tmp_path / "saved")
+    for saved in (all_bytes(tmp_path / "saved"), nlp.to_bytes(), pickle.dumps(nlp)):
+        assert key_file.secret not in saved
+    text = " ".join(WORDS)
+    assert spacy.load(tmp_path / "saved")(text).text == nlp(text).text
+
+
+@both_forms
+def test_a_missing_run_key_is_told_and_can_be_left_out_of_a_saved_pipeline(
+    form, folder, key_file, tmp_path
+):
+    with pytest.raises(MechanismError, match=r"nowhere\.key.*runkey"):
+        form(folder, run_key=str(tmp_path / "nowhere.key"))
+    with pytest.raises(MechanismError, match="not both"):
+        form(folder, run_key=str(key_file.path), seed=1)
+    form(folder, run_key=str(key_file.path)).to_disk(tmp_path / "saved")
+    key_file.path.unlink()
+    with pytest.raises(MechanismError, match=r"run\.key"):
+        spacy.load(tmp_path / "saved")
+    block = "components.textpriv" if form is component_form else "nlp.tokenizer"
+    nlp = spacy.load(tmp_path / "saved", config={f"{block}.run_key": None})
+    assert len(nlp("The patient.")) == 3
+
+
+# In a new process
+
+
+def fresh_process(code, *arguments, cwd):
+    root = Path(textpriv.pipeline.__file__).parents[1]
+    paths = [str(root), *(p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def entry_points_are_installed():
+    points = importlib.metadata.entry_points(group="spacy_tokenizers")
+    return any(point.name == "textpriv.PrivateTokenizer.v1" for point in points)
+
+
+needs_entry_points = pytest.mark.skipif(
+    not entry_points_are_installed(), reason="the package is not installed, only importable"
+)
+
+LOAD = """
+import json, sys, warnings
+import spacy
+warnings.simplefilter("ignore")
+texts = json.loads(sys.argv[1])
+assert not any(name.startswith("textpriv") for name in sys.modules)
+print(json.dumps([[doc.text for doc in spacy.load(path).pipe(texts)] for path in sys.argv[2:]]))
+"""
+
+ASSEMBLE = """
+import json, sys
+import spacy
+from spacy.util import load_config, load_model_from_config
+texts = json.loads(sys.argv[1])
+assert not any(name.startswith("textpriv") for name in sys.modules)
+nlp = load_model_from_config(load_config(sys.argv[2]), auto_fill=True)
+print(json.dumps([doc.text for doc in nlp.pipe(texts)]))
+"""
+
+SPAWN = """
+import json, multiprocessing, sys, warnings
+import spacy
+if __name__ == "__main__":
+    multiprocessing.set_start_method("spawn")
+    nlp = spacy.load(sys.argv[2])
+    docs = nlp.pipe(json.loads(sys.argv[1]), n_process=2, batch_size=2)
+    print(json.dumps([doc.text for doc in docs]))
+"""
+
+
+@ignore_raw
+@needs_entry_points
+def test_a_new_process_loads_both_forms_without_importing_textpriv(folder, tmp_path):
+    expected = []
+    for form in (component_form, strict_form):
+        nlp = form(folder, seed=7)
+        nlp.to_disk(tmp_path / form.__name__)
+        expected.append(texts_of(nlp.pipe(TEXTS)))
+    paths = [tmp_path / form.__name__ for form in (component_form, strict_form)]
+    assert fresh_process(LOAD, json.dumps(TEXTS), *paths, cwd=tmp_path) == expected
+
+
+@needs_entry_points
+@both_forms
+def test_a_config_alone_makes_the_pipeline(form, folder, tmp_path):
+    nlp = form(folder, seed=7)
+    nlp.config.to_disk(tmp_path / "pipeline.cfg")
+    got = fresh_process(ASSEMBLE, json.dumps(TEXTS), tmp_path / "pipeline.cfg", cwd=tmp_path)
+    assert got == texts_of(nlp.pipe(TEXTS))
+
+
+@needs_entry_points
+def test_spawned_workers_give_the_same_output(folder, tmp_path):
+    nlp = strict_form(folder, seed=7)
+    nlp.to_disk(tmp_path / "saved")
+    got = fresh_process(SPAWN, json.dumps(TEXTS), tmp_path / "saved", cwd=tmp_path)
+    assert got == texts_of(nlp.pipe(TEXTS))

@@ -1,0 +1,319 @@
+"""Batches of texts are cut into the tokens that spaCy finds in each text, however their stretches are kept."""
+
+from __future__ import annotations
+
+import itertools
+import string
+import threading
+
+import numpy as np
+import pytest
+import spacy
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from textpriv.tokenization import encoder as module
+from textpriv.tokenization import spacy_tokenizer as cutting
+from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens
+from textpriv.tokenization.encoder import TokenReader, words_cut
+from textpriv.tokenization.policy import MASK, TokenPolicy
+from textpriv.tokenization.spacy_tokenizer import Cutter
+
+WORDS = ["good", "film", "the", "it", "'s", ".", "Paris", "a.m.", ":)", "seven", "mr", "mr."]
+ENGLISH = spacy.blank("en")
+LOWER_CASE = TokenPolicy(unknown="keep", number="keep", stopword="keep")
+POLICIES = [
+    TokenPolicy(),
+    TokenPolicy(unknown="keep", number="keep", stopword="keep", case="keep"),
+    TokenPolicy(unknown="keep", stopword="keep", space="mask"),
+    TokenPolicy(unknown="drop", punctuation="mask", space="drop", number="mask"),
+    TokenPolicy(punctuation="sample", space="sample"),
+]
+BLANKS = [" ", "  ", "\n", "\n\n\n", " \n", "\n ", "\t", "\r\n", "\x1c", "\x85", "\xa0", "\u2003", "\u3000"]  # fmt: skip
+SPECIALS = sorted(ENGLISH.tokenizer.rules)
+PIECES = st.one_of(
+    st.sampled_from(WORDS),
+    st.sampled_from(SPECIALS),
+    st.sampled_from(BLANKS),
+    st.sampled_from(list(string.punctuation)),
+    st.sampled_from(["<br", "/><br", "film,", "(film)", "zorblax", "42", "é", "😀", "http://a.b/c", "U.S.A"]),
+    st.text(max_size=3),
+)  # fmt: skip
+TEXTS = st.lists(st.lists(PIECES, max_size=12).map("".join), max_size=5)
+
+
+def reader(policy: TokenPolicy | None = None, language: str = "en") -> TokenReader:
+    return TokenReader(WORDS, TokenPolicy() if policy is None else policy, language)
+
+
+def documents(batch: RawBatch) -> list[tuple[list[int], list[str]]]:
+    """The codes of each document of a batch, and what is released for its tokens that are not drawn."""
+    others = iter([batch.strings[place] for place in batch.others.tolist()])
+    found = []
+    for begin, end in itertools.pairwise(batch.cuts.tolist()):
+        codes = batch.codes[begin:end].tolist()
+        found.append((codes, [next(others) for code in codes if code < -1]))
+    assert next(others, None) is None
+    return found
+
+
+def expected(found: RawTokens) -> tuple[list[int], list[str]]:
+    kept = iter(found.kept)
+    rest = [MASK if code == -2 else next(kept) for code in found.codes.tolist() if code < -1]
+    return found.codes.tolist(), rest
+
+
+def assert_read_as_by_spacy(ours: TokenReader, texts: list[str]) -> None:
+    apart = [expected(ours.read(text)) for text in texts]
+    assert documents(ours.read_batch(EncodedTexts.of(texts))) == apart
+
+
+READERS = [reader(policy) for policy in POLICIES]
+reader_of_lower_case = reader(LOWER_CASE)
+
+
+@pytest.mark.parametrize("ours", READERS, ids=range(len(READERS)))
+@given(TEXTS)
+@example(["film :) film", "film : ) film", ": )", ":", ")", "a.m .", "Mr .", "o . O"])
+@example(["it 's", "it's", " it", "it ", "  ", "", "\n", "it\n's", "x" * 1001, ". " + "é" * 1000])
+@example(["(Mr. a.m.)", "x:) :)", "<br /><br />", "o.O .O", "\ud800 film", "8- )", "film>.< <"])
+@settings(max_examples=150, deadline=None)
+def test_a_batch_has_the_tokens_that_spacy_finds_in_each_text(ours, texts):
+    assert_read_as_by_spacy(ours, texts)
+
+
+def assert_read_alike(ours: TokenReader, variants: list[str]) -> None:
+    """Texts that ``str.lower`` makes equal have the same tokens, read alone and in a batch."""
+    assert len({text.lower() for text in variants}) == 1
+    alone = [expected(ours.read(text)) for text in variants]
+    together = documents(ours.read_batch(EncodedTexts.of(variants)))
+    assert alone == together == alone[:1] * len(variants)
+
+
+def casings(text: str) -> list[str]:
+    """A text, and with it those of its lower, upper and mixed forms that are equal to it in lower case."""
+    mixed = "".join(each.upper() if place % 2 else each for place, each in enumerate(text))
+    forms = [text, text.lower(), text.upper(), text.title(), text.swapcase(), mixed]
+    return [each for each in forms if each.lower() == text.lower()]
+
+
+@pytest.mark.parametrize("language", ["en", "de", "fr", "ru", "tr"])
+def test_no_special_case_shows_its_casing_in_the_number_or_classes_of_its_tokens(language):
+    ours = reader(LOWER_CASE, language)
+    for special in sorted(spacy.blank(language).tokenizer.rules):
+        assert_read_alike(ours, casings(special))
+        assert_read_alike(ours, casings(f"({special} X {special})"))
+
+
+@given(st.lists(PIECES, max_size=12).map("".join))
+@example("DONT Dont dont WE'LL Gonna A.M. U.S. :D XD 5KM Mr. D.C.")
+@example("ΟΔΟΣ οδος ΣΑΣ. İstanbul STRASSE straße ŉ ǅ \U00010400 ﬁ K Å")
+@settings(max_examples=300, deadline=None)
+def test_texts_that_are_equal_in_lower_case_have_the_same_tokens(text):
+    assert_read_alike(READERS[-1], casings(text))
+    assert_read_alike(reader_of_lower_case, casings(text))
+
+
+@given(st.text(st.characters(max_codepoint=127), max_size=40))
+@settings(max_examples=200, deadline=None)
+def test_an_ascii_text_has_the_tokens_of_its_lower_and_upper_form(text):
+    forms = [text, text.lower(), text.upper()]
+    assert_read_alike(reader_of_lower_case, forms)
+
+
+@given(st.lists(st.text(), max_size=5))
+@settings(deadline=None)
+def test_texts_are_lowered_each_as_a_whole(texts):
+    encoded = EncodedTexts.of(texts)
+    assert list(encoded.lowered()) == [text.lower() for text in encoded]
+
+
+def test_the_casing_of_a_text_shows_where_the_policy_keeps_it():
+    # The check above can fail: under case="keep" spaCy's rules see the casing.
+    ours = reader(TokenPolicy(case="keep"))
+    assert len(ours.read("dont").codes) == 2
+    assert len(ours.read("DONT").codes) == 1
+
+
+@pytest.mark.parametrize("language", ["de", "fr", "es", "ru", "hi", "xx"])
+def test_other_languages_of_words_between_blanks_are_cut_as_spacy_cuts_them(language):
+    ours = reader(TokenPolicy(unknown="keep", case="keep"), language)
+    rng = np.random.default_rng(len(language))
+    rules = sorted(ours.cutter._current_tokenizer().rules)
+    pieces = [*rules, *BLANKS, *string.punctuation, "wort", "l'ami", "d'", "слово", "शब्द", "5km"]
+    texts = ["".join(rng.choice(pieces, size=9)) for _ in range(300)]
+    assert_read_as_by_spacy(ours, texts)
+    assert ours._stretches is not None
+
+
+def test_a_language_without_blanks_is_read_text_by_text():
+    ours = reader(language="zh")
+    assert_read_as_by_spacy(ours, ["我喜欢 film。", "", "good film"])
+    assert ours._stretches is None
+
+
+def test_every_special_case_with_blanks_put_into_it_is_cut_as_in_the_whole_text():
+    texts = []
+    for special in SPECIALS:
+        for place in range(1, len(special)):
+            for blank in (" ", "\n"):
+                texts.append(special[:place] + blank + special[place:])
+                texts.append(f"({texts[-1]}) {special}")
+        texts.append(" ".join(special))
+    assert_read_as_by_spacy(reader(POLICIES[1]), texts)
+
+
+def test_texts_that_may_hold_a_special_case_over_a_blank_are_few(monkeypatch):
+    read_again = []
+    texts_of = TokenReader.texts_of
+    monkeypatch.setattr(
+        TokenReader,
+        "texts_of",
+        lambda self, reading, places: read_again.extend(places) or texts_of(self, reading, places),
+    )
+    texts = ["The film. <br /> It's good, they say, and 'fine'.", "He said: : ) at 5 a.m. ."]
+    assert_read_as_by_spacy(reader(), texts)
+    assert read_again == [1]
+
+
+def test_exactly_the_blanks_of_unicode_part_words():
+    characters = [chr(code) for code in range(0x10000) if not 0xD800 <= code < 0xE000]
+    stretches = module._Stretches()
+    found, cuts = stretches.find(EncodedTexts.of(f"a{each}b{each}{each}" for each in characters))
+    words = [1 if not each.isspace() else 3 if each == " " else 4 for each in characters]
+    assert np.diff(cuts).tolist() == words
+    assert len(np.unique(found)) == len(stretches.not_told(10**6))
+
+
+def test_a_hundred_thousand_different_stretches_are_found_again_in_any_order():
+    rng = np.random.default_rng(1)
+    texts = [" ".join(map(str, part)) for part in np.split(rng.permutation(100_000), 100)]
+    stretches = module._Stretches()
+    found, _ = stretches.find(EncodedTexts.of(texts))
+    assert found.tolist() == list(range(100_000))
+    assert stretches.not_told(10**6) == " ".join(texts).split()
+    again, _ = stretches.find(EncodedTexts.of(texts[::-1]))
+    assert np.array_equal(again.reshape(100, -1)[::-1].ravel(), found)
+
+
+def test_one_text_longer_than_all_room_is_read():
+    text = " ".join(f"w{number}" for number in range(60_000)) + " " * 100_000
+    assert_read_as_by_spacy(reader(TokenPolicy(unknown="keep")), [text, "film"])
+
+
+def test_stretches_of_one_hash_are_told_apart_by_their_bytes():
+    stretches = module._Stretches()
+    stretches.find(EncodedTexts.of(["one two"]))
+    # As if "two" had the hash of "one": the slot of "two" is free, and its own lies behind that of "one".
+    stretches._hashes[1] = stretches._hashes[0]
+    stretches._slots[:] = 0
+    module._place_all(stretches._hashes[:2], stretches._slots)
+    found, _ = stretches.find(EncodedTexts.of(["one"]))
+    assert found.tolist() == [0]
+    mask = len(stretches._slots) - 1
+    slot = int(stretches._hashes[0]) & mask
+    stretches._slots[slot], stretches._slots[(slot + 1) & mask] = 2, 1
+    found, _ = stretches.find(EncodedTexts.of(["one"]))
+    assert found.tolist() == [0]
+
+
+@pytest.mark.parametrize("limit", ["_MOST_STRETCHES", "_MOST_BYTES"])
+def test_kept_stretches_are_forgotten_before_they_are_too_many(monkeypatch, limit):
+    monkeypatch.setattr(module, limit, 40)
+    ours, kept = reader(TokenPolicy(unknown="keep")), []
+    for number in range(30):
+        assert_read_as_by_spacy(ours, [f"zorblax{number} film {number} night !", "good  film"])
+        kept.append(ours._stretches)
+    assert 1 < len(set(map(id, kept))) < 30
+    assert b"zorblax0" not in ours._stretches._bytes.tobytes()
+    assert max(each.count for each in kept) < 60
+
+
+def test_a_store_of_strings_that_has_grown_too_large_is_replaced_and_changes_nothing(monkeypatch):
+    ours = reader(TokenPolicy(unknown="keep"))
+    ours.read("quiverneth")
+    monkeypatch.setattr(cutting, "_LARGEST_STORE", len(ours.cutter._tokenizer.vocab.strings) + 4)
+    stores = [ours.cutter._tokenizer]
+    for number in range(12):
+        text = f"film zorblax{number} 42 night !"
+        assert ours.read(text).kept == [f"zorblax{number}", "night", "!"]
+        assert_read_as_by_spacy(ours, [text])
+        stores.append(ours.cutter._tokenizer)
+    assert len(set(map(id, stores))) > 1
+    assert "quiverneth" in stores[0].vocab.strings
+    assert "quiverneth" not in stores[-1].vocab.strings
+
+
+def test_threads_that_share_a_reader_find_the_same_tokens():
+    rng = np.random.default_rng(2)
+    texts = [" ".join(f"w{n}" for n in rng.integers(5000, size=400)) for _ in range(40)]
+    alone = [documents(reader(POLICIES[1]).read_batch(EncodedTexts.of(texts)))]
+    ours, found = reader(POLICIES[1]), []
+    threads = [
+        threading.Thread(
+            target=lambda: found.append(documents(ours.read_batch(EncodedTexts.of(texts))))
+        )
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == alone * 8
+
+
+def test_what_was_left_uncut_by_an_error_is_cut_at_the_next_call(monkeypatch):
+    ours = reader()
+    with monkeypatch.context() as broken:
+        broken.setattr(Cutter, "columns", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            ours.read_batch(EncodedTexts.of(["good film"]))
+    assert_read_as_by_spacy(ours, ["good film", "film good"])
+
+
+@given(st.lists(st.text(), max_size=5))
+@settings(deadline=None)
+def test_encoded_texts_give_back_the_texts_with_half_surrogates_replaced(texts):
+    encoded = EncodedTexts.of(texts)
+    repaired = [
+        text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts
+    ]
+    assert list(encoded) == repaired
+    assert [encoded[place] for place in range(len(encoded))] == repaired
+
+
+def test_a_batch_of_documents_counts_as_they_do_together():
+    ours = reader(POLICIES[3])
+    texts = ["good zorblax film, 42", "", "!"]
+    batch = ours.read_batch(EncodedTexts.of(texts))
+    assert batch.counts == {"sampled": 2, "masked": 3}
+    assert len(batch) == 3
+    assert documents(RawBatch.of([ours.read(text) for text in texts])) == documents(batch)
+    assert documents(RawBatch.of([])) == []
+
+
+VOCABULARY = [
+    *"good well-known gonna 's n't a.m. Paris don't :) , u.s. mother-in-law x'y 5km good,bad é".split(),
+    *(special for special in SPECIALS if not special.isspace()),
+]
+
+
+@pytest.mark.parametrize("language", ["en", "fr", "zh"])
+@pytest.mark.parametrize("case", ["lower", "keep"])
+def test_words_that_are_cut_are_those_that_are_not_read_as_themselves(language, case):
+    words = list(dict.fromkeys([*VOCABULARY, "a b", "x" * 1001, "我喜欢", "我"]))
+    drawn = TokenPolicy(case=case, punctuation="sample", space="sample")
+    ours = TokenReader(words, drawn, language)
+    expected = [
+        place for place, word in enumerate(words) if ours.read(word).codes.tolist() != [place]
+    ]
+    found = words_cut(words, language, case).tolist()
+    assert found == expected
+    assert words.index("well-known") in found or language == "zh"
+
+
+def test_how_many_words_are_cut_does_not_depend_on_how_many_are_cut_at_once(monkeypatch):
+    whole = words_cut(VOCABULARY, "en", "lower").tolist()
+    monkeypatch.setattr(module, "_CUT_AT_ONCE", 7)
+    assert words_cut(VOCABULARY, "en", "lower").tolist() == whole
+    assert words_cut([], "en", "lower").tolist() == []

@@ -1,0 +1,429 @@
+"""The report and the playground in a real browser: no errors, no requests, readable at any width and in the dark.
+
+Headless Chromium is driven by its own debugging protocol over a pipe, so nothing else need be installed. Where there is no
+Chromium, these tests are skipped; what can be told from the source alone is in test_report.py and test_playground.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import select
+import shutil
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import textpriv
+from textpriv.evaluation.leaks import leak_report
+from textpriv.index.index import Index
+from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.web.report import report_page
+
+PROGRAM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium on this machine")
+
+PLAIN = "good bad fine film book song actor scene music story page letter number night week month".split()
+HOSTILE = "</script><img src=x onerror=console.error(1)>"
+WORDS = [*PLAIN, HOSTILE]
+TEXT = "A good film, <img src=x onerror=console.error(2)> & 7 bad songs!\nIt is a fine book."
+PATIENCE = 60.0
+
+
+class Browser:
+    """One headless page, and everything it has said since it was last opened."""
+
+    def __init__(self, profile) -> None:
+        there, ours = os.pipe()
+        mine, theirs = os.pipe()
+        options = (
+            "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-extensions "
+            "--disable-component-update --disable-dev-shm-usage --disable-sync --remote-debugging-pipe "
+            "--no-proxy-server --mute-audio"
+        ).split()
+        # Chromium reads its commands from descriptor 3 and answers on 4.
+        high = [fcntl.fcntl(each, fcntl.F_DUPFD, 10) for each in (there, theirs)]
+        self.process = subprocess.Popen(
+            [PROGRAM, *options, f"--user-data-dir={profile}", "about:blank"],
+            pass_fds=(3, 4),
+            preexec_fn=lambda: [os.dup2(each, place) for place, each in enumerate(high, start=3)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for each in high:
+            os.close(each)
+        os.close(there)
+        os.close(theirs)
+        self.reading, self.writing = mine, ours
+        self.held = b""
+        self.numbers = itertools.count(1)
+        self.events: list[dict] = []
+        self.session = None
+        target = self.command("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.command("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
+        for domain in ("Page", "Runtime", "Network", "Log", "Accessibility"):
+            self.command(f"{domain}.enable")
+
+    def command(self, method, **parameters):
+        number = next(self.numbers)
+        message = {"id": number, "method": method, "params": parameters}
+        if self.session:
+            message["sessionId"] = self.session
+        os.write(self.writing, json.dumps(message).encode() + b"\0")
+        answer = self.wait(lambda each: each.get("id") == number)
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    def wait(self, wanted, patience=PATIENCE):
+        end = time.monotonic() + patience
+        while True:
+            while b"\0" in self.held:
+                line, self.held = self.held.split(b"\0", 1)
+                message = json.loads(line)
+                if "method" in message:
+                    self.events.append(message)
+                if wanted(message):
+                    return message
+            left = end - time.monotonic()
+            assert left > 0, "the browser does not answer"
+            if select.select([self.reading], [], [], left)[0]:
+                piece = os.read(self.reading, 1 << 16)
+                assert piece, "the browser has gone"
+                self.held += piece
+
+    def open(self, address, width=1280, scheme="light"):
+        self.command(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        self.command(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
+        for url in ("about:blank", address):
+            self.events.clear()
+            self.command("Page.navigate", url=url)
+            self.until(f"document.readyState === 'complete' && location.href === {url!r}")
+        return self
+
+    def evaluate(self, expression):
+        answer = self.command(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def until(self, expression, patience=PATIENCE):
+        end = time.monotonic() + patience
+        while not (found := self.evaluate(expression)):
+            assert time.monotonic() < end, f"never came true: {expression}"
+            time.sleep(0.05)
+        return found
+
+    def type(self, element, text):
+        self.evaluate(
+            f"document.getElementById({element!r}).focus(); document.getElementById({element!r}).select()"
+        )
+        self.command("Input.insertText", text=text)
+
+    def press(self, key, code):
+        for kind in ("keyDown", "keyUp"):
+            self.command(
+                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code
+            )
+
+    def complaints(self):
+        """Errors, warnings and exceptions that the page has raised."""
+        self.evaluate("1")  # whatever came before this has been told
+        bad = ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled")
+        return [each for each in self.events if each["method"] in bad]
+
+    def requests(self):
+        sent = [
+            e["params"]["request"]["url"]
+            for e in self.events
+            if e["method"] == "Network.requestWillBeSent"
+        ]
+        return [url for url in sent if not url.startswith("data:")]
+
+    def close(self):
+        with contextlib.suppress(OSError, AssertionError):
+            self.session = None
+            self.command("Browser.close")
+        for end in (self.reading, self.writing):
+            os.close(end)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+# The least contrast between a text and what stands behind it, by the formula of WCAG 2.2.
+CONTRAST = """
+(() => {
+  const parse = (c) => { const m = c.match(/[\\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m; };
+  const over = (a, b) => [0, 1, 2].map((i) => a[i] * a[3] + b[i] * (1 - a[3])).concat(1);
+  const behind = (e) => {
+    const all = [];
+    for (; e; e = e.parentElement) all.push(parse(getComputedStyle(e).backgroundColor));
+    return all.reverse().reduce((under, top) => over(top, under), [255, 255, 255, 1]);
+  };
+  const light = (c) => {
+    const [r, g, b] = c.slice(0, 3).map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  let worst = [99, ""];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const e = walk.currentNode.parentElement;
+    if (!walk.currentNode.textContent.trim() || !e.getClientRects().length || e.closest("svg, script, style")) continue;
+    const ground = behind(e), ink = over(parse(getComputedStyle(e).color), ground);
+    const [a, b] = [light(ground), light(ink)].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < worst[0]) worst = [ratio, walk.currentNode.textContent.trim().slice(0, 40)];
+  }
+  return worst;
+})()
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    made = Browser(tmp_path_factory.mktemp("profile"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def mechanism():
+    vectors = np.random.default_rng(3).normal(size=(len(WORDS), 6))
+    return textpriv.TEM(Index.build(Vocabulary(WORDS, vectors), k=8, hnsw=False), epsilon=2.0)
+
+
+@pytest.fixture(scope="module")
+def report(mechanism, tmp_path_factory):
+    privatizer = textpriv.Privatizer(mechanism)
+    page = report_page(
+        mechanism,
+        words=len(WORDS),
+        more=[HOSTILE],
+        certificate=textpriv.certify(mechanism),
+        privatizer=privatizer,
+        leaks=leak_report([TEXT], privatizer),
+        texts=[TEXT],
+    )
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def playground(mechanism):
+    """The address of a playground that runs while these tests do."""
+    pytest.importorskip("starlette")
+    import uvicorn
+
+    from textpriv.web.playground import Playground, application, bind
+
+    listening = bind("127.0.0.1", 0)
+    config = uvicorn.Config(
+        application(Playground(mechanism.index)), lifespan="off", log_level="critical", ws="none"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    server.should_exit = True
+    thread.join(10)
+    listening.close()
+
+
+widths_and_schemes = pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
+)
+
+
+def test_these_tests_would_see_an_error_and_a_request(browser, tmp_path):
+    page = tmp_path / "bad.html"
+    page.write_text(
+        "<img src='http://127.0.0.1:9/x.png'><script>console.error('no'); null.x;</script>"
+    )
+    browser.open(page.as_uri())
+    methods = {each["method"] for each in browser.complaints()}
+    assert {"Runtime.consoleAPICalled", "Runtime.exceptionThrown"} <= methods
+    assert "http://127.0.0.1:9/x.png" in browser.requests()
+
+
+# The report
+
+
+def test_the_report_opens_without_a_complaint_and_without_a_request(browser, report):
+    browser.open(report)
+    assert browser.evaluate("document.getElementById('outputs').children.length") > 1
+    assert browser.complaints() == []
+    assert browser.requests() == [report]
+
+
+def test_a_typed_word_shows_its_law(browser, report, mechanism):
+    browser.open(report)
+    for word in ("song", "night"):
+        browser.type("word", word)
+        number = mechanism.index.vocabulary.id(word)
+        law = np.exp(mechanism.log_prob(number))
+        shown = browser.evaluate(
+            "[...document.querySelectorAll('#outputs tr')].map((r) => [...r.cells].map((c) => c.textContent))"
+        )
+        order = np.argsort(-law, kind="stable")[: len(shown)]
+        assert [row[0] for row in shown] == [WORDS[i] for i in order]
+        assert [float(row[2]) for row in shown] == pytest.approx(law[order], abs=1e-4)
+        answer = browser.evaluate("document.getElementById('answer').textContent")
+        assert answer == f"“{word}” stays as it is with probability {law[number]:.4f}."
+        rest = float(browser.evaluate("document.getElementById('rest').textContent"))
+        assert rest == pytest.approx(max(0.0, 1 - law[order].sum()), abs=2e-3)
+    assert browser.complaints() == []
+
+
+def test_a_word_that_is_not_there_is_told_and_hostile_ones_stay_text(browser, report):
+    browser.open(report)
+    browser.type("word", "<img src=x onerror=console.error(3)>")
+    assert "is not among the" in browser.evaluate("document.getElementById('answer').textContent")
+    assert browser.evaluate("document.getElementById('law').hidden")
+    browser.type("word", HOSTILE)
+    assert HOSTILE in browser.evaluate("document.getElementById('answer').textContent")
+    assert browser.evaluate("document.images.length") == 0
+    assert browser.complaints() == []
+    assert browser.requests() == [report]
+
+
+def test_the_curve_of_a_typed_word_is_drawn_on_the_chart(browser, report):
+    browser.open(report)
+    browser.type("word", "song")
+    points = browser.evaluate(
+        "document.querySelector('#keep-chart .chosen').getAttribute('points')"
+    )
+    assert len(points.split()) == 13
+    assert (
+        browser.evaluate("document.getElementById('chosen-name').textContent") == "Dashed: “song”."
+    )
+
+
+def test_every_control_of_the_report_is_reached_by_the_keyboard(browser, report):
+    browser.open(report)
+    reached = set()
+    for _ in range(40):
+        browser.press("Tab", 9)
+        reached.add(browser.evaluate("document.activeElement.id || document.activeElement.tagName"))
+    assert {"word", "another", "SUMMARY", "A"} <= reached
+
+
+@widths_and_schemes
+def test_the_report_is_readable(browser, report, width, scheme):
+    browser.open(report, width, scheme)
+    browser.evaluate(
+        "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
+    )
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    ratio, where = browser.evaluate(CONTRAST)
+    assert ratio >= 4.5, where
+
+
+def test_the_dark_report_is_dark(browser, report):
+    grounds = {}
+    for scheme in ("light", "dark"):
+        browser.open(report, scheme=scheme)
+        colour = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+        grounds[scheme] = sum(map(int, colour[4:-1].split(",")))
+    assert grounds["light"] > 600
+    assert grounds["dark"] < 150
+
+
+def test_what_can_be_used_or_seen_has_a_name_for_screen_readers(browser, report):
+    browser.open(report)
+    nodes = browser.command("Accessibility.getFullAXTree")["nodes"]
+    wanted = {"button", "textbox", "combobox", "image", "link", "region", "graphics-document"}
+    named = [
+        (node["role"]["value"], node.get("name", {}).get("value", ""))
+        for node in nodes
+        if node.get("role", {}).get("value") in wanted and not node["ignored"]
+    ]
+    assert {"button", "combobox", "image"} <= {role for role, _ in named}
+    assert all(name for _, name in named)
+
+
+def test_the_report_prints(browser, report):
+    browser.open(report, scheme="dark")
+    printed = browser.command("Page.printToPDF", printBackground=False)["data"]
+    assert printed.startswith("JVBERi0")  # %PDF-
+    browser.command("Emulation.setEmulatedMedia", media="print", features=[])
+    assert browser.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+    assert browser.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+    browser.command("Emulation.setEmulatedMedia", media="")
+
+
+# The playground
+
+
+def test_the_playground_shows_the_private_text_and_what_it_is_worth(browser, playground):
+    browser.open(playground)
+    browser.type("text", TEXT)
+    browser.until("document.getElementById('claim').textContent.includes('odds of at most exp(')")
+    shown = browser.evaluate("document.getElementById('output').innerText").split()
+    assert shown
+    assert browser.evaluate("document.querySelectorAll('#output .token').length") >= 15
+    assert "drawn 1 time on this page" in browser.evaluate(
+        "document.getElementById('draws').textContent"
+    )
+    browser.evaluate("document.getElementById('again').click()")
+    browser.until("document.getElementById('draws').textContent.includes('drawn 2 times')")
+    assert browser.evaluate("document.images.length") == 0
+    assert browser.complaints() == []
+    assert {url.removeprefix(playground) for url in browser.requests()} == {"", "api/privatize"}
+
+
+def test_moving_epsilon_draws_anew_at_the_new_one(browser, playground):
+    browser.open(playground)
+    browser.type("text", "good film")
+    browser.until("document.getElementById('draws').textContent.includes('1 time')")
+    browser.evaluate(
+        "(() => { const s = document.getElementById('slide'); s.value = 100; s.dispatchEvent(new Event('input')); })()"
+    )
+    value = browser.evaluate("document.getElementById('epsilon').value")
+    browser.until(
+        f"document.getElementById('claim').textContent.includes('exp(' + Number({value}) + ' x d)')"
+    )
+    assert browser.complaints() == []
+
+
+def test_a_word_is_explained_on_the_page(browser, playground):
+    browser.open(playground)
+    browser.type("word", "song")
+    browser.press("Enter", 13)
+    browser.evaluate("document.getElementById('word-form').requestSubmit()")
+    browser.until("document.getElementById('word-answer').textContent.startsWith('“song” stays')")
+    assert browser.evaluate("document.getElementById('outputs').children.length") == 10
+    assert browser.complaints() == []
+
+
+@widths_and_schemes
+def test_the_playground_is_readable(browser, playground, width, scheme):
+    browser.open(playground, width, scheme)
+    browser.type("text", TEXT)
+    browser.evaluate("document.getElementById('mark').click()")
+    browser.until("document.getElementById('draws').textContent !== ''")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    ratio, where = browser.evaluate(CONTRAST)
+    assert ratio >= 4.5, where

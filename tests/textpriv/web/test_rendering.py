@@ -1,0 +1,239 @@
+"""What notebooks show: private documents, and the cards of indices, certificates and statements."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import spacy
+
+import pairwise.statement
+import textpriv
+import textpriv.pipeline
+from textpriv.errors import TextprivError
+from textpriv.html_card import card
+from textpriv.index.index import Index
+from textpriv.vocabulary.vocabulary import Vocabulary
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+WORDS = [*"good bad fine film book song actor scene music story".split(), HOSTILE]
+TEXT = "A good film, 7 bad songs!\nA zanzibar book."
+
+
+class Tree(HTMLParser):
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.crossed: list[str] = []
+        self.texts: list[str] = []
+        self.feed(source)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.crossed.append(tag)
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    @property
+    def text(self):
+        return "".join(self.texts)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory) -> Index:
+    vectors = np.random.default_rng(3).normal(size=(len(WORDS), 6))
+    built = Index.build(Vocabulary(WORDS, vectors), k=8, hnsw=False)
+    folder = tmp_path_factory.mktemp("rendering") / "a.idx"
+    built.save(folder)
+    return Index.load(folder)
+
+
+@pytest.fixture(scope="module")
+def mechanism(index):
+    return textpriv.TEM(index, epsilon=2.0)
+
+
+def released(mechanism, text=TEXT, **policy):
+    privatizer = textpriv.Privatizer(mechanism, textpriv.TokenPolicy(**policy))
+    return privatizer.release([privatizer.read(text)])[0]
+
+
+def doc_of(index, text=TEXT, **policy):
+    settings = {
+        "index": str(index.path),
+        "mechanism": {"@textpriv_mechanisms": "textpriv.TEM.v1", "epsilon": 2.0},
+        "policy": policy,
+    }
+    nlp = spacy.blank(
+        "en",
+        config={"nlp": {"tokenizer": {"@tokenizers": "textpriv.PrivateTokenizer.v1", **settings}}},
+    )
+    return nlp(text)
+
+
+def legend(page):
+    """Tokens by kind, as the picture's first line counts them."""
+    first = re.search(r"<p[^>]*>(.*?)</p>", page.html)[1]
+    counts = re.findall(r">([\d,]+) ([^<]+)</span>", first)
+    return {kind: int(count) for count, kind in counts}
+
+
+def sound(source):
+    """An element whose tags close in order, with nothing in it that runs or loads."""
+    tree = Tree(source)
+    assert tree.crossed == []
+    assert tree.open == []
+    assert not {"script", "img", "link", "iframe", "style"} & set(tree.tags)
+    return tree
+
+
+# Documents
+
+
+def test_released_tokens_are_counted_by_kind(mechanism):
+    page = textpriv.render(released(mechanism, number="mask"))
+    assert legend(page) == {"drawn": 8, "masked": 1, "kept: punctuation": 3, "kept: blank": 1}
+    sound(page.html)
+
+
+def test_the_kinds_of_a_doc_are_those_it_counts(index):
+    doc = doc_of(index, number="mask")
+    assert legend(textpriv.render(doc)) == {
+        "drawn": 8,
+        "masked": 1,
+        "kept: punctuation": 3,
+        "kept: blank": 1,
+    }
+
+
+def test_the_private_words_are_shown_and_in_order(mechanism):
+    tokens = released(mechanism)
+    text = " ".join(sound(textpriv.render(tokens).html).text.split())
+    assert "".join(tokens.text.split()) in "".join(text.split())
+
+
+def test_a_drawn_word_that_looks_kept_is_said_to_be_unsure(index, monkeypatch):
+    doc = doc_of(index, "good film , bad")
+    doc._.textpriv["counts"].update({"punctuation": 0, "sampled": 4})
+    kinds = legend(textpriv.render(doc))
+    assert kinds == {"drawn": 3, "drawn, or punctuation kept": 1}
+
+
+def test_hostile_words_are_escaped(mechanism):
+    tokens = released(textpriv.TEM(mechanism.index, epsilon=1e6))
+    tokens.outputs[:1] = WORDS.index(HOSTILE)
+    assert HOSTILE in sound(textpriv.render(tokens).html).text
+
+
+def test_the_statement_stands_below_a_doc(index):
+    text = sound(textpriv.render(doc_of(index)).html).text
+    assert "epsilon 2 per unit of euclidean distance, proved" in text
+    assert "Not protected: the number and order of tokens" in text
+
+
+def test_several_documents_are_shown_one_after_the_other(index):
+    docs = [doc_of(index), doc_of(index, "good")]
+    page = textpriv.render(docs)
+    assert page.html == "".join(textpriv.render(doc).html for doc in docs)
+
+
+def test_a_raw_doc_is_refused_and_not_shown():
+    with pytest.raises(TextprivError, match="document 0 is not private") as refused:
+        textpriv.render(spacy.blank("en")("zanzibar"))
+    assert "zanzibar" not in str(refused.value)
+
+
+@pytest.mark.parametrize("given", ["text", 5, [1], None])
+def test_what_is_no_document_is_refused(given):
+    with pytest.raises(TextprivError, match="render shows a private Doc"):
+        textpriv.render(given)
+
+
+def test_an_empty_document_is_shown_as_such(mechanism):
+    assert "no tokens" in textpriv.render(released(mechanism, "")).html
+
+
+def test_a_rendering_shows_itself_and_has_a_short_repr(mechanism):
+    page = textpriv.render(released(mechanism))
+    assert page._repr_html_() == page.html == str(page)
+    assert re.fullmatch(r"Rendering\([\d,]+ characters of HTML\)", repr(page))
+
+
+# Cards
+
+
+def test_a_card_escapes_everything():
+    tree = sound(
+        card(HOSTILE, [(HOSTILE, HOSTILE)], verdict=HOSTILE, lists=[(HOSTILE, [HOSTILE, "x"])])
+    )
+    assert tree.text.count(HOSTILE) == 6
+
+
+def test_an_empty_value_and_an_empty_list_leave_no_trace():
+    text = sound(card("title", [("name", "")], lists=[("heading", ())])).text
+    assert text == "title"
+
+
+def test_an_index_shows_its_size_metric_and_lists(index):
+    text = sound(index._repr_html_()).text
+    for part in ("11", "6 dimensions", "euclidean", "8 words each, exact", str(index.path)):
+        assert part in text
+
+
+def test_an_approximate_index_says_that_it_proves_nothing():
+    vectors = np.random.default_rng(3).normal(size=(50, 4))
+    built = Index.build(Vocabulary([f"w{i}" for i in range(50)], vectors), k=5, backend="hnsw")
+    assert "approximate lists prove nothing" in built._repr_html_()
+
+
+def test_a_certificate_shows_its_verdict_and_constant(mechanism):
+    certificate = textpriv.certify(mechanism)
+    text = sound(certificate._repr_html_()).text
+    assert "✓ the claim holds" in text
+    assert f"{certificate.rho:.9g}" in text
+    assert "holds, rho = " in repr(certificate)
+    broken = dataclasses.replace(certificate, holds=False, exact=False)
+    assert "✗ the claim does not hold" in broken._repr_html_()
+    assert "DOES NOT HOLD, rho >= " in repr(broken)
+
+
+def test_a_statement_shows_whether_it_is_proved_and_what_is_not_protected(mechanism):
+    statement = textpriv.Privatizer(mechanism).statement
+    text = sound(statement._repr_html_()).text
+    assert "✓ proved" in text
+    for each in (*statement.not_protected, *statement.assumptions, *statement.notes):
+        assert each in text
+    assert "epsilon 2 per unit of euclidean distance" in repr(statement)
+    unproved = statement.extended(proved=False)
+    assert "✗ not proved" in unproved._repr_html_()
+    assert "NOT PROVED" in repr(unproved)
+
+
+@pytest.mark.parametrize("epsilon", [None, 1.5, float("inf")])
+def test_the_statement_of_an_estimator_shows_itself_escaped(epsilon):
+    statement = pairwise.statement.PrivacyStatement(
+        mechanism=HOSTILE,
+        adjacency="replace-one",
+        epsilon=epsilon,
+        delta=1e-5,
+        unit="one record",
+        proved=epsilon is not None,
+        proof="here",
+        not_protected=(HOSTILE,),
+    )
+    text = sound(statement._repr_html_()).text
+    assert text.count(HOSTILE) == 2
+    assert ("✓ proved" if epsilon is not None else "✗ not proved") in text
+    claim = "none" if epsilon is None else f"{epsilon:.6g}"
+    assert f"epsilon {claim}, delta 1e-05 for one record (replace-one)" in repr(statement)

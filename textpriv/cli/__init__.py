@@ -1,0 +1,1 @@
+"""Command line: commands, their options, and what they print."""

@@ -1,0 +1,322 @@
+"""A job: which files are read and written, in which format, checked before anything is made.
+
+Names and settings only; no record is read here. Running it is the matter of ``corpus.run``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import numpy as np
+
+from textpriv.corpus.checkpoint import MANIFEST
+from textpriv.corpus.columns import ColumnRule
+from textpriv.corpus.records import (
+    STANDARD_STREAM,
+    Batch,
+    CorpusReader,
+    Place,
+    column_values,
+    corpus_format,
+    is_stream,
+    read_records,
+)
+from textpriv.engines.batch import (
+    Columns,
+    PrivatizerSettings,
+    string_array,
+)
+from textpriv.errors import CorpusError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from textpriv.privatizer import Privatizer
+    from textpriv.run_key import RunKey
+
+__all__ = ["ENGINES"]
+
+ENGINES = ("local", "spark", "ray")
+
+# The names of the columns that go to an engine.
+_COLUMNS = Columns("text", number="number")
+_NAMED = Columns("text", document="document")
+_OWNED = Columns("text", document="document", author="author")
+_ENDS = 64 * 1024  # bytes of an input file, at either end, by which it is known again
+
+
+def _check_options(
+    privatizer: Privatizer,
+    workers: int,
+    settings: PrivatizerSettings | None,
+    engine: str,
+    document_column: str | None,
+    key: RunKey | None,
+    resume: bool | None,
+) -> None:
+    ledger = getattr(privatizer, "ledger", None)
+    if workers < 1:
+        raise CorpusError(f"workers must be at least 1; found {workers}.")
+    if engine not in ENGINES:
+        raise CorpusError(f"engine must be one of {', '.join(ENGINES)}; found {engine!r}.")
+    if (workers > 1 or engine != "local") and settings is None:
+        raise CorpusError(
+            "More than one worker needs settings=PrivatizerSettings(...) to build from."
+        )
+    if ledger is not None and document_column is None:
+        raise CorpusError(
+            "A ledger and a document_column go together: the ledger counts documents by the names in that column."
+        )
+    if ledger is not None and engine != "local":
+        raise CorpusError(
+            "A ledger lies on a local disk, where other machines cannot count in it: use the local engine."
+        )
+    if resume is not None and key is None and ledger is None and privatizer.seed is None:
+        raise CorpusError("A run can be continued only with a run key, a seed or a ledger.")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The files of a job and how they are read and written; travels to other processes."""
+
+    files: tuple[tuple[str, str], ...]  # names below the source ("" for a single file), and paths
+    is_folder: bool
+    format: str
+    compression: str | None  # of a single output
+    partitions: tuple[
+        str, ...
+    ]  # columns whose values are names of folders, which the output has, too
+    text_column: str
+    on_error: str
+    batch_size: int
+    max_text_bytes: int
+    rule: ColumnRule
+    part_records: int
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, source: str, target: str, format: str | None, **options: Any) -> _Plan:
+        Columns(options["text_column"], *options["names"])  # refuses a text that is to be a name
+        if options["part_records"] < 1:
+            raise CorpusError(f"part_records must be at least 1; found {options['part_records']}.")
+        compression = None
+        is_folder = os.path.isdir(source)
+        if is_folder:
+            _refuse_overlap(source, target)
+            files = _files_of(source, format)
+            found = {corpus_format(path, format)[0] for _, path in files}
+            if len(found) > 1:
+                raise CorpusError(
+                    f"{source} holds files of several formats ({', '.join(sorted(map(str, found)))}): expected one. Move "
+                    "them into folders of their own."
+                )
+            format = found.pop()
+        else:
+            format, compression = _common_format(source, target, format)
+            _refuse_same_file(source, target)
+            files = (("", source),)
+        partitions = _partition_columns(name for name, _ in files)
+        _refuse_partitions(source, partitions, options["text_column"], options["rule"])
+        if format == "text" and options["names"]:
+            raise CorpusError(
+                "Documents are named by a column, and a text file has none: use jsonl, csv or parquet."
+            )
+        return cls(files, is_folder, str(format), compression, partitions, **options)
+
+    @property
+    def columns(self) -> Columns:
+        return replace((_COLUMNS, _NAMED, _OWNED)[len(self.names)], known_as=self.text_column)
+
+    def reader(
+        self, file: int, start: Place | None = None, stop: int | None = None
+    ) -> CorpusReader:
+        return read_records(
+            self.files[file][1],
+            self.format,
+            self.text_column,
+            self.on_error,
+            batch_size=self.batch_size,
+            max_text_bytes=self.max_text_bytes,
+            start=start,
+            stop=stop,
+            cut=self.part_records,
+            names=self.names,
+        )
+
+    def compression_of(self, file: int) -> str | None:
+        """The compression of an output file: a folder keeps that of each input."""
+        if not self.is_folder:
+            return self.compression
+        return corpus_format(self.files[file][1], self.format)[1]
+
+    def record(self, file: int, position: int) -> str:
+        """What a record is called in a message."""
+        name = self.files[file][0]
+        return f"{name + ', ' if name else ''}record {position + 1}"
+
+    def arrow(self, reader: CorpusReader, batch: Batch, base: int) -> pa.RecordBatch | None:
+        """Return what an engine is given of a batch: the texts, and what the documents are known by."""
+        if not batch.texts:
+            return None
+        import pyarrow as pa
+
+        columns = {self.columns.text: string_array(batch.texts)}
+        if not self.names:
+            numbers = pa.py_buffer(np.array(batch.positions, dtype=np.uint64) + np.uint64(base))
+            columns[str(self.columns.number)] = pa.Array.from_buffers(
+                pa.uint64(), len(batch.texts), [None, numbers]
+            )
+        for place, name in enumerate(self.names):
+            column = (self.columns.document, self.columns.author)[place]
+            columns[str(column)] = string_array(_names_in(reader, batch, name))
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def job(self, run: str, context: bytes, key: bytes | None, seed: int | None) -> dict[str, Any]:
+        """Everything that decides the output, in plain values."""
+        from textpriv import __version__
+
+        check = None
+        if key is not None:
+            check = hashlib.blake2b(key=key, person=b"textpriv-check").hexdigest()
+        return {
+            "version": __version__,
+            "settings": context.hex(),
+            "key": check,
+            "seed": seed,
+            "input": [[name, *_likeness(path, run)] for name, path in self.files],
+            "format": [self.format, self.compression],
+            "columns": [self.text_column, *self.names, asdict(self.rule)],
+            "bad records": [self.on_error, self.max_text_bytes],
+            "part": self.part_records,
+        }
+
+    def absolute(self) -> _Plan:
+        """Return the plan with paths that mean the same in any process."""
+        files = tuple((name, os.path.abspath(path)) for name, path in self.files)
+        return replace(self, files=files)
+
+
+def _names_in(reader: CorpusReader, batch: Batch, column: str) -> list[str]:
+    """Read the names in a column, which the reader has checked; 7 and "7" are one name, for CSV cannot tell them apart."""
+    if reader.format == "parquet":
+        values = column_values(batch.rows.column(reader.columns.index(column)))
+    elif reader.format == "csv":
+        place = reader.columns.index(column)
+        values = [row[place] for row in batch.rows]
+    else:
+        values = [row[column] for row in batch.rows]
+    return [str(value) for value in values]
+
+
+def _likeness(path: str, run: str) -> tuple[int, str]:
+    """Return the size of a file and a hash of its ends, keyed by the run's name: to notice another input."""
+    if is_stream(path):
+        return 0, ""
+    found = hashlib.blake2b(key=run.encode(), digest_size=16)
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        found.update(file.read(_ENDS))
+        file.seek(max(0, size - _ENDS))
+        found.update(file.read(_ENDS))
+    return size, found.hexdigest()
+
+
+def _files_of(source: str, format: str | None) -> tuple[tuple[str, str], ...]:
+    """Return the names and paths of a folder's files, in the order of their names, numbers in them by value."""
+    names = []
+    for folder, folders, files in os.walk(source):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        for name in folders:
+            if os.path.islink(os.path.join(folder, name)):
+                raise CorpusError(
+                    f"{os.path.join(folder, name)} is a link to a folder, and links are not followed: its files would be "
+                    "left out. Put the folder itself there, or remove the link."
+                )
+        for name in files:
+            path = os.path.join(folder, name)
+            if name.startswith((".", "_")) or name == MANIFEST or is_stream(path):
+                continue
+            corpus_format(path, format)
+            names.append(os.path.relpath(path, source))
+    if not names:
+        raise CorpusError(f"{source} holds no files: expected .jsonl, .csv, .txt or .parquet.")
+    names.sort(
+        key=lambda name: (
+            [int(part) if n % 2 else part for n, part in enumerate(re.split(r"([0-9]+)", name))],
+            name,
+        )
+    )
+    return tuple((name, os.path.join(source, name)) for name in names)
+
+
+def _partition_columns(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns whose values are names of folders (``label=0/a.parquet``), as Spark and Hive write them."""
+    folders = (folder for name in names for folder in name.split(os.sep)[:-1])
+    columns = (folder.partition("=") for folder in folders)
+    return tuple(dict.fromkeys(unquote(name) for name, equals, _ in columns if name and equals))
+
+
+def _refuse_partitions(
+    source: str, partitions: Sequence[str], text_column: str, rule: ColumnRule
+) -> None:
+    """Refuse to leave out, or to make private, what the names of folders tell: the output has the same names."""
+    for name in partitions:
+        if name == text_column or not rule.passes(name):
+            raise CorpusError(
+                f"The folders of {source} are named by the column {name} ({name}=...), and the output has the same "
+                "names, so it cannot be left out or made private. Write the files without partitions first, or let "
+                "the column pass."
+            )
+
+
+def _common_format(source: str, target: str, format: str | None) -> tuple[str, str | None]:
+    """Return the one format of both ends, and the compression of the target."""
+    source_format, _ = corpus_format(source, format)
+    target_format, compression = corpus_format(target, format)
+    if source_format and target_format and source_format != target_format:
+        raise CorpusError(
+            f"The output has the format of the input: {source} is {source_format}, {target} would "
+            f"be {target_format}. Choose another name for the output, or set --format for both."
+        )
+    return source_format or target_format or "text", compression
+
+
+def _refuse_same_file(source: str, target: str) -> None:
+    if STANDARD_STREAM in (source, target):
+        return
+    same = os.path.realpath(source) == os.path.realpath(target)
+    with contextlib.suppress(OSError):
+        same = same or os.path.samefile(source, target)
+    if same and not is_stream(target):
+        raise CorpusError(
+            f"Input and output are the same file, {source}: the private text must not replace its "
+            "only source. Name another output."
+        )
+
+
+def _refuse_overlap(source: str, target: str) -> None:
+    if is_stream(target):
+        return
+    inner, outer = Path(os.path.realpath(target)), Path(os.path.realpath(source))
+    if inner == outer or outer in inner.parents or inner in outer.parents:
+        raise CorpusError(
+            f"One of {source} and {target} lies in the other: the private files must not stand among the raw ones. Name "
+            "another folder."
+        )
+
+
+def _version_of(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file or folder is replaced; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns

@@ -1,0 +1,276 @@
+"""Parts of a file: records read, released and written one part at a time, and joined when all are there.
+
+Which parts are finished already is known to ``corpus.checkpoint``; formats are read in ``corpus.records`` and written in
+``corpus.writers``.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textpriv.corpus.checkpoint import Entry, WorkFolder
+from textpriv.corpus.records import (
+    BadRecord,
+    Batch,
+    CorpusReader,
+    Place,
+)
+from textpriv.corpus.writers import RecordWriter, join_parts, writer_for
+from textpriv.engines.batch import (
+    PrivatizerSettings,
+    named_error,
+    release_in_process,
+    repeated_name,
+)
+from textpriv.engines.local import InProcess, Released
+from textpriv.errors import CorpusError, TextprivError
+from textpriv.randomness import DistinctKeys
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from textpriv.privatizer import Privatizer
+from textpriv.corpus.job import _names_in, _Plan
+from textpriv.corpus.report import _add_names, _other_columns
+
+__all__ = ["FileJoiner", "PartRunner"]
+
+
+def _texts_of(
+    plan: _Plan, file: int, batch: Batch, released: Released
+) -> tuple[list[str], Counter[str]]:
+    """Return what was released for a batch, or raise its error with the name of the record."""
+    try:
+        done, tokens = released.result()
+    except TextprivError as error:
+        raise named_error(error, lambda row: plan.record(file, batch.positions[row])) from None
+    return ([] if done is None else done.column(0).to_pylist()), tokens
+
+
+class _Names:
+    """Refuses two documents of one name, where no ledger counts them as versions of one document."""
+
+    def __init__(self, plan: _Plan, privatizer: Privatizer) -> None:
+        self._plan = plan
+        self._is_needed = bool(plan.names) and getattr(privatizer, "ledger", None) is None
+        self._distinct = DistinctKeys()
+
+    def take(self, file: int, reader: CorpusReader, batch: Batch) -> None:
+        """Learn the names in a batch.
+
+        Raises
+        ------
+        CorpusError
+            For a name that a document before has had; names the record.
+        """
+        if not self._is_needed:
+            return
+        column = self._plan.names[0]
+        names = _names_in(reader, batch, column)
+        for position, name in zip(batch.positions, names, strict=True):
+            if not self._distinct.add(name):
+                raise repeated_name(self._plan.record(file, position), column)
+
+    def read(self, file: int, stop: int | None = None) -> None:
+        """Learn the names in a file, or in its first records, without anything being released."""
+        if self._is_needed:
+            reader = self._plan.reader(file, stop=stop)
+            for batch in reader:
+                self.take(file, reader, batch)
+
+
+class _Parts:
+    """Writes the batches of one file, or of some parts of it, into a work folder."""
+
+    def __init__(self, plan: _Plan, folder: WorkFolder, file: int, reader: CorpusReader) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._file = file
+        self._reader = reader
+        self._stack: contextlib.ExitStack | None = None
+        self._writer: RecordWriter | None = None
+        self._documents = 0
+        self._tokens: Counter[str] = Counter()
+        self._skipped: Counter[str] = Counter()
+        self._unprotected: dict[str, None] = {}
+        self._matched: set[str] = set()
+        self._end = Place()
+
+    def take(self, batch: Batch, texts: Sequence[str], tokens: Counter[str]) -> None:
+        """Write a batch; a part that is full is finished."""
+        if self._writer is None:
+            self._begin(batch.start // self._plan.part_records)
+        assert self._writer is not None
+        self._writer.write(batch, texts)
+        self._documents += len(texts)
+        self._tokens.update(tokens)
+        for names in _other_columns(self._reader, batch, self._plan.partitions):
+            _add_names(self._unprotected, filter(self._plan.rule.passes, names))
+            self._matched.update(self._plan.rule.matched(names))
+        for bad in batch.bad:
+            self._skipped[bad.reason] += 1
+            if self._plan.on_error == "quarantine":
+                self._aside.write(self._quarantined(bad))
+        self._end = batch.end
+        if batch.end.record % self._plan.part_records == 0:
+            self._finish()
+
+    def end(self, is_empty: bool) -> None:
+        """Finish the last part; a file without records has one part without records."""
+        if self._writer is None and is_empty:
+            self._begin(0)
+        if self._writer is not None:
+            self._finish()
+
+    def close(self) -> None:
+        """Give up a part that is not finished."""
+        stack, self._stack = self._stack, None
+        if self._writer is not None:
+            self._writer.abandon()
+            self._writer = None
+        if stack is not None:
+            # What could not be written may fail again when its file is closed.
+            with contextlib.suppress(OSError):
+                stack.close()
+
+    def _begin(self, part: int) -> None:
+        self._documents, self._tokens, self._skipped = 0, Counter(), Counter()
+        self._unprotected, self._matched = {}, set()
+        self._part = part
+        self._stack = contextlib.ExitStack()
+        out, self._aside, self._done = self._stack.enter_context(
+            self._folder.part(self._file, part)
+        )
+        self._writer = writer_for(self._reader, out, self._plan.rule)
+        # Parts of lines are joined as they are, so only the first one has a header.
+        if part == 0 or self._plan.format == "parquet":
+            self._writer.begin()
+
+    def _finish(self) -> None:
+        assert self._writer is not None
+        assert self._stack is not None
+        self._writer.close()
+        self._writer = None
+        self._done.append(
+            Entry(
+                self._file,
+                self._part,
+                self._end,
+                self._documents,
+                dict(self._tokens),
+                dict(self._skipped),
+                unprotected=tuple(self._unprotected),
+                matched=sorted(self._matched),
+            )
+        )
+        stack, self._stack = self._stack, None
+        stack.close()
+
+    def _quarantined(self, bad: BadRecord) -> bytes:
+        """One line of the quarantine: where a bad record stands, why it is bad, and its bytes."""
+        name = self._plan.files[self._file][0] or os.path.basename(self._reader.name)
+        found: dict[str, Any] = {
+            "file": os.fsencode(name).decode("utf-8", "replace"),
+            "record": bad.position + 1,
+            "line": bad.line or None,
+            "reason": bad.reason,
+        }
+        if bad.raw is not None:
+            try:
+                found["raw"] = bad.raw.decode("utf-8")
+            except UnicodeDecodeError:
+                found["raw_base64"] = base64.b64encode(bad.raw).decode("ascii")
+        return json.dumps(found, ensure_ascii=False).encode("utf-8") + b"\n"
+
+
+@dataclass(frozen=True)
+class PartRunner:
+    """Makes parts of a corpus in another process; what Spark and Ray are given to do.
+
+    Attributes
+    ----------
+    plan
+        The job.
+    settings
+        What the process builds its Privatizer from.
+    context
+        Goes before every identity.
+    folder
+        The work folder, on storage that all processes share.
+    """
+
+    plan: _Plan
+    settings: PrivatizerSettings
+    context: bytes
+    folder: str
+
+    def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
+        """Make the parts of a task; an error that the user can mend comes back as its message."""
+        try:
+            release = release_in_process(self.settings, self.plan.columns, self.context)
+            self._make(task, InProcess(release))
+        except TextprivError as error:
+            return {"error": str(error)}
+        except OSError as error:
+            return {
+                "error": f"{error.strerror or type(error).__name__}: {error.filename or self.folder}"
+            }
+        return {}
+
+    def _make(self, task: Mapping[str, Any], local: InProcess) -> None:
+        file, stop = task["file"], task["stop"]
+        start = Place(**task["start"])
+        folder = WorkFolder.attach(Path(self.folder))
+        reader = self.plan.reader(file, start, stop)
+
+        def jobs() -> Iterator[tuple[Batch, pa.RecordBatch | None]]:
+            for batch in reader:
+                yield batch, self.plan.arrow(reader, batch, task["base"])
+
+        parts = _Parts(self.plan, folder, file, reader)
+        with contextlib.closing(parts):
+            for batch, released in local.ordered(jobs()):
+                texts, tokens = _texts_of(self.plan, file, batch, released)
+                parts.take(batch, texts, tokens)
+            parts.end(is_empty=stop == 0)
+
+
+@dataclass(frozen=True)
+class FileJoiner:
+    """Joins the parts of files in another process; see :class:`PartRunner`."""
+
+    plan: _Plan
+    folder: str
+
+    def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
+        """Join the parts of one file."""
+        try:
+            _join(self.plan, WorkFolder.attach(Path(self.folder)), task["file"])
+        except TextprivError as error:
+            return {"error": str(error)}
+        except OSError as error:
+            return {
+                "error": f"{error.strerror or type(error).__name__}: {error.filename or self.folder}"
+            }
+        return {}
+
+
+def _join(plan: _Plan, folder: WorkFolder, file: int) -> None:
+    closed = folder.closed_file(file)
+    if closed is None:
+        raise CorpusError("A file was not read to its end. Continue the run with --resume.")
+    parts = folder.parts(file, closed[0])
+    name, compression = plan.files[file][0], plan.compression_of(file)
+    if len(parts) == 1 and compression is None:
+        folder.adopt(parts[0], name)
+        return
+    with folder.result(name) as out:
+        join_parts(parts, out, plan.format, compression, plan.text_column)

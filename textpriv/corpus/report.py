@@ -1,0 +1,203 @@
+"""The report of a run and its progress events: counts of documents, tokens and unprotected columns, no text.
+
+Written while parts are finished; what is in a part is decided in ``corpus.parts``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from textpriv.corpus.checkpoint import Entry
+from textpriv.corpus.records import (
+    Batch,
+    CorpusReader,
+    is_stream,
+)
+
+if TYPE_CHECKING:
+    pass
+from textpriv.corpus.job import _Plan
+
+__all__ = ["CorpusReport", "Progress"]
+
+_NAMES = 1000  # most names of other columns that are told; JSON may have a new one in every record
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is.
+
+    Attributes
+    ----------
+    documents, tokens : int
+        Released so far.
+    fraction : float or None
+        Share of the input that was read, in [0, 1]; None if unknown.
+    resumed : int
+        Tokens among them that an earlier, interrupted run has released.
+    """
+
+    documents: int
+    tokens: int
+    fraction: float | None
+    resumed: int = 0
+
+
+@dataclass(frozen=True)
+class CorpusReport:
+    """What one run did. Counts only; nothing is derived from the texts beyond what was released.
+
+    Attributes
+    ----------
+    documents
+        Records written.
+    tokens
+        Tokens by class, as released.
+    skipped
+        Bad records left out, by reason.
+    unprotected
+        Names of the other columns, which pass through as they are; the first 1,000 of them.
+    seconds
+        Wall time.
+    files
+        Files written.
+    quarantine
+        The file of the bad records that were set aside; None if there are none.
+    resumed
+        Documents that an earlier, interrupted run had finished.
+    unmatched
+        Patterns of the rule for columns, other than ``*``, that no other column has matched: mistyped ones, perhaps. Empty
+        for a run that was complete before.
+    """
+
+    documents: int
+    tokens: Mapping[str, int]
+    skipped: Mapping[str, int]
+    unprotected: tuple[str, ...]
+    seconds: float
+    files: int = 1
+    quarantine: str | None = None
+    resumed: int = 0
+    unmatched: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        return {
+            "documents": self.documents,
+            "tokens": dict(self.tokens),
+            "skipped": dict(self.skipped),
+            "unprotected": list(self.unprotected),
+            "seconds": round(self.seconds, 3),
+            "files": self.files,
+            "quarantine": self.quarantine,
+            "resumed": self.resumed,
+            "unmatched": list(self.unmatched),
+        }
+
+
+class _Watch:
+    """Adds up what was done, and tells it."""
+
+    def __init__(
+        self,
+        plan: _Plan,
+        on_progress: Callable[[Progress], None] | None,
+        on_unprotected: Callable[[tuple[str, ...]], None] | None,
+    ) -> None:
+        self._plan = plan
+        self._on_progress = on_progress
+        self._on_unprotected = on_unprotected
+        # Bytes of the input before each file, and of all of it.
+        self._sizes = [0, *accumulate(_size(path) for _, path in plan.files)]
+        self.documents = 0
+        self.tokens: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
+        self.unprotected: dict[str, None] = {}
+        self._matched: set[str] = set()
+        self._is_told = False
+        self.resumed = 0
+
+    def columns(self, reader: CorpusReader, batch: Batch) -> None:
+        """Learn the names of the other columns, and tell those of the first record that has any."""
+        for names in _other_columns(reader, batch, self._plan.partitions):
+            passing = [name for name in names if self._plan.rule.passes(name)]
+            self._learn(passing, self._plan.rule.matched(names))
+
+    def _learn(self, passing: Sequence[str], matched: Sequence[str]) -> None:
+        if passing and not self._is_told and self._on_unprotected is not None:
+            self._is_told = True
+            self._on_unprotected(tuple(passing))
+        _add_names(self.unprotected, passing)
+        self._matched.update(matched)
+
+    def restored(self, entry: Entry) -> None:
+        """Count what an earlier run has finished, or another process."""
+        self._learn(entry.unprotected, entry.matched)
+        self.documents += entry.documents
+        self.tokens.update(entry.tokens)
+        self.skipped.update(entry.skipped)
+
+    def released(self, file: int, reader: CorpusReader, batch: Batch, tokens: Counter[str]) -> None:
+        """Count a batch."""
+        self.documents += len(batch.texts)
+        self.tokens.update(tokens)
+        self.skipped.update(bad.reason for bad in batch.bad)
+        part, total = reader.fraction, self._sizes[-1]
+        if part is None or not total:
+            self.tell(None)
+        else:
+            before, end = self._sizes[file], self._sizes[file + 1]
+            self.tell((before + part * (end - before)) / total)
+
+    def tell(self, fraction: float | None) -> None:
+        """Tell how far the run is."""
+        if self._on_progress is not None:
+            done = None if fraction is None else min(1.0, fraction)
+            tokens = sum(self.tokens.values())
+            self._on_progress(Progress(self.documents, tokens, done, self.resumed))
+
+    def report(self, seconds: float, **more: Any) -> CorpusReport:
+        return CorpusReport(
+            documents=self.documents,
+            tokens=dict(self.tokens),
+            skipped=dict(self.skipped),
+            unprotected=tuple(self.unprotected),
+            seconds=seconds,
+            unmatched=tuple(p for p in self._plan.rule.patterns if p not in self._matched),
+            **more,
+        )
+
+
+def _other_columns(
+    reader: CorpusReader, batch: Batch, partitions: Sequence[str]
+) -> Iterator[list[str]]:
+    """Yield the names of the other columns: those of each JSON record that has new ones, else of the file.
+
+    Columns by which folders are partitioned come with the first of them.
+    """
+    known: set[str] = {reader.text_column}
+    for names in batch.rows if reader.format == "jsonl" else [reader.columns]:
+        found = dict.fromkeys([*partitions, *names])
+        partitions = ()
+        if not known.issuperset(found):
+            known.update(found)
+            yield [name for name in found if name != reader.text_column]
+
+
+def _add_names(known: dict[str, None], names: Iterable[str]) -> None:
+    """Remember names in the order in which they first appear, but not endlessly many."""
+    for name in names:
+        if len(known) < _NAMES:
+            known[name] = None
+
+
+def _size(path: str) -> int:
+    try:
+        return 0 if is_stream(path) else os.path.getsize(path)
+    except OSError:
+        return 0

@@ -1,0 +1,624 @@
+"""A corpus in, a private corpus out: one file or a folder of shards, in constant memory, whole or absent.
+
+What lives here: what a job is. It names the files and their documents, hands batches or whole parts to an engine, and
+has the output appear when everything is done; a run that was cut short goes on where it was. What does not: the formats
+(``reading``, ``writing``), the files of a run under way (``shards``), the key (``runkey``), how a batch is made private
+and where (``engines``), and what the user sees (``cli``). Only the text column changes; other columns pass through
+untouched, or are dropped by rule, and are not protected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from textpriv.corpus.checkpoint import MANIFEST, Entry, WorkFolder, digest, only_writer, work_path
+from textpriv.corpus.columns import ColumnRule
+from textpriv.corpus.records import (
+    MAX_TEXT_BYTES,
+    STANDARD_STREAM,
+    Batch,
+    CorpusReader,
+    Place,
+    is_stream,
+    read_records,
+)
+from textpriv.corpus.writers import RecordWriter, compressed, writer_for
+from textpriv.engines.batch import (
+    NO_SALT,
+    BatchRelease,
+    PrivatizerSettings,
+    corpus_name,
+)
+from textpriv.engines.local import InProcess, WorkerPool
+from textpriv.errors import CorpusError
+from textpriv.run_key import read_run_key
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from textpriv.privatizer import Privatizer
+    from textpriv.run_key import RunKey
+from textpriv.corpus.job import _check_options, _Plan, _version_of
+from textpriv.corpus.parts import FileJoiner, PartRunner, _join, _Names, _Parts, _texts_of
+from textpriv.corpus.report import CorpusReport, Progress, _Watch
+
+__all__ = ["PART_RECORDS", "privatize_corpus"]
+
+PART_RECORDS = 20_000
+
+
+def privatize_corpus(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    privatizer: Privatizer,
+    *,
+    format: str | None = None,
+    text_column: str = "text",
+    on_error: str = "fail",
+    batch_size: int = 500,
+    max_text_bytes: int = MAX_TEXT_BYTES,
+    workers: int = 1,
+    settings: PrivatizerSettings | None = None,
+    document_column: str | None = None,
+    author_column: str | None = None,
+    columns: ColumnRule | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    key: RunKey | None = None,
+    resume: bool | None = None,
+    part_records: int = PART_RECORDS,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_unprotected: Callable[[tuple[str, ...]], None] | None = None,
+) -> CorpusReport:
+    """Replace the text of every record of a file, or of a folder of files, by its private version.
+
+    Records keep their order and their other fields. ``target`` appears when all is written and synchronised, or not at
+    all; a failed run leaves an older file ``target`` as it was. The output never depends on ``batch_size``, ``workers``,
+    ``engine`` or ``part_records``.
+
+    Parameters
+    ----------
+    source, target
+        Files, or ``"-"`` for standard input and output; or a folder of files of one format, and a folder to make, which
+        then gets a ``manifest.json`` with a checksum of each file. Both ends have the same format; the compression of a
+        single file may differ.
+    privatizer
+        What makes a text private.
+    format
+        ``"jsonl"``, ``"csv"``, ``"text"`` or ``"parquet"`` for both ends; None goes by the extensions. With ``"-"`` at
+        one end the other end's extension decides, with ``"-"`` at both it is ``"text"``.
+    text_column, on_error, batch_size, max_text_bytes
+        As in :func:`read_records`. With ``on_error="quarantine"`` bad records are set aside in
+        ``target.quarantine.jsonl`` (mode 0600), which holds raw text.
+    workers
+        Number of processes that work, of which this is one if there are up to four; 1 uses this process alone.
+    settings
+        What other processes build their Privatizer from; required for more than one worker and for the engines
+        ``"spark"`` and ``"ray"``, and must describe ``privatizer``.
+    document_column
+        The field that names each document: its randomness then follows from the run key and this name, wherever in the
+        corpus it stands; without one it follows from its number in the corpus. Names pass through as they are, and must
+        not be made from the text. Required with a ledger, which counts documents of one name as versions of one; without a
+        ledger a name that is there twice is refused, for which some 100 bytes of memory are used a document.
+    author_column
+        With a ledger: the field that names each document's author.
+    columns
+        Which other columns pass through; all of them by default.
+    engine
+        ``"local"``, ``"spark"`` or ``"ray"``.
+    address
+        The Spark master or the Ray cluster; None starts one on this machine.
+    key
+        The run key that ``privatizer`` was built with, kept in a file as long as the run is not finished. Another release
+        under it shows which texts have changed since. The output must be no stream, nor the input unless its documents have
+        names.
+    resume
+        None keeps nothing of a run that fails. False begins a run that can be continued, True continues it (or begins
+        one). Needs a key, a seed or a ledger: without one the rest would be drawn from another key.
+    part_records
+        Records after which what is done is safe on the disk; also the unit of work of Spark and Ray.
+    on_progress
+        Called after each batch or part.
+    on_unprotected
+        Called once, at the first record that has any, with the names of its columns that pass through
+        unprotected.
+
+    Returns
+    -------
+    CorpusReport
+        Counts and seconds.
+
+    Raises
+    ------
+    CorpusError
+        For bad records, formats that differ, source and target being one file, or a process that dies.
+    LedgerError
+        At the first document that the ledger refuses; names its record. Documents before it stay
+        counted and, as the same text, cost nothing the next time.
+    OSError
+        If a file cannot be opened or written.
+
+    Notes
+    -----
+    Without ``key`` a fresh secret goes into the identity of each document, so that two calls never share a random stream
+    even for the same privatizer. With a seed, and for documents that have names under a run key,
+    ``privatizer.privatize(text, key=document_key(text_column, name or number))`` gives the same.
+    """
+    started = time.perf_counter()
+    source, target = os.fspath(source), os.fspath(target)
+    if (is_stream(source) or is_stream(target)) and (resume is not None or engine != "local"):
+        raise CorpusError(
+            "A stream passes only once, so its run can neither be continued nor be shared out: name files."
+        )
+    _check_options(privatizer, workers, settings, engine, document_column, key, resume)
+    if key is not None and (is_stream(target) or (is_stream(source) and document_column is None)):
+        raise CorpusError(
+            "A stream passes only once, so under a run key it would not be known again: name files (an input whose "
+            "documents have names may be a stream)."
+        )
+    plan = _Plan.of(
+        source,
+        target,
+        format,
+        text_column=text_column,
+        on_error=on_error,
+        batch_size=batch_size,
+        max_text_bytes=max_text_bytes,
+        rule=columns or ColumnRule(),
+        part_records=part_records,
+        names=tuple(name for name in (document_column, author_column) if name is not None),
+    )
+    watch = _Watch(plan, on_progress, on_unprotected)
+    if is_stream(target):
+        if plan.is_folder or plan.format == "parquet" or on_error == "quarantine":
+            raise CorpusError(
+                "Only a single jsonl, csv or text file goes to a stream, and nothing can be set "
+                "aside beside a stream: name a file as the output."
+            )
+        with _local_engine(plan, privatizer, settings, workers, secrets.token_bytes(16)) as local:
+            names = _Names(plan, privatizer)
+            _write_stream(plan, target, local, watch, names)
+        return watch.report(time.perf_counter() - started)
+    run = _Run(plan, Path(os.path.realpath(target)), privatizer, settings, key, watch)
+    with run.opened(resume):
+        if not run.complete:
+            if engine == "local":
+                run.here(workers)
+            else:
+                run.elsewhere(engine, address, workers)
+        return run.published(started)
+
+
+def _first_texts(plan: _Plan) -> Iterator[tuple[int, str]]:
+    """Yield the good documents from the first one on, with their numbers in the corpus."""
+    base = 0
+    for _, path in plan.files:
+        records = 0
+        reader = read_records(
+            path, plan.format, plan.text_column, "skip", max_text_bytes=plan.max_text_bytes
+        )
+        for batch in reader:
+            for position, text in zip(batch.positions, batch.texts, strict=True):
+                yield base + position, text
+            records = batch.end.record
+        base += records
+
+
+def _local_engine(
+    plan: _Plan,
+    privatizer: Privatizer,
+    settings: PrivatizerSettings | None,
+    workers: int,
+    context: bytes,
+) -> InProcess | WorkerPool:
+    if workers == 1 or settings is None:
+        return InProcess(BatchRelease(privatizer, plan.columns, context))
+    release = BatchRelease(privatizer, plan.columns, context)
+    return WorkerPool(release, settings, plan.columns, context, workers)
+
+
+def _write_stream(
+    plan: _Plan, target: str, local: InProcess | WorkerPool, watch: _Watch, names: _Names
+) -> None:
+    """Write one file to standard output, a device or a pipe, as it comes."""
+    reader = plan.reader(0)
+
+    def jobs() -> Iterator[tuple[Batch, pa.RecordBatch | None]]:
+        for batch in reader:
+            watch.columns(reader, batch)
+            names.take(0, reader, batch)
+            yield batch, plan.arrow(reader, batch, 0)
+
+    with contextlib.ExitStack() as stack:
+        stream: BinaryIO
+        if target != STANDARD_STREAM:
+            stream = stack.enter_context(open(target, "wb"))
+        elif sys.stdout is None:
+            raise CorpusError("Standard output is closed: name a file.")
+        else:
+            stream = sys.stdout.buffer
+        stack.enter_context(local)
+        with compressed(stream, plan.compression) as out:
+            writer: RecordWriter | None = None
+            for batch, released in local.ordered(jobs()):
+                texts, tokens = _texts_of(plan, 0, batch, released)
+                if writer is None:
+                    writer = writer_for(reader, out, plan.rule)
+                    writer.begin()
+                writer.write(batch, texts)
+                watch.released(0, reader, batch, tokens)
+            if writer is None:
+                writer_for(reader, out, plan.rule).begin()
+        stream.flush()
+
+
+class _Run:
+    """One run into files: opens the work folder, has the parts made, and publishes the output."""
+
+    def __init__(
+        self,
+        plan: _Plan,
+        target: Path,
+        privatizer: Privatizer,
+        settings: PrivatizerSettings | None,
+        key: RunKey | None,
+        watch: _Watch,
+    ) -> None:
+        self._plan = plan
+        self._target = target
+        self._privatizer = privatizer
+        self._settings = settings
+        self._key = key
+        self._watch = watch
+        self._context = NO_SALT
+        self._names = _Names(plan, privatizer)
+        self._entries: dict[tuple[int, int], Entry] = {}
+        self._engine: tuple[str, str | None, int] | None = None
+        self._resumed = 0
+        self._before = _version_of(target)
+        self.complete = False
+
+    @contextlib.contextmanager
+    def opened(self, resume: bool | None) -> Iterator[None]:
+        """Hold the output and open the work folder, which is gone after the block unless the run is to be continued."""
+        for _, name in self._plan.files:
+            if not is_stream(name):
+                open(name, "rb").close()  # a missing input is told before anything is made
+        self._check_target()
+        with only_writer(self._target):
+            # Another run may have ended between the beginning of this one and here.
+            if _version_of(self._target) != self._before:
+                raise CorpusError(
+                    f"Another run has just written {self._target}. Choose another output, or begin again."
+                )
+            key = self._key
+            if key is not None and not key.fresh and read_run_key(key.path) != key.secret:
+                raise CorpusError(
+                    f"The run key {key.path} is another one than when it was read. Begin again."
+                )
+            with self._opened(resume):
+                yield
+
+    @contextlib.contextmanager
+    def _opened(self, resume: bool | None) -> Iterator[None]:
+        path = work_path(self._target, kept=resume is not None)
+        new_key = self._key is not None and self._key.fresh
+        WorkFolder.check(path, bool(resume))
+        if resume and new_key and path.exists() and WorkFolder.attach(path).entries():
+            raise CorpusError(
+                f"The run in {path} was begun under a run key that is gone, so it cannot be continued. Put "
+                f"{self._key.path} back, or remove that folder to begin again; both releases together then keep less "  # type: ignore[union-attr]
+                "than one."
+            )
+        if self._key is None and resume is None:
+            # No two calls share a random stream, even for the same privatizer.
+            self._context = secrets.token_bytes(16)
+        elif self._key is not None and not self._plan.names:
+            self._context += corpus_name(_first_texts(self._plan), self._key.secret)
+        self._refuse_output(resume)
+        if self.complete:
+            WorkFolder.attach(path).remove()  # the run may have ended between its last two steps
+            yield
+            return
+        if self._key is not None:
+            if resume and new_key:
+                WorkFolder.attach(path).remove()  # nothing was finished there
+            self._key.keep()
+        try:
+            self._folder = WorkFolder.begin(path, self._job, bool(resume))
+        except BaseException:
+            self._forget(new_key)
+            raise
+        try:
+            if resume:
+                self._entries = self._folder.entries(checked=True)
+                for entry in self._entries.values():
+                    self._watch.restored(entry)
+                self._resumed = self._watch.documents
+                self._watch.resumed = sum(self._watch.tokens.values())
+            yield
+        except BaseException:
+            if resume is None or not self._folder.entries():
+                self._folder.remove()
+                self._forget(new_key)
+            raise
+        else:
+            self._folder.remove()
+
+    def _forget(self, new_key: bool) -> None:
+        """Destroy a key under which nothing was released."""
+        if new_key and self._key is not None:
+            self._key.forget()
+
+    def _job(self, run: str) -> dict[str, Any]:
+        # The name of a job is published, and made from the input among others: without a secret in it, whoever guesses
+        # the input could see that the guess is right.
+        ledger = getattr(self._privatizer, "ledger", None)
+        secret = None if ledger is None else ledger.mark
+        if self._key is not None:
+            secret = self._key.secret
+        settings = getattr(self._privatizer, "fingerprint", b"")
+        return self._plan.job(run, settings + self._context, secret, self._privatizer.seed)
+
+    def _check_target(self) -> None:
+        ledger = getattr(self._privatizer, "ledger", None)
+        for kept in (self._key, ledger):
+            place = None if kept is None else Path(os.path.realpath(kept.path))
+            if place is not None and (place == self._target or self._target in place.parents):
+                raise CorpusError(
+                    f"{place} would lie in the output or be written over by it: a run key or a ledger must lie elsewhere. "
+                    "Name another file."
+                )
+        if not self._target.parent.is_dir():
+            raise CorpusError(
+                f"Cannot write to {self._target}: its folder does not exist. Make it first."
+            )
+        if self._target.is_dir() and not self._plan.is_folder:
+            raise CorpusError(f"Cannot write to {self._target}: it is a folder. Name a file.")
+
+    def _refuse_output(self, resume: bool | None) -> None:
+        """Refuse an output folder that exists, unless it is what is to be continued."""
+        if not self._plan.is_folder or not self._target.exists():
+            return
+        if self._target.is_dir() and not any(self._target.iterdir()):
+            return
+        if resume:
+            found = self._manifest()
+            run = found.get("run")
+            if isinstance(run, str) and found.get("job") == self._job_name(run):
+                self.complete = True
+                return
+        raise CorpusError(
+            f"{self._target} exists. Choose another folder for the output, or remove that one first."
+        )
+
+    def _manifest(self) -> dict[str, Any]:
+        try:
+            found = json.loads((self._target / MANIFEST).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _job_name(self, run: str) -> str:
+        content = json.dumps(self._job(run), sort_keys=True)
+        return hashlib.blake2b(content.encode(), key=run.encode(), digest_size=16).hexdigest()
+
+    # Making the parts
+
+    def here(self, workers: int) -> None:
+        """Make all parts in this process or its workers."""
+        plan, folder, watch = self._plan, self._folder, self._watch
+        parts: _Parts | None = None
+        with contextlib.ExitStack() as stack:
+            local = _local_engine(plan, self._privatizer, self._settings, workers, self._context)
+            stack.enter_context(local)
+            # Closed by name: on failure a worker pool must not live on in the traceback.
+            results = stack.enter_context(contextlib.closing(local.ordered(self._jobs())))
+            try:
+                for (file, reader, batch, end), released in results:
+                    parts = parts or _Parts(plan, folder, file, reader)
+                    if batch is not None:
+                        texts, tokens = _texts_of(plan, file, batch, released)
+                        parts.take(batch, texts, tokens)
+                        watch.released(file, reader, batch, tokens)
+                        continue
+                    parts.end(is_empty=end.record == 0)
+                    folder.close_file(file, self._count(end), end.record)
+                    parts = None
+            finally:
+                if parts is not None:
+                    parts.close()
+
+    def _jobs(self) -> Iterator[tuple[tuple[int, CorpusReader, Batch | None, Place], Any]]:
+        """Yield what is still to be done: each batch with what the engine is given, and each file's end with nothing."""
+        base = 0
+        for file in range(len(self._plan.files)):
+            done = 0
+            while (file, done) in self._entries:
+                done += 1
+            closed = self._folder.closed_file(file)
+            if closed is not None and done == closed[0]:
+                self._names.read(file)
+                base += closed[1]
+                continue
+            end = self._entries[file, done - 1].end if done else Place()
+            if done:
+                self._names.read(file, stop=end.record)
+            reader = self._plan.reader(file, end)
+            for batch in reader:
+                self._watch.columns(reader, batch)
+                self._names.take(file, reader, batch)
+                end = batch.end
+                yield (file, reader, batch, end), self._plan.arrow(reader, batch, base)
+            yield (file, reader, None, end), None
+            base += end.record
+
+    def _count(self, end: Place) -> int:
+        return max(1, -(-end.record // self._plan.part_records))
+
+    def elsewhere(self, engine: str, address: str | None, workers: int) -> None:
+        """Make all parts on Spark or Ray."""
+        plan = self._plan
+        assert self._settings is not None
+        settings = replace(self._settings, index=os.path.abspath(self._settings.index))
+        if self._key is not None:
+            # The executors read the key where the output is; in what is sent to them there is no secret.
+            settings = replace(settings, key_file=str(self._key.path), run_key=b"")
+        first = plan.reader(0, stop=plan.batch_size)
+        for batch in first:
+            self._watch.columns(first, batch)
+        tasks = []
+        base = 0
+        for file in range(len(plan.files)):
+            self._names.read(file)
+            places = [Place(), *plan.reader(file).places()]
+            tasks += self._tasks(file, places, base)
+            base += places[-1].record
+            self._folder.close_file(file, self._count(places[-1]), places[-1].record)
+        self._engine = (engine, address, workers)
+        if tasks:
+            runner = PartRunner(plan.absolute(), settings, self._context, str(self._folder.path))
+            with self._followed(base):
+                self._each(tasks, runner)
+
+    def _tasks(self, file: int, places: Sequence[Place], base: int) -> list[dict[str, Any]]:
+        """One task for each part that is missing; one for all of them where a file cannot be entered in its middle."""
+        missing = [
+            part for part in range(self._count(places[-1])) if (file, part) not in self._entries
+        ]
+        if self._plan.format != "parquet" and places[-1].offset is None:
+            missing = missing[:1]
+            stops = [places[-1].record]
+        else:
+            stops = [places[part + 1].record for part in missing]
+        return [
+            {"file": file, "start": asdict(places[part]), "stop": stop, "base": base}
+            for part, stop in zip(missing, stops, strict=False)
+        ]
+
+    def _each(self, tasks: list[dict[str, Any]], work: Callable[[Any], dict[str, Any]]) -> None:
+        assert self._engine is not None
+        engine, address, workers = self._engine
+        each = import_module(f"textpriv.engines.{engine}").each
+        for told in each(tasks, work, address=address, workers=workers):
+            if "error" in told:
+                raise CorpusError(told["error"])
+
+    @contextlib.contextmanager
+    def _followed(self, records: int) -> Iterator[None]:
+        """Tell, from a thread, of the parts that other processes have finished."""
+        over = threading.Event()
+
+        def follow() -> None:
+            seen = set(self._entries)
+            while not over.wait(0.5):
+                with contextlib.suppress(OSError):
+                    for place, entry in self._folder.entries(without=seen).items():
+                        seen.add(place)
+                        self._watch.restored(entry)
+                done = self._watch.documents + self._watch.skipped.total()
+                self._watch.tell(done / records if records else None)
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    # The output
+
+    def published(self, started: float) -> CorpusReport:
+        """Join the parts, let the output appear, and report."""
+        plan, watch = self._plan, self._watch
+        aside = self._target.with_name(self._target.name + ".quarantine.jsonl")
+        if self.complete:
+            return self._report_published(started, aside)
+        entries = self._folder.entries()
+        self._join_all()
+        watch.documents = 0
+        watch.tokens.clear()
+        watch.skipped.clear()
+        watch.unprotected.clear()
+        documents: Counter[int] = Counter()
+        for entry in sorted(entries.values(), key=lambda entry: (entry.file, entry.part)):
+            watch.restored(entry)
+            documents[entry.file] += entry.documents
+        has_aside = self._folder.publish_quarantine(aside, [entries[at] for at in sorted(entries)])
+        if plan.is_folder:
+            self._folder.publish_folder(self._target, self._new_manifest(documents))
+        else:
+            self._folder.publish_file(self._target)
+        return watch.report(
+            time.perf_counter() - started,
+            files=len(plan.files),
+            quarantine=str(aside) if has_aside else None,
+            resumed=self._resumed,
+        )
+
+    def _join_all(self) -> None:
+        plan, folder = self._plan, self._folder
+        count = len(plan.files)
+        if self._engine is not None and count > 1 and plan.compression_of(0) is not None:
+            self._each(
+                [{"file": file} for file in range(count)],
+                FileJoiner(plan.absolute(), str(folder.path)),
+            )
+            return
+        for file in range(count):
+            _join(plan, folder, file)
+
+    def _new_manifest(self, documents: Mapping[int, int]) -> dict[str, Any]:
+        from textpriv import __version__
+
+        files = []
+        for file, (name, _) in enumerate(self._plan.files):
+            path = self._folder.result_path(name)
+            files.append(
+                {
+                    "name": name,
+                    "bytes": path.stat().st_size,
+                    "sha256": digest(path),
+                    "documents": documents[file],
+                }
+            )
+        statement = getattr(self._privatizer, "statement", None)
+        return {
+            "textpriv": __version__,
+            "run": self._folder.run,
+            "job": self._job_name(self._folder.run),
+            "format": self._plan.format,
+            "files": files,
+            "documents": self._watch.documents,
+            "tokens": dict(self._watch.tokens),
+            "skipped": dict(self._watch.skipped),
+            "unprotected": list(self._watch.unprotected),
+            "statement": None if statement is None else statement.to_dict(),
+        }
+
+    def _report_published(self, started: float, aside: Path) -> CorpusReport:
+        found = self._manifest()
+        return CorpusReport(
+            documents=found["documents"],
+            tokens=found["tokens"],
+            skipped=found["skipped"],
+            unprotected=tuple(found["unprotected"]),
+            seconds=time.perf_counter() - started,
+            files=len(found["files"]),
+            quarantine=str(aside) if aside.exists() else None,
+            resumed=found["documents"],
+        )

@@ -1,0 +1,547 @@
+"""Which epsilon gives a wanted plausible deniability: from odds at a distance, or from what happens to a word.
+
+Everything is computed from public tables and the output law, so choosing costs no privacy and needs no draws. The
+figures of one given mechanism are in ``textpriv.evaluation.deniability``; what an epsilon guarantees is in its statement.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from textpriv.errors import MechanismError
+from textpriv.evaluation.deniability import WordSample
+from textpriv.index.index import Index
+from textpriv.index.neighbours import processors
+from textpriv.mechanisms.base import positive
+from textpriv.mechanisms.calibration.privacy_constant import log_normalisers, tight_constants
+from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
+from textpriv.metrics import ANGULAR, EUCLIDEAN
+from textpriv.vocabulary.vocabulary import Prior
+
+__all__ = ["Choice", "choose_epsilon", "eps_from_odds", "epsilon_for"]
+
+_EVERY_WORD_UP_TO = 50_000  # words of a vocabulary; a larger one is sampled
+_SAMPLE = 8192
+_CELLS = 1 << 22  # distances that a thread holds at a time
+_COLUMNS = 4096  # columns of a product
+_PILOT = 1 << 23  # distances that the first search holds
+_GRID = 9  # epsilons of one pass over the words
+_STRIP = 1024
+# No factor of a law is let below this: products of subnormal numbers are slow, and every law is floored far above it.
+_TINY = 1e-200
+_FAST = {"reassoc", "contract", "nsz"}
+
+
+def eps_from_odds(odds: float, d_ref: float) -> float:
+    """The epsilon at which two words at distance ``d_ref`` are told apart by odds of at most ``odds`` to 1.
+
+    Parameters
+    ----------
+    odds : float
+        Above 1.
+    d_ref : float
+        A distance of the index, such as ``index.reference_distance`` or ``index.reference_distance_90``.
+
+    Returns
+    -------
+    float
+        ``ln(odds) / d_ref``, per unit of distance (mechanisms.md TEM-12).
+
+    Raises
+    ------
+    MechanismError
+        For odds of 1 or less and distances that are not above 0.
+
+    Examples
+    --------
+    >>> round(eps_from_odds(20.0, 2.0), 4)
+    1.4979
+    """
+    if positive("odds", odds) <= 1:
+        raise MechanismError(
+            f"odds must be above 1: at 1 to 1 nothing can be told apart, and no word gets through; got {odds}."
+        )
+    return math.log(odds) / positive("the reference distance", d_ref)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An epsilon, and how it was found.
+
+    Attributes
+    ----------
+    epsilon : float
+    target : str
+        "keep", "distinct" or "odds".
+    wanted : float
+        The value asked for.
+    value : float
+        The value at ``epsilon``.
+    standard_error : float
+        Of ``value``: 0 where every word was looked at.
+    words : int
+        How many words were looked at; 0 for odds.
+    """
+
+    epsilon: float
+    target: str
+    wanted: float
+    value: float
+    standard_error: float
+    words: int
+
+
+def epsilon_for(
+    index: Index,
+    *,
+    keep: float | None = None,
+    distinct: float | None = None,
+    odds: float | None = None,
+    distance: float | None = None,
+    draws: int = 1000,
+    prior: str | PathLike[str] | Mapping[str, float] | NDArray[Any] = "zipf",
+    word_prior: Prior = "zipf",
+    mechanism: str = "tem",
+    gamma: float | None = None,
+    beta: float = 1e-3,
+    rate: str = "half",
+    sample: int | None = None,
+) -> float:
+    """The epsilon that reaches a wanted plausible deniability.
+
+    Exactly one of ``keep``, ``distinct`` and ``odds`` says what is wanted. The first two are means over words, each
+    counted by a public word prior, of the figures of Feyisetan et al. 2020 (see :mod:`textpriv.evaluation.deniability`).
+
+    Parameters
+    ----------
+    index : Index
+    keep : float, optional
+        Mean N_w: the probability that a word is replaced by itself, in (0, 1).
+    distinct : float, optional
+        Mean S_w: the expected number of different outputs in ``draws`` draws of one word. As epsilon grows it falls in
+        the end, but with an uneven prior it may rise first; the largest epsilon that gives the wanted number is returned.
+    odds : float, optional
+        The worst odds, to 1, at which two words at ``distance`` can be told apart by one released word.
+    distance : float, optional
+        With ``odds``; default ``index.reference_distance``, within which half of all running words have their 10th
+        nearest word with another vector. For nine tenths of them pass ``index.reference_distance_90``.
+    draws : int
+        With ``distinct``.
+    prior, gamma, beta, rate
+        Settings of the mechanism, as for :class:`textpriv.TEM`.
+    word_prior : see :meth:`Vocabulary.prior_weights`
+        How often each word is met.
+    mechanism : {"tem", "madlib"}
+        Madlib has no closed law, so only ``odds`` can be asked of it.
+    sample : int, optional
+        How many words to look at. Default: all of them up to 50,000, beyond that a fixed public sample of 8,192
+        (:meth:`WordSample.of`).
+
+    Returns
+    -------
+    float
+        Over all words the wanted mean is met to a relative error below 1e-5. Over a sample it is met in the sample;
+        :func:`choose_epsilon` also gives the standard error.
+
+    Raises
+    ------
+    MechanismError
+        If the target has no meaning, or no epsilon reaches it; the message gives the range within reach.
+
+    Examples
+    --------
+    >>> import numpy as np, textpriv
+    >>> vocabulary = textpriv.Vocabulary(["good", "bad"], np.array([[0.0], [2.0]]))
+    >>> index = textpriv.Index.build(vocabulary)
+    >>> round(epsilon_for(index, keep=0.75, prior="uniform", gamma=9.0), 4)  # 2 words: keep = 1 / (1 + exp(-epsilon))
+    1.0986
+    """
+    return choose_epsilon(
+        index,
+        keep=keep,
+        distinct=distinct,
+        odds=odds,
+        distance=distance,
+        draws=draws,
+        prior=prior,
+        word_prior=word_prior,
+        mechanism=mechanism,
+        gamma=gamma,
+        beta=beta,
+        rate=rate,
+        sample=sample,
+    ).epsilon
+
+
+def choose_epsilon(
+    index: Index,
+    *,
+    keep: float | None = None,
+    distinct: float | None = None,
+    odds: float | None = None,
+    distance: float | None = None,
+    draws: int = 1000,
+    prior: str | PathLike[str] | Mapping[str, float] | NDArray[Any] = "zipf",
+    word_prior: Prior = "zipf",
+    mechanism: str = "tem",
+    gamma: float | None = None,
+    beta: float = 1e-3,
+    rate: str = "half",
+    sample: int | None = None,
+) -> Choice:
+    """Find the epsilon of :func:`epsilon_for`, and say how well it is known.
+
+    Parameters
+    ----------
+    index, keep, distinct, odds, distance, draws, prior, word_prior, mechanism, gamma, beta, rate, sample
+        As for :func:`epsilon_for`.
+
+    Returns
+    -------
+    Choice
+
+    Raises
+    ------
+    MechanismError
+        As for :func:`epsilon_for`.
+    """
+    if not isinstance(index, Index):
+        raise MechanismError(
+            f"epsilon_for needs a textpriv.Index first; got {type(index).__name__}. Build one with Index.build(vocab)."
+        )
+    given = {"keep": keep, "distinct": distinct, "odds": odds}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) != 1:
+        raise MechanismError(
+            f"say what is wanted by exactly one of keep=, distinct= and odds=; got {' and '.join(named) or 'none'}."
+        )
+    if rate not in ("half", "calibrated"):
+        raise MechanismError(f"unknown rate {rate!r}; use 'half' or 'calibrated'.")
+    if mechanism not in ("tem", "madlib"):
+        raise MechanismError(f"unknown mechanism {mechanism!r}; use 'tem' or 'madlib'.")
+    if odds is not None:
+        reference = index.reference_distance if distance is None else distance
+        epsilon = eps_from_odds(odds, reference)
+        return Choice(epsilon, "odds", float(odds), float(odds), 0.0, 0)
+    if distance is not None:
+        raise MechanismError("distance= belongs to odds=; leave it out.")
+    if mechanism == "madlib":
+        raise MechanismError(
+            "Madlib has no closed output law, so an epsilon for it can only be chosen by odds=."
+        )
+    if not index.exact:
+        raise MechanismError(
+            "an index with approximate lists gives another law for every search; only odds= can be asked of it. Build the "
+            "index with backend='exact'."
+        )
+    if keep is not None:
+        name, wanted, draws = "keep", positive("keep", keep), 0
+        if wanted >= 1:
+            raise MechanismError(f"keep is a probability strictly between 0 and 1; got {keep}.")
+    else:
+        name, wanted = "distinct", positive("distinct", distinct)
+        if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 2:
+            raise MechanismError(f"draws is a whole number from 2 up; got {draws!r}.")
+        if not 1 < wanted < min(draws, len(index)):
+            raise MechanismError(
+                f"distinct must lie above 1 and below {min(draws, len(index))}, the lesser of draws and the number of "
+                f"words; got {distinct}."
+            )
+    if sample is not None and (
+        isinstance(sample, bool) or not isinstance(sample, int | np.integer) or sample < 2
+    ):
+        raise MechanismError(f"sample is a number of words from 2 up; got {sample!r}.")
+    if sample is None and len(index) > _EVERY_WORD_UP_TO:
+        sample = _SAMPLE
+    if not (isinstance(prior, str) and prior in ("zipf", "uniform", "counts")):
+        prior = index.vocabulary.prior_weights(prior)  # a file is read once, not for every epsilon
+    search = _Search(index, name, wanted, int(draws), word_prior, sample)
+
+    def half(epsilon: float, cap: float | None = None) -> TEM:
+        chosen = gamma if cap is None else cap
+        return TEM(index, epsilon=epsilon, prior=prior, gamma=chosen, beta=beta, rate="half")
+
+    return search.solve(half) if rate == "half" else _at_calibrated_rate(search, half)
+
+
+class _Search:
+    """The mean figure of a set of words as a function of the settings of a TEM."""
+
+    def __init__(
+        self,
+        index: Index,
+        name: str,
+        wanted: float,
+        draws: int,
+        word_prior: Prior,
+        sample: int | None,
+    ) -> None:
+        weights = index.vocabulary.prior_weights(word_prior)
+        self.index = index
+        self.name = name
+        self.wanted = wanted
+        self.draws = draws
+        self.words = WordSample.of(weights, sample)
+        few = min(256, max(32, _PILOT // len(index)))
+        self.pilot = self.words if len(self.words.ids) <= few else WordSample.of(weights, few)
+        # Keeping a word grows with epsilon, the number of different outputs falls.
+        self.sign = 1.0 if name == "keep" else -1.0
+        self._pilot_distances: NDArray[np.float64] | None = None
+        self._centre = index.coordinates.mean(axis=0, dtype=np.float64)
+
+    def solve(self, make: Callable[[float], TEM]) -> Choice:
+        """Find the largest epsilon at which the mean crosses the wanted value, for t = epsilon / 2."""
+        from scipy.optimize import brentq
+
+        def excess(epsilon: float) -> float:
+            return self.sign * (self._pilot_mean(make(epsilon)) - self.wanted)
+
+        low, high = self._bracket(excess)
+        epsilon = float(brentq(excess, low, high, rtol=1e-10, xtol=1e-300))
+        if self.pilot is self.words:
+            return self._choice(epsilon, *self._figures([make(epsilon)]))
+        return self._refine(make, epsilon)
+
+    def _bracket(self, excess: Callable[[float], float]) -> tuple[float, float]:
+        """Epsilons that enclose the last crossing, a factor of at most 2 apart."""
+        reference = self.index.reference_distance
+        start = 1.0 / reference if reference > 0 else 1.0
+        seen = []
+
+        def met(epsilon: float) -> bool:
+            value = excess(epsilon)
+            seen.append(self.wanted + self.sign * value)
+            return value >= 0
+
+        # The number of different outputs may rise before it falls: come down from where it has fallen.
+        high = start if self.name == "keep" else start * 2.0**8
+        while not met(high) and high < start * 2.0**30:
+            high *= 2.0
+        low = high / 2.0
+        while met(low) and low > start * 2.0**-30:
+            low, high = low / 2.0, low
+        if high >= start * 2.0**30 or low <= start * 2.0**-30:
+            raise MechanismError(
+                f"no epsilon gives a mean {self.name} of {self.wanted:g}: with these settings it runs from about "
+                f"{min(seen):.4g} to {max(seen):.4g}. Choose a value between them, or another prior or gamma."
+            )
+        return low, high
+
+    def _refine(self, make: Callable[[float], TEM], epsilon: float) -> Choice:
+        """Look at all the words on a grid of epsilons around a first estimate, and interpolate."""
+        centre, width = epsilon, 0.15
+        for _ in range(12):
+            grid = np.linspace(centre * (1 - width), centre * (1 + width), _GRID)
+            values, errors = self._figures([make(float(each)) for each in grid])
+            excess = self.sign * (values - self.wanted)
+            inside = np.flatnonzero((excess[:-1] <= 0) & (excess[1:] >= 0))
+            if len(inside):
+                found, over = _root(grid, excess, int(inside[-1]))
+                value = np.array([self.wanted + self.sign * over])
+                return self._choice(found, value, errors[inside[-1] : inside[-1] + 1])
+            centre = float(grid[-1] if excess[-1] < 0 else grid[0])
+            width = 0.4
+        raise MechanismError(
+            f"no epsilon near {epsilon:.4g} gives a mean {self.name} of {self.wanted:g} over all words; choose a value "
+            "farther from the ends of what the settings allow."
+        )
+
+    def _choice(
+        self, epsilon: float, values: NDArray[np.float64], errors: NDArray[np.float64]
+    ) -> Choice:
+        return Choice(
+            epsilon,
+            self.name,
+            float(self.wanted),
+            float(values[0]),
+            float(errors[0]),
+            len(self.words.ids),
+        )
+
+    def mean(self, mechanism: TEM) -> float:
+        """The mean figure of one mechanism."""
+        return float(self._figures([mechanism])[0][0])
+
+    def _pilot_mean(self, mechanism: TEM) -> float:
+        ids = self.pilot.ids
+        if self._pilot_distances is None:
+            self._pilot_distances = self._distances(ids)
+        return float(self.pilot.mean(self._block(ids, self._pilot_distances, [mechanism]))[0])
+
+    def _figures(self, mechanisms: list[TEM]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Means and standard errors, one for each mechanism; their rates lie evenly spaced."""
+        ids = self.words.ids
+        rows = max(16, min(256, _CELLS // len(self.index)))
+        blocks = [ids[start : start + rows] for start in range(0, len(ids), rows)]
+
+        def work(block: NDArray[np.int32]) -> NDArray[np.float64]:
+            return self._block(block, self._distances(block), mechanisms)
+
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(processors()) as pool:
+            values = np.concatenate(list(pool.map(work, blocks)))
+        return self.words.mean(values), self.words.standard_error(values)
+
+    def _block(
+        self, ids: NDArray[np.int32], distances: NDArray[np.float64], mechanisms: list[TEM]
+    ) -> NDArray[np.float64]:
+        """The figure of each word (rows) under each mechanism (columns)."""
+        laws = [mechanism.exponential_law() for mechanism in mechanisms]
+        weights = laws[0][0]
+        rates = np.array([rate for _, rate, _ in laws])
+        floors = np.exp(-rates * np.array([gamma for _, _, gamma in laws]))
+        out = np.empty((len(ids), len(rates)))
+        # exp(-t min(d, gamma)) = max(exp(-t d), exp(-t gamma)), and over evenly spaced rates exp(-t d) is a geometric
+        # sequence: two exponentials give all of them.
+        first = np.exp(np.multiply(distances, -rates[0]))
+        step = (rates[-1] - rates[0]) / (len(rates) - 1) if len(rates) > 1 else 0.0
+        ratio = np.exp(np.multiply(distances, -step)) if len(rates) > 1 else first
+        np.maximum(first, _TINY, out=first)
+        _sweep(first, ratio, weights, ids, floors, self.draws, out)
+        return out
+
+    def _distances(self, ids: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Distances from the input rows of some words to all words, shape (m, V)."""
+        index = self.index
+        rows = index.representatives[ids]
+        kind = index.metric.kind
+        if kind not in (EUCLIDEAN, ANGULAR) or len(index) <= 4 * index.coordinates.shape[1]:
+            return index.distances_of(ids.astype(np.int64))
+        out = self._products(rows, kind)
+        out[np.arange(len(rows)), rows] = 0.0
+        return out
+
+    def _products(self, rows: NDArray[np.int32], kind: int) -> NDArray[np.float64]:
+        """Euclidean distances or angles by float64 products, right to about 1e-7 for the nearest and 1e-12 for others."""
+        coordinates = self.index.coordinates
+        queries = coordinates[rows] - self._centre
+        squares = np.einsum("ij,ij->i", queries, queries)
+        out = np.empty((len(rows), len(coordinates)))
+        for left in range(0, len(coordinates), _COLUMNS):
+            columns = coordinates[left : left + _COLUMNS] - self._centre
+            block = out[:, left : left + _COLUMNS]
+            np.dot(queries, -2.0 * columns.T, out=(product := np.empty(block.shape)))
+            product += squares[:, None]
+            product += np.einsum("ij,ij->i", columns, columns)
+            np.maximum(product, 0.0, out=product)
+            np.sqrt(product, out=block)
+        if kind == ANGULAR:
+            np.arcsin(np.minimum(0.5 * out, 1.0), out=out)
+            out *= 2.0
+        return out
+
+
+def _root(
+    grid: NDArray[np.float64], values: NDArray[np.float64], place: int
+) -> tuple[float, float]:
+    """Where the polynomial through all points crosses zero upwards after ``grid[place]``, and its value there."""
+    from scipy.interpolate import BarycentricInterpolator
+    from scipy.optimize import brentq
+
+    curve = BarycentricInterpolator(grid, values)
+
+    def value(x: float) -> float:
+        return float(curve(x))
+
+    left, right = float(grid[place]), float(grid[place + 1])
+    # At a point that is hit exactly the polynomial may miss zero by rounding.
+    found = left if values[place] == 0 else right
+    if value(left) < 0 < value(right):
+        found = float(brentq(value, left, right, rtol=1e-12))
+    return found, value(found)
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _sweep(
+    power: NDArray[np.float64],
+    ratio: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    own: NDArray[np.int32],
+    floors: NDArray[np.float64],
+    draws: int,
+    out: NDArray[np.float64],
+) -> None:
+    """Write, for each row and rate, the probability of the word itself (draws 0) or the expected different outputs.
+
+    ``power`` holds exp(-t d) of the first rate and is overwritten; ``ratio`` is what it is multiplied by from rate to rate.
+    """
+    size = power.shape[1]
+    missed = np.empty(_STRIP)
+    base = np.empty(_STRIP)
+    for row in range(power.shape[0]):
+        for k in range(floors.shape[0]):
+            floor = floors[k]
+            total = 0.0
+            if k > 0:
+                for j in range(size):
+                    value = power[row, j] * ratio[row, j]
+                    power[row, j] = value if value > _TINY else _TINY
+            for j in range(size):
+                value = power[row, j]
+                total += weights[j] * (value if value > floor else floor)
+            if draws == 0:
+                value = power[row, own[row]]
+                out[row, k] = weights[own[row]] * (value if value > floor else floor) / total
+                continue
+            met = 0.0
+            for left in range(0, size, _STRIP):
+                width = min(_STRIP, size - left)
+                for j in range(width):
+                    value = power[row, left + j]
+                    law = weights[left + j] * (value if value > floor else floor) / total
+                    base[j] = 1.0 - law if law < 1.0 else 0.0
+                    missed[j] = 1.0
+                # (1 - p)^draws by repeated squaring.
+                left_over = draws
+                while left_over > 0:
+                    if left_over & 1:
+                        for j in range(width):
+                            missed[j] *= base[j]
+                    left_over >>= 1
+                    if left_over > 0:
+                        for j in range(width):
+                            base[j] *= base[j]
+                for j in range(width):
+                    met += 1.0 - missed[j]
+            out[row, k] = met
+
+
+@dataclass(frozen=True)
+class _Capped:
+    """Mechanisms with one gamma."""
+
+    make: Callable[[float, float | None], TEM]
+    gamma: float | None
+
+    def __call__(self, epsilon: float) -> TEM:
+        return self.make(epsilon, self.gamma)
+
+
+def _at_calibrated_rate(search: _Search, half: Callable[[float, float | None], TEM]) -> Choice:
+    """Find the epsilon whose calibrated mechanism has the law that reaches the target.
+
+    A law is a rate and a gamma. The rate that reaches the target is found as if it were epsilon / 2; its constant over all
+    pairs of words is the least epsilon that allows it. Where gamma depends on epsilon, the two are found in turn.
+    """
+    index = search.index
+    cap: float | None = None
+    for _ in range(20):
+        found = search.solve(_Capped(half, cap))
+        weights, rate, gamma = half(found.epsilon, cap).exponential_law()
+        log_z = log_normalisers(index, weights, [rate], [gamma])
+        (constant,) = tight_constants(index, [rate], [gamma], log_z)
+        epsilon = min(max(constant.value / (1 - 1e-6), rate), 2 * rate)
+        due = min(half(epsilon, None).gamma, LARGEST_EXPONENT / rate)
+        if math.isclose(due, gamma, rel_tol=1e-7):
+            break
+        cap = due
+    return replace(found, epsilon=epsilon)

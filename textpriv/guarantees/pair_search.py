@@ -1,0 +1,170 @@
+"""Search for the pair of words whose laws differ most per unit of distance, on an index of any size.
+
+Only the search stands here: which words an adversary would compare, and how it climbs from one pair to a worse one.
+What is claimed, and whether a pair refutes it, is judged in ``textpriv.guarantees.audit`` and
+``textpriv.guarantees.certificate``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from textpriv.guarantees.significance import largest_ratios
+from textpriv.index.index import Index
+from textpriv.mechanisms.base import Mechanism
+from textpriv.mechanisms.calibration.pair_sweep import Progress
+from textpriv.mechanisms.calibration.privacy_constant import Constant, inputs
+
+__all__ = ["allowance", "search"]
+
+_LAWS = 240  # laws that a search compares at most
+_BYTES = 1 << 28  # and the memory that they may take
+
+
+def allowance(mechanism: Mechanism) -> float:
+    """Nats of a loss that no search counts: the arithmetic of computed laws, and the rounding of coordinates (TEM-11)."""
+    return 1e-11 + 9 * mechanism.epsilon * mechanism.index.rounding.absolute
+
+
+def search(
+    mechanism: Mechanism, *, laws: int = _LAWS, progress: Progress | None = None
+) -> tuple[Constant, int]:
+    """Search an index of any size for the pair of words whose laws differ most per unit of distance.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        With a law.
+    laws : int
+        How many laws to compute; each takes a row of distances. All of them are compared with each other.
+    progress : callable, optional
+        Called with (laws done, laws in all).
+
+    Returns
+    -------
+    best : Constant
+        A lower bound on the mechanism's constant, and the ordered pair that attains it.
+    pairs : int
+        Compared.
+
+    Raises
+    ------
+    MechanismError
+        If the mechanism has no law.
+
+    Notes
+    -----
+    The first half of the budget goes to pairs that are likely to break a law: the nearest words, hubs (words that are
+    on many lists) beside rare words, and neighbours that an approximate list has missed. The other half climbs from the
+    worst pairs found, by the neighbours of either word.
+    """
+    index = mechanism.index
+    wide = set(index.wide.tolist())
+    free = allowance(mechanism)
+    budget = min(laws, len(inputs(index)) + len(wide), max(16, _BYTES // (8 * len(index))))
+    table = np.empty((budget, len(index)))
+    held: list[int] = []
+    known: set[int] = set()
+    ranking: list[tuple[float, int, int]] = []
+
+    def add(word: int) -> None:
+        # A word with another one's law is that word, but where the two are farther apart than rounding explains.
+        word = word if word in wide else int(index.representatives[word])
+        if word in known or len(held) >= budget:
+            return
+        law = mechanism.log_prob(word)
+        if held:
+            rows = table[: len(held)]
+            apart = np.maximum(index.distances_between(word, np.array(held)), 1e-300)
+            forth = np.maximum(largest_ratios(law, rows) - free, 0.0) / apart
+            lost = np.array([largest_ratios(row, law[None])[0] for row in rows])
+            back = np.maximum(lost - free, 0.0) / apart
+            best = int(np.maximum(forth, back).argmax())
+            pair = (word, held[best]) if forth[best] >= back[best] else (held[best], word)
+            ranking.append((float(max(forth[best], back[best])), *pair))
+            ranking.sort(reverse=True)
+            del ranking[32:]
+        table[len(held)] = law
+        held.append(word)
+        known.add(word)
+        if progress:
+            progress(len(held), budget)
+
+    for word in _suspects(index):
+        if len(held) >= max(2, budget // 2):
+            break
+        add(word)
+    while len(held) < budget:
+        before = len(held)
+        for _, first, second in ranking[:8]:
+            for end in (first, second):
+                fresh = (
+                    o
+                    for o in _around(index, end)
+                    if o not in known and int(index.representatives[o]) not in known
+                )
+                for other in list(_taken(fresh, 2)):
+                    add(other)
+        if len(held) == before:
+            # The best pairs are surrounded: go on with words not tried yet.
+            everything = np.concatenate([inputs(index), index.wide]).tolist()
+            untried = (word for word in everything if word not in known)
+            for word in list(_taken(untried, 8)):
+                add(word)
+    pairs = len(held) * (len(held) - 1) // 2
+    if not ranking or ranking[0][0] <= 0:
+        return Constant(0.0, (held[0], held[0])), pairs
+    value, first, second = ranking[0]
+    return Constant(value, (first, second)), pairs
+
+
+def _suspects(index: Index) -> Iterator[int]:
+    """Words in the order in which an adversary would try them; endless repetition is left to the caller."""
+    words = inputs(index)
+    ids, distances = index.neighbours.ids, index.neighbours.distances
+    often = np.bincount(ids.reshape(-1), minlength=len(index))
+    for word in index.wide.tolist():
+        # By its own vector such a word may be nearer to others than the word whose law it uses.
+        yield word
+        yield from _taken(iter(ids[word].tolist()), 4)
+    told_apart = index.representatives[ids] != index.representatives[:, None]
+    nearest = np.where(
+        told_apart.any(axis=1),
+        distances[np.arange(len(index)), told_apart.argmax(axis=1)],
+        np.inf,
+    )
+    near = words[np.argsort(nearest[words], kind="stable")]
+    hubs = words[np.argsort(-often[words], kind="stable")]
+    rare = words[np.argsort(often[words], kind="stable")]
+    for place in range(len(words)):
+        yield int(near[place])
+        yield int(ids[near[place], told_apart[near[place]].argmax()])
+        yield int(hubs[place])
+        yield int(rare[place])
+        # A hub and a rare word next to each other: their normalisers differ over a short way.
+        yield int(ids[rare[place]][often[ids[rare[place]]].argmax()])
+        if not index.exact:
+            yield from _taken(iter(_missed(index, int(hubs[place]))), 2)
+            yield from _taken(iter(_missed(index, int(near[place]))), 2)
+
+
+def _around(index: Index, word: int) -> list[int]:
+    """The neighbours of a word, those that its list has missed first."""
+    listed: list[int] = index.neighbours.ids[word].tolist()
+    return listed if index.exact else [*_missed(index, word)[:2], *listed]
+
+
+def _missed(index: Index, word: int) -> list[int]:
+    """Words nearer than the end of a word's list and not on it, nearest first."""
+    apart = index.distances_of(np.array([word]))[0]
+    inside = np.flatnonzero(apart < float(index.neighbours.distances[word, -1]))
+    inside = inside[~np.isin(inside, index.neighbours.ids[word])]
+    found: list[int] = inside[np.argsort(apart[inside], kind="stable")].tolist()
+    return found
+
+
+def _taken(items: Iterator[int], count: int) -> Iterator[int]:
+    for _, item in zip(range(count), items, strict=False):
+        yield item

@@ -1,0 +1,7 @@
+"""Ledger: what each document and author has spent, and the randomness of each release."""
+
+from __future__ import annotations
+
+from textpriv.ledger.ledger import Charge, Document, Ledger, Release, Spent, Terms
+
+__all__ = ["Charge", "Document", "Ledger", "Release", "Spent", "Terms"]

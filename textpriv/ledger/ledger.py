@@ -1,0 +1,651 @@
+"""What each document and each author has spent, kept in one file, with the keys that repeat a release.
+
+A ledger is asked before anything is drawn. It either refuses, or writes the charge to the disk and hands out the random
+key of the release; the same document under the same settings gets its first key again and pays nothing. Here stand the
+sums, the limits and the file. How a text is read and drawn is in ``textpriv.privatizer``; what one drawn word costs is in
+its mechanism's statement.
+
+What is counted, and why it adds up
+-----------------------------------
+A release draws every word of a document independently, so its log-odds between two documents of the same shape are at
+most ``sum_j epsilon * d(w_j, w'_j)`` over their words, and at most ``tokens * word_loss`` whatever the words are
+(mechanisms.md, TEM-12). Releases with different keys are independent given the texts, also when the settings of a later
+one were chosen by looking at an earlier one: their likelihoods multiply and their log-odds add (sequential composition).
+Two sums follow, and both bounds hold at once:
+
+epsilon
+    Summed over releases under one distance, which is that of one index: its words, vectors and metric. If the words of no
+    single document (or version of it) move by more than D in all, the log-odds of everything counted are at most
+    ``epsilon * D``. For one document this is the composed epsilon of its releases; for an author, a fact that stands once in
+    each document and changes by d costs ``epsilon * d``. Under two distances there are two sums, for one unit is worth
+    nothing in the other: ``epsilon_1 * D_1 + epsilon_2 * D_2``.
+nats
+    ``tokens * word_loss`` summed over all releases, whatever the distance: the worst case between any two documents, or
+    any two collections of an author, with the same number of words in the same places. It is the one sum that a change of
+    index does not begin anew.
+
+Neither sum covers what a statement calls not protected, such as the number of tokens, nor whether a text has changed
+since its last release: an unchanged one is released as before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textpriv.errors import LedgerError, LimitError
+from textpriv.metrics import is_builtin
+from textpriv.randomness import DocumentKey, Stream, framed, identity_bytes
+
+if TYPE_CHECKING:
+    from textpriv.mechanisms.base import Mechanism
+    from textpriv.tokenization.policy import TokenPolicy
+from textpriv.ledger.store import _check_file, _connect, _create, _damaged, _plain_errors
+
+__all__ = ["Charge", "Document", "Ledger", "Release", "Spent", "Terms", "settings_fingerprint"]
+
+_UNIT = 10**6
+_LARGEST = 2**62  # millionths; sums are checked by SQLite, single amounts here
+
+
+# SQLite keeps any type in any column; what is read is added up and compared without another look.
+_STRANGE = (
+    "SELECT 1 FROM releases WHERE typeof(epsilon) <> 'integer' OR typeof(nats) <> 'integer' "
+    "OR typeof(tokens) <> 'integer' OR typeof(key) <> 'blob' OR typeof(distance) <> 'text' LIMIT 1"
+)
+
+
+@dataclass(frozen=True)
+class Document:
+    """The name of a document and of its author: what a ledger counts by.
+
+    Names must not be made from the text: two documents of one name are two versions of one document.
+
+    Attributes
+    ----------
+    name : str, int or bytes
+        ``"7"`` and ``7`` are two documents.
+    author : str, int or bytes, optional
+        Whose text it is.
+    part : str, int or bytes, optional
+        Which text of the document it is, where there are several: two parts of equal text are drawn independently, and
+        both are counted for the one document.
+    """
+
+    name: DocumentKey = field(repr=False)
+    author: DocumentKey | None = field(default=None, repr=False)
+    part: DocumentKey | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The settings of a release, and what they cost.
+
+    Attributes
+    ----------
+    settings : bytes
+        Fingerprint of everything that decides, with a key, what is drawn.
+    distance : str
+        Names the distance that epsilon is measured by; epsilons add only under one distance.
+    epsilon : float
+        In units of 1/distance.
+    word_loss : float
+        Largest loss of one drawn word, in nats.
+    """
+
+    settings: bytes
+    distance: str
+    epsilon: float
+    word_loss: float
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, policy: TokenPolicy, language: str = "en") -> Terms:
+        """Terms of releases with a mechanism under a policy, of texts read as a language.
+
+        Raises
+        ------
+        LedgerError
+            If the mechanism's statement is not proved or has no finite constants, so that there is nothing to add up; and
+            for a metric of the user's own.
+        """
+        statement = mechanism.statement
+        loss = statement.figures.get("worst_word_loss")
+        if not statement.proved or statement.epsilon is None or loss is None:
+            raise LedgerError(
+                f"a ledger adds up proved guarantees, and {mechanism.name} as configured has none. Use exact lists "
+                "(backend='exact') and a mechanism whose statement is proved."
+            )
+        index = mechanism.index
+        if not is_builtin(index.metric):
+            raise LedgerError(
+                f"the metric {index.metric.name!r} is known by its name only: after a change of its function a stored key "
+                "would serve two laws, and epsilons would add up in two units. Use a metric of this library."
+            )
+        metric = index.metric.settings()
+        space = _fingerprint([index.fingerprint, metric]).hex()[:16]
+        return cls(
+            settings=settings_fingerprint(mechanism, policy, language),
+            distance=f"{index.metric.name} {space}",
+            epsilon=statement.epsilon,
+            word_loss=loss + statement.figures.get("numerical_slack", 0.0),
+        )
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One document that is to be released.
+
+    Attributes
+    ----------
+    document : Document
+    content : bytes
+        What the mechanism is given of the document. Only the same content gets a stored key again: under one key, two
+        contents would show where they differ. It is stored as a keyed hash.
+    tokens : int
+        How many words are drawn.
+    """
+
+    document: Document
+    content: bytes = field(repr=False)
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Release:
+    """Leave to release one document.
+
+    Attributes
+    ----------
+    key : bytes
+        32 secret bytes: the key of the one random stream that the document is drawn from.
+    charged : bool
+        Whether this was counted now; False if the same release was counted before.
+    """
+
+    key: bytes = field(repr=False)
+    charged: bool
+
+    def stream(self) -> Stream:
+        """Return the release's random stream, from its beginning."""
+        return Stream(self.key)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Sums over releases; what they bound is said at the top of :mod:`textpriv.ledger`.
+
+    Attributes
+    ----------
+    documents, releases, tokens : int
+        Documents, independent releases of them, and words drawn.
+    nats : float
+        Sum of ``tokens * word_loss``: the log-odds between any two collections of the same shape are at most this.
+    epsilon : mapping of str to float
+        For each distance the sum of epsilon, in units of 1/distance.
+    """
+
+    documents: int
+    releases: int
+    tokens: int
+    nats: float
+    epsilon: Mapping[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the sums as JSON types."""
+        return {
+            "documents": self.documents,
+            "releases": self.releases,
+            "tokens": self.tokens,
+            "nats": self.nats,
+            "epsilon": dict(self.epsilon),
+        }
+
+
+class Ledger:
+    """A durable account of releases, shared by any number of processes.
+
+    Parameters
+    ----------
+    path : path
+        The file; made if there is none. Keep it on a local disk, beside ``path-wal`` and ``path-shm`` while in use.
+    document_limit : float, optional
+        Most epsilon that one document may spend under each index, over all its versions, per unit of that index's distance.
+        Another index (other words, vectors or metric) has another unit, and a sum of its own: set ``document_nats_limit``
+        where documents may be released under several.
+    document_nats_limit : float, optional
+        Most nats that one document may spend in the worst case, over all its versions and under all indexes together.
+    author_limit : float, optional
+        Most nats that one author's documents may spend in the worst case. Every document must then name its author.
+
+    Raises
+    ------
+    LedgerError
+        For a file that cannot be used: damaged, of a newer format, no ledger, or open to other users; and, at any use, for
+        one that was replaced by another since.
+
+    Notes
+    -----
+    *Secrecy.* The file holds no text and no name, only hashes under a secret of its own, but it holds the keys of the
+    releases: whoever has it and the released texts can undo them. It is as secret as the texts, so only its owner may
+    read it, and the secret of the hashes lies in it too: a second file in the same place would be one more thing to lose
+    and would keep nobody out.
+
+    *Crashes.* A charge is one transaction that is on the disk (``synchronous=FULL``, write-ahead log) before its key is
+    handed out. A process that dies before has drawn nothing and counted nothing; one that dies after has counted once,
+    and gets the same key when it asks again. ``synchronous=NORMAL`` would be enough for that, but a power cut could then
+    take back charges whose releases are already out. :meth:`charge_all` shares one such write among many documents.
+
+    *Limits* hold for what is charged through this object; give the same ones to every process. Amounts are kept in whole
+    millionths, rounded up, so sums are exact in any order and never too low. A file that is replaced, moved or removed while
+    it is in use is noticed (by device, inode and the secret in it) and refused. An older copy that was put back before the
+    ledger was opened cannot be told from the file that it was: it forgets what was released since.
+
+    *Versions.* A changed text is a new release under the same name and adds to the document's account. Since an unchanged
+    one is released as before, whoever sees both releases learns whether it has changed.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from textpriv.ledger.ledger import Charge, Document, Ledger, Terms
+    >>> terms = Terms(settings=b"TEM, epsilon 2", distance="euclidean", epsilon=2.0, word_loss=15.0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Ledger(os.path.join(folder, "ledger"), document_limit=6) as ledger:
+    ...         first = ledger.charge(terms, Charge(Document("letter-1", "ann"), b"the words", tokens=2))
+    ...         again = ledger.charge(terms, Charge(Document("letter-1", "ann"), b"the words", tokens=2))
+    ...         first.key == again.key, first.charged, again.charged, ledger.spent(author="ann").nats
+    (True, True, False, 30.0)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        document_limit: float | None = None,
+        document_nats_limit: float | None = None,
+        author_limit: float | None = None,
+    ) -> None:
+        self._connection: sqlite3.Connection | None = None
+        _ledgers.add(self)
+        self.path = Path(path).absolute()
+        self.document_limit = document_limit
+        self.document_nats_limit = document_nats_limit
+        self.author_limit = author_limit
+        self._document_limit = _limit("document_limit", document_limit)
+        self._document_nats_limit = _limit("document_nats_limit", document_nats_limit)
+        self._author_limit = _limit("author_limit", author_limit)
+        if not self.path.exists():
+            _create(self.path)
+        self._file = _check_file(self.path)
+        self._secret = b""
+        with self._transaction("BEGIN") as connection:
+            (sound,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if sound != "ok" or connection.execute(_STRANGE).fetchone() is not None:
+                raise _damaged(self.path)
+            self._secret = _secret_in(connection, self.path)
+
+    # Charging
+
+    def charge(self, terms: Terms, charge: Charge) -> Release:
+        """Count the release of one document, or find it counted; see :meth:`charge_all`."""
+        return self.charge_all(terms, [charge])[0]
+
+    def charge_all(self, terms: Terms, charges: Sequence[Charge]) -> list[Release]:
+        """Count the releases of some documents in one transaction: all of them or none.
+
+        Draw nothing before this returns. A document whose release with these terms and this content is in the ledger
+        costs nothing and gets its stored key.
+
+        Parameters
+        ----------
+        terms : Terms
+        charges : sequence of Charge
+
+        Returns
+        -------
+        list of Release
+            One for each charge, in order.
+
+        Raises
+        ------
+        LimitError
+            If a release would pass a limit. Its ``place`` is the charge's place in ``charges``.
+        LedgerError
+            If an amount cannot be counted, a document is known under another author, or the file fails.
+        """
+        epsilon = _millionths("epsilon", terms.epsilon, ROUND_CEILING)
+        if not epsilon:
+            raise LedgerError(f"epsilon must be above 0; got {terms.epsilon}.")
+        entries = []
+        for place, charge in enumerate(charges):
+            try:
+                entries.append(self._entry(terms, epsilon, charge))
+            except LedgerError as error:
+                error.place = place
+                raise
+        releases = []
+        nats_of: dict[bytes, int] = {}
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            for place, entry in enumerate(entries):
+                try:
+                    releases.append(self._charge(connection, entry, nats_of))
+                except LedgerError as error:
+                    error.place = place
+                    raise
+        return releases
+
+    def _entry(self, terms: Terms, epsilon: int, charge: Charge) -> _Entry:
+        if isinstance(charge.tokens, bool) or charge.tokens < 0:
+            raise LedgerError(
+                f"tokens must be a whole number of drawn words; got {charge.tokens!r}."
+            )
+        author = charge.document.author
+        return _Entry(
+            document=self._hash(b"document", identity_bytes(charge.document.name)),
+            settings=terms.settings,
+            content=self._hash(b"content", _part(charge.document) + charge.content),
+            author=None if author is None else self._hash(b"author", identity_bytes(author)),
+            distance=terms.distance,
+            epsilon=epsilon,
+            nats=_millionths("word_loss", terms.word_loss, ROUND_CEILING, int(charge.tokens)),
+            tokens=int(charge.tokens),
+        )
+
+    def _charge(
+        self, connection: sqlite3.Connection, entry: _Entry, nats_of: dict[bytes, int]
+    ) -> Release:
+        spent = spent_nats = 0
+        for settings, content, author, distance, epsilon, nats, key in connection.execute(
+            "SELECT settings, content, author, distance, epsilon, nats, key FROM releases WHERE document = ?",
+            (entry.document,),
+        ).fetchall():
+            if author != entry.author:
+                raise LedgerError(
+                    "a document of this name was released for another author, or for none. Name a document the same "
+                    "way each time, and give each author's documents names of their own."
+                )
+            if settings == entry.settings and content == entry.content:
+                return Release(key, charged=False)
+            if distance == entry.distance:
+                spent += epsilon
+            spent_nats += nats
+        unit = "per unit of distance under this index"
+        _keep(self._document_limit, spent, entry.epsilon, "document", unit)
+        _keep(
+            self._document_nats_limit, spent_nats, entry.nats, "document", "nats under all indexes"
+        )
+        if self._author_limit is not None:
+            if entry.author is None:
+                raise LedgerError(
+                    "there is a limit for each author, and this document names none. Give its author."
+                )
+            if entry.author not in nats_of:
+                (nats_of[entry.author],) = connection.execute(
+                    "SELECT COALESCE(SUM(nats), 0) FROM releases WHERE author = ?", (entry.author,)
+                ).fetchone()
+            spent = nats_of[entry.author]
+            _keep(self._author_limit, spent, entry.nats, "author", "nats")
+            nats_of[entry.author] += entry.nats
+        key = os.urandom(32)
+        connection.execute(
+            "INSERT INTO releases (document, settings, content, author, distance, epsilon, nats, tokens, key) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                entry.document,
+                entry.settings,
+                entry.content,
+                entry.author,
+                entry.distance,
+                entry.epsilon,
+                entry.nats,
+                entry.tokens,
+                key,
+            ),
+        )
+        return Release(key, charged=True)
+
+    # Reading
+
+    def spent(
+        self, *, document: DocumentKey | None = None, author: DocumentKey | None = None
+    ) -> Spent:
+        """What a document, or all documents of an author, have spent; zero for an unknown name.
+
+        Raises
+        ------
+        LedgerError
+            Unless exactly one of the two is given.
+        """
+        if (document is None) == (author is None):
+            raise LedgerError(
+                "give a document or an author, not both and not neither; totals() is for all."
+            )
+        if document is not None:
+            return self._sum("document = ?", self._hash(b"document", identity_bytes(document)))
+        assert author is not None
+        return self._sum("author = ?", self._hash(b"author", identity_bytes(author)))
+
+    def totals(self) -> Spent:
+        """What all documents have spent together."""
+        return self._sum("TRUE")
+
+    def _sum(self, which: str, *values: bytes) -> Spent:
+        # ``which`` is one of the three conditions above, never a value.
+        sums = f"SELECT COUNT(DISTINCT document), COUNT(*), SUM(tokens), SUM(nats) FROM releases WHERE {which}"  # noqa: S608
+        by_distance = f"SELECT distance, SUM(epsilon) FROM releases WHERE {which} GROUP BY distance"  # noqa: S608
+        with self._transaction("BEGIN") as connection:
+            documents, releases, tokens, nats = connection.execute(sums, values).fetchone()
+            epsilon = connection.execute(by_distance, values).fetchall()
+        return Spent(
+            documents,
+            releases,
+            tokens or 0,
+            (nats or 0) / _UNIT,
+            {distance: amount / _UNIT for distance, amount in epsilon},
+        )
+
+    @property
+    def mark(self) -> bytes:
+        """16 bytes that tell this ledger from any other; who has them learns nothing of what is in it."""
+        return self._hash(b"mark", b"")
+
+    @property
+    def statement(self) -> str:
+        """What the ledger counts and refuses, in plain words."""
+        limits = []
+        if self.document_limit is not None:
+            limits.append(
+                f"a document may spend at most epsilon {self.document_limit:g} per unit of distance under each index (each "
+                "set of words, vectors and metric has a unit and a sum of its own)"
+            )
+        if self.document_nats_limit is not None:
+            limits.append(
+                f"a document at most {self.document_nats_limit:g} nats under all indexes together"
+            )
+        if self.author_limit is not None:
+            limits.append(f"an author's documents at most {self.author_limit:g} nats in all")
+        refused = (
+            f"Refused before anything is drawn is what would pass a limit: {'; '.join(limits)}."
+            if limits
+            else "No limit is set."
+        )
+        return (
+            "Every release is counted before it is drawn. The epsilons of a document's releases under one index add up, "
+            "and the worst-case losses, in nats, of all releases of a document, and of an author's documents, add up "
+            "under all indexes. The same document with the same settings is released as before and counted once. "
+            f"{refused}"
+        )
+
+    # The file
+
+    def close(self) -> None:
+        """Let go of the file; the next use opens it again."""
+        with _lock:
+            self._disconnect()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self._disconnect()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process opens the file itself.
+        limits = {
+            "document_limit": self.document_limit,
+            "document_nats_limit": self.document_nats_limit,
+            "author_limit": self.author_limit,
+        }
+        return _reopen, (self.path, limits)
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.path)!r})"
+
+    def _hash(self, purpose: bytes, value: bytes) -> bytes:
+        return hashlib.blake2b(value, digest_size=16, key=self._secret, person=purpose).digest()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        """One transaction of this thread; it is on the disk when the block has ended well, and undone otherwise."""
+        with _lock, _plain_errors(self.path):
+            if self._connection is None:
+                opened = _connect(self.path)
+                if self._secret and _secret_in(opened, self.path) != self._secret:
+                    opened.close()
+                    raise self._replaced()
+                self._connection = opened
+            connection = self._connection
+            try:
+                connection.execute(begin)
+                # A connection lives on when its file is moved away, and would count where nobody looks any more.
+                if _check_file(self.path) != self._file:
+                    raise self._replaced()
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                raise
+
+    def _replaced(self) -> LedgerError:
+        return LedgerError(
+            f"the ledger {self.path} was replaced by another file while it was in use, so its sums are not those that were "
+            "counted. Nothing was counted now. Put the file back, or open the new one if it is the right one."
+        )
+
+
+def _reopen(path: Path, limits: Mapping[str, float | None]) -> Ledger:
+    return Ledger(path, **limits)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One row to be: hashes and whole millionths."""
+
+    document: bytes
+    settings: bytes
+    content: bytes
+    author: bytes | None
+    distance: str
+    epsilon: int
+    nats: int
+    tokens: int
+
+
+def _millionths(name: str, value: float, rounding: str, times: int = 1) -> int:
+    """Turn an amount into whole millionths; the decimal that is written for a float is what was meant by it."""
+    number = float(value)
+    if not math.isfinite(number) or number < 0:
+        raise LedgerError(
+            f"{name} must be a finite number, not below 0, to be counted; got {number}."
+        )
+    amount = int((Decimal(repr(number)) * times * _UNIT).to_integral_value(rounding=rounding))
+    if amount > _LARGEST:
+        raise LedgerError(f"{name} is too large to be counted: {number:g}, {times:,} times.")
+    return amount
+
+
+def _limit(name: str, value: float | None) -> int | None:
+    return None if value is None else _millionths(name, value, ROUND_FLOOR)
+
+
+def _keep(limit: int | None, spent: int, more: int, whose: str, unit: str) -> None:
+    if limit is None or spent + more <= limit:
+        return
+    raise LimitError(
+        f"the limit of this {whose} is {limit / _UNIT:,.6g} {unit}; it has spent {spent / _UNIT:,.6g}, and this release "
+        f"would add {more / _UNIT:,.6g}. It was neither drawn nor counted. Leave the {whose} out, raise the limit, or "
+        "use a smaller epsilon; repeating an earlier release exactly costs nothing."
+    )
+
+
+def _part(document: Document) -> bytes:
+    return framed(b"" if document.part is None else identity_bytes(document.part))
+
+
+def settings_fingerprint(mechanism: Mechanism, policy: TokenPolicy, language: str = "en") -> bytes:
+    """Return 32 bytes that stand for everything that decides, with a key, what is drawn.
+
+    A key is used again only where it gives the same words again. So whatever the sampler reads belongs here: the weights
+    of the prior and the rate themselves, what leaves the law alone (the length of the lists, the bounds on what they leave
+    out), and the versions of the package and of its algorithms, since a new one may draw in another order.
+    """
+    from textpriv import __version__
+
+    return _fingerprint(
+        {
+            "version": __version__,
+            "mechanism": mechanism.binding(),
+            "drawn from": mechanism.drawn_from(),
+            "policy": policy.to_dict(),
+            "language": language,
+        }
+    )
+
+
+def _fingerprint(settings: Any) -> bytes:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest()
+
+
+# SQLite connections must not cross a fork. So every fork waits for the transaction under way and closes the connections
+# first; parent and child open their own when they next need one.
+_lock = threading.Lock()
+_ledgers: weakref.WeakSet[Ledger] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    _lock.acquire()
+    for ledger in list(_ledgers):
+        ledger._disconnect()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
+
+
+def _secret_in(connection: sqlite3.Connection, path: Path) -> bytes:
+    row = connection.execute("SELECT value FROM secret").fetchone()
+    if row is None or not isinstance(row[0], bytes):
+        raise _damaged(path)
+    return row[0]

@@ -1,0 +1,168 @@
+"""The ledger's file: opening, making and checking the SQLite database, and what is said when it is damaged.
+
+What is counted, and what a release costs, is decided in ``ledger.ledger``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textpriv.errors import LedgerError
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["FORMAT"]
+
+FORMAT = 1  # of the file; raised when an older reader would misread a newer ledger
+
+_APPLICATION = 0x74706C67  # marks an SQLite file as a ledger
+_PATIENCE = 60.0  # seconds to wait for another process's transaction; one takes milliseconds
+
+_SCHEMA = f"""
+CREATE TABLE secret (value BLOB NOT NULL CHECK (length(value) = 32));
+CREATE TABLE releases (
+    document BLOB NOT NULL,
+    settings BLOB NOT NULL,
+    content BLOB NOT NULL,
+    author BLOB,
+    distance TEXT NOT NULL,
+    epsilon INTEGER NOT NULL CHECK (epsilon > 0),
+    nats INTEGER NOT NULL CHECK (nats >= 0),
+    tokens INTEGER NOT NULL CHECK (tokens >= 0),
+    key BLOB NOT NULL CHECK (length(key) = 32),
+    PRIMARY KEY (document, settings, content)
+) WITHOUT ROWID;
+CREATE INDEX by_author ON releases (author, nats);
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {FORMAT};
+"""
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open an existing ledger, and refuse what is none before anything is written to it."""
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode=rw",
+        uri=True,
+        timeout=_PATIENCE,
+        isolation_level=None,
+        check_same_thread=False,  # the lock keeps threads apart
+    )
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if application != _APPLICATION:
+            raise LedgerError(
+                f"{path} is no ledger. Name another file; a new one is made where there is none."
+            )
+        if version > FORMAT:
+            raise LedgerError(
+                f"{path} has format {version}, and this version reads up to {FORMAT}. Upgrade textpriv."
+            )
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")  # elsewhere than on macOS it changes nothing
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _create(path: Path) -> None:
+    """Make an empty ledger that appears whole, unless another process is first."""
+    temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}.tmp")
+    try:
+        os.close(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as error:
+        raise LedgerError(
+            f"cannot make the ledger {path}: {error.strerror}. Name a file in a folder that you can write to."
+        ) from None
+    try:
+        with _plain_errors(path), contextlib.closing(sqlite3.connect(temporary)) as connection:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            if mode != "wal":
+                raise LedgerError(
+                    f"cannot make the ledger {path}: its file system has no shared memory. Name a file on a local disk."
+                )
+            connection.executescript(_SCHEMA)
+            with connection:
+                connection.execute("INSERT INTO secret VALUES (?)", (os.urandom(32),))
+        # Unlike a rename, a link never replaces a ledger that another process has just made.
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise LedgerError(
+            f"cannot make the ledger {path}: {error.strerror}. Name a file on a local disk."
+        ) from None
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            with contextlib.suppress(OSError):
+                os.unlink(f"{temporary}{suffix}")
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _check_file(path: Path) -> tuple[int, int]:
+    """Refuse what is no file of the user's own; return by which device and inode it is known again."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise LedgerError(
+            f"cannot open the ledger {path}: {error.strerror}. Put the file back, or name another."
+        ) from None
+    mode = found.st_mode
+    if not stat.S_ISREG(mode):
+        raise LedgerError(f"{path} is not a file. Name a file for the ledger.")
+    if mode & 0o077:
+        raise LedgerError(
+            f"{path} can be used by other users (mode {stat.S_IMODE(mode):o}), and a ledger holds the keys of what was "
+            f"released. If nobody has read it, close it with: chmod 600 {path}"
+        )
+    return found.st_dev, found.st_ino
+
+
+@contextlib.contextmanager
+def _plain_errors(path: Path) -> Iterator[None]:
+    """Turn what SQLite says into an error for the user; it names the file and never what is in it."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        found = str(error)
+        if "locked" in found or "busy" in found:
+            remedy = (
+                f"another process has held it for {_PATIENCE:.0f} seconds. End that, and try again"
+            )
+        elif "readonly" in found or "unable to open" in found:
+            remedy = "it and its folder must be writable. Change that, or work on a ledger in another folder"
+        elif any(sign in found for sign in ("no such table", "no such column", "decode to UTF-8")):
+            raise _damaged(path) from None
+        else:
+            remedy = "nothing of this was counted. Repair the cause, and try again"
+        raise LedgerError(f"cannot use the ledger {path} ({found}): {remedy}.") from None
+    except UnicodeDecodeError:  # of a damaged schema, quoted in SQLite's own message
+        raise _damaged(path) from None
+    except sqlite3.DatabaseError as error:
+        if "not a database" in str(error):
+            raise LedgerError(
+                f"{path} is no ledger. Name another file; a new one is made where there is none."
+            ) from None
+        raise _damaged(path) from None
+
+
+def _damaged(path: Path) -> LedgerError:
+    return LedgerError(
+        f"the ledger {path} is damaged. Put back a copy; what was released since it was made must be counted by hand."
+    )

@@ -1,0 +1,139 @@
+"""Token classes, and what is released for each.
+
+A policy decides, for every kind of token, whether the mechanism draws a replacement, a mask stands in, the token is left
+out, or it is released as written. Whatever is not drawn is named in the statement as not protected. Classes are found in
+``textpriv.tokenization.encoder``; here stand the choices and their meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from textpriv.errors import PolicyError
+
+__all__ = ["ACTIONS", "CLASSES", "MASK", "TokenPolicy"]
+
+ACTIONS = ("sample", "mask", "drop", "keep")
+CLASSES = ("unknown", "number", "punctuation", "space", "stopword")
+MASK = "[MASK]"
+
+# Released as written, or in lower case where the policy lowers the text.
+_KEPT = {
+    "unknown": "words outside the vocabulary, released {cased}",
+    "number": "numbers, released {cased}",
+    "punctuation": "punctuation marks, and emoticons made of them alone such as :) or :-(, released as written",
+    "space": "line breaks and the places of extra blanks",
+    "stopword": "stop words, released {cased}",
+}
+_MASKED = {
+    "unknown": "which words are outside the vocabulary (masked)",
+    "number": "which words are numbers (masked)",
+    "punctuation": "where punctuation and emoticons made of it stand (masked)",
+    "space": "where line breaks and extra blanks stand (masked)",
+    "stopword": "which words are stop words (masked)",
+}
+_DROPPED = {
+    "unknown": "how many words are in the vocabulary (others are left out)",
+    "number": "how many words are not numbers (numbers are left out)",
+    "punctuation": "how many tokens are neither punctuation nor emoticons made of it (both are left out)",
+    "space": "how many tokens are not blanks (blanks are left out)",
+    "stopword": "how many words are not stop words (stop words are left out)",
+}
+
+
+@dataclass(frozen=True)
+class TokenPolicy:
+    """What is released for each class of token.
+
+    Every class takes ``"sample"`` (a draw of the mechanism), ``"mask"`` (the token ``[MASK]``), ``"drop"`` (nothing) or
+    ``"keep"`` (the token as written). A token belongs to the first of these classes that fits: space, punctuation,
+    number, stop word, word of the vocabulary, unknown. Words of the vocabulary are always sampled.
+
+    Attributes
+    ----------
+    unknown : str
+        Words outside the vocabulary. "sample" draws from the prior: one shared law, the same for all of them.
+    number : str
+        Tokens that look like a number, also in words.
+    punctuation : str
+        Tokens of punctuation marks only, emoticons such as ``:)`` and ``:-(`` among them.
+    space : str
+        Line breaks and extra blanks. Kept ones are reduced to one blank, one line break or two.
+    stopword : str
+        The language's stop words.
+    case : {"lower", "keep"}
+        "lower" reads the text in lower case: it is lowered before it is cut into tokens, so that neither a token nor
+        their number depends on casing, and what is kept comes out in lower case. "keep" reads it as written: words that
+        differ in casing are different words, and how the text is cut may show casing.
+
+    Raises
+    ------
+    PolicyError
+        For an unknown class, action or case.
+    """
+
+    unknown: str = "sample"
+    number: str = "sample"
+    punctuation: str = "keep"
+    space: str = "keep"
+    stopword: str = "sample"
+    case: str = "lower"
+
+    def __post_init__(self) -> None:
+        for name in CLASSES:
+            action = getattr(self, name)
+            if action not in ACTIONS:
+                raise PolicyError(
+                    f"unknown action {action!r} for {name} tokens; use one of: {', '.join(ACTIONS)}."
+                )
+        if self.case not in ("lower", "keep"):
+            raise PolicyError(f"unknown case {self.case!r}; use 'lower' or 'keep'.")
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> TokenPolicy:
+        """Make a policy of a mapping such as a configuration block.
+
+        Raises
+        ------
+        PolicyError
+            For a name that is no class.
+        """
+        known = [field.name for field in fields(cls)]
+        strange = sorted(set(settings) - set(known))
+        if strange:
+            raise PolicyError(
+                f"unknown token class {strange[0]!r} in the policy; known: {', '.join(known)}."
+            )
+        return cls(**settings)
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the choices by class."""
+        return asdict(self)
+
+    def not_protected(self) -> tuple[str, ...]:
+        """What stays visible under this policy, in plain words."""
+        exposed = ["the number and order of tokens"]
+        cased = "in lower case" if self.case == "lower" else "as written"
+        for name in CLASSES:
+            action = getattr(self, name)
+            table = {"keep": _KEPT, "mask": _MASKED, "drop": _DROPPED}.get(action)
+            if table is not None:
+                exposed.append(table[name].format(cased=cased))
+        return tuple(exposed)
+
+    def notes(self) -> tuple[str, ...]:
+        """How the guarantee reads under this policy."""
+        notes = []
+        if self.case == "lower":
+            notes.append(
+                "The text is lower-cased (str.lower) before it is cut into tokens: neither what is released nor the number "
+                "of tokens depends on its casing"
+            )
+        if self.unknown == "sample":
+            notes.append(
+                "All words outside the vocabulary share one law, so they cannot be told "
+                "apart; that a word is one of them is hidden only up to the worst-case odds"
+            )
+        return tuple(notes)

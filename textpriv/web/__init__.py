@@ -1,0 +1,1 @@
+"""Web: the report, the playground and what they are rendered with."""

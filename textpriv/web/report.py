@@ -1,0 +1,422 @@
+"""One self-contained HTML page about a mechanism on its index: what it guarantees, and what it does to words.
+
+Here the figures are gathered and put into the page; each is computed where it belongs (the law by the mechanism,
+deniability and leaks in ``textpriv.evaluation``, the constant in ``textpriv.guarantees.certificate``, sums in
+``textpriv.ledger``). The page loads nothing and needs no network. Its words, laws and curves are public; a corpus makes
+it as private as the corpus, and then it says so.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textpriv import __version__
+from textpriv.bounds import at_most, odds_in_words
+from textpriv.errors import MechanismError, TextprivError
+from textpriv.evaluation.deniability import deniability
+from textpriv.evaluation.sensitive import exposure
+from textpriv.index.neighbours import processors
+from textpriv.index.typical import REFERENCE, weighted_quantiles
+from textpriv.mechanisms.base import Mechanism
+from textpriv.randomness import KeyedStreams, Stream
+from textpriv.web.charts import Chart, Line
+from textpriv.web.pages import asset, content_policy, fill
+from textpriv.web.render import kinds_of, token_spans
+
+if TYPE_CHECKING:
+    from textpriv.evaluation.leaks import LeakReport
+    from textpriv.guarantees.certificate import Certificate
+    from textpriv.index.index import Index
+    from textpriv.ledger.ledger import Spent
+    from textpriv.privatizer import Privatizer
+    from textpriv.statement import PrivacyStatement
+
+__all__ = [
+    "Sample",
+    "WordLaws",
+    "has_law",
+    "odds_table",
+    "report_page",
+    "typical_pairs",
+    "write_page",
+]
+
+_OUTPUTS = 12  # of a word's law that are shown
+_STEPS = 6  # half octaves of epsilon on either side of the current one
+_MEASURED = 200  # words behind the mean curves
+_DRAWS = 1000  # of the paper's S_w, and of a law that is estimated
+_ESTIMATED = (
+    60  # words whose law is estimated, where there is no closed one: draws are slower than a law
+)
+_LONGEST_SAMPLE = 2_000  # characters of a document that are shown
+
+
+@dataclass(frozen=True)
+class WordLaws:
+    """What some public words become.
+
+    Attributes
+    ----------
+    words : tuple of str
+    keep : ndarray, shape (m,)
+        Probability that a word is replaced by itself.
+    outputs : list of list of (int, float, float)
+        For each word its likeliest outputs: id, probability, distance.
+    exact : bool
+        From the closed law; else estimated from draws.
+    """
+
+    words: tuple[str, ...]
+    keep: NDArray[np.float64]
+    outputs: list[list[tuple[int, float, float]]]
+    exact: bool
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, ids: Sequence[int], outputs: int = _OUTPUTS) -> WordLaws:
+        """Compute the laws of some words; by draws under a fixed public key where the mechanism has no closed law."""
+        exact = has_law(mechanism)
+
+        def look(word: int) -> tuple[float, list[tuple[int, float, float]]]:
+            law = np.exp(mechanism.log_prob(word)) if exact else _estimated(mechanism, word)
+            top = np.argsort(-law, kind="stable")[:outputs]
+            distances = mechanism.index.distances_of(np.array([word]))[0]
+            likeliest = [(int(i), float(law[i]), float(distances[i])) for i in top if law[i] > 0]
+            return float(law[word]), likeliest
+
+        # One law at a time in each thread: all of them would fill the memory. A sampler is used by one thread only.
+        with ThreadPoolExecutor(processors() if exact else 1) as pool:
+            found = list(pool.map(look, ids))
+        words = mechanism.index.vocabulary.words
+        keep = np.array([kept for kept, _ in found])
+        return cls(tuple(words[word] for word in ids), keep, [each for _, each in found], exact)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A raw document beside its private form: as private as the document."""
+
+    original: str
+    private: str
+    changed: float
+    cut: bool
+
+    @classmethod
+    def of(cls, privatizer: Privatizer, text: str) -> Sample:
+        """Draw one document once, and mark what happened to each token; ``private`` is HTML."""
+        shown = text[:_LONGEST_SAMPLE]
+        raw = privatizer.read(shown)
+        (tokens,) = privatizer.release([raw], [Stream()])
+        same = (raw.codes >= 0) & (raw.codes == tokens.outputs)
+        kinds = [
+            "same" if stays else kind for stays, kind in zip(same, kinds_of(tokens), strict=True)
+        ]
+        drawn = int(np.count_nonzero(tokens.outputs >= 0))
+        share = 1 - float(np.count_nonzero(same)) / drawn if drawn else 0.0
+        html = token_spans(tokens.words, tokens.spaces, kinds)
+        return cls(shown, html, share, len(text) > len(shown))
+
+
+def has_law(mechanism: Mechanism) -> bool:
+    """Whether a mechanism knows its output law."""
+    try:
+        mechanism.log_prob(0)
+    except MechanismError:
+        return False
+    return True
+
+
+def report_page(
+    mechanism: Mechanism,
+    *,
+    words: int = 600,
+    more: Sequence[str] = (),
+    certificate: Certificate | None = None,
+    privatizer: Privatizer | None = None,
+    leaks: LeakReport | None = None,
+    texts: Iterable[str] = (),
+    ledger: Spent | None = None,
+) -> str:
+    """Return the page.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    words : int
+        How many words of the vocabulary the reader may type, from 2 up: the first, and others evenly over the ranks.
+    more : sequence of str
+        Further words of the vocabulary. They become part of the page: never take them from a private text.
+    certificate : Certificate, optional
+    privatizer : Privatizer, optional
+        Says what is released for each class of token, and draws the samples.
+    leaks : LeakReport, optional
+        As private as the texts it was counted on; the page then says so.
+    texts : iterable of str
+        Raw documents to show beside their private forms, which needs ``privatizer``. The page is then as private as they.
+    ledger : Spent, optional
+        Totals of a ledger.
+
+    Returns
+    -------
+    str
+        HTML. Every text in it is escaped, and a policy in its head forbids it to load anything.
+
+    Raises
+    ------
+    TextprivError
+        For samples without a privatizer, for fewer than 2 words and for words outside the vocabulary.
+    """
+    if isinstance(words, bool) or not isinstance(words, int) or words < 2:
+        raise TextprivError(
+            f"words is how many words the page can look up, a whole number from 2 up; got {words!r}."
+        )
+    texts = list(texts)
+    if texts and privatizer is None:
+        raise TextprivError("samples are drawn by a privatizer: pass privatizer=.")
+    index = mechanism.index
+    exact = has_law(mechanism)
+    ids = _chosen(mechanism, words if exact else min(words, _ESTIMATED), more)
+    laws = WordLaws.of(mechanism, ids)
+    epsilons = _grid(mechanism)
+    figures = _figures(mechanism, epsilons) if exact else None
+    statement = mechanism.statement if privatizer is None else privatizer.statement
+    samples = [Sample.of(privatizer, text) for text in texts] if privatizer is not None else []
+    script = asset("report.js")
+    bare = replace(statement, assumptions=(), not_protected=(), notes=())
+    return fill(
+        "report.html",
+        version=__version__,
+        made=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+        policy=content_policy(script),
+        style=asset("style.css"),
+        at_most=at_most,
+        middle=np.median,
+        script=script,
+        index=index,
+        mechanism=mechanism,
+        statement=statement,
+        claim=bare.paragraph(),
+        odds=odds_table(mechanism.statement, typical_pairs(index)),
+        lists=exposure(mechanism),
+        laws=laws,
+        draws=_DRAWS,
+        data=_data(mechanism, laws, epsilons if figures else [], ids),
+        figures=figures,
+        certificate=certificate,
+        actions=None if privatizer is None else privatizer.policy.to_dict(),
+        leaks=leaks,
+        samples=samples,
+        ledger=ledger,
+        private=bool(samples) or leaks is not None,
+    )
+
+
+def write_page(page: str, path: str | os.PathLike[str], *, private: bool) -> None:
+    """Write a page whole or not at all; a private one can be read by its owner alone."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(page)
+            file.flush()
+            os.fsync(file.fileno())
+        if not private:
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(name, 0o666 & ~mask)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _chosen(mechanism: Mechanism, count: int, more: Sequence[str]) -> list[int]:
+    """Ids of the words that can be typed: the commonest, then others evenly over the logarithm of the rank."""
+    vocabulary = mechanism.index.vocabulary
+    first = [i for i, word in enumerate(islice(vocabulary.words, 4 * count)) if word.isalpha()]
+    first = first[: max(1, 2 * count // 3)]
+    rest = np.geomspace(1, len(vocabulary), 4 * count).astype(int) - 1
+    chosen = dict.fromkeys([*(vocabulary.id(word) for word in more), *first])
+    for candidate in rest[::-1].tolist():
+        if len(chosen) >= min(count + len(more), len(vocabulary)):
+            break
+        if vocabulary.words[candidate].isalpha():
+            chosen.setdefault(candidate)
+    return list(chosen) or list(range(min(count, len(vocabulary))))
+
+
+def _estimated(mechanism: Mechanism, word: int) -> NDArray[np.float64]:
+    """Relative frequencies of draws; the word and the key are public, so they are the same in every report."""
+    stream = KeyedStreams(seed=0).stream(f"report {word}")
+    drawn = mechanism.sample(np.full(_DRAWS, word, dtype=np.int32), stream)
+    return np.bincount(drawn, minlength=len(mechanism.index)) / _DRAWS
+
+
+def _grid(mechanism: Mechanism) -> list[float]:
+    steps = np.arange(-_STEPS, _STEPS + 1) / 2
+    return [float(value) for value in mechanism.epsilon * 2.0**steps]
+
+
+def _at(mechanism: Mechanism, epsilon: float) -> Mechanism:
+    """The same mechanism at another epsilon, at the published rate: a calibrated one would take minutes for every point."""
+    settings = {**mechanism.settings(), "epsilon": epsilon}
+    if "rate" in settings:
+        settings["rate"] = "half"
+    return type(mechanism)(mechanism.index, **settings)
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """Deniability over epsilon, and the charts of it."""
+
+    rows: list[tuple[float, ...]]
+    keep: str
+    distinct: str
+    now: tuple[float, float, float]
+    rate: str
+
+
+def _movable(mechanism: Mechanism) -> bool:
+    """Whether a curve over epsilon can be had: others than these calibrate themselves whenever they are made."""
+    from textpriv.mechanisms.permute_and_flip import PermuteAndFlip
+    from textpriv.mechanisms.tem import TEM
+
+    return type(mechanism) in (TEM, PermuteAndFlip)
+
+
+def _figures(mechanism: Mechanism, epsilons: list[float]) -> _Figures:
+    now = deniability(mechanism, sample=_MEASURED, draws=_DRAWS)
+    current = (
+        float(now.sample.mean(now.keep)),
+        float(now.sample.mean(now.distinct)),
+        float(now.sample.mean(now.support.astype(np.float64))),
+    )
+    if not _movable(mechanism):
+        return _Figures([], "", "", current, "")
+    settings = mechanism.settings()
+    rate = str(settings.get("rate", "half"))
+    rows, bands = [], []
+    for epsilon in epsilons:
+        found = deniability(_at(mechanism, epsilon), sample=_MEASURED, draws=_DRAWS)
+        means = [
+            float(found.sample.mean(np.asarray(column, dtype=np.float64)))
+            for column in (found.keep, found.distinct, found.support)
+        ]
+        low, high = weighted_quantiles(found.keep, found.sample.shares, (0.1, 0.9))
+        bands.append((low, high))
+        rows.append((epsilon, *means))
+    keep = Chart(
+        title="Keep probability over epsilon",
+        description=(
+            f"The mean probability that a word stays as it is rises from {rows[0][1]:.2g} at epsilon {epsilons[0]:.3g} to "
+            f"{rows[-1][1]:.2g} at epsilon {epsilons[-1]:.3g}. At epsilon {mechanism.epsilon:g} it is {current[0]:.3g}. "
+            "The numbers are in the table below."
+        ),
+        x_label="epsilon (per unit of distance)",
+        y_label="probability that a word stays as it is",
+        x=epsilons,
+        lines=[
+            Line("mean", [row[1] for row in rows], [b[0] for b in bands], [b[1] for b in bands])
+        ],
+        top=1.0,
+        mark=(mechanism.epsilon, current[0], f"here: {current[0]:.2f}"),
+        name="keep-chart",
+    )
+    top = max(*(row[2] for row in rows), current[1])
+    distinct = Chart(
+        title="Different outputs in 1,000 draws over epsilon",
+        description=(
+            f"The mean number of different outputs in {_DRAWS:,} draws of a word goes from {rows[0][2]:,.0f} at epsilon "
+            f"{epsilons[0]:.3g} to {rows[-1][2]:,.0f} at epsilon {epsilons[-1]:.3g}. At epsilon {mechanism.epsilon:g} it is "
+            f"{current[1]:,.0f}. The numbers are in the table below."
+        ),
+        x_label="epsilon (per unit of distance)",
+        y_label=f"different outputs in {_DRAWS:,} draws",
+        x=epsilons,
+        lines=[Line("mean", [row[2] for row in rows])],
+        top=_round_up(top),
+        mark=(mechanism.epsilon, current[1], f"here: {current[1]:,.0f}"),
+        name="distinct-chart",
+    )
+    return _Figures(rows, keep.svg(), distinct.svg(), current, rate)
+
+
+def _round_up(value: float) -> float:
+    """The next number of the form 1, 2, 2.5 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(max(value, 1e-9)))
+    return next(step * power for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * power >= value)
+
+
+def typical_pairs(index: Index) -> list[tuple[str, float]]:
+    """Which two words, and how far apart: for half and for nine tenths of all running words, and the bound on all."""
+    names = {1: "nearest", REFERENCE: f"{REFERENCE}th nearest", 100: "100th nearest"}
+    rows = [
+        (f"a word and its {names[rank]} word with another vector, {share} of running words", end)
+        for rank, ends in index.typical.items()
+        for share, end in zip(("half", "nine tenths"), ends, strict=True)
+    ]
+    return [*rows, ("the two most different words, at most", index.diameter_bound)]
+
+
+def odds_table(
+    statement: PrivacyStatement, distances: Sequence[tuple[str, float]]
+) -> list[tuple[str, str, str]]:
+    """What a statement means at some distances: which two words, how far apart, at which odds."""
+    return [
+        (name, at_most(distance, 3), odds_in_words(statement.loss_at(distance)))
+        for name, distance in distances
+    ]
+
+
+def _data(
+    mechanism: Mechanism, laws: WordLaws, epsilons: list[float], ids: Sequence[int]
+) -> dict[str, Any]:
+    """What the script of the page looks words up in."""
+    vocabulary = mechanism.index.vocabulary.words
+    shown = sorted({i for outputs in laws.outputs for i, _, _ in outputs})
+    place = {word: number for number, word in enumerate(shown)}
+    curves: list[list[float]] = [[] for _ in ids]
+    if epsilons and _movable(mechanism):
+        for epsilon in epsilons:
+            other = _at(mechanism, epsilon)
+
+            def keep(word: int, other: Mechanism = other) -> float:
+                return float(np.exp(other.log_prob(word)[word]))
+
+            with ThreadPoolExecutor(processors()) as pool:
+                for curve, value in zip(curves, pool.map(keep, ids), strict=True):
+                    curve.append(_short(value))
+    return {
+        "epsilon": mechanism.epsilon,
+        "epsilons": [_short(value) for value in epsilons],
+        "exact": laws.exact,
+        "vocabulary": [vocabulary[i] for i in shown],
+        "words": [
+            {
+                "word": word,
+                "keep": _short(keep),
+                "curve": curve,
+                "outputs": [[place[i], _short(p), _short(d)] for i, p, d in outputs],
+            }
+            for word, keep, curve, outputs in zip(
+                laws.words, laws.keep.tolist(), curves, laws.outputs, strict=True
+            )
+        ],
+    }
+
+
+def _short(value: float) -> float:
+    """Four digits: what a reader can see."""
+    return float(f"{value:.4g}")
