@@ -1,47 +1,32 @@
 """Private pairwise learning: metric learning and AUC maximisation under differential privacy.
 
-This package knows nothing of text. It shares a distribution with ``textpriv`` and imports none of it. Names are loaded when
-they are first used, so that importing the package does not import torch.
+This package knows nothing of text. It shares a distribution with ``textpriv`` and imports none of it. The public names
+stand in ``__init__.pyi``, where type checkers read them; each is loaded when it is first used (the pattern of SPEC 1), so
+that importing the package does not import scikit-learn or torch.
 """
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-_HOMES = {
-    "Adjacency": "accounting",
-    "BudgetClosed": "errors",
-    "BudgetExceeded": "errors",
-    "DPPMetricLearner": "estimators.dpp",
-    "PairGraph": "pairs.graph",
-    "PairwiseError": "errors",
-    "PrivacyBudget": "accounting",
-    "PrivacyStatement": "statement",
-    "PrivateAUCClassifier": "estimators.auc",
-    "PrivateLDA": "estimators.lda",
-    "PrivateMail": "estimators.mail",
-    "PrivateMetricLearner": "estimators.metric",
-    "PrivateScorer": "selection",
-    "PublicScaler": "scaling",
-    "SubsetQuery": "retrieval.subset",
-    "TrialCount": "selection",
-    "UnsoundWarning": "statement",
-    "check_pipeline": "scaling",
-    "get_loss": "pairs.losses",
-    "private_selection": "selection",
+_MODULE_OF = {
+    alias.name: f"{__name__}.{node.module}"
+    for node in ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
 }
-
-__all__ = list(_HOMES)
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_MODULE_OF})

@@ -5,7 +5,7 @@ The release and its sensitivity stand in ``algorithms.moments``; here is scikit-
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,12 +13,6 @@ from sklearn.base import ClassifierMixin, TransformerMixin
 
 from pairwise.accounting.events import Adjacency
 from pairwise.accounting.zcdp import release_mu
-from pairwise.errors import InvalidParameter
-from pairwise.estimators.base import Plan, PrivateEstimator
-from pairwise.noise.randomness import Randomness
-
-if TYPE_CHECKING:
-    pass
 from pairwise.algorithms.moments import (
     DEFAULT_WEIGHTS,
     Array,
@@ -27,6 +21,9 @@ from pairwise.algorithms.moments import (
     plan_moments,
     release_moments,
 )
+from pairwise.errors import InvalidParameter
+from pairwise.estimators.base import Plan, PrivateEstimator
+from pairwise.noise.randomness import Randomness
 
 __all__ = ["PrivateLDA"]
 

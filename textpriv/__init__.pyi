@@ -1,0 +1,25 @@
+"""The public names of the package, each once: type checkers read them here, and ``__init__.py`` loads them from here."""
+
+from . import metrics as metrics
+from . import randomness as randomness
+from .errors import TextprivError as TextprivError
+from .guarantees.certificate import Certificate as Certificate
+from .guarantees.certificate import certify as certify
+from .guarantees.epsilon import eps_from_odds as eps_from_odds
+from .guarantees.epsilon import epsilon_for as epsilon_for
+from .index import Index as Index
+from .ledger import Document as Document
+from .ledger import Ledger as Ledger
+from .mechanisms.balanced import BalancedTEM as BalancedTEM
+from .mechanisms.madlib import Madlib as Madlib
+from .mechanisms.permute_and_flip import PermuteAndFlip as PermuteAndFlip
+from .mechanisms.smoothed import SmoothedTEM as SmoothedTEM
+from .mechanisms.tem import TEM as TEM
+from .privatizer import Privatizer as Privatizer
+from .statement import PrivacyStatement as PrivacyStatement
+from .statement import UnsoundWarning as UnsoundWarning
+from .tokenization.policy import TokenPolicy as TokenPolicy
+from .vocabulary import Vocabulary as Vocabulary
+from .web.render import render as render
+
+__version__: str
