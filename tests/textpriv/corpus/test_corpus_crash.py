@@ -146,7 +146,7 @@ def test_a_run_killed_at_any_of_20_moments_goes_on_to_the_same_bytes(
     memory = Path("/dev/shm")
     place = memory if os.access(memory, os.W_OK) else tmp_path
     with tempfile.TemporaryDirectory(dir=place) as folder:
-        arguments = [str(Path(__file__).parents[2]), str(index), folder, str(shards), str(lines)]
+        arguments = [str(Path(__file__).parent), str(index), folder, str(shards), str(lines)]
         done = subprocess.run(
             [sys.executable, "-c", KILLER, *arguments],
             capture_output=True,

@@ -139,7 +139,7 @@ def race(index: Path, tmp_path: Path, races: int) -> list[list]:
                 sys.executable,
                 "-c",
                 RACERS,
-                str(Path(__file__).parents[2]),
+                str(Path(__file__).parent),
                 str(index),
                 folder,
                 str(races),

@@ -167,7 +167,7 @@ def test_a_run_whose_driver_was_killed_is_continued_to_the_same_bytes(
             [sys.executable, "-c", code],
             stdout=told,
             stderr=told,
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parent,
             timeout=200,
             check=False,
         ).returncode

@@ -90,16 +90,17 @@ def test_a_pool_that_begins_from_nothing_releases_what_one_process_does(folder, 
 def test_a_pool_of_copies_releases_what_one_process_does(folder):
     """In a process of its own, beside which no thread runs, so that it can be copied."""
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import sys; sys.path[:0] = sys.argv[1:3]\n"
         "from pathlib import Path\n"
         "import test_workers as here\n"
         "for workers in (2, 3, 5):\n"
         "    for policy in here.POLICIES:\n"
-        "        here.compare(Path(sys.argv[2]), policy, workers, copies=True)\n"
+        "        here.compare(Path(sys.argv[3]), policy, workers, copies=True)\n"
         "print('the same')"
     )
+    here = Path(__file__)
     answer = subprocess.run(
-        [sys.executable, "-c", code, str(Path(__file__).parents[2]), str(folder)],
+        [sys.executable, "-c", code, *map(str, (here.parent, here.parents[2], folder))],
         capture_output=True,
         text=True,
         check=False,
