@@ -10,6 +10,7 @@ from .estimators.dpp import DPPMetricLearner as DPPMetricLearner
 from .estimators.lda import PrivateLDA as PrivateLDA
 from .estimators.mail import PrivateMail as PrivateMail
 from .estimators.metric import PrivateMetricLearner as PrivateMetricLearner
+from .estimators.scaling import PrivatePipeline as PrivatePipeline
 from .estimators.scaling import PublicScaler as PublicScaler
 from .estimators.scaling import check_pipeline as check_pipeline
 from .estimators.selection import PrivateScorer as PrivateScorer

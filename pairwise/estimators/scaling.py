@@ -2,7 +2,8 @@
 
 A scaler that is *fitted* on private records (``StandardScaler``, ``MinMaxScaler``, ``PCA``) releases what it learned from
 them through everything that comes after it, and no statement of a learner behind it covers that: the learner sees a table,
-not where it came from. Here live the scaler to use instead and the check that finds the others.
+not where it came from. Here live the scaler to use instead, the check that finds the others, and the pipeline that runs this
+check whenever it is fitted.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pairwise.errors import InvalidParameter
@@ -27,7 +29,7 @@ from pairwise.statement import UnsoundWarning
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-__all__ = ["PublicScaler", "check_pipeline"]
+__all__ = ["PrivatePipeline", "PublicScaler", "check_pipeline"]
 
 Array = NDArray[np.float64]
 
@@ -187,7 +189,8 @@ def check_pipeline(pipeline: Any, *, public: Collection[str] = ()) -> list[str]:
     A step counts as learning if scikit-learn's tag ``requires_fit`` says so and it is no estimator of this package, whose
     releases have statements and charges of their own. A ``FunctionTransformer`` is believed to look at each record on its
     own; a function that takes a mean over the table cannot be told from one that does not. Nor can a table that was scaled
-    before it came: a learner sees neither the pipeline around it nor the past of its table, so no check runs by itself.
+    before it came. A learner sees neither the pipeline around it nor the past of its table, so it runs no check by itself;
+    :class:`PrivatePipeline` does.
 
     Examples
     --------
@@ -206,6 +209,10 @@ def check_pipeline(pipeline: Any, *, public: Collection[str] = ()) -> list[str]:
         raise InvalidParameter(
             f"expected a Pipeline; found {type(pipeline).__name__}. Pass the pipeline that ends in the learner."
         )
+    return _check(pipeline, public, stacklevel=3)
+
+
+def _check(pipeline: Pipeline, public: Collection[str], *, stacklevel: int) -> list[str]:
     steps = _steps(pipeline)
     private = [
         number
@@ -220,6 +227,64 @@ def check_pipeline(pipeline: Any, *, public: Collection[str] = ()) -> list[str]:
             "cover what they learn. Use PublicScaler with declared bounds, or name them in public= if they were fitted on "
             "public records.",
             UnsoundWarning,
-            stacklevel=2,
+            stacklevel=stacklevel,
         )
     return found
+
+
+class PrivatePipeline(Pipeline):
+    """A ``Pipeline`` that warns, whenever it is fitted, of steps that learn from records before a private learner.
+
+    In every other way the pipeline of scikit-learn: a search over its settings warns as well.
+
+    Parameters
+    ----------
+    steps : list of (str, estimator)
+        As of ``Pipeline``.
+    public : collection of str, default=()
+        As of :func:`check_pipeline`.
+    transform_input, memory, verbose
+        As of ``Pipeline``.
+
+    Warns
+    -----
+    UnsoundWarning
+        As :func:`check_pipeline` does, before anything is fitted.
+
+    Examples
+    --------
+    >>> from pairwise import PrivateAUCClassifier, PrivatePipeline, PublicScaler
+    >>> learner = PrivateAUCClassifier(classes=[0, 1])
+    >>> PrivatePipeline([("scale", PublicScaler(0, 120)), ("learn", learner)]).public
+    ()
+    """
+
+    def __init__(
+        self,
+        steps: list[tuple[str, Any]],
+        *,
+        public: Collection[str] = (),
+        transform_input: list[str] | None = None,
+        memory: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(steps, transform_input=transform_input, memory=memory, verbose=verbose)
+        self.public = public
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> PrivatePipeline:
+        """Warn of steps that learn, then fit as ``Pipeline.fit`` does."""
+        _check(self, self.public, stacklevel=3)
+        super().fit(X, y, **params)
+        return self
+
+    @available_if(lambda self: hasattr(super(), "fit_transform"))
+    def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
+        """Warn of steps that learn, then do what ``Pipeline.fit_transform`` does."""
+        _check(self, self.public, stacklevel=3)
+        return super().fit_transform(X, y, **params)
+
+    @available_if(lambda self: hasattr(super(), "fit_predict"))
+    def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Any:
+        """Warn of steps that learn, then do what ``Pipeline.fit_predict`` does."""
+        _check(self, self.public, stacklevel=3)
+        return super().fit_predict(X, y, **params)

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -18,6 +19,7 @@ from pairwise import (
     DPPMetricLearner,
     PrivateAUCClassifier,
     PrivateLDA,
+    PrivatePipeline,
     PublicScaler,
     UnsoundWarning,
     check_pipeline,
@@ -119,3 +121,54 @@ def test_steps_inside_other_steps_are_found():
 def test_what_is_no_pipeline_is_refused():
     with pytest.raises(InvalidParameter, match="expected a Pipeline"):
         check_pipeline(LEARNER)
+
+
+TABLE, LABELS = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
+
+
+class Guess(BaseEstimator):
+    def fit(self, X, y=None):
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+    def fit_predict(self, X, y=None):
+        return self.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("method", "others"),
+    [
+        ("fit", [LEARNER]),
+        ("fit_transform", [PrivateLDA(classes=[0, 1])]),
+        ("fit_predict", [PrivateLDA(classes=[0, 1]), Guess()]),
+    ],
+)
+def test_a_private_pipeline_warns_whenever_it_is_fitted_with_a_step_that_learns(method, others):
+    steps = [("scale", StandardScaler()), *((f"{n}", clone(one)) for n, one in enumerate(others))]
+    with pytest.warns(UnsoundWarning, match="the steps scale learn") as seen:
+        getattr(PrivatePipeline(steps), method)(TABLE, LABELS)
+    assert seen[0].filename == __file__
+    assert hasattr(PrivatePipeline(steps), method)
+
+
+@pytest.mark.filterwarnings("error::pairwise.UnsoundWarning")
+def test_a_private_pipeline_is_silent_where_nothing_learns_and_the_same_otherwise():
+    steps = [("scale", PublicScaler(-3, 3)), ("learn", PrivateAUCClassifier(classes=[0, 1]))]
+    pipeline = PrivatePipeline(steps).set_params(learn__random_state=0)
+    ours, theirs = clone(pipeline), Pipeline(clone(pipeline).steps)
+    np.testing.assert_array_equal(
+        ours.fit(TABLE, LABELS).decision_function(TABLE),
+        theirs.fit(TABLE, LABELS).decision_function(TABLE),
+    )
+    assert not hasattr(pipeline, "fit_predict")
+    frozen = [("scale", StandardScaler()), steps[1]]
+    assert clone(PrivatePipeline(frozen, public=("scale",))).fit(TABLE, LABELS).public == ("scale",)
+
+
+def test_a_search_over_a_private_pipeline_warns():
+    pipeline = PrivatePipeline([("scale", StandardScaler()), ("learn", LEARNER)])
+    search = GridSearchCV(pipeline, {"learn__data_norm": [1.0, 2.0]}, cv=2)
+    with pytest.warns(UnsoundWarning, match="the steps scale learn"):
+        search.fit(TABLE, LABELS)
