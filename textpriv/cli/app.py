@@ -1133,7 +1133,6 @@ def _print_certificate(certificate: Certificate) -> None:
         if certificate.holds
         else ("THE CLAIM DOES NOT HOLD", "bold red")
     )
-    bound = "" if certificate.exact else "at least "
     first, second = certificate.worst_pair
     sure = (
         "" if certificate.confidence is None else f", with {certificate.confidence:.1%} confidence"
@@ -1144,8 +1143,8 @@ def _print_certificate(certificate: Certificate) -> None:
     for name, value in (
         ("mechanism", certificate.mechanism),
         ("claimed", f"{certificate.epsilon:g} per unit of distance"),
-        ("constant", f"{bound}{certificate.rho:.9g}{sure}"),
-        ("with rounding", f"{bound}{certificate.rho_with_rounding:.9g}"),
+        ("constant", f"{certificate.in_words(certificate.rho)}{sure}"),
+        ("with rounding", certificate.in_words(certificate.rho_with_rounding)),
         ("worst pair", f"{first} and {second}, at distance {certificate.distance:.6g}"),
         ("compared", f"{certificate.pairs:,} pairs of words"),
         ("method", certificate.method),

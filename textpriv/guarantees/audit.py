@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.bounds import at_least, at_most
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.guarantees.pair_search import search
 from textpriv.guarantees.significance import (
@@ -276,7 +277,7 @@ def _unseen(sizes: _Sizes, leaks: list[float], index: Index | None) -> tuple[str
     given = "" if index is None else ", and single pairs of words of the given index"
     return (
         f"fewer than 1 draw in {math.floor(1 / min(leaks)):,} released as it is",
-        f"a probability of an output that is wrong by less than {tolerated:.2g} in the draws of one word",
+        f"a probability of an output that is wrong by less than {at_most(tolerated, 2)} in the draws of one word",
         f"what begins in calls of more than {sizes.documents:,} documents, or after {sizes.longest:,} tokens of one",
         "draws that depend on each other otherwise than through a neighbouring word, another document or its stream",
         f"what happens on other vocabularies than the five small ones tried{given}",
@@ -364,8 +365,8 @@ def _unknown(mechanism: Mechanism, laws: NDArray[np.float64] | None) -> Check:
         name,
         "",
         worst <= stated * (1 + 1e-9) + _SLACK,
-        f"an unknown word against the others: {'loss' if laws is not None else 'loss of at least'} {worst:.6g}, "
-        f"stated {stated:.6g}",
+        "an unknown word against the others: "
+        f"{f'loss {worst:.6g}' if laws is not None else f'loss of at least {at_least(worst)}'}, stated {stated:.6g}",
     )
 
 
@@ -552,7 +553,7 @@ def _drawn_ratio(
         if loss - claimed[first, second] > worst:
             worst = loss - claimed[first, second]
             detail = (
-                f"w{first} against w{second} at distance {apart[first, second]:.4g}: loss of {loss:.4g} or more, "
+                f"w{first} against w{second} at distance {apart[first, second]:.4g}: loss of {at_least(loss, 4)} or more, "
                 f"claimed {claimed[first, second]:.4g}"
             )
     return Check("draws", "", bool(worst <= 0), detail)

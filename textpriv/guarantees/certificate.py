@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.bounds import at_least, at_most
 from textpriv.errors import MechanismError
 from textpriv.guarantees.pair_search import allowance, search
 from textpriv.guarantees.significance import LEVEL, goodness_of_fit, largest_ratios, ratio_bound
@@ -134,14 +135,18 @@ class Certificate:
     def paragraph(self) -> str:
         """Return the certificate in plain words."""
         verdict = "The claim holds" if self.holds else "THE CLAIM DOES NOT HOLD"
-        kind = "exactly" if self.exact else "at least"
+        kind = "exactly " if self.exact else ""
         first, second = self.worst_pair
         return (
-            f"{verdict}: {self.mechanism} claims {self.epsilon:g} per unit of distance, and its constant is {kind} "
-            f"{self.rho:.6g} over {self.pairs:,} pairs of words ({self.method}). The worst pair is {first!r} and "
-            f"{second!r}, at distance {self.distance:.4g}."
+            f"{verdict}: {self.mechanism} claims {self.epsilon:g} per unit of distance, and its constant is {kind}"
+            f"{self.in_words(self.rho, 6)} over {self.pairs:,} pairs of words ({self.method}). The worst pair is "
+            f"{first!r} and {second!r}, at distance {self.distance:.4g}."
             + "".join(f" {sentence}." for sentence in (*self.observed, *self.notes))
         )
+
+    def in_words(self, constant: float, digits: int = 9) -> str:
+        """Write one of the constants: rounded up where it is exact, and down where it is a lower bound."""
+        return at_most(constant, digits) if self.exact else f"at least {at_least(constant, digits)}"
 
     def __str__(self) -> str:
         return self.paragraph()
@@ -154,15 +159,14 @@ class Certificate:
         )
 
     def _repr_html_(self) -> str:
-        bound = "" if self.exact else "at least "
         sure = "" if self.confidence is None else f", with {self.confidence:.1%} confidence"
         return card(
             "Certificate",
             [
                 ("mechanism", self.mechanism),
                 ("claimed", f"{self.epsilon:g} per unit of distance"),
-                ("constant", f"{bound}{self.rho:.9g}{sure}"),
-                ("with rounding", f"{bound}{self.rho_with_rounding:.9g}"),
+                ("constant", f"{self.in_words(self.rho)}{sure}"),
+                ("with rounding", self.in_words(self.rho_with_rounding)),
                 (
                     "worst pair",
                     f"{self.worst_pair[0]} and {self.worst_pair[1]}, at distance {self.distance:.6g}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -252,6 +253,18 @@ def test_the_cosine_distance_is_caught(index_of, monkeypatch):
     index = index_of(circle, k=60, metric=CallableMetric(cosine, "cosine"))
     mechanism = TEM(index, 4.0, "uniform")
     assert_caught(mechanism, certify(mechanism))
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("rho", [1.9999999999, 2.0000000001, 2 / 3, 1.23456789012])
+def test_a_lower_bound_is_printed_rounded_down_and_an_exact_constant_rounded_up(index, exact, rho):
+    found = replace(certify(TEM(index, 3.0)), rho=rho, rho_with_rounding=rho, exact=exact)
+    relation, printed = found.in_words(rho).rpartition(" ")[::2]
+    assert relation == ("" if exact else "at least")
+    assert rho <= float(printed) if exact else float(printed) <= rho
+    assert float(printed) == pytest.approx(rho, rel=1e-8)
+    assert f" is {'exactly ' if exact else ''}{found.in_words(rho, 6)} over " in found.paragraph()
+    assert found._repr_html_().count(f">{found.in_words(rho)}<") == 2
 
 
 # What is looked at besides the law
@@ -559,7 +572,12 @@ def test_the_command_ends_with_0_and_shows_the_certificate(saved):
     assert result.exit_code == 0, result.stderr
     expected = certify(TEM(Index.load(saved), 3.0))
     assert result.stdout.startswith("THE CLAIM HOLDS")
-    for part in (f"{expected.rho:.9g}", *expected.worst_pair, "closed form", "6,441 pairs"):
+    for part in (
+        expected.in_words(expected.rho),
+        *expected.worst_pair,
+        "closed form",
+        "6,441 pairs",
+    ):
         assert part in result.stdout
 
 

@@ -187,7 +187,7 @@ def test_an_unproved_mechanism_says_so(index):
 
 def test_the_certificate_and_a_ledgers_totals_are_shown(source, mechanism):
     certificate = textpriv.certify(mechanism)
-    assert f"{certificate.rho:.9g}" in source
+    assert certificate.in_words(certificate.rho) in source
     from textpriv.ledger.ledger import Spent
 
     spent = Spent(3, 4, 1234, 56.5, {"angular": 12.5})
