@@ -25,6 +25,7 @@ __all__ = [
     "arctangent",
     "column_means",
     "cosine_and_sine",
+    "eigenvectors",
     "exp",
     "expm1",
     "expm1s",
@@ -378,13 +379,16 @@ def principal_directions(rows: NDArray[Any]) -> NDArray[np.float64]:
     bits = (53 - (len(rows) - 1).bit_length()) // 2
     largest = float(np.abs(centred).max(initial=0.0))
     whole = np.rint(np.ldexp(centred, bits - math.frexp(largest)[1]))
-    squares, directions = _diagonal(whole.T @ whole)
+    squares, directions = eigenvectors(whole.T @ whole)
     return np.ascontiguousarray(directions[:, np.argsort(-squares, kind="stable")].T)
 
 
 @njit(cache=True, nogil=True)
-def _diagonal(matrix: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Eigenvalues of a symmetric matrix (n, n), and eigenvectors as columns: the rotations of Jacobi, plane after plane."""
+def eigenvectors(matrix: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eigenvalues (n,) of a symmetric matrix (n, n), in no order, and orthonormal eigenvectors as columns (n, n).
+
+    By the rotations of Jacobi, plane after plane. Errors seen were below 2 n units in the last place of the largest value.
+    """
     a, size = matrix.copy(), matrix.shape[0]
     vectors = np.eye(size)
     scale = np.abs(a).max()

@@ -7,6 +7,7 @@ compiled distance between two rows. It builds no lists and knows no words.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from textpriv.arithmetic import arctangent, lane_sum, row_products
+from textpriv.arithmetic import arctangent, eigenvectors, fixed_sum, lane_sum, row_products
 from textpriv.errors import MetricError
 
 __all__ = [
@@ -267,7 +268,8 @@ class Mahalanobis(Metric):
         if np.abs(given - given.T).max() > 1e-10 * scale:
             raise MetricError("a Mahalanobis matrix must be symmetric; give (M + M.T) / 2.")
         self.matrix = (given + given.T) / 2
-        values, basis = np.linalg.eigh(self.matrix)
+        # Of this library: the last digits of those of a linear algebra hang on the processor, and draws on them.
+        values, basis = eigenvectors(self.matrix)
         if values.min() < -1e-10 * scale:
             raise MetricError(
                 f"a Mahalanobis matrix must be positive semi-definite; its least eigenvalue is {values.min():.3g}. "
@@ -293,7 +295,7 @@ class Mahalanobis(Metric):
         """Return bounds on the rounding of the difference from the centre and of the product with the factor."""
         unit = 1.01 * (vectors.shape[1] + 3) * 2.0**-53
         lengths: NDArray[np.float64] = np.linalg.norm(_centred(vectors), axis=1)
-        return unit * float(np.linalg.norm(self._factor)) * lengths
+        return unit * math.sqrt(fixed_sum(self._factor**2)) * lengths
 
     def settings(self) -> dict[str, Any]:
         """Return the name and the matrix as nested lists."""

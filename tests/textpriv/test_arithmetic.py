@@ -19,6 +19,7 @@ from textpriv.arithmetic import (
     arctangent,
     column_means,
     cosine_and_sine,
+    eigenvectors,
     exp,
     expm1,
     exps,
@@ -135,6 +136,16 @@ def lanes(values: np.ndarray) -> float:
             sums = sums + values[at : at + width]
             at += width
     return float(sums[0])
+
+
+@pytest.mark.parametrize("rank", [0, 1, 9, 24])
+def test_eigenvectors_give_the_matrix_back_but_for_rounding(rank):
+    factor = np.random.default_rng(rank).integers(-9, 10, size=(24, rank)).astype(float)
+    values, basis = eigenvectors(factor @ factor.T)
+    bound = 2 * 24 * np.finfo(float).eps
+    assert np.abs((basis * values) @ basis.T - factor @ factor.T).max() <= bound * values.max()
+    assert np.abs(basis.T @ basis - np.eye(24)).max() <= bound
+    assert (np.abs(values) > bound * values.max()).sum() == rank
 
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
