@@ -215,10 +215,10 @@ class Index:
         if not len(self.wide) or self.width <= _WIDE * self.reference_distance:
             return
         warnings.warn(
-            f"{len(self.wide):,} words share the law of another word up to {self.width:.3g} away, where the median distance "
-            f"to the 10th neighbour is {self.reference_distance:.3g}: chains of words that the rounding of the metric "
-            f"{self.metric.name!r} cannot tell apart. Every statement charges for it. Give the vectors in float64, or leave "
-            "such words out.",
+            f"{len(self.wide):,} words share the law of another word up to {self.width:.3g} away, where half of all running "
+            f"words have their 10th nearest within {self.reference_distance:.3g}: chains of words that the rounding of the "
+            f"metric {self.metric.name!r} cannot tell apart. Every statement charges for it. Give the vectors in float64, "
+            "or leave such words out.",
             stacklevel=3,
         )
 
