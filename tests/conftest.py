@@ -7,7 +7,11 @@ fresh keys a correct program would fail one of them in a whole run with probabil
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,9 +22,29 @@ import pytest
 from hypothesis import settings
 from scipy import stats
 
-from textpriv.index.index import Index
-from textpriv.randomness import KeyedStreams, Stream
-from textpriv.vocabulary.vocabulary import Vocabulary
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def _compiled() -> Path:
+    """Where compiled functions are kept: a folder for each state of the files that hold them.
+
+    Numba would look at the date of a function's own file alone, and go on with callers of an older one.
+    """
+    state = hashlib.sha256()
+    for package in ("textpriv", "pairwise"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            content = path.read_bytes()
+            if b"numba" in content:
+                state.update(str(path.relative_to(ROOT)).encode() + b"\0" + content)
+    return ROOT / ".pytest_cache" / "compiled" / state.hexdigest()[:16]
+
+
+# Before the first import of what is compiled; processes that tests start find it too.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(_compiled()))
+
+from textpriv.index.index import Index  # noqa: E402
+from textpriv.randomness import KeyedStreams, Stream  # noqa: E402
+from textpriv.vocabulary.vocabulary import Vocabulary  # noqa: E402
 
 LEVEL = 1e-9
 
@@ -43,10 +67,32 @@ def _locked(path: Path, kind: int) -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give each of several processes that run tests one thread for its linear algebra: more would wait for one another."""
+    """Prepare for several processes that run tests: one thread each for linear algebra, and what most use compiled once."""
     if config.getoption("numprocesses", None):
         for library in ("OMP", "OPENBLAS", "MKL"):
             os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+        _compile_first(Path(os.environ["NUMBA_CACHE_DIR"]))
+
+
+def _compile_first(folder: Path) -> None:
+    """Compile for both precisions at the same time, unless it was done; with another state's folders done away with."""
+    done = folder / "done"
+    if done.exists():
+        return
+    if folder == _compiled():
+        for other in folder.parent.glob("*"):
+            if other != folder:
+                shutil.rmtree(other, ignore_errors=True)
+    command = [sys.executable, str(Path(__file__).with_name("compile_first.py"))]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    running = [
+        subprocess.Popen([*command, precision], env=environment)
+        for precision in ("float32", "float64")
+    ]
+    codes = [process.wait() for process in running]
+    # Where one fails, tests fail that say why.
+    if not any(codes):
+        done.touch()
 
 
 @pytest.hookimpl(wrapper=True)

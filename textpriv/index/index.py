@@ -57,7 +57,7 @@ from textpriv.metrics import (
     get_metric,
     paired_distances,
 )
-from textpriv.vocabulary.vocabulary import Vocabulary, equal_rows
+from textpriv.vocabulary.vocabulary import Vocabulary, equal_rows, read_only
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,9 +119,11 @@ class Index:
     ) -> None:
         self.vocabulary = vocabulary
         self.metric = metric
-        self.coordinates = coordinates
-        self.neighbours = neighbours
-        self.representatives = representatives
+        self.coordinates = read_only(coordinates)
+        self.neighbours = Neighbourhoods(
+            read_only(neighbours.ids), read_only(neighbours.distances), neighbours.bands
+        )
+        self.representatives = read_only(representatives)
         self.backend = backend
         self.recall = recall
         self.rounding = rounding
@@ -201,7 +203,8 @@ class Index:
         if self.metric.kind == INTERPRETED:
             pairs = zip(self.coordinates[first], self.coordinates[second], strict=True)
             return np.array([float(self.metric.pairwise(a, b)[0, 0]) for a, b in pairs])
-        return paired_distances(self.metric.kind, self.coordinates, first, second)
+        pair = (np.ascontiguousarray(words, dtype=np.int64) for words in (first, second))
+        return paired_distances(self.metric.kind, self.coordinates, *pair)
 
     @cached_property
     def width(self) -> float:
@@ -363,7 +366,7 @@ class Index:
             choose_device(device)
         if chosen.kind == INTERPRETED:
             check_metric(chosen, vocabulary.vectors)
-        coordinates = chosen.coordinates(vocabulary.vectors)
+        coordinates = read_only(chosen.coordinates(vocabulary.vectors))
         length = min(int(k), len(vocabulary))
         with reporter(progress) as report:
             graph = None
@@ -443,14 +446,17 @@ class Index:
     def sketch(self) -> Sketch:
         """Short forms of all rows, from which bounds on a Euclidean distance can be read; empty for other metrics."""
         if self._stored_sketch is not None:
-            return self._stored_sketch
-        return sketch_of(self.coordinates) if self.metric.kind == EUCLIDEAN else Sketch.none()
+            return self._stored_sketch._replace(rows=read_only(self._stored_sketch.rows))
+        sketch = sketch_of(self.coordinates) if self.metric.kind == EUCLIDEAN else Sketch.none()
+        return sketch._replace(rows=read_only(sketch.rows))
 
     @cached_property
     def bands(self) -> Bands:
         """Bounds on the distances to words outside the lists; one that says nothing where none are known."""
         known = self.neighbours.bands
-        return Bands.none(len(self), self.k) if known is None else known
+        if known is None:
+            known = Bands.none(len(self), self.k)
+        return known._replace(nearest=read_only(known.nearest))
 
     @cached_property
     def graph(self) -> Any:

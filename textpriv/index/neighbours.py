@@ -327,7 +327,9 @@ def _rank(
             if other == word:
                 continue
             found[filled] = other
-            exact[filled] = row_distance(kind, coordinates, word, coordinates, other)
+            exact[filled] = row_distance(
+                kind, coordinates, np.int64(word), coordinates, np.int64(other)
+            )
             filled += 1
         ranking = np.argsort(exact[:filled], kind="mergesort")
         # Which of several equal distances comes first must not hang on the order in which they were screened.
@@ -389,7 +391,10 @@ def _settle(
                 for other in range(starts[band], starts[band + 1]):
                     if not listed[other]:
                         least = min(
-                            least, row_distance(kind, coordinates, word, coordinates, other)
+                            least,
+                            row_distance(
+                                kind, coordinates, np.int64(word), coordinates, np.int64(other)
+                            ),
                         )
                 found = _steps(least, step)
             nearest[word, band] = found

@@ -415,11 +415,13 @@ def _sample(
                             continue
                     unlisted, beyond = False, 0.0
                     if edge < gamma:
-                        distance = row_distance(kind, coordinates, word, coordinates, candidate)
+                        distance = row_distance(
+                            kind, coordinates, np.int64(word), coordinates, candidate
+                        )
                         unlisted = distance > reach
                         beyond = max(min(distance, gamma) - edge, 0.0)
                     # A word of the list has had its turn.
-                    if unlisted or not listed(neighbours, word, candidate):
+                    if unlisted or not listed(neighbours, np.int64(word), candidate):
                         ratio = exp(-t * beyond) * left
                         if bernoulli(
                             ratio / (ratio - expm1(-t * beyond)),

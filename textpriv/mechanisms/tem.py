@@ -366,7 +366,7 @@ class TEM(Mechanism):
         named = self._words, self._prior, self._ranges, self.index.sketch, self._tables
         held = *map(tuple, named), self.t, self.gamma
         if self._writer in (None, os.getpid()):
-            _fill(held, tuple(self.index.bands), self._probes, ids)
+            _fill(held, tuple(self.index.bands), self._probes, np.ascontiguousarray(ids))
         elif (self._tables.mode[self.index.representatives[ids[ids >= 0]]] == _NEW).any():
             raise MechanismError(
                 "words are to be drawn in a copied process that were not prepared in the first: call prepare there."

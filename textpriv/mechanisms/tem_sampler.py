@@ -196,9 +196,15 @@ def _prepare(held: _Held, known: Bands, probes: NDArray[np.int32], word: int) ->
         # choice is the same on every run.
         certain = 0.0
         for probe in probes:
-            if not listed(ids, word, probe):
+            if not listed(ids, np.int64(word), np.int64(probe)):
                 distance = max(
-                    row_distance(words.kind, words.coordinates, word, words.coordinates, probe),
+                    row_distance(
+                        words.kind,
+                        words.coordinates,
+                        np.int64(word),
+                        words.coordinates,
+                        np.int64(probe),
+                    ),
                     edge,
                 )
                 certain += exp(-t * min(distance, gamma))
@@ -410,13 +416,16 @@ def _look(
                 moved = moves(rows, word, candidate)
                 known = settled(near, moved, limit, t, grain[3], grain[4], grain[5])
         if known == 0:
-            distance = max(row_distance(kind, coordinates, word, coordinates, candidate), edge)
+            distance = max(
+                row_distance(kind, coordinates, np.int64(word), coordinates, candidate), edge
+            )
             weight *= exp(-t * min(distance, gamma))
             if bernoulli(weight / envelope, random[place], random[place + 1]):
                 known = 1
         # A word of the list is drawn with the head alone; here it fails like any other, and the round is over.
         if known > 0 and (
-            near - grain[3] > floats[own, _REACH] or not listed(words.neighbours, word, candidate)
+            near - grain[3] > floats[own, _REACH]
+            or not listed(words.neighbours, np.int64(word), candidate)
         ):
             out[token] = candidate
 
@@ -450,7 +459,7 @@ def _sample(
         first += (done[document] - first) // _TOGETHER * _TOGETHER
         while first < stop:
             group = min(first + _TOGETHER, stop)
-            number = 0
+            number = np.int64(0)
             for token in range(first, group):
                 if out[token] >= 0:
                     continue

@@ -107,7 +107,7 @@ class Vocabulary:
                 "vector."
             )
         self.words = list(words)
-        self.vectors = _read_only(_as_matrix(vectors))
+        self.vectors = read_only(_as_matrix(vectors))
         if len(self.words) != len(self.vectors):
             raise VocabularyError(
                 f"Expected one vector for each word, found {len(self.words):,} words and "
@@ -123,7 +123,7 @@ class Vocabulary:
                     "the mechanism, and here an array, a mapping from words to counts, the path "
                     "of a file of counts, or nothing."
                 )
-            self.prior = _read_only(self._weights(prior))
+            self.prior = read_only(self._weights(prior))
 
     @classmethod
     def load(
@@ -196,8 +196,8 @@ class Vocabulary:
         """Wrap what was checked when it was written, such as the arrays of an index, without looking at it again."""
         vocabulary = cls.__new__(cls)
         vocabulary.words = words
-        vocabulary.vectors = _read_only(vectors)
-        vocabulary.prior = None if prior is None else _read_only(prior)
+        vocabulary.vectors = read_only(vectors)
+        vocabulary.prior = None if prior is None else read_only(prior)
         return vocabulary
 
     @cached_property
@@ -422,8 +422,11 @@ def _as_matrix(vectors: ArrayLike) -> NDArray[Any]:
         return np.ascontiguousarray(given, dtype=np.float64 if double else np.float32)
 
 
-def _read_only(values: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view, so that the flag of the caller's own array stays as it is."""
+def read_only(values: NDArray[Any]) -> NDArray[Any]:
+    """Return a read-only view, so that the flag of the caller's own array stays as it is.
+
+    Tables of an index are read-only however they came: compiled functions would be compiled anew for writable ones.
+    """
     view = values.view()
     view.setflags(write=False)
     return view
