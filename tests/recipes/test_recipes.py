@@ -229,7 +229,10 @@ def test_uci(data_dir, tmp_path, command, given):
         *chosen,
         *_with(given, data_dir),
     )
-    assert (tmp_path / f"{command}.csv").is_file()
+    table = pd.read_csv(tmp_path / f"{command}.csv")
+    assert len(table)
+    if command == "huai":
+        assert set(table["figure"]) == {1, 3}
 
 
 def test_benchmark(data_dir, tmp_path):
