@@ -14,6 +14,7 @@ import json
 import math
 import os
 import warnings
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +94,7 @@ def rounded(value):
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
+@cache
 def statement_of(name: str) -> PrivacyStatement:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnsoundWarning)

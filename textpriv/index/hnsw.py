@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from textpriv.errors import TextprivError
 from textpriv.index.neighbours import Neighbourhoods, Progress, _rank
 from textpriv.metrics import ANGULAR, EUCLIDEAN, Metric, distances_from
+from textpriv.vocabulary.vocabulary import read_only
 
 __all__ = ["approximate_lists", "hnsw_index", "measure_recall"]
 
@@ -67,7 +68,7 @@ def approximate_lists(
         raise TextprivError(
             f"backend='hnsw' searches Euclidean space; the metric {metric.name!r} needs backend='exact'."
         )
-    size = len(coordinates)
+    coordinates, size = read_only(coordinates), len(coordinates)
     effort = graph.ef
     graph.set_ef(max(2 * k, effort))
     ids = np.empty((size, k), dtype=np.int32)

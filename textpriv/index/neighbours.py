@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from textpriv.metrics import ANGULAR, EUCLIDEAN, INTERPRETED, Metric, distances_from, row_distance
+from textpriv.vocabulary.vocabulary import read_only
 
 __all__ = ["NO_WORD", "Bands", "Neighbourhoods", "exact_lists", "processors"]
 
@@ -435,7 +436,7 @@ def exact_lists(
     TextprivError
         For a device that is not there or does not suit.
     """
-    size = len(coordinates)
+    coordinates, size = read_only(coordinates), len(coordinates)
     ids = np.empty((size, k), dtype=np.int32)
     distances = np.empty((size, k), dtype=coordinates.dtype)
     if metric.kind == INTERPRETED:

@@ -423,7 +423,7 @@ def test_memory_does_not_grow_with_the_corpus(index, tmp_path):
     # A long unknown word makes a text large and takes no time.
     texts = [f"{WORDS[n]} {'x' * 900}" for n in range(100)]
     peaks = []
-    for documents in (10_000, 100_000):
+    for documents in (5_000, 40_000):
         source = tmp_path / f"{documents}.jsonl"
         with open(source, "w", encoding="utf-8") as out:
             for n in range(documents):
