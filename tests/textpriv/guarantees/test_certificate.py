@@ -505,7 +505,7 @@ def test_a_folder_that_cannot_be_written_serves_all_the_same(saved, monkeypatch)
     def refuse(*given, **options):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("textpriv.index.Path.mkdir", refuse)
+    monkeypatch.setattr("textpriv.index.index.Path.mkdir", refuse)
     index = Index.load(saved)
     first = certify(TEM(index, 3.0))
     assert records_of(saved) == []
