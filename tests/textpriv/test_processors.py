@@ -94,6 +94,7 @@ def test_the_emulated_processors_do_round_otherwise(found):
     # Else equal bytes would show nothing.
     assert len({found[name]["rounding"]["products"] for name in found}) > 1
     assert len({found[name]["rounding"]["exponentials"] for name in found}) > 1
+    assert len({found[name]["rounding"]["eigenvectors"] for name in found}) > 1
 
 
 # ----------------------------------------------------------------------------------------------
@@ -130,7 +131,13 @@ def reviews(words: list[str]) -> list[str]:
     return texts
 
 
-def laws(index, angular, manhattan):
+def matrices():
+    """Of all dimensions, and of fewer: products of whole numbers, so that no sum of them is rounded."""
+    factor = np.random.default_rng(19).integers(-3, 4, size=(DIMENSION, DIMENSION))
+    return factor @ factor.T / 64, factor[:, :13] @ factor[:, :13].T / 64
+
+
+def laws(index, angular, manhattan, mahalanobis, singular):
     from textpriv import TEM, BalancedTEM, Madlib, PermuteAndFlip, SmoothedTEM
 
     for prior in ("zipf", "uniform"):
@@ -144,6 +151,9 @@ def laws(index, angular, manhattan):
     yield "TEM angular", TEM(angular, 9.0, rate="calibrated")
     yield "TEM manhattan", TEM(manhattan, 0.6, rate="best")
     yield "permute and flip angular", PermuteAndFlip(angular, 9.0)
+    yield "TEM mahalanobis", TEM(mahalanobis, 2.0, rate="calibrated")
+    yield "Madlib mahalanobis", Madlib(mahalanobis, 6.0, search="exact")
+    yield "permute and flip singular", PermuteAndFlip(singular, 2.0)
 
 
 def checksum(*parts: object) -> str:
@@ -160,12 +170,11 @@ def checksum(*parts: object) -> str:
 def everything() -> dict[str, dict[str, str]]:
     from textpriv import Index, Privatizer
     from textpriv.ledger.ledger import settings_fingerprint
+    from textpriv.metrics import Mahalanobis
 
     words = vocabulary()
-    built = [
-        Index.build(words, metric, k=60, hnsw=False)
-        for metric in ("euclidean", "angular", "manhattan")
-    ]
+    metrics = ["euclidean", "angular", "manhattan", *map(Mahalanobis, matrices())]
+    built = [Index.build(words, metric, k=60, hnsw=False) for metric in metrics]
     texts = reviews(words.words)
     names = [f"document {number}" for number in range(len(texts))]
     found = {}
@@ -178,18 +187,20 @@ def everything() -> dict[str, dict[str, str]]:
     rows = rng.normal(size=(64, 300))
     return {
         "index": {
-            index.metric.name: checksum(
+            f"{number} {index.metric.name}": checksum(
+                index.coordinates,
                 index.neighbours.ids,
                 index.neighbours.distances,
                 index.representatives,
                 index.bands.digest(),
                 index.tau,
             )
-            for index in built
+            for number, index in enumerate(built)
         },
         "laws": found,
         "rounding": {
             "products": checksum(rows @ rows.T),
+            "eigenvectors": checksum(*np.linalg.eigh(matrices()[0])),
             "exponentials": checksum(np.exp(rows)),
         },
     }
