@@ -7,7 +7,7 @@ import sys
 
 from datasets import Dataset
 
-from textpriv.corpus.run import PrivatizerSettings
+from textpriv.corpus import PrivatizerSettings
 from textpriv.engines.datasets import privatize_dataset
 
 

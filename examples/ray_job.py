@@ -9,7 +9,7 @@ from pathlib import Path
 
 import ray
 
-from textpriv.corpus.run import PrivatizerSettings
+from textpriv.corpus import PrivatizerSettings
 from textpriv.engines.ray import cluster, privatize_dataset
 from textpriv.run_key import RunKey
 

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from textpriv.corpus.run import PrivatizerSettings
+from textpriv.corpus import PrivatizerSettings
 from textpriv.engines.spark import privatize_dataframe, session
 from textpriv.run_key import RunKey
 

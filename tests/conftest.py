@@ -42,9 +42,9 @@ def _compiled() -> Path:
 # Before the first import of what is compiled; processes that tests start find it too.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(_compiled()))
 
-from textpriv.index.index import Index  # noqa: E402
+from textpriv.index import Index  # noqa: E402
 from textpriv.randomness import KeyedStreams, Stream  # noqa: E402
-from textpriv.vocabulary.vocabulary import Vocabulary  # noqa: E402
+from textpriv.vocabulary import Vocabulary  # noqa: E402
 
 LEVEL = 1e-9
 

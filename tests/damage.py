@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 
 from textpriv.errors import TextprivError
-from textpriv.index import storage
-from textpriv.index.index import Index
+from textpriv.index import Index, storage
 from textpriv.mechanisms import TEM
 from textpriv.randomness import KeyedStreams
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 Damage = Callable[[Path, dict[str, Any]], None]
 SIZE, K = 300, 12

@@ -31,7 +31,7 @@ from echo import Echo
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from textpriv.corpus.run import ColumnRule, privatize_corpus
+from textpriv.corpus import ColumnRule, privatize_corpus
 from textpriv.errors import TextprivError
 
 SECRET = "zanzibar"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from textpriv import demo
-from textpriv.index.index import Index
+from textpriv.index import Index
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

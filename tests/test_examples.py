@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from textpriv import demo
-from textpriv.index.index import Index
+from textpriv.index import Index
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 # What each example is called with ("INDEX" becomes a small index), and what it must print.

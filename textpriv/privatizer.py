@@ -495,6 +495,12 @@ class Privatizer:
 
     # Tables
 
+    def warm(self) -> None:
+        """Load what every text needs, so that forked workers share it: rules of the language, tables, compiled code."""
+        uncounted = Privatizer(self.mechanism, self.policy, language=self.language)
+        uncounted.release_batch(self.reader.read_batch(EncodedTexts.of(["a 1."])))
+        _ = self._spelling
+
     @cached_property
     def reader(self) -> TokenReader:
         """What finds the tokens of raw texts."""

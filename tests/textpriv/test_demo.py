@@ -11,8 +11,8 @@ from rich.console import Console
 
 from textpriv import demo
 from textpriv.errors import TextprivError
-from textpriv.index.index import Index
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.index import Index
+from textpriv.vocabulary import Vocabulary
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ ORDER = (
     {"index"},
     {"vocabulary", "metrics", "randomness", "run_key"},
     {"statement", "arithmetic"},
-    {"errors", "html_card", "bounds", "startup"},
+    {"errors", "html_card", "bounds"},
 )
 
 
@@ -67,15 +67,6 @@ def outside(*roots: Path) -> set[str]:
         for file in ([root] if root.is_file() else root.rglob("*.py"))
         for module in imported(file)
     }
-
-
-def test_only_commands_and_worker_processes_change_what_a_process_finds_loaded():
-    callers = {
-        str(file.relative_to(ROOT))
-        for file in ROOT.rglob("*.py")
-        if any(name.startswith("textpriv.startup") for name in imported(file))
-    }
-    assert callers == {"cli/app.py", "engines/cutters.py"}
 
 
 def test_import_loads_no_heavy_package():

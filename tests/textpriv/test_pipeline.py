@@ -24,10 +24,10 @@ from thinc.api import Config
 
 import textpriv.pipeline
 from textpriv.errors import CorpusError, IndexFolderError, MechanismError, PolicyError, RawTextError
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.pipeline import PrivateCorpus, PrivateTokenizer, RawTextWarning
 from textpriv.run_key import RunKey
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 VOCABULARY = (
     "the of and to in a is that for it was on with as at by from or an be this which are not he "

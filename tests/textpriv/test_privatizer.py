@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from textpriv import privatizer as module
 from textpriv.errors import TextprivError
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.mechanisms import TEM, UNKNOWN, Madlib
 from textpriv.privatizer import Privatizer
 from textpriv.tokenization.policy import ACTIONS, CLASSES, MASK, TokenPolicy
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 PLAIN = (
     "good bad film actor scene music story night river house warm cold slow quick letter".split()

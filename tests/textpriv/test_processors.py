@@ -169,7 +169,7 @@ def checksum(*parts: object) -> str:
 
 def everything() -> dict[str, dict[str, str]]:
     from textpriv import Index, Privatizer
-    from textpriv.ledger.ledger import settings_fingerprint
+    from textpriv.ledger import settings_fingerprint
     from textpriv.metrics import Mahalanobis
 
     words = vocabulary()

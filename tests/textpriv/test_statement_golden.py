@@ -21,12 +21,12 @@ import numpy as np
 import pytest
 
 from textpriv.errors import TextprivError
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.mechanisms import TEM, BalancedTEM, Madlib, PermuteAndFlip, SmoothedTEM
 from textpriv.privatizer import Privatizer
 from textpriv.statement import PrivacyStatement, UnsoundWarning
 from textpriv.tokenization.policy import ACTIONS, CLASSES, TokenPolicy
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "statements.json"
 WRITE = bool(os.environ.get("TEXTPRIV_WRITE_GOLDEN"))

@@ -17,7 +17,7 @@ import pytest
 from statement_sentences import ROOT, sentences
 
 from pairwise import PrivateAUCClassifier, PrivateLDA
-from textpriv.ledger.ledger import Ledger
+from textpriv.ledger import Ledger
 from textpriv.mechanisms import TEM
 from textpriv.privatizer import Privatizer
 

@@ -11,7 +11,6 @@ import contextlib
 import inspect
 import json
 import os
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -66,7 +65,6 @@ from textpriv.cli.options import (
 
 __all__ = ["app", "main"]
 
-_HELP = ["-h", "--help"]
 
 app = typer.Typer(
     help="Private text with a proved metric-differential-privacy guarantee.\n\n"
@@ -76,7 +74,7 @@ app = typer.Typer(
     # A traceback with local variables would print private text.
     pretty_exceptions_enable=False,
     pretty_exceptions_show_locals=False,
-    context_settings={"help_option_names": _HELP},
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -110,10 +108,6 @@ def demo(
 
     [bold]Example:[/bold] textpriv demo --save demo.idx
     """
-    from textpriv.startup import load_numba_alone, load_spacy_alone
-
-    load_spacy_alone()
-    load_numba_alone()
     from rich.console import Console
 
     from textpriv.demo import run_demo
@@ -403,9 +397,6 @@ def privatize(
     --text-column review
     """
     with _loading():
-        has_cutters = workers > 1 and engine is _Engine.LOCAL
-        if has_cutters:
-            _start_cutters(workers)
         from textpriv.cli.progress import shown_progress, write_event
         from textpriv.corpus.run import (
             STANDARD_STREAM,
@@ -413,7 +404,6 @@ def privatize(
             PrivatizerSettings,
             privatize_corpus,
         )
-        from textpriv.startup import load_numba_alone, load_spacy_alone
 
     if as_json and target == STANDARD_STREAM:
         raise typer.BadParameter(
@@ -462,9 +452,6 @@ def privatize(
         settings = replace(settings, run_key=run_key.secret)
     _announce(mechanism, rate)
     with _loading():
-        if not has_cutters:
-            load_spacy_alone()
-        load_numba_alone()
         privatizer = settings.build()
     with _saying_what_is_left(target), shown_progress(_messages(), as_json) as advance:
         report = privatize_corpus(
@@ -1196,40 +1183,4 @@ def main() -> None:
         raise SystemExit(128 + number)
 
     signal.signal(signal.SIGTERM, end)
-    _begin_early(sys.argv[1:])
     app()
-
-
-def _begin_early(arguments: list[str]) -> None:
-    """Start what cuts texts for several workers: it loads spaCy while the rest of the command line is read."""
-    if arguments[:1] != ["privatize"] or not set(_HELP).isdisjoint(arguments):
-        return
-    given: dict[str, str] = {}
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        name, equals, value = argument.partition("=")
-        given[name] = value if equals else following
-    workers = given.get("--workers", "")
-    if workers.isdecimal() and given.get("--engine", _Engine.LOCAL.value) == _Engine.LOCAL.value:
-        # If it cannot be done, the command says so when it comes to it.
-        with contextlib.suppress(OSError, ValueError):
-            _start_cutters(int(workers))
-
-
-def _start_cutters(workers: int) -> None:
-    """Of several processes of this machine that share the work, others cut texts."""
-    if workers > 1:
-        from textpriv.engines.cutters import begin_early
-
-        begin_early(workers)
-
-
-def script() -> None:
-    """Run the command line in a process of its own: the entry point of the ``textpriv`` script."""
-    from textpriv.startup import leave
-
-    try:
-        main()
-    except SystemExit as end:
-        if end.code is None or isinstance(end.code, int):
-            leave(end.code or 0)
-        raise

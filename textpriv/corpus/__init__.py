@@ -2,7 +2,31 @@
 
 from __future__ import annotations
 
-from textpriv.corpus.report import CorpusReport
-from textpriv.corpus.run import privatize_corpus
+from textpriv.corpus.columns import ColumnRule
+from textpriv.corpus.job import ENGINES
+from textpriv.corpus.records import (
+    STANDARD_STREAM,
+    Batch,
+    CorpusReader,
+    corpus_format,
+    read_records,
+)
+from textpriv.corpus.report import CorpusReport, Progress
+from textpriv.corpus.run import PART_RECORDS, privatize_corpus
+from textpriv.engines.batch import PrivatizerSettings, document_key
 
-__all__ = ["CorpusReport", "privatize_corpus"]
+__all__ = [
+    "ENGINES",
+    "PART_RECORDS",
+    "STANDARD_STREAM",
+    "Batch",
+    "ColumnRule",
+    "CorpusReader",
+    "CorpusReport",
+    "PrivatizerSettings",
+    "Progress",
+    "corpus_format",
+    "document_key",
+    "privatize_corpus",
+    "read_records",
+]

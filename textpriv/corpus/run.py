@@ -42,7 +42,8 @@ from textpriv.engines.batch import (
     PrivatizerSettings,
     corpus_name,
 )
-from textpriv.engines.local import InProcess, WorkerPool
+from textpriv.engines.local import InProcess
+from textpriv.engines.workers import WorkerPool
 from textpriv.errors import CorpusError
 from textpriv.run_key import read_run_key
 

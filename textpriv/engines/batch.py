@@ -318,17 +318,6 @@ class BatchRelease:
             column = column.cast(field.type)
         return batch.set_column(place, field, column)
 
-    def without_texts(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch without its texts: all that :meth:`released` needs of it."""
-        import pyarrow as pa
-
-        place = _place(batch, self.columns.text)
-        rest = [at for at in range(batch.num_columns) if at != place]
-        return pa.RecordBatch.from_arrays(
-            [batch.column(at) for at in rest],
-            schema=pa.schema([batch.schema.field(at) for at in rest]),
-        )
-
     def _keys(self, batch: pa.RecordBatch) -> list[ReleaseKey]:
         names = None if self.columns.document is None else self._names(batch, self.columns.document)
         column = self.columns.known_as or self.columns.text

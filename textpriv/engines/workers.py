@@ -1,203 +1,153 @@
-"""Processes of this machine that do one thing after another, each at the other end of a pipe.
+"""The Arrow-batch function in several processes of this machine: a process pool in which each worker tokenizes and samples.
 
-What they do is not known here: whoever asks brings it. Who is to do what is decided in ``textpriv.engines.local``.
+Batches go in one after the other and come out in the same order. The memory-mapped index is shared by all processes. What a
+batch becomes is in ``textpriv.engines.batch``.
 """
 
 from __future__ import annotations
 
-import contextlib
+import multiprocessing
 import os
-import pickle
+import signal
 import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Generator, Iterable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, TypeVar
 
-from textpriv.engines.batch import without_trace
+from textpriv.engines.batch import (
+    BatchRelease,
+    Columns,
+    PrivatizerSettings,
+    release_in_process,
+    without_trace,
+)
+from textpriv.engines.local import EMPTY, Released, release_batch
+from textpriv.errors import CorpusError
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
+    import pyarrow as pa
 
-__all__ = ["Asked", "GoneError", "Worker", "can_copy"]
+__all__ = ["WorkerPool"]
 
-Found = TypeVar("Found")
+Job = TypeVar("Job")
+
+# In flight for each worker, as long as their texts are not larger than so many bytes.
+_BATCHES, _BYTES = 16, 8 << 20
+
+_release: BatchRelease | None = None  # that of this worker
 
 
-def can_copy() -> bool:
-    """Whether a copy of this process can be made: one beside other threads may find a lock closed for ever."""
-    return sys.platform == "linux" and threading.active_count() == 1
+class WorkerPool:
+    """A process pool that releases batches; results come in order and few batches are in flight.
 
-
-def _serve(pipe: Connection, given: Any, not_ours: Sequence[Connection]) -> None:
-    """Do what comes through a pipe and send the answers, until it is closed.
-
-    Jobs are taken and answers sent by threads: so neither side of the pipe ever waits for the other to read, and the next
-    job is there when one is done.
+    Parameters
+    ----------
+    release : BatchRelease
+        What forked workers take over as it is.
+    settings, columns, context
+        What workers that begin from nothing make their own from, as in :class:`BatchRelease`.
+    workers : int
     """
-    import multiprocessing
-    import signal
 
+    def __init__(
+        self,
+        release: BatchRelease,
+        settings: PrivatizerSettings,
+        columns: Columns,
+        context: bytes,
+        workers: int,
+    ) -> None:
+        self._workers = workers
+        # A forked worker has all that this process has loaded. Beside other threads it might find a lock closed for ever.
+        forks = sys.platform == "linux" and threading.active_count() == 1
+        if forks:
+            release.privatizer.warm()
+        self._pool = ProcessPoolExecutor(
+            workers,
+            multiprocessing.get_context("fork" if forks else "spawn"),
+            _begin,
+            (release, None) if forks else (None, (settings, columns, context)),
+        )
+        with warnings.catch_warnings():
+            # Newer Pythons warn of any thread at a fork; those of the linear algebra look after themselves.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            # All forked workers start with the first job: now, before the caller may start a thread.
+            self._pool.submit(int)
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def ordered(
+        self, jobs: Iterable[tuple[Job, pa.RecordBatch | None]]
+    ) -> Generator[tuple[Job, Released], None, None]:
+        """Yield each job with its released batch, in the order of the jobs; one without a batch passes through.
+
+        Raises
+        ------
+        CorpusError
+            If a worker process dies.
+        """
+        pending: deque[tuple[Job, Future[Released] | None, int]] = deque()
+        size = 0
+        try:
+            for job, batch in jobs:
+                future = None if batch is None else self._pool.submit(_released, batch)
+                pending.append((job, future, 0 if batch is None else batch.nbytes))
+                size += pending[-1][2]
+                while pending and (self._is_full(len(pending), size) or _is_done(pending[0][1])):
+                    job, future, own = pending.popleft()
+                    size -= own
+                    yield job, EMPTY if future is None else future.result()
+            for job, future, _ in pending:
+                yield job, EMPTY if future is None else future.result()
+        except BrokenProcessPool:
+            raise CorpusError(
+                "A worker process ended before its work was done (out of memory, killed, or a "
+                "script without 'if __name__ == \"__main__\":'). The output is not complete. Try "
+                "fewer workers or a smaller batch size."
+            ) from None
+
+    def _is_full(self, batches: int, size: int) -> bool:
+        return batches > _BATCHES * self._workers or size > _BYTES * self._workers
+
+
+def _is_done(future: Future[Released] | None) -> bool:
+    return future is None or future.done()
+
+
+def _begin(
+    release: BatchRelease | None, recipe: tuple[PrivatizerSettings, Columns, bytes] | None
+) -> None:
+    """Prepare a worker process."""
+    global _release
     # Ctrl-C reaches every process of the terminal; only the parent answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for other in not_ours:
-        other.close()
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-    jobs: SimpleQueue[bytes | None] = SimpleQueue()
-    answers: SimpleQueue[bytes] = SimpleQueue()
-    over = threading.Event()
-
-    def take() -> None:
-        with contextlib.suppress(EOFError, OSError):
-            while True:
-                jobs.put(pipe.recv_bytes())
-        over.set()
-        jobs.put(None)
-
-    def send() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                pipe.send_bytes(answers.get())
-
-    for work in (take, send):
-        threading.Thread(target=work, daemon=True).start()
-    while (job := jobs.get()) is not None and not over.is_set():
-        answers.put(_answer(given, job))
-
-
-def _answer(given: Any, job: bytes) -> bytes:
-    """What was done, or what went wrong: as it is where it says nothing private, else by its kind alone."""
-    work, details = pickle.loads(job)  # noqa: S301 - made by the process that leads
-    answer: tuple[Any, Exception | None]
-    try:
-        answer = without_trace(lambda own: work(given, *own), details), None
-    except Exception as error:
-        answer = None, error
-    return pickle.dumps(answer, protocol=5)
+    if release is None:
+        assert recipe is not None
+        release = release_in_process(*recipe)
+    _release = release
 
 
 def _end_with(sentinel: int) -> None:
     """End this process when its parent is gone: a killed parent cannot tell its workers to."""
-    from multiprocessing.connection import wait
-
     wait([sentinel])
     os._exit(1)
 
 
-class Asked(Generic[Found]):
-    """What a worker is asked to do, and its answer when that has come.
-
-    Parameters
-    ----------
-    work : callable
-        Called with what the worker was given when it started, and with the details.
-    *details
-    size : float
-        How much work it is, in any unit.
-
-    Attributes
-    ----------
-    done : bool
-        Whether the answer has come.
-    """
-
-    __slots__ = ("_answer", "details", "done", "size", "work")
-
-    def __init__(self, work: Callable[..., Found], *details: Any, size: float = 1.0) -> None:
-        self.work = work
-        self.details = details
-        self.size = size
-        self.done = False
-        self._answer: tuple[Any, Exception | None] = None, None
-
-    def answered(self, answer: bytes) -> None:
-        """Take the answer."""
-        self._answer = pickle.loads(answer)  # noqa: S301 - made by our own process
-        self.done = True
-
-    def result(self) -> Found:
-        """Return what the worker found, or raise what it raised."""
-        found, error = self._answer
-        if error is not None:
-            raise error
-        answer: Found = found
-        return answer
-
-
-class GoneError(Exception):
-    """A worker process has ended."""
-
-
-class Worker:
-    """A process that does one thing after another.
-
-    Parameters
-    ----------
-    others : sequence of Worker or None
-        Those that were started before a copy of this process; None for a process that begins from nothing.
-    given : object, optional
-        What a copy of this process takes over, without a copy of it.
-    """
-
-    def __init__(self, others: Sequence[Worker] | None, given: Any = None) -> None:
-        import multiprocessing
-
-        context: Any = multiprocessing.get_context("spawn" if others is None else "fork")
-        self.pipe, theirs = context.Pipe()
-        # A copy of this process also has our ends of all pipes.
-        ours = [] if others is None else [self.pipe, *(other.pipe for other in others)]
-        self._process = context.Process(target=_serve, args=(theirs, given, ours), daemon=True)
-        with warnings.catch_warnings():
-            # Newer Pythons warn of any thread at a fork; those of the linear algebra look after themselves.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self._process.start()
-        theirs.close()
-        self._asked: deque[Asked[Any]] = deque()
-
-    @property
-    def busy(self) -> float:
-        """How much it has been asked that it has not answered."""
-        return sum(asked.size for asked in self._asked)
-
-    def ask(self, asked: Asked[Any]) -> None:
-        """Have it do something.
-
-        Raises
-        ------
-        GoneError
-            If the process has ended.
-        """
-        job = pickle.dumps((asked.work, asked.details), protocol=5)
-        try:
-            self.pipe.send_bytes(job)
-        except OSError:
-            raise GoneError from None
-        asked.details = ()
-        self._asked.append(asked)
-
-    def hear(self) -> None:
-        """Take the answers that have come.
-
-        Raises
-        ------
-        GoneError
-            If the process has ended.
-        """
-        while self.pipe.poll():
-            try:
-                answer = self.pipe.recv_bytes()
-            except (EOFError, OSError):
-                raise GoneError from None
-            self._asked.popleft().answered(answer)
-
-    def close(self) -> None:
-        """Have it end when it has done what it does now."""
-        self.pipe.close()
-
-    def join(self) -> None:
-        """Wait until it has ended."""
-        self._process.join()
+def _released(batch: pa.RecordBatch) -> Released:
+    """Release a batch in a worker; what goes wrong carries no private text back."""
+    assert _release is not None
+    release = _release
+    result: Released = without_trace(lambda given: release_batch(release, given), batch)
+    return result

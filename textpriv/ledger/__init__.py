@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from textpriv.ledger.ledger import Charge, Document, Ledger, Release, Spent, Terms
+from textpriv.ledger.ledger import (
+    Charge,
+    Document,
+    Ledger,
+    Release,
+    Spent,
+    Terms,
+    settings_fingerprint,
+)
 
-__all__ = ["Charge", "Document", "Ledger", "Release", "Spent", "Terms"]
+__all__ = ["Charge", "Document", "Ledger", "Release", "Spent", "Terms", "settings_fingerprint"]

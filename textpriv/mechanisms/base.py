@@ -118,25 +118,6 @@ class Mechanism(ABC):
         ndarray of int32, shape (T,)
         """
 
-    def share_memory(self) -> None:  # noqa: B027 - most have nothing to share
-        """Keep what :meth:`prepare` makes where copies of this process (forks) that start later find it.
-
-        From then on, until :meth:`stop_sharing`, only this process prepares. By default nothing is prepared, and each
-        process makes what it needs.
-        """
-
-    def stop_sharing(self) -> None:  # noqa: B027
-        """Share nothing with copies that start later; those that started before must have ended."""
-
-    def prepare(self, ids: NDArray[np.int32]) -> None:  # noqa: B027
-        """Make what draws of these words need, once for all of them.
-
-        Parameters
-        ----------
-        ids : ndarray of int32, shape (n,)
-            Word ids; others below 0 are passed over.
-        """
-
     def sample(self, ids: ArrayLike, rng: RandomWords | np.random.Generator) -> NDArray[np.int32]:
         """Draw an independent output for every word.
 

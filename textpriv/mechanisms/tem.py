@@ -11,7 +11,6 @@ whichever band, with a probability in proportion to its weight, so the law does 
 from __future__ import annotations
 
 import math
-import os
 import threading
 import warnings
 from collections import OrderedDict
@@ -39,7 +38,6 @@ from textpriv.mechanisms.calibration.privacy_constant import largest_rate
 from textpriv.mechanisms.sampling import draw_documents, drawn_distances
 from textpriv.mechanisms.tem_sampler import (
     _COARSE,
-    _NEW,
     _ROW,
     _SPARE,
     _fill,
@@ -336,41 +334,12 @@ class TEM(Mechanism):
         self._tables = _Tables.empty(len(self.index), self.index.k, len(self._ranges.weights))
         if self.index.metric.kind == INTERPRETED:
             self._tables.mode[:] = _ROW
-        self._writer: int | None = None  # the process that fills them, where others read them
-
-    def share_memory(self) -> None:
-        """Keep the rows of words where copies of this process find what this one fills in later."""
-        with self._lock:
-            self._tables = self._tables.shared()
-            self._writer = os.getpid()
-
-    def stop_sharing(self) -> None:
-        """Begin with empty tables of its own."""
-        with self._lock:
-            if self._writer is not None:
-                self._empty_tables()
-
-    def prepare(self, ids: NDArray[np.int32]) -> None:
-        """Fill in the rows of words that have none yet.
-
-        Raises
-        ------
-        MechanismError
-            In a copy of the process that shares them: two that fill the same tables would draw from torn rows.
-        """
-        with self._lock:
-            self._filled(ids)
 
     def _filled(self, ids: NDArray[np.int32]) -> tuple[Any, ...]:
         """Fill in the rows that these words lack; return what compiled functions read (see :func:`_named`)."""
         named = self._words, self._prior, self._ranges, self.index.sketch, self._tables
         held = *map(tuple, named), self.t, self.gamma
-        if self._writer in (None, os.getpid()):
-            _fill(held, tuple(self.index.bands), self._probes, np.ascontiguousarray(ids))
-        elif (self._tables.mode[self.index.representatives[ids[ids >= 0]]] == _NEW).any():
-            raise MechanismError(
-                "words are to be drawn in a copied process that were not prepared in the first: call prepare there."
-            )
+        _fill(held, tuple(self.index.bands), self._probes, np.ascontiguousarray(ids))
         return held
 
     def sample_documents(

@@ -6,7 +6,6 @@ A round proposes a word, from the nearest list or from a band of the vocabulary,
 
 from __future__ import annotations
 
-from mmap import mmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,26 +111,6 @@ class _Tables(NamedTuple):
             table,
             table.view(np.float64),
             np.empty((size, bands), dtype=np.uint16),
-        )
-
-    def shared(self) -> _Tables:
-        """Return the same where copies of this process find what this one fills in later."""
-        filled = int(self.used[0])
-
-        def copied(own: NDArray[Any], rows: int) -> NDArray[Any]:
-            shared = np.frombuffer(mmap(-1, max(1, own.nbytes)), own.dtype, own.size)
-            shared = shared.reshape(own.shape)
-            shared[:rows] = own[:rows]
-            return shared
-
-        table = copied(self.table, filled)
-        return _Tables(
-            copied(self.mode, len(self.mode)),
-            copied(self.places, len(self.places)),
-            copied(self.used, 1),
-            table,
-            table.view(np.float64),
-            copied(self.units, filled),
         )
 
 

@@ -43,7 +43,7 @@ from textpriv.tokenization.chunk_cache import _LONGEST_STRETCH, _Stretches
 from textpriv.tokenization.policy import ACTIONS, CLASSES, TokenPolicy
 from textpriv.tokenization.spacy_tokenizer import Cutter, Rules, hashes_of
 
-__all__ = ["NewStretches", "Reading", "TokenReader", "find_words_cut", "words_cut"]
+__all__ = ["TokenReader", "find_words_cut", "words_cut"]
 
 _ORTH, _IS_SPACE, _IS_PUNCTUATION = range(3)  # columns of what is read from a Doc
 _UNKNOWN_CLASS, _NUMBER, _PUNCTUATION, _SPACE, _STOP = range(5)  # places in CLASSES
@@ -52,18 +52,7 @@ _CUT_AT_ONCE = 10_000  # stretches given to spaCy as one document
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A batch of texts whose stretches have been found; what is in it is seen by the reader alone."""
-
-    texts: EncodedTexts
-    stretches: _Stretches | None  # none in a language that is not cut by rules
-    found: NDArray[np.int32]
-    cuts: NDArray[np.int64]
-    known_from: int  # how many stretches must have their tokens before it can be finished
-
-
-@dataclass(frozen=True)
-class NewStretches:
+class _NewStretches:
     """Stretches that spaCy is to cut.
 
     Attributes
@@ -93,8 +82,6 @@ class TokenReader:
     Attributes
     ----------
     cutter : Cutter
-        It may be given its work here or elsewhere: what :meth:`read_batch` does is done step by step by :meth:`find`,
-        :meth:`new_stretches`, :meth:`keep`, :meth:`tokens` and :meth:`mend`, once :meth:`take` has been given the rules.
     """
 
     def __init__(self, words: Sequence[str], policy: TokenPolicy, language: str) -> None:
@@ -105,17 +92,7 @@ class TokenReader:
         self._rules: Rules | None = None
         self._table: _Table | None = None
         self._stretches: _Stretches | None = None
-        self._lock = threading.Lock()  # the kept stretches are filled while others may read
-
-    def take(self, rules: Rules) -> None:
-        """Take the rules of the language, as the cutter has them for these words."""
-        self._rules = rules
-        self._table = _Table.of(rules.hashes, self._policy)
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether it has been given the rules."""
-        return self._rules is not None
+        self._lock = threading.Lock()  # the cached stretches are filled while others may read
 
     def read(self, text: str) -> RawTokens:
         """Read one text by spaCy alone.
@@ -133,44 +110,54 @@ class TokenReader:
         """Read many texts; the same tokens as :meth:`read` finds in each of them."""
         with self._lock:
             if self._rules is None:
-                self.take(self.cutter.rules(self.words))
+                self._rules = self.cutter.rules(self.words)
+                self._table = _Table.of(self._rules.hashes, self._policy)
+            texts = self._cased(texts)
+            if not self._rules.by_rules:
+                return self._read_whole(
+                    RawBatch.of([_EMPTY] * len(texts)), texts, list(range(len(texts)))
+                )
             try:
-                reading = self.find(texts)
-                for new in self.new_stretches():
-                    self.keep(new, self.cutter.columns(new.texts))
+                batch, places = self._read_stretches(texts, self._rules)
             except BaseException:
-                self.forget()
+                # Else stretches that were found and have no tokens yet would be taken for known.
+                self._stretches = None
                 raise
-            batch, places = self.tokens(reading)
-            if not places:
-                return batch
-            again = self.texts_of(reading, places)
-            return self.mend(batch, places, again, self.cutter.columns(again))
+            return self._read_whole(batch, texts, places) if places else batch
 
-    # The steps of reading a batch
-
-    def find(self, texts: EncodedTexts) -> Reading:
-        """Find the stretches of texts, also before the rules are known; of a language without rules there are none."""
-        texts = self._cased(texts)
-        if self._rules is not None and not self._rules.by_rules:
-            return Reading(texts, None, np.empty(0, np.int32), np.zeros(1, np.int64), 0)
+    def _read_stretches(self, texts: EncodedTexts, rules: Rules) -> tuple[RawBatch, list[int]]:
+        """The tokens of texts by those of their stretches, and which texts are to be read as a whole."""
         if self._stretches is None or self._stretches.is_full:
             self._stretches = _Stretches()
         found, cuts = self._stretches.find(texts)
-        return Reading(texts, self._stretches, found, cuts, self._stretches.count)
+        for new in self._new_stretches(self._stretches):
+            self._keep(new, self.cutter.columns(new.texts), rules)
+        return self._stretches.tokens(found, cuts, rules.crossings)
 
-    def new_stretches(self) -> Iterator[NewStretches]:
+    def _read_whole(self, batch: RawBatch, texts: EncodedTexts, places: Sequence[int]) -> RawBatch:
+        """Read some texts of a batch as a whole, and put what they hold into their places."""
+        whole = [self._shortened(texts[place]) for place in places]
+        columns = self.cutter.columns(whole)
+        documents = {
+            place: self._document(text, found)
+            for place, text, found in zip(places, whole, columns, strict=True)
+        }
+        return _mended(batch, documents)
+
+    def _new_stretches(self, stretches: _Stretches) -> Iterator[_NewStretches]:
         """Yield the stretches that were found since the last call; they are to be kept in this order."""
-        stretches = self._stretches
-        while stretches is not None and (new := stretches.not_told(_CUT_AT_ONCE)):
+        while new := stretches.not_told(_CUT_AT_ONCE):
             words = [place for place, stretch in enumerate(new) if not stretch[0].isspace()]
             blanks = [place for place, stretch in enumerate(new) if stretch[0].isspace()]
             first = "\n".join([new[place] for place in words])
-            yield NewStretches([first, *(new[place] for place in blanks)], stretches, words, blanks)
+            yield _NewStretches(
+                [first, *(new[place] for place in blanks)], stretches, words, blanks
+            )
 
-    def keep(self, new: NewStretches, columns: Sequence[NDArray[np.uint64]]) -> None:
+    def _keep(
+        self, new: _NewStretches, columns: Sequence[NDArray[np.uint64]], rules: Rules
+    ) -> None:
         """Keep what the cutter found in new stretches."""
-        assert self._rules is not None
         apart = new.texts[0].split("\n") if new.words else []
         sizes = np.fromiter(map(len, apart), np.int64, len(apart))
         firsts = np.cumsum(sizes + 1) - sizes - 1
@@ -189,43 +176,8 @@ class TokenReader:
         for place, stretch in zip(new.words + new.blanks, apart + new.texts[1:], strict=True):
             stretches[place] = stretch
         new.stretches.keep(
-            stretches, np.concatenate(owners)[order], codes, others, hashes, self._rules.crossings
+            stretches, np.concatenate(owners)[order], codes, others, hashes, rules.crossings
         )
-
-    def is_known(self, reading: Reading) -> bool:
-        """Whether the tokens of all its stretches are kept."""
-        if self._rules is None:
-            return False
-        return reading.stretches is None or reading.stretches.kept >= reading.known_from
-
-    def tokens(self, reading: Reading) -> tuple[RawBatch, list[int]]:
-        """The tokens of texts, and which texts are to be read again as a whole."""
-        assert self._rules is not None
-        if reading.stretches is None or not self._rules.by_rules:
-            return RawBatch.of([_EMPTY] * len(reading.texts)), list(range(len(reading.texts)))
-        return reading.stretches.tokens(reading.found, reading.cuts, self._rules.crossings)
-
-    def texts_of(self, reading: Reading, places: Sequence[int]) -> list[str]:
-        """Those texts, as the cutter is to be given them."""
-        return [self._shortened(reading.texts[place]) for place in places]
-
-    def mend(
-        self,
-        batch: RawBatch,
-        places: Sequence[int],
-        texts: Sequence[str],
-        columns: Sequence[NDArray[np.uint64]],
-    ) -> RawBatch:
-        """Put what the cutter found in whole texts into their places."""
-        documents = {
-            place: self._document(text, found)
-            for place, text, found in zip(places, texts, columns, strict=True)
-        }
-        return _mended(batch, documents)
-
-    def forget(self) -> None:
-        """Begin anew with the next text; else stretches that were found and not kept would be taken for known."""
-        self._stretches = None
 
     def _cased(self, texts: EncodedTexts) -> EncodedTexts:
         return texts.lowered() if self._policy.case == "lower" else texts

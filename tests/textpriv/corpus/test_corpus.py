@@ -21,7 +21,7 @@ from echo import Echo, another_thread
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textpriv.corpus.run import (
+from textpriv.corpus import (
     ColumnRule,
     PrivatizerSettings,
     corpus_format,
@@ -31,9 +31,9 @@ from textpriv.corpus.run import (
 )
 from textpriv.engines import local
 from textpriv.errors import CorpusError, IndexFolderError, MechanismError
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.run_key import RunKey
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 SECRET = "zanzibar"
 

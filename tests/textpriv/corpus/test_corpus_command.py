@@ -20,12 +20,12 @@ from typer.testing import CliRunner
 from textpriv.cli import progress
 from textpriv.cli.app import app
 from textpriv.cli.progress import shown_progress
+from textpriv.corpus import privatize_corpus
 from textpriv.corpus.report import Progress
-from textpriv.corpus.run import privatize_corpus
 from textpriv.errors import CorpusError
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.run_key import RunKey, read_run_key
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst", "ao")]
 
@@ -128,7 +128,7 @@ def test_a_longer_corpus_under_the_same_key_is_released_as_before(
     index, source, tmp_path, monkeypatch, first
 ):
     monkeypatch.setattr("textpriv.engines.batch._FIRST", first)
-    from textpriv.corpus.run import PrivatizerSettings
+    from textpriv.corpus import PrivatizerSettings
 
     lines = source.read_text().splitlines(keepends=True)
     (tmp_path / "half.jsonl").write_text("".join(lines[:15]))

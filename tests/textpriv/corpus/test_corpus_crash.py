@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from textpriv.corpus.run import ColumnRule, PrivatizerSettings, privatize_corpus
+from textpriv.corpus import ColumnRule, PrivatizerSettings, privatize_corpus
 from textpriv.errors import CorpusError
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.run_key import RunKey
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst", "ao")]
 
@@ -210,7 +210,7 @@ import multiprocessing, sys, time
 import pyarrow as pa
 from textpriv.engines.batch import BatchRelease, Columns
 from textpriv.engines.local import WorkerPool
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.mechanisms import TEM
 from textpriv.privatizer import Privatizer
 

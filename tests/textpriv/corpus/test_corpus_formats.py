@@ -17,9 +17,9 @@ from echo import Echo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from textpriv.corpus import ColumnRule, document_key, privatize_corpus, read_records
 from textpriv.corpus import writers as writing
 from textpriv.corpus.records import Place, _has_all_values
-from textpriv.corpus.run import ColumnRule, document_key, privatize_corpus, read_records
 from textpriv.errors import CorpusError
 
 SECRET = "zanzibar"

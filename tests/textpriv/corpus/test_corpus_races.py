@@ -15,11 +15,11 @@ import pytest
 from typer.testing import CliRunner
 
 from textpriv.cli.app import app
-from textpriv.corpus.run import PrivatizerSettings, privatize_corpus
+from textpriv.corpus import PrivatizerSettings, privatize_corpus
 from textpriv.errors import CorpusError
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.run_key import RunKey
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst")]
 DOCUMENTS = 12
@@ -66,7 +66,7 @@ import json, os, shutil, sys, time
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from test_corpus_races import _raw, _run
-from textpriv.corpus.run import PrivatizerSettings, privatize_corpus
+from textpriv.corpus import PrivatizerSettings, privatize_corpus
 from textpriv.tokenization.spacy_tokenizer import Cutter
 from textpriv.errors import CorpusError
 from textpriv.run_key import RunKey

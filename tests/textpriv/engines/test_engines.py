@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from textpriv.corpus import PrivatizerSettings, privatize_corpus
 from textpriv.corpus import run as corpus
-from textpriv.corpus.run import PrivatizerSettings, privatize_corpus
 from textpriv.engines.batch import BatchRelease, Columns, document_key, release_in_process
 from textpriv.errors import CorpusError
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.run_key import RunKey
 from textpriv.tokenization.batches import EncodedTexts
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst", "ao")]
 

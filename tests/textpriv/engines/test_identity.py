@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from textpriv.corpus import PrivatizerSettings, document_key, privatize_corpus
 from textpriv.corpus import run as corpus
-from textpriv.corpus.run import PrivatizerSettings, document_key, privatize_corpus
 from textpriv.errors import CorpusError, LedgerError, TextprivError
-from textpriv.index.index import Index
-from textpriv.ledger.ledger import Document, Ledger, settings_fingerprint
+from textpriv.index import Index
+from textpriv.ledger import Document, Ledger, settings_fingerprint
 from textpriv.mechanisms import TEM, SmoothedTEM, tem
 from textpriv.mechanisms import base as mechanism
 from textpriv.metrics import CallableMetric, pairwise_distances
@@ -26,7 +26,7 @@ from textpriv.privatizer import Privatizer
 from textpriv.randomness import DistinctKeys, document_identity
 from textpriv.run_key import RunKey
 from textpriv.tokenization.policy import TokenPolicy
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "ae", "nrst", "o")]
 RUN_KEY = b"K" * 32

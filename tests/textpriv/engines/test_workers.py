@@ -1,9 +1,9 @@
-"""A pool of workers releases what one process releases, in order, and cuts each different stretch of text once."""
+"""A pool of workers releases what one process releases, in order, and says what went wrong without a private text."""
 
 from __future__ import annotations
 
-import gc
-import pickle
+import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -14,16 +14,16 @@ import pyarrow as pa
 import pytest
 from echo import another_thread
 
-from textpriv.engines import cutters
-from textpriv.engines import workers as processes
+from textpriv.engines import workers as pool_of_workers
 from textpriv.engines.batch import BatchRelease, Columns, PrivatizerSettings
-from textpriv.engines.local import InProcess, WorkerPool
+from textpriv.engines.local import InProcess
+from textpriv.engines.workers import WorkerPool
 from textpriv.errors import CorpusError
-from textpriv.index.index import Index
-from textpriv.tokenization.encoder import TokenReader
+from textpriv.index import Index
 from textpriv.tokenization.spacy_tokenizer import Cutter
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
+HERE = Path(__file__).resolve().parent
 WORDS = ["good", "film", "the", "night", ".", "it", "'s", "seven", "a.m."]
 COLUMNS = Columns("text", document="id")
 
@@ -70,20 +70,19 @@ def released(engine, given) -> tuple[list[list[str]], Counter[str]]:
 POLICIES = [{}, {"unknown": "keep", "stopword": "keep"}, {"unknown": "drop", "space": "mask"}]
 
 
-def compare(folder: Path, policy: dict[str, str], workers: int, copies: bool) -> None:
-    """A pool of workers releases what one process does; its processes are copies of this one, or begin from nothing."""
+def compare(folder: Path, policy: dict[str, str], workers: int, start: str) -> None:
+    """A pool of workers releases what one process does; its processes are forked, or begin from nothing."""
     recipe, given = settings(folder, policy=policy), batches(30)
     alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given)
     pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", workers)
     assert released(pool, given) == alone
-    assert pool._shares == copies
+    assert pool._pool._mp_context.get_start_method() == start
 
 
-@pytest.mark.parametrize(("policy", "workers"), [(POLICIES[1], 2), (POLICIES[2], 5)])
-def test_a_pool_that_begins_from_nothing_releases_what_one_process_does(folder, policy, workers):
+def test_a_pool_that_begins_from_nothing_releases_what_one_process_does(folder):
     # Beside another thread no process is copied.
     with another_thread():
-        compare(folder, policy, workers, copies=False)
+        compare(folder, POLICIES[1], 2, start="spawn")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
@@ -93,55 +92,18 @@ def test_a_pool_of_copies_releases_what_one_process_does(folder):
         "import sys; sys.path[:0] = sys.argv[1:3]\n"
         "from pathlib import Path\n"
         "import test_workers as here\n"
-        "for workers in (2, 3, 5):\n"
-        "    for policy in here.POLICIES:\n"
-        "        here.compare(Path(sys.argv[3]), policy, workers, copies=True)\n"
+        "for workers, policy in zip((2, 3, 5), here.POLICIES):\n"
+        "    here.compare(Path(sys.argv[3]), policy, workers, start='fork')\n"
         "print('the same')"
     )
     here = Path(__file__)
     answer = subprocess.run(
-        [sys.executable, "-c", code, *map(str, (here.parent, here.parents[2], folder))],
+        [sys.executable, "-c", code, str(HERE), str(HERE.parents[1]), str(folder)],
         capture_output=True,
         text=True,
         check=False,
     )
     assert answer.stdout == "the same\n", answer.stderr
-
-
-def test_each_different_stretch_is_cut_once_among_all_workers(folder, monkeypatch):
-    recipe, given, cut = settings(folder), batches(30), Counter()
-    keep = TokenReader.keep
-
-    def counted(self, new, columns):
-        cut.update(new.texts[0].split("\n") + new.texts[1:])
-        keep(self, new, columns)
-
-    monkeypatch.setattr(TokenReader, "keep", counted)
-    released(WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 2), given)
-    texts = [text for batch in given for text in batch["text"].to_pylist()]
-    assert set(cut) >= {word for text in texts for word in text.lower().split() if len(word) < 1000}
-    assert set(cut.values()) == {1}
-
-
-def test_a_pool_takes_cutters_that_were_begun_early_and_leaves_none_to_the_next(folder):
-    recipe, given = settings(folder), batches(5)
-    alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given)
-    begun = cutters._begun(2)
-    cutters._early.extend(begun)
-    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 2)
-    assert cutters._early == []
-    assert pool._cutters == begun
-    assert released(pool, given) == alone
-    assert not begun[0]._process.is_alive()
-
-
-def test_a_process_that_cuts_collects_garbage_once_spacy_is_loaded():
-    try:
-        cutters._load(None)
-        assert gc.isenabled()
-    finally:
-        gc.enable()
-        gc.unfreeze()
 
 
 @pytest.mark.parametrize(
@@ -162,35 +124,29 @@ def test_a_batch_that_cannot_be_released_is_told_in_its_place(folder, bad, told)
     assert told in str(found[3])
 
 
-def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(monkeypatch):
+def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(folder, monkeypatch):
     def fail(self, texts):
         raise ValueError(f"cannot cut {texts}")
 
+    monkeypatch.setattr(
+        pool_of_workers, "_release", BatchRelease(settings(folder).build(), COLUMNS)
+    )
     monkeypatch.setattr(Cutter, "columns", fail)
-    told = processes._answer(None, pickle.dumps((cutters._cut, ("en", ("ORTH",), ["zanzibar"]))))
-    assert b"zanzibar" not in told
-    assert str(pickle.loads(told)[1]) == "textpriv failed with ValueError"
+    with pytest.raises(RuntimeError, match="textpriv failed with ValueError") as told:
+        pool_of_workers._released(batches(1)[0])
+    assert "new0" not in str(told.value)
 
 
-def test_the_last_process_that_draws_is_started_when_all_is_cut_and_much_is_read(folder):
-    recipe = settings(folder)
+def test_a_worker_that_dies_is_told_with_what_to_do(folder):
+    recipe, given = settings(folder), batches(40)
     pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 2)
     with pool:
-        # More batches than are on their way at a time, with nothing new after the first.
-        given = batches(1) * 400
-        assert not pool._drawers
-        found = [done.result()[0]["text"].to_pylist() for _, done in pool.ordered(enumerate(given))]
-        assert len(pool._drawers) == 1
-    alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given[:1])
-    assert found == [alone[0][0]] * 400
-
-
-def test_whoever_draws_is_given_no_text(folder):
-    release = BatchRelease(settings(folder).build(), COLUMNS, b"")
-    (batch,) = batches(1)
-    assert release.without_texts(batch).schema.names == ["id"]
-    raw = release.privatizer.read_batch(release.encoded(batch)).compact()
-    assert not [string for string in raw.strings if "new" in string]
+        results = pool.ordered(enumerate(given))
+        next(results)
+        for worker in pool._pool._processes:
+            os.kill(worker, signal.SIGKILL)
+        with pytest.raises(CorpusError, match="fewer workers or a smaller batch size"):
+            list(results)
 
 
 def test_a_run_that_was_broken_off_leaves_no_half_known_text_behind(folder):

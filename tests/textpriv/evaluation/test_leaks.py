@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 from textpriv.cli.app import app
 from textpriv.errors import TextprivError
 from textpriv.evaluation.leaks import PRIVATE, leak_report
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.mechanisms import TEM, Madlib
 from textpriv.privatizer import Privatizer
 from textpriv.tokenization.policy import ACTIONS, CLASSES, TokenPolicy
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 WORDS = ["the", "film", "good", "bad", "seven", "actor", "scene", "was", "very"]
 SECRET = "zanzibar"

@@ -9,10 +9,10 @@ import pytest
 
 import textpriv
 from textpriv.evaluation.sensitive import exposure
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.mechanisms import TEM, Madlib, PermuteAndFlip
+from textpriv.vocabulary import Vocabulary
 from textpriv.vocabulary.sensitive_words import FIRST_NAMES, LISTS, words_in
-from textpriv.vocabulary.vocabulary import Vocabulary
 from textpriv.web.report import report_page
 
 WORDS = [

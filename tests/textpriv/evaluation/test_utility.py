@@ -14,7 +14,7 @@ from textpriv.evaluation.utility import (
     root_counts,
     whitened,
 )
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 torch = pytest.importorskip("torch")
 

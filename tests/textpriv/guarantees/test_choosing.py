@@ -11,9 +11,9 @@ import textpriv
 from textpriv.errors import MechanismError
 from textpriv.evaluation.deniability import WordSample, deniability
 from textpriv.guarantees.epsilon import choose_epsilon, eps_from_odds, epsilon_for
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.mechanisms import TEM
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 Z_999 = 3.2905  # two-sided 99.9 % of the normal law
 

@@ -11,9 +11,9 @@ import pytest
 
 import textpriv
 from textpriv.errors import TextprivError
+from textpriv.index import Index
 from textpriv.index import neighbours as neighbourhoods
 from textpriv.index import torch_distances as module
-from textpriv.index.index import Index
 from textpriv.index.neighbours import exact_lists
 from textpriv.mechanisms import TEM, Madlib
 from textpriv.metrics import CallableMetric, get_metric, pairwise_distances

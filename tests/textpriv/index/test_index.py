@@ -24,7 +24,7 @@ from textpriv.metrics import (
     distances_from,
     get_metric,
 )
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 STRANGE = [
     "New York",

@@ -15,7 +15,7 @@ from textpriv.index import neighbours as module
 from textpriv.index.hnsw import approximate_lists, hnsw_index, measure_recall
 from textpriv.index.neighbours import NO_WORD, Bands, Neighbourhoods, exact_lists
 from textpriv.metrics import CallableMetric, Mahalanobis, get_metric, row_distance
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 DATA = Path(
     os.environ.get("TEXTPRIV_DATA", Path(__file__).resolve().parents[3].parent / "shared/data")

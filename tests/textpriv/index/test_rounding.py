@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 import textpriv
 from textpriv.errors import IndexFolderError
 from textpriv.guarantees.audit import audit
-from textpriv.index import storage
-from textpriv.index.index import Index
+from textpriv.index import Index, storage
 from textpriv.mechanisms import TEM, Madlib, PermuteAndFlip
 from textpriv.metrics import METRICS, CallableMetric, Mahalanobis, get_metric
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 FACTOR = np.random.default_rng(7).normal(size=(5, 5))
 NAMES = sorted(METRICS)

@@ -9,10 +9,10 @@ import pytest
 from scipy.spatial.distance import cdist
 
 import textpriv
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.index.typical import typical_distances, weighted_quantiles
 from textpriv.mechanisms import TEM
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 
 def index_over(points, prior=None, **options) -> Index:

@@ -27,18 +27,18 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from textpriv.cli.app import app
-from textpriv.corpus.run import PrivatizerSettings, privatize_corpus
+from textpriv.corpus import PrivatizerSettings, privatize_corpus
 from textpriv.engines.batch import named_error
 from textpriv.errors import CorpusError, LedgerError, LimitError, TextprivError
-from textpriv.index.index import Index
+from textpriv.index import Index
+from textpriv.ledger import Charge, Document, Ledger, Terms
 from textpriv.ledger import ledger as ledger_module
-from textpriv.ledger.ledger import Charge, Document, Ledger, Terms
 from textpriv.ledger.store import FORMAT
 from textpriv.mechanisms import TEM
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
 from textpriv.tokenization.policy import TokenPolicy
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 TERMS = Terms(settings=b"s" * 32, distance="euclidean", epsilon=2.0, word_loss=15.0)
 SECRET = "zanzibar"

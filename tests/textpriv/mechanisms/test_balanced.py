@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 
 import textpriv
 from textpriv.errors import MechanismError
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.mechanisms import TEM, UNKNOWN, BalancedTEM, balanced, registry
 from textpriv.mechanisms.balanced import balance, mean_distance
 from textpriv.metrics import CallableMetric

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.mechanisms import TEM
 from textpriv.mechanisms.calibration.pair_sweep import sweep
 from textpriv.mechanisms.calibration.privacy_constant import (
@@ -21,7 +21,7 @@ from textpriv.mechanisms.calibration.privacy_constant import (
     tight_constants,
 )
 from textpriv.metrics import METRICS, Mahalanobis, Rounding, get_metric
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.vocabulary import Vocabulary
 
 SIZE = 500
 STEEP = np.random.default_rng(3).permutation(np.logspace(0, 6, SIZE))

@@ -14,8 +14,8 @@ from scipy.spatial.distance import cdist
 
 from textpriv.errors import MechanismError
 from textpriv.guarantees.audit import ratio_bound
-from textpriv.index.index import Index
-from textpriv.ledger.ledger import Terms
+from textpriv.index import Index
+from textpriv.ledger import Terms
 from textpriv.mechanisms import UNKNOWN, Madlib
 from textpriv.mechanisms.madlib import _QUERIES, _noise
 from textpriv.metrics import CallableMetric, Mahalanobis

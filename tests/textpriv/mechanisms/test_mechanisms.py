@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from textpriv.errors import MechanismError, TextprivError, VocabularyError
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.mechanisms import (
     TEM,
     UNKNOWN,

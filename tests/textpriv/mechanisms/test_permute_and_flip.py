@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 
 import textpriv
 from textpriv.errors import MechanismError
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.mechanisms import TEM, UNKNOWN, PermuteAndFlip, permute_and_flip, registry
 from textpriv.mechanisms.permute_and_flip import _log_law, _next
 from textpriv.metrics import INTERPRETED, CallableMetric

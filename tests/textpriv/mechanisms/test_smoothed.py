@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 
 import textpriv
 from textpriv.errors import MechanismError
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.mechanisms import TEM, UNKNOWN, SmoothedTEM, registry, smoothed
 from textpriv.mechanisms.calibration.privacy_constant import inputs
 from textpriv.mechanisms.smoothed import background, smoothed_constant

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -17,7 +14,7 @@ from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 
 from textpriv.errors import MechanismError
-from textpriv.index.index import Index
+from textpriv.index import Index
 from textpriv.index.quantized import Sketch
 from textpriv.mechanisms import TEM, UNKNOWN, tem
 from textpriv.mechanisms import sampling as draws
@@ -931,70 +928,6 @@ def test_draws_do_not_depend_on_which_words_were_drawn_before(index_of, tied_poi
     fresh, used = TEM(index, 1.0), prepared(TEM(index, 1.0), stream)
     ids = np.arange(60)
     assert (fresh.sample(ids, stream("order")) == used.sample(ids, stream("order"))).all()
-
-
-def test_shared_tables_give_the_same_draws(index_of, tied_points, stream):
-    index = index_of(tied_points(60), k=8)
-    ids = np.tile(np.arange(-1, 60, dtype=np.int32), 40)
-    begun, fresh, shared = (TEM(index, 1.0) for _ in range(3))
-    expected = begun.sample(ids, stream("shared"))
-    begun.share_memory()
-    fresh.share_memory()
-    shared.prepare(ids[::3])
-    shared.share_memory()
-    shared.prepare(ids)
-    for mechanism in (begun, fresh, shared):
-        assert np.array_equal(mechanism.sample(ids, stream("shared")), expected)
-        mechanism.stop_sharing()
-        assert np.array_equal(mechanism.sample(ids, stream("shared")), expected)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are copied by fork")
-def test_a_copied_process_reads_shared_tables_and_fills_none(index_of, tmp_path):
-    """In a process of its own, beside which no thread runs that a fork could cut off."""
-    code = """
-import os, sys
-import numpy as np
-from textpriv.errors import MechanismError
-from textpriv.index.index import Index
-from textpriv.mechanisms.tem import TEM
-from textpriv.randomness import Stream
-
-index = Index.load(sys.argv[1])
-alone, shared = TEM(index, 2.0), TEM(index, 2.0)
-ids = np.arange(5, dtype=np.int32)
-shared.sample(ids[:1], Stream(bytes(32)))
-shared.share_memory()
-ours, theirs = os.pipe()
-before, after = os.pipe()
-pid = os.fork()
-if pid == 0:
-    os.read(before, 1)
-    same = np.array_equal(shared.sample(ids, Stream(bytes(32))), alone.sample(ids, Stream(bytes(32))))
-    try:
-        shared.sample(np.array([6]), Stream(bytes(32)))
-    except MechanismError as error:
-        os.write(theirs, f"{same} {error}".encode())
-    os._exit(0)
-shared.prepare(ids)
-os.write(after, b"1")
-os.close(theirs)
-print(os.read(ours, 1000).decode())
-os.waitpid(pid, 0)
-shared.stop_sharing()
-if os.fork() == 0:
-    shared.sample(np.array([7]), Stream(bytes(32)))
-    os._exit(0)
-assert os.wait()[1] == 0
-"""
-    index_of(np.random.default_rng(0).normal(size=(9, 3))).save(tmp_path / "w.idx")
-    answer = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "w.idx")],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    assert answer.stdout.startswith("True words are to be drawn in a copied process")
 
 
 @settings(

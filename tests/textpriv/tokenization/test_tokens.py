@@ -165,11 +165,13 @@ def test_every_special_case_with_blanks_put_into_it_is_cut_as_in_the_whole_text(
 
 def test_texts_that_may_hold_a_special_case_over_a_blank_are_few(monkeypatch):
     read_again = []
-    texts_of = TokenReader.texts_of
+    read_whole = TokenReader._read_whole
     monkeypatch.setattr(
         TokenReader,
-        "texts_of",
-        lambda self, reading, places: read_again.extend(places) or texts_of(self, reading, places),
+        "_read_whole",
+        lambda self, batch, texts, places: (
+            read_again.extend(places) or read_whole(self, batch, texts, places)
+        ),
     )
     texts = ["The film. <br /> It's good, they say, and 'fine'.", "He said: : ) at 5 a.m. ."]
     assert_read_as_by_spacy(reader(), texts)

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from textpriv.errors import TextprivError, VocabularyError
+from textpriv.vocabulary import Vocabulary
 from textpriv.vocabulary import vocabulary as module
-from textpriv.vocabulary.vocabulary import Vocabulary
 
 DATA = Path(
     os.environ.get("TEXTPRIV_DATA", Path(__file__).resolve().parents[3].parent / "shared/data")

@@ -22,8 +22,8 @@ import pytest
 
 import textpriv
 from textpriv.evaluation.leaks import leak_report
-from textpriv.index.index import Index
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.index import Index
+from textpriv.vocabulary import Vocabulary
 from textpriv.web.report import report_page
 
 PROGRAM = (

@@ -22,8 +22,8 @@ import textpriv
 from textpriv.bounds import odds_in_words
 from textpriv.cli.app import app
 from textpriv.errors import TextprivError
-from textpriv.index.index import Index
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.index import Index
+from textpriv.vocabulary import Vocabulary
 from textpriv.web.pages import asset
 
 pytest.importorskip("starlette")

@@ -15,8 +15,8 @@ import textpriv
 import textpriv.pipeline
 from textpriv.errors import TextprivError
 from textpriv.html_card import card
-from textpriv.index.index import Index
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.index import Index
+from textpriv.vocabulary import Vocabulary
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 WORDS = [*"good bad fine film book song actor scene music story".split(), HOSTILE]

@@ -20,8 +20,8 @@ from textpriv.cli.app import app
 from textpriv.errors import TextprivError
 from textpriv.evaluation.deniability import deniability
 from textpriv.evaluation.leaks import leak_report
-from textpriv.index.index import Index
-from textpriv.vocabulary.vocabulary import Vocabulary
+from textpriv.index import Index
+from textpriv.vocabulary import Vocabulary
 from textpriv.web.charts import Chart, Line
 from textpriv.web.report import WordLaws, report_page, write_page
 
@@ -188,7 +188,7 @@ def test_an_unproved_mechanism_says_so(index):
 def test_the_certificate_and_a_ledgers_totals_are_shown(source, mechanism):
     certificate = textpriv.certify(mechanism)
     assert certificate.in_words(certificate.rho) in source
-    from textpriv.ledger.ledger import Spent
+    from textpriv.ledger import Spent
 
     spent = Spent(3, 4, 1234, 56.5, {"angular": 12.5})
     text = Page(report_page(mechanism, words=3, ledger=spent)).text
