@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -27,7 +27,7 @@ from textpriv.engines.batch import (
     without_trace,
 )
 from textpriv.engines.local import EMPTY, Released, release_batch
-from textpriv.errors import CorpusError
+from textpriv.errors import CorpusError, TextprivError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,10 @@ Job = TypeVar("Job")
 # In flight for each worker, as long as their texts are not larger than so many bytes.
 _BATCHES, _BYTES = 16, 8 << 20
 
-_release: BatchRelease | None = None  # that of this worker
+_Recipe = tuple[PrivatizerSettings, Columns, bytes]
+
+# What this worker releases with: taken over by a fork, or made from the recipe with the first batch.
+_given: BatchRelease | _Recipe | None = None
 
 
 class WorkerPool:
@@ -71,7 +74,7 @@ class WorkerPool:
             workers,
             multiprocessing.get_context("fork" if forks else "spawn"),
             _begin,
-            (release, None) if forks else (None, (settings, columns, context)),
+            (release if forks else (settings, columns, context),),
         )
         with warnings.catch_warnings():
             # Newer Pythons warn of any thread at a fork; those of the linear algebra look after themselves.
@@ -123,20 +126,15 @@ def _is_done(future: Future[Released] | None) -> bool:
     return future is None or future.done()
 
 
-def _begin(
-    release: BatchRelease | None, recipe: tuple[PrivatizerSettings, Columns, bytes] | None
-) -> None:
+def _begin(given: BatchRelease | _Recipe) -> None:
     """Prepare a worker process."""
-    global _release
+    global _given
     # Ctrl-C reaches every process of the terminal; only the parent answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-    if release is None:
-        assert recipe is not None
-        release = release_in_process(*recipe)
-    _release = release
+    _given = given
 
 
 def _end_with(sentinel: int) -> None:
@@ -147,7 +145,14 @@ def _end_with(sentinel: int) -> None:
 
 def _released(batch: pa.RecordBatch) -> Released:
     """Release a batch in a worker; what goes wrong carries no private text back."""
-    assert _release is not None
-    release = _release
-    result: Released = without_trace(lambda given: release_batch(release, given), batch)
-    return result
+
+    def work(batch: pa.RecordBatch) -> Released:
+        assert _given is not None
+        try:
+            release = release_in_process(*_given) if isinstance(_given, tuple) else _given
+        except TextprivError as error:
+            return Released(None, Counter(), error)
+        return release_batch(release, batch)
+
+    released: Released = without_trace(work, batch)
+    return released

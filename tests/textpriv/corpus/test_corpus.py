@@ -29,7 +29,7 @@ from textpriv.corpus import (
     privatize_corpus,
     read_records,
 )
-from textpriv.engines import local
+from textpriv.engines.workers import WorkerPool
 from textpriv.errors import CorpusError, IndexFolderError, MechanismError
 from textpriv.index import Index
 from textpriv.run_key import RunKey
@@ -564,19 +564,18 @@ def test_the_output_does_not_depend_on_the_number_of_workers(tmp_path, folder):
     assert written[0] == written[1]
 
 
-@pytest.mark.parametrize("step", ["_begun", "_give"])
-def test_a_worker_that_dies_is_told(tmp_path, folder, monkeypatch, step):
+def test_a_worker_that_dies_is_told(tmp_path, folder, monkeypatch):
     source = _corpus(tmp_path / "a.txt", 5)
     settings = PrivatizerSettings(str(folder), options={"epsilon": 4.0})
-    taken = getattr(local.WorkerPool, step)
+    ordered = WorkerPool.ordered
 
-    def killed(*given):
+    def killed(self, jobs):
         for worker in multiprocessing.active_children():
             os.kill(worker.pid, signal.SIGKILL)
             worker.join()
-        return taken(*given)
+        yield from ordered(self, jobs)
 
-    monkeypatch.setattr(local.WorkerPool, step, killed)
+    monkeypatch.setattr(WorkerPool, "ordered", killed)
     with pytest.raises(CorpusError, match="worker process ended"):
         privatize_corpus(source, tmp_path / "b.txt", settings.build(), workers=2, settings=settings)
     assert os.listdir(tmp_path) == ["a.txt"]

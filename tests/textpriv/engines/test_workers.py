@@ -96,7 +96,6 @@ def test_a_pool_of_copies_releases_what_one_process_does(folder):
         "    here.compare(Path(sys.argv[3]), policy, workers, start='fork')\n"
         "print('the same')"
     )
-    here = Path(__file__)
     answer = subprocess.run(
         [sys.executable, "-c", code, str(HERE), str(HERE.parents[1]), str(folder)],
         capture_output=True,
@@ -129,7 +128,7 @@ def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(folder, monk
         raise ValueError(f"cannot cut {texts}")
 
     monkeypatch.setattr(
-        pool_of_workers, "_release", BatchRelease(settings(folder).build(), COLUMNS)
+        pool_of_workers, "_given", BatchRelease(settings(folder).build(), COLUMNS)
     )
     monkeypatch.setattr(Cutter, "columns", fail)
     with pytest.raises(RuntimeError, match="textpriv failed with ValueError") as told:
