@@ -127,9 +127,7 @@ def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(folder, monk
     def fail(self, texts):
         raise ValueError(f"cannot cut {texts}")
 
-    monkeypatch.setattr(
-        pool_of_workers, "_given", BatchRelease(settings(folder).build(), COLUMNS)
-    )
+    monkeypatch.setattr(pool_of_workers, "_given", BatchRelease(settings(folder).build(), COLUMNS))
     monkeypatch.setattr(Cutter, "columns", fail)
     with pytest.raises(RuntimeError, match="textpriv failed with ValueError") as told:
         pool_of_workers._released(batches(1)[0])
