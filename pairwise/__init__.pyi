@@ -2,6 +2,19 @@
 
 from .accounting import Adjacency as Adjacency
 from .accounting import PrivacyBudget as PrivacyBudget
+from .algorithms.options import SMLQ as SMLQ
+from .algorithms.options import Edges as Edges
+from .algorithms.options import Ftrl as Ftrl
+from .algorithms.options import Gradient as Gradient
+from .algorithms.options import InputPerturbation as InputPerturbation
+from .algorithms.options import Matching as Matching
+from .algorithms.options import NodeDP as NodeDP
+from .algorithms.options import OffPair as OffPair
+from .algorithms.options import OnPair as OnPair
+from .algorithms.options import Published as Published
+from .algorithms.options import Pure as Pure
+from .algorithms.options import SGDOutput as SGDOutput
+from .algorithms.options import Statistics as Statistics
 from .errors import BudgetClosed as BudgetClosed
 from .errors import BudgetExceeded as BudgetExceeded
 from .errors import PairwiseError as PairwiseError

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from pairwise import PrivacyBudget, PrivateLDA, PrivateMail, SubsetQuery
+from pairwise import SMLQ, PrivacyBudget, PrivateLDA, PrivateMail, SubsetQuery
 from pairwise.algorithms.published.mail import PublishedMail
 from pairwise.errors import BudgetExceeded
 from pairwise.estimators.projection import PrivatePCA, PrivateRandomProjection
@@ -194,7 +194,7 @@ def _digits_seed(seed: int, epsilons: tuple[float, ...], queries: int) -> list[R
     client_y = np.concatenate((asked_y, public_y[anchors]))
     ours = np.concatenate((server, public[anchors]))
     ours_y = np.concatenate((server_y, public_y[anchors]))
-    settings = {"alpha": 0.6, "bandwidth": 6.0, "classes": range(10)}
+    settings = {"algorithm": SMLQ(alpha=0.6, bandwidth=6.0), "classes": range(10)}
     theirs = PrivateMail(epsilon=math.inf, random_state=seed, **settings).fit_transform(
         ours, ours_y
     )

@@ -61,7 +61,10 @@ WEIGHTED = "features weighted by logistic regression, no privacy"
 MATCHING = "sound DPP (matching, individuals)"
 METRIC_METHODS: dict[str, dict[str, Any]] = {
     MATCHING: {"algorithm": "matching"},
-    "sound DPP without its start": {"algorithm": "matching", "start_share": 0.0},
+    "sound DPP without its start": {
+        "algorithm": "matching",
+        "algorithm__start_share": 0.0,
+    },
     "sound DPP on a public 4-regular edge list": {"pairs": "regular", "algorithm": "edges"},
     "Node-DP, sound (cap 16, random pairs)": {
         "pairs": "random",
@@ -69,8 +72,12 @@ METRIC_METHODS: dict[str, dict[str, Any]] = {
         "kappa": 16,
     },
     "InputPer, sound": {"algorithm": "input-perturbation"},
-    "DPP, Theorem 1, as published": {"pairs": "balanced", "mode": "published"},
-    "DPP-S, as published": {"pairs": "balanced", "mode": "published", "variant": "dpp_s"},
+    "DPP, Theorem 1, as published": {"pairs": "balanced", "algorithm": "published"},
+    "DPP-S, as published": {
+        "pairs": "balanced",
+        "algorithm": "published",
+        "algorithm__variant": "dpp_s",
+    },
 }
 
 
@@ -191,9 +198,8 @@ def auc_cells(
 
     def score(epsilon: float | None, method: str, **settings: Any) -> Cell:
         value = math.inf if epsilon is None else epsilon
-        learner = PrivateAUCClassifier(
-            value, DELTA, classes=[0, 1], random_state=seed, **FLOATING, **settings
-        ).fit(X, y)
+        learner = PrivateAUCClassifier(value, DELTA, classes=[0, 1], random_state=seed, **FLOATING)
+        learner.set_params(**settings).fit(X, y)
         cell = {
             "method": method,
             "epsilon": epsilon,
@@ -212,7 +218,7 @@ def auc_cells(
         # A threshold is not part of an AUC: this is what the ranking alone can have.
         yield score(epsilon, NOT_CENTRED, centre_share=0.0, threshold_share=0.0)
         for algorithm in PUBLISHED:
-            vacuous = {"allow_vacuous": True} if "pair" in algorithm else {}
+            vacuous = {"algorithm__allow_vacuous": True} if "pair" in algorithm else {}
             yield score(
                 epsilon,
                 f"{algorithm}, as published",
@@ -261,10 +267,10 @@ def learn(
     kind = settings.pop("pairs", None)
     wider = settings.pop("margin_factor", 1.0)
     if kind is None:
-        classes = np.unique(y) if settings.get("start_share") != 0.0 else None
+        classes = np.unique(y) if settings.get("algorithm__start_share") != 0.0 else None
         learner = DPPMetricLearner(
-            epsilon, DELTA, classes=classes, random_state=seed, **FLOATING, **settings
-        )
+            epsilon, DELTA, classes=classes, random_state=seed, **FLOATING
+        ).set_params(**settings)
         return learner, learner.fit(X, y).components_
     pairs, signs, topology = pair_list(kind, y, seed)
     if topology == "private":
@@ -274,12 +280,17 @@ def learn(
         apart = pairs[signs < 0]
         mean = float(np.linalg.norm(points[apart[:, 0]] - points[apart[:, 1]], axis=1).mean())
         margin = wider * mean
-        settings = {"n_steps": 3, "kappa": graph.kappa_bound(), "margin": margin, **settings}
+        settings = {
+            "algorithm__n_steps": 3,
+            "kappa": graph.kappa_bound(),
+            "algorithm__margin": margin,
+            **settings,
+        }
     elif settings["algorithm"] == "edges":
-        settings = {"topology": "public", **settings}
+        settings = {"algorithm__topology": "public", **settings}
     learner = DPPMetricLearner(
-        epsilon, DELTA, preprocessor=X, random_state=seed, **FLOATING, **settings
-    )
+        epsilon, DELTA, preprocessor=X, random_state=seed, **FLOATING
+    ).set_params(**settings)
     return learner, learner.fit(pairs, signs).components_
 
 
@@ -316,7 +327,9 @@ def metric_cells(
     for epsilon in epsilons:
         for method, settings in METRIC_METHODS.items():
             learner, W = learn(X, y, epsilon, settings, seed)
-            more = {"truth": truth(learner.statement_)} if "mode" in settings else {}
+            more = (
+                {"truth": truth(learner.statement_)} if settings["algorithm"] == "published" else {}
+            )
             yield cell(method, epsilon, W, **more)
 
 
@@ -446,7 +459,11 @@ def _huai_runs(
         ("no privacy (sound schedule)", {"epsilon": math.inf, "delta": DELTA})
     ]
     runs += [(f"sound, epsilon {e:g}", {"epsilon": e, "delta": DELTA}) for e in HUAI_EPSILONS]
-    printed = {"mode": "published", "allow_vacuous": True, "allow_large_delta": True}
+    printed = {
+        "mode": "published",
+        "algorithm__allow_vacuous": True,
+        "allow_large_delta": True,
+    }
     runs += [
         (f"as published, epsilon {e:g}", {"epsilon": e, "delta": 1.0 / n, **printed})
         for e in (HUAI_EPSILONS[0], HUAI_EPSILONS[-1])
@@ -459,7 +476,7 @@ def _huai_runs(
             )
         )
     for method, settings in runs:
-        learner = make(**{**common, **settings}).fit(X, y)
+        learner = make().set_params(**{**common, **settings}).fit(X, y)
         told = truth(learner.statement_) if "published" in method else ""
         yield method, told, learner
 
@@ -846,7 +863,7 @@ def curve_figure(cells: list[Cell], path: Path, xs: str, ys: str, tall: bool = F
 
 def toy_figures(out: Path) -> None:
     """Draw DPP's Figures 7 and 8: two Gaussian classes, 150 pairs without a cycle, epsilon 2."""
-    from pairwise import DPPMetricLearner
+    from pairwise import DPPMetricLearner, Edges
     from pairwise.algorithms.published.dpp import publish, step_sizes
     from pairwise.noise.randomness import Randomness
 
@@ -892,7 +909,9 @@ def toy_figures(out: Path) -> None:
             scales[label] = [float(s.max()) * value / epochs for _, s in kept]
     sound = "sound DPP, κ = 1"
     learned[sound] = (
-        DPPMetricLearner(epsilon, 1e-3, 1, margin=m, preprocessor=X, random_state=1, **FLOATING)
+        DPPMetricLearner(
+            epsilon, 1e-3, 1, algorithm=Edges(margin=m), preprocessor=X, random_state=1, **FLOATING
+        )
         .fit(pairs, signs)
         .components_
     )

@@ -547,7 +547,7 @@ def plan_gradient(
     epsilon: float,
     delta: float,
     *,
-    travel: float,
+    path_length: float,
     share: float = 1.0,
     batching: Batching | Literal["auto"] = "auto",
     batch_size: int | None = None,
@@ -566,7 +566,7 @@ def plan_gradient(
         Shape of the parameter; p is its size.
     epsilon, delta : float
         Target for the run together with ``other``.
-    travel : float
+    path_length : float
         D of the rate rule η = D/√(T(G² + pσ²)).
     share : float, default=1
         Share of μ² left for this run (unsampled runs), the rest being spent by ``other``.
@@ -630,7 +630,7 @@ def plan_gradient(
         noise = plan_gaussian(sensitivity, mu / math.sqrt(steps), p, hardened=hardened)
         event = noise.event(steps)
     if rate is None:
-        rate = travel / math.sqrt(steps * (sums.pair_bound**2 + p * noise.sigma**2))
+        rate = path_length / math.sqrt(steps * (sums.pair_bound**2 + p * noise.sigma**2))
     return GradientPlan(n, tuple(shape), batching, batch, int(steps), float(rate), noise, event)
 
 

@@ -7,8 +7,8 @@ live in ``gradient``, ``giga``, ``sgd`` and ``statistics``, streams in ``streami
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,15 +18,12 @@ from pairwise.accounting.events import compose
 from pairwise.accounting.zcdp import release_mu
 from pairwise.algorithms.gradient import AUCPairs, default_radius, noisy_descent, plan_gradient
 from pairwise.algorithms.moments import auc_direction, moment_size, plan_moments, release_moments
+from pairwise.algorithms.options import ConvexOptions, Ftrl, Gradient, Options, Statistics
 from pairwise.errors import InvalidParameter
-from pairwise.estimators.base import Plan, refuse_unread
 from pairwise.estimators.perturbation import (
-    CONVEX_ALGORITHMS,
-    CONVEX_OPTIONS,
-    ONLINE_ALGORITHMS,
+    PAIR_LOSS_ALGORITHMS,
     ConvexTask,
     check_request,
-    plan_perturbation,
     unread_in_mode,
 )
 from pairwise.estimators.streaming import StreamingEstimator
@@ -35,29 +32,18 @@ from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.clipping import clip_records
 from pairwise.pairs.domains import L2Ball
 from pairwise.pairs.losses import get_loss
+from pairwise.plan import Plan
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
     from sklearn.utils import Tags
 
+    from pairwise.accounting.budget import PrivacyBudget
+
 __all__ = ["PrivateAUCClassifier"]
 
 Array = NDArray[np.float64]
 
-_ALGORITHMS = ("gradient", *CONVEX_ALGORITHMS, "statistics")
-# Which algorithms read what; an option that the chosen one would not read is refused.
-_READ_BY = {
-    "loss": ("gradient", *CONVEX_ALGORITHMS),
-    "clip": ("gradient", *CONVEX_ALGORITHMS),
-    "radius": ("gradient", *CONVEX_ALGORITHMS),
-    **CONVEX_OPTIONS,
-    "steps": ("gradient", "sgd-output"),
-    "rate": ("gradient", "offpairc", "sgd-output"),
-    "batching": ("gradient",),
-    "batch_size": ("gradient",),
-    "device": ("gradient",),
-    "centre_share": ("gradient",),
-}
 # Of the share spent on centring, what the mean gets; the rest is for the scale.
 _CENTRE = 0.7
 # Records are clipped around the private centre to this share of their mean distance. The value is the best of three on
@@ -77,37 +63,16 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         Natural-log bound; infinity is the non-private reference.
     delta : float, optional
         Default min(1e-5, n^-1.5); 1/n and above are refused unless ``allow_large_delta``.
-    loss : {"logistic", "hinge"}, default="logistic"
-        Pair loss. ``sgd-output`` and ``gradient`` take both, the GIGA algorithms need the smooth one,
-        ``statistics`` is the square loss whatever is said here.
-    algorithm : str, default="gradient"
-        ``gradient``: noisy gradient descent on pairs (mechanisms.md 7.1). ``onpairstrc``, ``onpairc``: online
-        GIGA, also by ``partial_fit`` (HUAI algorithms 1, 2). ``offpairstrc``, ``offpairc``: GIGA with output
-        perturbation (3, 4). ``ftrl``: a private leader on a tree of gradients, also by ``partial_fit``, the better one
-        for streams of a thousand records and more. ``sgd-output``: blocked SGD with output perturbation (YANG algorithm 2).
-        ``statistics``: one release of moments.
+    algorithm : str or options, default="gradient"
+        ``Gradient()``, ``OnPair()``, ``OffPair()``, ``Ftrl()``, ``SGDOutput()`` or ``Statistics()``, each with its own
+        options (``pairwise.algorithms.options``). Names stand for their defaults: ``"gradient"``; ``"onpairstrc"``,
+        ``"onpairc"``, ``"offpairstrc"``, ``"offpairc"``; ``"ftrl"``; ``"sgd-output"``; ``"statistics"``.
     data_norm : float, default=1.0
         R, declared in public; every record is clipped to it, in ``fit`` and in ``decision_function``.
     mode : {"sound", "published"}, default="sound"
         ``published`` runs the papers' formulas, warns, and states what is true of them.
     classes : array-like of 2 labels, optional
         Public; the larger is the positive one. Without it the labels are read from y and the statement says so.
-    clip : float, optional
-        Bound on one pair's gradient norm, at most G; default 2R, which makes the logistic loss linear on
-        wrongly ordered pairs and halves the noise.
-    radius : float, optional
-        Of the ball that w lives in; default from public numbers (``gradient.default_radius``).
-    alpha : float, optional
-        Regulariser of the GIGA algorithms. Sound defaults: 1 (strongly convex) and n^-1/4 (online convex); published:
-        1e-3 and n^-1/2.
-    steps, rate : optional
-        T and η; defaults from public numbers.
-    batching : {"auto", "all-pairs", "matching"}, default="auto"
-        Of ``gradient``.
-    batch_size : int, optional
-        Of ``gradient``: draw that many records per step, secretly, and account by Rényi DP.
-    horizon : int, optional
-        Largest number of records that ``partial_fit`` will ever see; required there.
     threshold_share : float, default=0.1
         Share of μ² that pays for the threshold of ``predict``, the private mean score. 0 leaves the threshold at 0 and
         spends all on the ranking. Not used in published mode, by ``partial_fit``, or where records are centred, since
@@ -120,19 +85,14 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         Draw exact noise on a grid (mechanisms.md 2.2), so that the guarantee holds to the last bit released, for about 8 %
         more noise. None: wherever it is defined, which is not with ``batch_size`` nor for
         published forms. False: floating-point noise, proved in real arithmetic only.
-    device : str, default="cpu"
-        A torch device, such as "cuda", for the weights of all pairs of ``gradient`` with the logistic loss; float64 there
-        too.
-    allow_vacuous : bool, default=False
-        Published GIGA with a burn-in T₁ >= n learns nothing; refused unless this is set.
-    track_regret : bool, default=False
-        ``partial_fit`` keeps each record's loss at the parameter released before it, in ``regret_``. Not private.
     allow_large_delta : bool, default=False
         Accept delta >= 1/n.
     budget : PrivacyBudget, optional
         Charged before anything is drawn.
     random_state : int, RandomState or None, default=None
         None draws from the operating system, the only private setting.
+    **deprecated
+        Options of the algorithm.
 
     Attributes
     ----------
@@ -155,54 +115,34 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
     ((400,), 2.0, 0.01)
     """
 
+    _algorithms: ClassVar[dict[str, Options]] = PAIR_LOSS_ALGORITHMS
+
     def __init__(
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
-        loss: str = "logistic",
-        algorithm: str = "gradient",
+        *,
+        algorithm: str | Options = "gradient",
         data_norm: float = 1.0,
         mode: str = "sound",
         classes: Any = None,
-        clip: float | None = None,
-        radius: float | None = None,
-        alpha: float | None = None,
-        steps: int | None = None,
-        rate: float | None = None,
-        batching: str = "auto",
-        batch_size: int | None = None,
-        horizon: int | None = None,
         threshold_share: float = 0.1,
         centre_share: float = 0.15,
         hardened: bool | None = None,
-        device: str = "cpu",
-        allow_vacuous: bool = False,
-        track_regret: bool = False,
         allow_large_delta: bool = False,
-        budget: Any = None,
+        budget: PrivacyBudget | None = None,
         random_state: Any = None,
+        **deprecated: Any,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
-        self.loss = loss
-        self.algorithm = algorithm
+        self.algorithm = self._chosen(algorithm, deprecated)
         self.data_norm = data_norm
         self.mode = mode
         self.classes = classes
-        self.clip = clip
-        self.radius = radius
-        self.alpha = alpha
-        self.steps = steps
-        self.rate = rate
-        self.batching = batching
-        self.batch_size = batch_size
-        self.horizon = horizon
         self.threshold_share = threshold_share
         self.centre_share = centre_share
         self.hardened = hardened
-        self.device = device
-        self.allow_vacuous = allow_vacuous
-        self.track_regret = track_regret
         self.allow_large_delta = allow_large_delta
         self.budget = budget
         self.random_state = random_state
@@ -252,7 +192,7 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
                 return w, self._release_threshold(table, w, noise, randomness)
 
             event = compose([plan.event, threshold.event()])
-            plan = Plan(**{**plan.__dict__, "event": event, "run": run})
+            plan = replace(plan, event=event, run=run)
             w, cut = self._execute(plan, delta, randomness, n=n)
         else:
             w = self._execute(plan, delta, randomness, n=n)
@@ -268,28 +208,24 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         self.intercept_ = np.array([-float(cut)])
 
     def _check_choices(self) -> None:
-        check_request(
-            self.algorithm,
-            self.mode,
-            self.epsilon,
-            smooth=get_loss(self.loss, "auc").smoothness(1.0) is not None,
-            hardened=self._exact,
-            known=_ALGORITHMS,
-        )
+        options = self._options
+        check_request(options, self.mode, self.epsilon, kind="auc", hardened=self._exact)
         for name in ("threshold_share", "centre_share"):
             if not 0 <= getattr(self, name) < 1:
                 raise InvalidParameter(f"{name} must be in [0, 1); found {getattr(self, name)!r}.")
-        unread = unread_in_mode(self.algorithm, self.mode)
+        unread = unread_in_mode(options, self.mode)
         if self.mode == "published":
             unread |= dict.fromkeys(("clip", "threshold_share"), "mode='published'")
         if self._centred():
             unread["threshold_share"] = "centre_share > 0: centred scores have the mean 0"
-        if self.loss != "logistic":
+        elif not isinstance(options, Gradient):
+            unread["centre_share"] = f"algorithm {options.name!r}, which does not centre records"
+        if isinstance(options, Gradient) and options.loss != "logistic":
             unread["device"] = "the hinge loss, which needs one sort a step"
-        refuse_unread(self, _READ_BY, unread)
+        self._refuse_unread(unread)
 
     def _centred(self) -> bool:
-        return self.algorithm == "gradient" and self.centre_share > 0
+        return isinstance(self._options, Gradient) and self.centre_share > 0
 
     def _threshold_share(self) -> float:
         if self.mode == "published" or self._centred():
@@ -310,43 +246,41 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
     def _encode(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
         return np.asarray(labels == self.classes_[1])
 
-    def _ball(self, mu: float, n: int, d: int) -> L2Ball:
-        radius = (
-            default_radius(mu, n, d, float(self.data_norm))
-            if self.radius is None
-            else float(self.radius)
-        )
-        return L2Ball(radius)
+    def _ball(self, options: ConvexOptions, mu: float, n: int, d: int) -> L2Ball:
+        R = float(self.data_norm)
+        if options.radius is not None:
+            return L2Ball(float(options.radius))
+        if self.mode == "published":
+            return L2Ball(1.0 / R)
+        if isinstance(options, Ftrl) and math.isfinite(mu):
+            return L2Ball(_TREE_RADIUS / R)
+        return L2Ball(default_radius(mu, n, d, R))
 
     def _sums(
         self, table: Array, positive: NDArray[np.bool_], norm: float | None = None
     ) -> AUCPairs:
         """Return the pair sums of records clipped to ``norm`` (default R); ``clip`` is in units of that norm over R."""
+        options = cast(ConvexOptions, self._options)
         R = float(self.data_norm) if norm is None else norm
-        largest = get_loss(self.loss, "auc").lipschitz(R)
+        largest = get_loss(options.loss, "auc").lipschitz(R)
         if self.mode == "published":
             clip = largest
-        elif self.clip is None:
+        elif options.clip is None:
             clip = min(largest, 2.0 * R)
         else:
-            clip = float(self.clip) * R / float(self.data_norm)
-        return AUCPairs(table, positive, self.loss, R, clip, str(self.device))
+            clip = float(options.clip) * R / float(self.data_norm)
+        device = options.device if isinstance(options, Gradient) else "cpu"
+        return AUCPairs(table, positive, options.loss, R, clip, device)
 
     def _convex_sums(self, table: Array, codes: NDArray[Any]) -> AUCPairs:
         return self._sums(table, codes)
 
     def _task(self, table: Array, codes: NDArray[Any], n: int, mu: float) -> ConvexTask:
-        R = float(self.data_norm)
-        if self.mode == "published":
-            domain = L2Ball(self._unit_radius())
-        elif self.algorithm == "ftrl" and self.radius is None and math.isfinite(mu):
-            domain = L2Ball(_TREE_RADIUS / R)
-        else:
-            domain = self._ball(mu, n, table.shape[1])
+        domain = self._ball(cast(ConvexOptions, self._options), mu, n, table.shape[1])
         return ConvexTask(
             sums=self._sums(table, codes),
             domain=domain,
-            reach=10.0 * domain.radius / R,
+            path_length=10.0 * domain.radius / float(self.data_norm),
             block=max(1, n // 10),
             passes=(10, 100),
         )
@@ -380,21 +314,18 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         randomness: Randomness,
     ) -> Plan:
         mu_main = mu * math.sqrt(1.0 - share)
-        if self.algorithm == "gradient":
-            return self._plan_gradient(table, positive, delta, mu, share, threshold, randomness)
-        if self.algorithm == "statistics":
+        options = self._options
+        if isinstance(options, Gradient):
+            return self._plan_gradient(
+                options, table, positive, delta, mu, share, threshold, randomness
+            )
+        if isinstance(options, Statistics):
             return self._plan_statistics(table, positive, mu_main, randomness)
-        request = self._request(delta, mu_main)
-        if self.algorithm in ONLINE_ALGORITHMS:
-            return self._stream_plan(table, positive, request, randomness)
-        task = self._task(table, positive, len(table), mu_main)
-        return plan_perturbation(task, request, randomness)
-
-    def _unit_radius(self) -> float:
-        return 1.0 / float(self.data_norm) if self.radius is None else float(self.radius)
+        return self._plan_convex(table, positive, delta, mu_main, randomness)
 
     def _plan_gradient(
         self,
+        options: Gradient,
         table: Array,
         positive: NDArray[np.bool_],
         delta: float,
@@ -416,22 +347,22 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         # scale.
         unit = self._sums(np.zeros((1, d)), np.zeros(1, dtype=bool), 1.0)
         unit.n = n
-        radius = None if self.radius is None else float(self.radius) * R
-        if radius is None:
-            radius = default_radius(mu * math.sqrt(1.0 - spent), n, d)
-        domain = L2Ball(radius)
+        if options.radius is None:
+            domain = L2Ball(default_radius(mu * math.sqrt(1.0 - spent), n, d))
+        else:
+            domain = L2Ball(float(options.radius) * R)
         steps = plan_gradient(
             unit,
             (d,),
             float(self.epsilon),
             delta,
             # Twice the diameter: real gradients are well below their bound.
-            travel=2.0 * domain.diameter,
+            path_length=2.0 * domain.diameter,
             share=1.0 - spent,
-            batching=self.batching,  # type: ignore[arg-type]
-            batch_size=self.batch_size,
-            steps=self.steps,
-            rate=self.rate,
+            batching=options.batching,  # type: ignore[arg-type]
+            batch_size=options.batch_size,
+            steps=options.steps,
+            rate=options.rate,
             other=compose(first) if first else None,
             hardened=self._exact,
         )
@@ -456,7 +387,7 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
                 f"mechanisms.md 7.1, {'2.2' if self._exact else '1.2'}, with D = G for AUC losses (head of "
                 "pairwise.algorithms.gradient)"
             ),
-            assumptions=("the sampled batches stay secret",) if self.batch_size else (),
+            assumptions=("the sampled batches stay secret",) if options.batch_size else (),
         )
 
     def _plan_statistics(

@@ -1,18 +1,16 @@
 """What the estimators of this package share: checked settings, a budget that is charged first, a statement at the end.
 
 No learning happens here. A private fit has three acts: *plan* (public numbers only), *charge* (the plan's
-event, before any draw) and *run*. ``Plan`` is what passes between them.
+event, before any draw) and *run*; ``pairwise.plan.Plan`` passes between them. ``PrivateEstimator._execute`` is the one place
+that charges and runs a plan.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
 import numbers
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,40 +19,24 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pairwise.accounting.accountant import epsilon_of
-from pairwise.accounting.events import Adjacency
 from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
 from pairwise.errors import InvalidParameter
-from pairwise.noise.randomness import (
-    CHEAP_PATH_NOTE,
-    HARDENED_LARGE_NOTE,
-    HARDENED_NOTE,
-    Randomness,
-)
+from pairwise.noise.randomness import Randomness, numerical_claim
 from pairwise.pairs.clipping import clip_records
+from pairwise.plan import Plan
 from pairwise.statement import PrivacyStatement, UnsoundWarning
-
-if TYPE_CHECKING:
-    from dp_accounting import DpEvent
 
 __all__ = [
     "MINIMUM_RECORDS",
-    "Plan",
     "PrivateEstimator",
     "check_data_norm",
     "check_number",
-    "numerical_claim",
     "refuse_mixed_labels",
-    "refuse_unread",
     "without_seed",
     "without_values",
 ]
 
 MINIMUM_RECORDS = 4
-
-# Up to here a sum of terms added one after another errs by less than the slack of the clipping (mechanisms.md 2.3).
-_LARGEST_COVERED = 90_000
-
-_UNIT = "one record"
 
 # A smaller bound leaves the range in which floats keep their digits, a larger one overflows when squared.
 _BOUNDS = (1e-100, 1e100)
@@ -63,101 +45,6 @@ _CLASSES_READ = (
     "classes was not given, so the set of labels was read from y: it is taken as public, and a neighbour with another set "
     "of labels is not covered"
 )
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A private fit decided in advance.
-
-    Attributes
-    ----------
-    event : DpEvent
-        All that the fit will release.
-    sensitivity : float
-        l2 sensitivity of what noise is added to, under the plan's adjacency.
-    run : callable
-        Draws and returns the parameter.
-    mechanism, proof : str
-        For the statement.
-    epsilon, delta : float or None
-        True guarantee where it is not that of ``event`` (published forms).
-    proved : bool
-    unsound : str
-        Non-empty: the reason for an ``UnsoundWarning``.
-    notes, not_protected, assumptions : tuple of str
-    arithmetic : tuple of str, optional
-        In which arithmetic it is proved and a note that says why, where ``numerical_claim`` does not tell.
-    """
-
-    event: DpEvent
-    sensitivity: float
-    run: Callable[[], Any]
-    mechanism: str
-    proof: str
-    epsilon: float | None = None
-    delta: float | None = None
-    proved: bool = True
-    unsound: str = ""
-    notes: tuple[str, ...] = ()
-    not_protected: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    arithmetic: tuple[Literal["exact", "real"], str] | None = None
-
-
-def numerical_claim(exact: bool, n: int | None) -> tuple[Literal["exact", "real"], str]:
-    """Return in which arithmetic a release of sums of up to n terms is proved, and the note that says why.
-
-    Parameters
-    ----------
-    exact : bool
-        Whether the noise is drawn on a grid.
-    n : int or None
-        None: how many terms is not known.
-    """
-    if not exact:
-        return "real", CHEAP_PATH_NOTE
-    if n is None or n > _LARGEST_COVERED:
-        return "real", HARDENED_LARGE_NOTE
-    return "exact", HARDENED_NOTE
-
-
-def refuse_unread(
-    estimator: BaseEstimator,
-    read_by: Mapping[str, Sequence[str]],
-    unread: Mapping[str, str] | None = None,
-) -> None:
-    """Refuse an option that was set though nothing of the fit asked for would read it.
-
-    Parameters
-    ----------
-    estimator : BaseEstimator
-        With a parameter ``algorithm``.
-    read_by : mapping of str to sequence of str
-        For each option the algorithms that read it. What every algorithm reads is left out.
-    unread : mapping of str to str, optional
-        Options that the algorithm would read but for another setting, and which one that is.
-
-    Raises
-    ------
-    InvalidParameter
-        A setting without effect would let its user believe that it had one.
-    """
-    algorithm = vars(estimator)["algorithm"]
-    defaults = inspect.signature(type(estimator)).parameters
-    for name in (*read_by, *(unread or ())):
-        value, default = vars(estimator)[name], defaults[name].default
-        if value is default or (np.isscalar(value) and value == default):
-            continue
-        if name in read_by and algorithm not in read_by[name]:
-            readers = ", ".join(repr(reader) for reader in read_by[name])
-            why = f"algorithm {algorithm!r} does not read it" + (
-                f", {readers} would" if readers else ""
-            )
-        elif unread and name in unread:
-            why = f"it is not read with {unread[name]}"
-        else:
-            continue
-        raise InvalidParameter(f"{name} was set, but {why}. Leave {name} out.")
 
 
 def without_seed(state: dict[str, Any]) -> dict[str, Any]:
@@ -236,18 +123,23 @@ class PrivateEstimator(BaseEstimator):
     allow_large_delta: bool
     classes: Any
     hardened: bool | None = None
-    _classes_read: bool | None = None
+    mode: str = "sound"
+    _classes_read: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
         return without_seed(dict(super().__getstate__()))
 
     @property
     def _exact(self) -> bool:
-        """Whether noise is drawn exactly: by default wherever that is defined, so not in published forms or on samples."""
+        """Whether noise is drawn exactly: by default wherever that is defined, so not in published forms."""
         if self.hardened is None:
-            sound = getattr(self, "mode", "sound") == "sound"
-            return sound and getattr(self, "batch_size", None) is None
+            return self.mode == "sound"
         return bool(self.hardened)
+
+    @property
+    def _clip_order(self) -> int:
+        """The norm that records are clipped in: Euclidean, or l1 where a subclass says so."""
+        return 2
 
     # -- plan
 
@@ -277,7 +169,7 @@ class PrivateEstimator(BaseEstimator):
             table = validate_data(self, X, dtype=np.float64, reset=False)
         except ValueError as error:
             raise without_values(error, X) from None
-        return clip_records(table, float(self.data_norm))
+        return clip_records(table, float(self.data_norm), self._clip_order)
 
     def _check_classes(self, y: NDArray[Any]) -> NDArray[Any]:
         """Return the sorted class list: declared, or read from y (which the statement then says)."""
@@ -310,18 +202,20 @@ class PrivateEstimator(BaseEstimator):
         delta: float,
         randomness: Randomness,
         *,
-        adjacency: Adjacency = Adjacency.REPLACE_ONE,
         n: int | None = None,
     ) -> Any:
-        """Charge the plan, run it, and set ``statement_``, ``privacy_event_`` and what ``sensitivity`` returns."""
+        """Charge the plan, run it, and set ``statement_``, ``privacy_event_`` and what ``sensitivity`` returns.
+
+        ``n`` is how many terms a sum has at most, or None where that is not known.
+        """
         if plan.unsound:
             warnings.warn(plan.unsound, UnsoundWarning, stacklevel=4)
         if self.budget is not None:
             self.budget.charge(
-                plan.event, label=type(self).__name__, adjacency=adjacency, unit=_UNIT
+                plan.event, label=type(self).__name__, adjacency=plan.adjacency, unit=plan.unit
             )
         result = plan.run()
-        self._record(plan, delta, randomness, adjacency=adjacency, n=n)
+        self._record(plan, delta, randomness, n=n)
         return result
 
     def _record(
@@ -330,7 +224,6 @@ class PrivateEstimator(BaseEstimator):
         delta: float,
         randomness: Randomness,
         *,
-        adjacency: Adjacency = Adjacency.REPLACE_ONE,
         n: int | None = None,
     ) -> None:
         self.privacy_event_ = plan.event
@@ -339,7 +232,7 @@ class PrivateEstimator(BaseEstimator):
         if plan.epsilon is not None or not plan.proved:
             epsilon = plan.epsilon
         else:
-            epsilon = min(epsilon_of(plan.event, true_delta, adjacency), math.inf)
+            epsilon = min(epsilon_of(plan.event, true_delta, plan.adjacency), math.inf)
             # The calibration aims at epsilon; its last digits are the accountant's rounding.
             if math.isfinite(self.epsilon) and epsilon <= self.epsilon * (1 + 1e-6):
                 epsilon = float(self.epsilon)
@@ -347,7 +240,8 @@ class PrivateEstimator(BaseEstimator):
         arithmetic, numerical = numerical_claim(self._exact, n)
         if plan.arithmetic is not None:
             arithmetic, numerical = plan.arithmetic
-        if epsilon is not None and math.isfinite(epsilon):
+        private = epsilon is not None and math.isfinite(epsilon)
+        if private and numerical:
             notes.append(numerical)
         # A seed is for experiments: whoever knows or guesses it takes the noise off again, so nothing is proved.
         seeded = randomness.note is not None and (epsilon is None or math.isfinite(epsilon))
@@ -355,20 +249,19 @@ class PrivateEstimator(BaseEstimator):
             notes.append(randomness.note)
         not_protected = list(plan.not_protected)
         assumptions = list(plan.assumptions)
-        if self.classes is None if self._classes_read is None else self._classes_read:
+        if self._classes_read:
             not_protected.append("the set of class labels")
             assumptions.append(_CLASSES_READ)
         not_protected.append("the number of records and of features, and all settings")
         assumptions.append(
             f"every record is clipped, on its own, to the public norm {float(self.data_norm):g}"
         )
-        private = epsilon is not None and math.isfinite(epsilon)
         self.statement_ = PrivacyStatement(
             mechanism=plan.mechanism,
-            adjacency=adjacency.value,
+            adjacency=plan.adjacency.value,
             epsilon=epsilon,
             delta=true_delta if private else 0.0,
-            unit=_UNIT,
+            unit=plan.unit,
             proved=plan.proved and not seeded,
             proof=plan.proof,
             assumptions=tuple(assumptions),
@@ -380,10 +273,13 @@ class PrivateEstimator(BaseEstimator):
             self.n_records_ = n
 
     def sensitivity(self) -> float:
-        """Return the l2 sensitivity of what noise was added to, under the statement's adjacency.
+        """Return the sensitivity of what noise was added to, under the statement's adjacency and unit.
 
-        For the gradient algorithm that is one mean gradient; for output perturbation and moments, the released
-        array; for a stream, the largest certified movement of any iterate, or of all nodes of a tree together.
+        For the gradient algorithm that is the l2 norm of one mean gradient; for output perturbation and moments, of the
+        released array; for a stream, the largest certified movement of any iterate, or of all nodes of a tree together.
+        For contrastive descents it is the l2 norm (Gaussian noise) or l1 norm (Laplace noise) of the change of one sum of
+        clipped gradients at the initial clip, for input perturbation of one record, for published forms of one row of a
+        batch mean; a release that gives the initial W has one of its own (``algorithms.moments.moment_sensitivity``).
         """
         check_is_fitted(self)
         return self._sensitivity_

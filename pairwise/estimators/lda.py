@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, TransformerMixin
+from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from pairwise.accounting.events import Adjacency
 from pairwise.accounting.zcdp import release_mu
@@ -22,13 +22,16 @@ from pairwise.algorithms.moments import (
     release_moments,
 )
 from pairwise.errors import InvalidParameter
-from pairwise.estimators.base import Plan, PrivateEstimator
+from pairwise.estimators.base import PrivateEstimator
 from pairwise.noise.randomness import Randomness
+from pairwise.plan import Plan
 
 __all__ = ["PrivateLDA"]
 
 
-class PrivateLDA(ClassifierMixin, TransformerMixin, PrivateEstimator):
+class PrivateLDA(
+    ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator
+):
     """Private linear discriminant analysis from one Gaussian release of moments (mechanisms.md 8.3 B).
 
     Labels are protected like the rest of a record. Once fitted, other numbers of components or other classifiers can be
@@ -145,8 +148,9 @@ class PrivateLDA(ClassifierMixin, TransformerMixin, PrivateEstimator):
                 "mechanisms.md 8.3 B with the replace-one sensitivity of pairwise.algorithms.moments, "
                 + ("2.2 and 1.3" if self._exact else "1.1")
             ),
+            adjacency=adjacency,
         )
-        self.moments_ = self._execute(plan, delta, randomness, adjacency=adjacency, n=len(table))
+        self.moments_ = self._execute(plan, delta, randomness, n=len(table))
         self.classes_ = classes
         self._derive()
         return self
@@ -194,8 +198,3 @@ class PrivateLDA(ClassifierMixin, TransformerMixin, PrivateEstimator):
         scores = self.decision_function(X)
         best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[best])
-
-    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
-        """Return the names privatelda0, privatelda1, ..."""
-        self.sensitivity()
-        return np.array([f"privatelda{i}" for i in range(self._n_features_out)], dtype=object)

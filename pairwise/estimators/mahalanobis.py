@@ -80,10 +80,7 @@ class MahalanobisMixin:
     n_features_in_: int
     data_norm: float
     preprocessor: Any
-
-    @property
-    def _clip_order(self) -> int:
-        return 2
+    _clip_order: int
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())  # type: ignore[misc]
@@ -107,7 +104,16 @@ class MahalanobisMixin:
         # Where scikit-learn (1.7 and later) takes the table of settings from that a notebook shows.
         return BaseEstimator._get_params_html(self._outlined(), *args, **kwargs)
 
-    # -- what is asked
+    # -- distances
+
+    def transform(self, X: ArrayLike) -> Array:
+        """Return X Wᵀ for records clipped as in training, shape (n, k); Euclidean distance there is the learned one.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+        """
+        return np.asarray(self._check_records(X) @ self.components_.T)  # type: ignore[attr-defined]
 
     def _clipped(self, records: Array) -> Array:
         return clip_records(records, float(self.data_norm), self._clip_order)

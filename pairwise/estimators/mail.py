@@ -10,7 +10,7 @@ alone whatever n is (mechanisms.md 8.2). For retrieval use ``pairwise.retrieval.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,7 @@ from sklearn.utils import Tags
 from pairwise.accounting.events import compose, gaussian_event, pure_event
 from pairwise.accounting.zcdp import release_mu
 from pairwise.algorithms.input_perturbation import randomised_response
+from pairwise.algorithms.options import SMLQ, Options
 from pairwise.algorithms.published.mail import PUBLISHED_TRUTH, PublishedMail, published_constant
 from pairwise.algorithms.smlq import (
     Array,
@@ -32,9 +33,13 @@ from pairwise.algorithms.smlq import (
     unit_rows,
 )
 from pairwise.errors import InvalidParameter
-from pairwise.estimators.base import Plan, PrivateEstimator
+from pairwise.estimators.choice import AlgorithmChoice
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import plan_gaussian
+from pairwise.plan import Plan
+
+if TYPE_CHECKING:
+    from pairwise.accounting.budget import PrivacyBudget
 
 __all__ = ["PrivateMail"]
 
@@ -46,7 +51,7 @@ _STEP_NOTE = (
 _LABELS = ("withheld", "public", "randomised")
 
 
-class PrivateMail(PrivateEstimator):
+class PrivateMail(AlgorithmChoice):
     """Supervised manifold embedding of a table by one noisy SMLQ step and post-processing.
 
     An embedding has a row for each record, so the paper's system can be compared; new points have none (there is no
@@ -61,27 +66,14 @@ class PrivateMail(PrivateEstimator):
         Infinity gives the paper's SMLQ without noise.
     delta : float, optional
         Default min(1e-5, n^-1.5).
-    alpha : float, default=0.5
-        α >= 0, weight of the label term.
-    bandwidth : float, default=5.0
-        σ of the Gaussian kernel exp(-d²/2σ²) of rows of norm 1.
-    iterations : int, default=5
-        T, steps after the noisy one (post-processing).
-    init_scale : float, optional
-        σ_q of the start. Default 1 (the noise grows with it, so it does not matter in the sound form) and the paper's
-        1e-8 in the published one, whose later iterations need a tiny embedding.
+    algorithm : "smlq" or SMLQ, default="smlq"
+        The iteration and its settings (``pairwise.algorithms.options.SMLQ``).
     labels : {"withheld", "public", "randomised"}, default="withheld"
         What the later iterations may know of the classes. ``"withheld"``: nothing. ``"public"``: everything; the
         statement then says that labels are not protected. ``"randomised"``: a k-ary randomised response of each,
         which costs ``label_epsilon`` out of ``epsilon``.
     label_epsilon : float, optional
         For ``"randomised"``; default half of ``epsilon``.
-    kernel : {"dense", "neighbours"}, default="dense"
-        Kernel of the later iterations. The noisy step is always dense, as its sensitivity asks for; neither ever holds an
-        n x n matrix.
-    n_neighbors : int, default=30
-        For ``"neighbours"``. The label term then outweighs the feature term by a factor of about n/n_neighbors: take
-        ``alpha`` smaller by as much.
     mode : {"sound", "published"}, default="sound"
         ``"published"``: ordinal label kernel, the printed noise, raw labels in all iterations. Warns; no guarantee.
     classes : array-like, optional
@@ -92,6 +84,8 @@ class PrivateMail(PrivateEstimator):
         Charged before anything is drawn.
     random_state : int, RandomState or None, default=None
         None draws from the operating system, the only private setting.
+    **deprecated
+        Options of the algorithm.
 
     Attributes
     ----------
@@ -117,36 +111,30 @@ class PrivateMail(PrivateEstimator):
 
     data_norm = 1.0  # rows are scaled to norm 1, each on its own
 
+    _algorithms: ClassVar[dict[str, Options]] = {"smlq": SMLQ()}
+
     def __init__(
         self,
         n_components: int = 2,
         epsilon: float = 1.0,
         delta: float | None = None,
-        alpha: float = 0.5,
-        bandwidth: float = 5.0,
-        iterations: int = 5,
-        init_scale: float | None = None,
+        *,
+        algorithm: str | Options = "smlq",
         labels: str = "withheld",
         label_epsilon: float | None = None,
-        kernel: str = "dense",
-        n_neighbors: int = 30,
         mode: str = "sound",
         classes: Any = None,
         allow_large_delta: bool = False,
-        budget: Any = None,
+        budget: PrivacyBudget | None = None,
         random_state: Any = None,
+        **deprecated: Any,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
         self.delta = delta
-        self.alpha = alpha
-        self.bandwidth = bandwidth
-        self.iterations = iterations
-        self.init_scale = init_scale
+        self.algorithm = self._chosen(algorithm, deprecated)
         self.labels = labels
         self.label_epsilon = label_epsilon
-        self.kernel = kernel
-        self.n_neighbors = n_neighbors
         self.mode = mode
         self.classes = classes
         self.allow_large_delta = allow_large_delta
@@ -196,33 +184,39 @@ class PrivateMail(PrivateEstimator):
             raise InvalidParameter(
                 f"labels must be one of {', '.join(_LABELS)}; found {self.labels!r}."
             )
-        if self.kernel not in ("dense", "neighbours"):
+        smlq = self._smlq
+        if smlq.kernel not in ("dense", "neighbours"):
             raise InvalidParameter(
-                f"kernel must be 'dense' or 'neighbours'; found {self.kernel!r}."
+                f"kernel must be 'dense' or 'neighbours'; found {smlq.kernel!r}."
             )
-        if int(self.n_components) < 1 or int(self.iterations) < 0:
+        if int(self.n_components) < 1 or int(smlq.iterations) < 0:
             raise InvalidParameter(
                 "n_components must be at least 1 and iterations at least 0; found "
-                f"{self.n_components!r} and {self.iterations!r}."
+                f"{self.n_components!r} and {smlq.iterations!r}."
             )
         if not (math.isfinite(self._scale()) and self._scale() > 0):
             raise InvalidParameter(
-                f"init_scale must be a positive finite number; found {self.init_scale!r}."
+                f"init_scale must be a positive finite number; found {smlq.init_scale!r}."
             )
 
     # -- plans
 
+    @property
+    def _smlq(self) -> SMLQ:
+        return cast(SMLQ, self._options)
+
     def _scale(self) -> float:
-        if self.init_scale is None:
+        scale = self._smlq.init_scale
+        if scale is None:
             return 1e-8 if self.mode == "published" else 1.0
-        return float(self.init_scale)
+        return float(scale)
 
     def _start(self, n: int, randomness: Randomness) -> Array:
         return self._scale() * randomness.normal((n, int(self.n_components)))
 
     def _kernel(self, points: Array, bandwidth: float) -> SymmetricKernel:
-        if self.kernel == "neighbours":
-            return NeighbourKernel(points, bandwidth, int(self.n_neighbors))
+        if self._smlq.kernel == "neighbours":
+            return NeighbourKernel(points, bandwidth, int(self._smlq.n_neighbors))
         return DenseKernel(points, bandwidth)
 
     def _without_noise(
@@ -232,9 +226,9 @@ class PrivateMail(PrivateEstimator):
 
         def run() -> tuple[Array, list[float]]:
             start = self._start(len(X), randomness)
-            kernel = self._kernel(X, float(self.bandwidth))
+            kernel = self._kernel(X, self._smlq.bandwidth)
             labels = LabelKernel(codes, n_classes)
-            return iterate(start, kernel, labels, float(self.alpha), 1 + int(self.iterations))
+            return iterate(start, kernel, labels, self._smlq.alpha, 1 + int(self._smlq.iterations))
 
         return Plan(gaussian_event(0.0), 0.0, run, "SMLQ without noise", "")
 
@@ -246,7 +240,7 @@ class PrivateMail(PrivateEstimator):
         delta: float,
         randomness: Randomness,
     ) -> Plan:
-        epsilon, alpha = float(self.epsilon), float(self.alpha)
+        epsilon, alpha = float(self.epsilon), self._smlq.alpha
         label_epsilon = 0.0
         if self.labels == "randomised":
             label_epsilon = epsilon / 2 if self.label_epsilon is None else float(self.label_epsilon)
@@ -257,14 +251,14 @@ class PrivateMail(PrivateEstimator):
         mu = release_mu(epsilon - label_epsilon, delta, hardened=True)
         # The start is drawn before anything private is read, and may be known to everybody.
         start = self._start(len(X), randomness)
-        sensitivity = smlq_sensitivity(start, alpha, float(self.bandwidth))
+        sensitivity = smlq_sensitivity(start, alpha, self._smlq.bandwidth)
         noise = plan_gaussian(sensitivity, mu, start.size, hardened=True)
         event = noise.event()
         if label_epsilon:
             event = compose([event, pure_event(label_epsilon)])
 
         def run() -> tuple[Array, list[float]]:
-            kernel = DenseKernel(X, float(self.bandwidth))
+            kernel = DenseKernel(X, self._smlq.bandwidth)
             first = smlq_step(start, kernel, LabelKernel(codes, n_classes), alpha)
             released = noise.release(first, randomness)
             known = codes
@@ -274,7 +268,7 @@ class PrivateMail(PrivateEstimator):
             # The bandwidth was meant for rows of norm 1; the release has a spread of its own.
             spread = math.sqrt(2.0 * float(released.var(axis=0).sum()))
             return iterate(
-                released, self._kernel(released, spread), later, alpha, int(self.iterations)
+                released, self._kernel(released, spread), later, alpha, int(self._smlq.iterations)
             )
 
         return Plan(
@@ -306,10 +300,10 @@ class PrivateMail(PrivateEstimator):
             n_classes=n_classes,
             delta=delta,
             n_components=int(self.n_components),
-            alpha=float(self.alpha),
-            bandwidth=float(self.bandwidth),
+            alpha=self._smlq.alpha,
+            bandwidth=self._smlq.bandwidth,
             init_scale=self._scale(),
-            iterations=int(self.iterations),
+            iterations=int(self._smlq.iterations),
         )
         # Refuses denominators that are not positive before anything is drawn for the release.
         published_constant(len(X), mail.alpha, mail.bandwidth, n_classes - 1)

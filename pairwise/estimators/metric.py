@@ -7,54 +7,37 @@ Here lives the choice of algorithm. The algorithms live in ``gradient``, ``giga`
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from pairwise.accounting.zcdp import release_mu
 from pairwise.algorithms.gradient import MetricPairs, noisy_descent, plan_gradient
 from pairwise.algorithms.moments import discriminant, moment_size, plan_moments, release_moments
+from pairwise.algorithms.options import ConvexOptions, Gradient, Options, Statistics
 from pairwise.errors import InvalidParameter
-from pairwise.estimators.base import Plan, refuse_unread
 from pairwise.estimators.mahalanobis import MahalanobisMixin
 from pairwise.estimators.perturbation import (
-    CONVEX_ALGORITHMS,
-    CONVEX_OPTIONS,
-    ONLINE_ALGORITHMS,
+    PAIR_LOSS_ALGORITHMS,
     ConvexTask,
     check_request,
-    plan_perturbation,
     unread_in_mode,
 )
 from pairwise.estimators.streaming import StreamingEstimator
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.domains import FrobeniusBall, PSDNuclearBall
-from pairwise.pairs.losses import get_loss
+from pairwise.plan import Plan
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
+    from pairwise.accounting.budget import PrivacyBudget
+
 __all__ = ["PrivateMetricLearner"]
 
 Array = NDArray[np.float64]
-
-_ALGORITHMS = ("gradient", *CONVEX_ALGORITHMS, "statistics")
-# Which algorithms read what; an option that the chosen one would not read is refused.
-_READ_BY = {
-    "loss": ("gradient", *CONVEX_ALGORITHMS),
-    "clip": ("gradient",),
-    "radius": ("gradient", *CONVEX_ALGORITHMS),
-    **CONVEX_OPTIONS,
-    "steps": ("gradient", "sgd-output"),
-    "rate": ("gradient", "offpairc", "sgd-output"),
-    "batching": ("gradient",),
-    "batch_size": ("gradient",),
-    "device": ("gradient",),
-}
-
 
 _SQUARE = 512  # features up to which the factor is trained square
 
@@ -75,7 +58,9 @@ def _longest_axes(W: Array, k: int) -> Array:
     return np.asarray(lengths[:k, None] * axes[:k])
 
 
-class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimator):
+class PrivateMetricLearner(
+    MahalanobisMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamingEstimator
+):
     """A linear map under which records of one class are close, under differential privacy (replace-one).
 
     Classes are protected like features: whether two records are similar is computed from both.
@@ -88,30 +73,21 @@ class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimato
         Default min(1e-5, n^-1.5).
     n_components : int, default=16
         Rows of the map; at most d are used. ``gradient`` trains all d (up to 512) and keeps the longest axes.
-    loss : {"logistic", "hinge", "contrastive"}, default="logistic"
-        Metric loss; the contrastive one only for ``gradient``; the GIGA algorithms need the smooth one; ``statistics``
-        has none.
-    algorithm : str, default="gradient"
-        ``gradient``: noisy descent on a low-rank factor (mechanisms.md 7.1). ``onpairstrc``, ``onpairc``: online GIGA
-        in M, also by ``partial_fit`` (HUAI algorithms 1, 2). ``offpairstrc``, ``offpairc``: GIGA in M with output
-        perturbation (3, 4). ``ftrl``: a private leader on a tree of gradients in M, also by ``partial_fit``.
-        ``sgd-output``: blocked SGD in M with output perturbation (YANG algorithm 2). ``statistics``: discriminant
-        directions of one moment release.
+    algorithm : str or options, default="gradient"
+        As in ``PrivateAUCClassifier``: ``Gradient()`` descends on a low-rank factor (mechanisms.md 7.1), ``OnPair()``,
+        ``OffPair()``, ``Ftrl()`` and ``SGDOutput()`` learn M, ``Statistics()`` takes discriminant directions of one moment
+        release.
     data_norm : float, default=1.0
         R, declared in public; every record is clipped to it.
     mode : {"sound", "published"}, default="sound"
         ``published`` runs the printed formulas of the GIGA algorithms or of ``sgd-output``, warns, and states what is true
         of them.
-    clip : float, optional
-        Of ``gradient``: bound on one pair's gradient in the factor; default R².
-    radius : float, optional
-        Frobenius bound on the factor or on M; default √k/R or 1/R².
     classes : array-like, optional
         Public list of labels; without it the list is read from y and the statement says so.
     preprocessor : (N, d) array-like or callable, optional
         Records that the index pairs of ``pair_distance`` refer to, as in metric-learn. Not learned from; printed by its
         shape, and not pickled with a fitted learner.
-    alpha, steps, rate, batching, batch_size, horizon, hardened, device, allow_vacuous, track_regret
+    hardened : bool or None, default=None
         As in ``PrivateAUCClassifier``.
     allow_large_delta : bool, default=False
         Accept delta >= 1/n.
@@ -119,6 +95,8 @@ class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimato
         Charged before anything is drawn.
     random_state : int, RandomState or None, default=None
         None draws from the operating system, the only private setting.
+    **deprecated
+        Options of the algorithm.
 
     Attributes
     ----------
@@ -137,54 +115,34 @@ class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimato
     ((100, 2), (2, 2))
     """
 
+    _algorithms: ClassVar[dict[str, Options]] = PAIR_LOSS_ALGORITHMS
+
     def __init__(
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
         n_components: int = 16,
-        loss: str = "logistic",
-        algorithm: str = "gradient",
+        *,
+        algorithm: str | Options = "gradient",
         data_norm: float = 1.0,
         mode: str = "sound",
-        clip: float | None = None,
-        radius: float | None = None,
         classes: Any = None,
         preprocessor: Any = None,
-        alpha: float | None = None,
-        steps: int | None = None,
-        rate: float | None = None,
-        batching: str = "auto",
-        batch_size: int | None = None,
-        horizon: int | None = None,
         hardened: bool | None = None,
-        device: str = "cpu",
-        allow_vacuous: bool = False,
-        track_regret: bool = False,
         allow_large_delta: bool = False,
-        budget: Any = None,
+        budget: PrivacyBudget | None = None,
         random_state: Any = None,
+        **deprecated: Any,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.n_components = n_components
-        self.loss = loss
-        self.algorithm = algorithm
+        self.algorithm = self._chosen(algorithm, deprecated)
         self.data_norm = data_norm
         self.mode = mode
-        self.clip = clip
-        self.radius = radius
         self.classes = classes
         self.preprocessor = preprocessor
-        self.alpha = alpha
-        self.steps = steps
-        self.rate = rate
-        self.batching = batching
-        self.batch_size = batch_size
-        self.horizon = horizon
         self.hardened = hardened
-        self.device = device
-        self.allow_vacuous = allow_vacuous
-        self.track_regret = track_regret
         self.allow_large_delta = allow_large_delta
         self.budget = budget
         self.random_state = random_state
@@ -223,24 +181,23 @@ class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimato
     def _store(self, parameter: Array) -> None:
         d = self.n_features_in_
         k = min(int(self.n_components), d)
-        in_matrix = self.algorithm in CONVEX_ALGORITHMS
-        self.components_ = self._factor(parameter, k) if in_matrix else parameter
+        factor = isinstance(self._options, Gradient | Statistics)
+        self.components_ = parameter if factor else self._factor(parameter, k)
         self._n_features_out = len(self.components_)
 
     def _check_choices(self) -> None:
-        check_request(
-            self.algorithm,
-            self.mode,
-            self.epsilon,
-            smooth=get_loss(self.loss, "metric").smoothness(1.0) is not None,
-            hardened=self._exact,
-            known=_ALGORITHMS,
-        )
+        options = self._options
+        check_request(options, self.mode, self.epsilon, kind="metric", hardened=self._exact)
         if not isinstance(self.n_components, int | np.integer) or self.n_components < 1:
             raise InvalidParameter(
                 f"n_components must be a whole number >= 1; found {self.n_components!r}."
             )
-        refuse_unread(self, _READ_BY, unread_in_mode(self.algorithm, self.mode))
+        unread = unread_in_mode(options, self.mode)
+        if not isinstance(options, Gradient):
+            unread["clip"] = (
+                f"algorithm {options.name!r}, whose gradients in M clipped records bound"
+            )
+        self._refuse_unread(unread)
 
     def _check_labels(self, labels: NDArray[Any]) -> None:
         if len(labels) < 2:
@@ -250,15 +207,17 @@ class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimato
         return np.searchsorted(self.classes_, labels).astype(np.int64)
 
     def _convex_sums(self, table: Array, codes: NDArray[Any]) -> MetricPairs:
-        return MetricPairs(table, codes, self.loss, float(self.data_norm), "matrix")
+        loss = cast(ConvexOptions, self._options).loss
+        return MetricPairs(table, codes, loss, float(self.data_norm), "matrix")
 
     def _task(self, table: Array, codes: NDArray[Any], n: int, mu: float) -> ConvexTask:
         R = float(self.data_norm)
-        domain = FrobeniusBall(R**-2 if self.radius is None else float(self.radius))
+        radius = cast(ConvexOptions, self._options).radius
+        domain = FrobeniusBall(R**-2 if radius is None else float(radius))
         return ConvexTask(
             sums=self._convex_sums(table, codes),
             domain=domain,
-            reach=4.0 * domain.radius / R**2,
+            path_length=4.0 * domain.radius / R**2,
             block=max(1, n // 5),
             passes=(4, 20),
         )
@@ -272,39 +231,42 @@ class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimato
         randomness: Randomness,
     ) -> Plan:
         k = min(int(self.n_components), table.shape[1])
-        if self.algorithm == "gradient":
-            return self._plan_gradient(table, codes, k, delta, randomness)
-        if self.algorithm == "statistics":
+        options = self._options
+        if isinstance(options, Gradient):
+            return self._plan_gradient(options, table, codes, k, delta, randomness)
+        if isinstance(options, Statistics):
             return self._plan_statistics(table, codes, k, mu, randomness)
-        request = self._request(delta, mu)
-        if self.algorithm in ONLINE_ALGORITHMS:
-            return self._stream_plan(table, codes, request, randomness)
-        task = self._task(table, codes, len(table), mu)
-        return plan_perturbation(task, request, randomness)
+        return self._plan_convex(table, codes, delta, mu, randomness)
 
     def _plan_gradient(
-        self, table: Array, codes: NDArray[np.int64], k: int, delta: float, randomness: Randomness
+        self,
+        options: Gradient,
+        table: Array,
+        codes: NDArray[np.int64],
+        k: int,
+        delta: float,
+        randomness: Randomness,
     ) -> Plan:
         R = float(self.data_norm)
-        clip = R * R if self.clip is None else float(self.clip)
-        sums = MetricPairs(table, codes, self.loss, R, "factor", clip, str(self.device))
+        clip = R * R if options.clip is None else float(options.clip)
+        sums = MetricPairs(table, codes, options.loss, R, "factor", clip, options.device)
         # A random subspace of few dimensions has lost most of what tells the classes apart before the first step, and
         # descent does not bring it back. So the whole space is trained, from the identity, and cut down at the end.
         d = table.shape[1]
         rows = d if d <= _SQUARE else k
         start = _orthonormal_rows(rows, d, randomness) / R
-        radius = 2.0 * math.sqrt(rows) / R if self.radius is None else float(self.radius)
+        radius = 2.0 * math.sqrt(rows) / R if options.radius is None else float(options.radius)
         domain = FrobeniusBall(radius)
         steps = plan_gradient(
             sums,
             start.shape,
             float(self.epsilon),
             delta,
-            travel=domain.diameter,
-            batching=self.batching,  # type: ignore[arg-type]
-            batch_size=self.batch_size,
-            steps=self.steps,
-            rate=self.rate,
+            path_length=domain.diameter,
+            batching=options.batching,  # type: ignore[arg-type]
+            batch_size=options.batch_size,
+            steps=options.steps,
+            rate=options.rate,
             hardened=self._exact,
         )
         return Plan(
@@ -318,7 +280,7 @@ class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimato
                 f"{steps.steps} steps)"
             ),
             proof=f"mechanisms.md 7.1, {'2.2' if self._exact else '1.2'}, pair gradients clipped",
-            assumptions=("the sampled batches stay secret",) if self.batch_size else (),
+            assumptions=("the sampled batches stay secret",) if options.batch_size else (),
         )
 
     def _plan_statistics(
@@ -358,16 +320,3 @@ class PrivateMetricLearner(MahalanobisMixin, TransformerMixin, StreamingEstimato
         values, vectors = np.linalg.eigh(PSDNuclearBall(bound).project(M))
         top = np.argsort(values)[::-1][:k]
         return np.asarray((vectors[:, top] * np.sqrt(np.maximum(values[top], 0.0))).T)
-
-    # -- using
-
-    def transform(self, X: ArrayLike) -> Array:
-        """Return W x for records clipped as in training, shape (n, k)."""
-        return np.asarray(self._check_records(X) @ self.components_.T)
-
-    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
-        """Return the names privatemetriclearner0, ..."""
-        check_is_fitted(self)
-        return np.array(
-            [f"privatemetriclearner{i}" for i in range(len(self.components_))], dtype=object
-        )

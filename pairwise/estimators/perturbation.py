@@ -9,16 +9,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.accounting.events import compose
 from pairwise.algorithms import ftrl, giga, sgd
+from pairwise.algorithms.options import (
+    Ftrl,
+    Gradient,
+    OffPair,
+    OnPair,
+    Options,
+    SGDOutput,
+    Statistics,
+)
 from pairwise.errors import InvalidParameter
-from pairwise.estimators.base import Plan, check_number
+from pairwise.estimators.base import check_number
 from pairwise.noise.release import GaussianPlan, plan_gaussian
+from pairwise.pairs.losses import get_loss
+from pairwise.plan import Plan
 
 if TYPE_CHECKING:
     from pairwise.algorithms.gradient import AUCPairs, MetricPairs
@@ -26,10 +37,7 @@ if TYPE_CHECKING:
     from pairwise.pairs.domains import L2Ball
 
 __all__ = [
-    "CONVEX_ALGORITHMS",
-    "CONVEX_OPTIONS",
-    "ONLINE_ALGORITHMS",
-    "PERTURBATION_ALGORITHMS",
+    "PAIR_LOSS_ALGORITHMS",
     "ConvexTask",
     "Request",
     "check_request",
@@ -41,15 +49,15 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-PERTURBATION_ALGORITHMS = ("onpairstrc", "onpairc", "offpairstrc", "offpairc", "sgd-output")
-ONLINE_ALGORITHMS = ("onpairstrc", "onpairc", "ftrl")
-CONVEX_ALGORITHMS = (*PERTURBATION_ALGORITHMS, "ftrl")
-
-# Which algorithms read the options of GIGA and of streams.
-CONVEX_OPTIONS = {
-    "alpha": ("onpairstrc", "onpairc", "offpairstrc", "offpairc"),
-    "horizon": ONLINE_ALGORITHMS,
-    "track_regret": ONLINE_ALGORITHMS,
+PAIR_LOSS_ALGORITHMS: dict[str, Options] = {
+    "gradient": Gradient(),
+    "onpairstrc": OnPair(),
+    "onpairc": OnPair(strong=False),
+    "offpairstrc": OffPair(),
+    "offpairc": OffPair(strong=False),
+    "sgd-output": SGDOutput(),
+    "ftrl": Ftrl(),
+    "statistics": Statistics(),
 }
 
 # A delta that underflows is not zero.
@@ -61,14 +69,14 @@ _LARGEST_COMPARED = 20_000
 
 @dataclass(frozen=True)
 class ConvexTask:
-    """A pairwise problem in a convex parameter: the data side, the domain, and how far steps should carry.
+    """A pairwise problem in a convex parameter: the data side, the domain, and the length of the path of steps.
 
     Attributes
     ----------
     sums : AUCPairs or MetricPairs (in M)
         Gradients bounded by clipped records, never clipped one by one.
     domain : L2Ball or FrobeniusBall
-    reach : float
+    path_length : float
         Sum of all step sizes of an offline run, public: a mean gradient that never turned would carry w that far.
     block : int
         Records per step of SGD.
@@ -78,7 +86,7 @@ class ConvexTask:
 
     sums: AUCPairs | MetricPairs
     domain: L2Ball
-    reach: float
+    path_length: float
     block: int
     passes: tuple[int, int]
 
@@ -148,22 +156,17 @@ class Request:
 
 
 def check_request(
-    algorithm: str,
-    mode: str,
-    epsilon: float,
-    *,
-    smooth: bool,
-    hardened: bool,
-    known: tuple[str, ...],
+    options: Options, mode: str, epsilon: float, *, kind: Literal["auc", "metric"], hardened: bool
 ) -> None:
     """Refuse an algorithm, mode and noise that do not go together, in words that say what does."""
     check_number("epsilon", epsilon)
-    if algorithm not in known:
-        raise InvalidParameter(f"algorithm must be one of {', '.join(known)}; found {algorithm!r}.")
+    loss = get_loss(getattr(options, "loss", "logistic"), kind)
     if mode not in ("sound", "published"):
         raise InvalidParameter(f"mode must be 'sound' or 'published'; found {mode!r}.")
-    if mode == "published" and algorithm not in PERTURBATION_ALGORITHMS:
-        raise InvalidParameter(f"algorithm {algorithm!r} has no published form. Use mode='sound'.")
+    if mode == "published" and not isinstance(options, OnPair | OffPair | SGDOutput):
+        raise InvalidParameter(
+            f"algorithm {options.name!r} has no published form. Use mode='sound'."
+        )
     if mode == "published" and not math.isfinite(epsilon):
         raise InvalidParameter(
             "the published noise formulas need a finite epsilon; found infinity. Use mode='sound'."
@@ -172,18 +175,20 @@ def check_request(
         raise InvalidParameter(
             "the published noise is continuous; found hardened=True. Use mode='sound'."
         )
-    if not smooth and "pair" in algorithm:
+    if loss.smoothness(1.0) is None and isinstance(options, OnPair | OffPair):
         raise InvalidParameter(
-            f"{algorithm} needs a smooth loss; found one with a kink. Use loss='logistic', or algorithm='gradient' or "
+            f"{options.name} needs a smooth loss; found one with a kink. Use loss='logistic', or algorithm='gradient' or "
             "'sgd-output'."
         )
 
 
-def unread_in_mode(algorithm: str, mode: str) -> dict[str, str]:
-    """Return the options that an algorithm reads in its other mode only, each with the mode in which it does not."""
-    if mode == "published":
-        return {"rate": "mode='published'"} if algorithm == "offpairc" else {}
-    return {"alpha": "mode='sound'"} if algorithm == "offpairc" else {}
+def unread_in_mode(options: Options, mode: str) -> dict[str, str]:
+    """Return the options that an algorithm reads in another mode or form only, each with what it does not go with."""
+    if not isinstance(options, OffPair):
+        return {}
+    if options.strong:
+        return {"rate": "strong=True, whose step sizes follow from alpha"}
+    return {"rate": "mode='published'"} if mode == "published" else {"alpha": "mode='sound'"}
 
 
 def plan_perturbation(task: ConvexTask, request: Request, randomness: Randomness) -> Plan:
@@ -228,7 +233,7 @@ def _sgd(task: ConvexTask, request: Request, randomness: Randomness) -> Plan:
         passes = max(1, round(request.steps * task.block / sums.n))
     sequence = sgd.shuffled_blocks(sums.n, passes, task.block, randomness)
     T = sequence.steps
-    rate = task.reach / T if request.rate is None else float(request.rate)
+    rate = task.path_length / T if request.rate is None else float(request.rate)
     if L is not None and request.rate is None:
         rate = min(rate, 2.0 / L)
     smooth = L is not None and rate <= 2.0 / L
@@ -304,7 +309,7 @@ def _offline(task: ConvexTask, request: Request, randomness: Randomness) -> Plan
     if request.strong:
         steps = giga.schedule(n, L, request.regulariser(n))
     else:
-        rate = min(task.reach / n, 2.0 / L) if request.rate is None else float(request.rate)
+        rate = min(task.path_length / n, 2.0 / L) if request.rate is None else float(request.rate)
         steps = giga.schedule(n, L, 0.0, kind="constant", rate=rate)
     bound = giga.certified_sensitivity(steps, sums.pair_change, L, task.domain.diameter).average
     noise = _output(task, request, bound)

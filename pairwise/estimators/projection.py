@@ -21,8 +21,8 @@ from pairwise.accounting.events import Adjacency, gaussian_event, pure_event
 from pairwise.accounting.gaussian import check_privacy_parameters
 from pairwise.accounting.zcdp import release_mu
 from pairwise.errors import InvalidParameter
-from pairwise.estimators.base import check_data_norm, numerical_claim, without_seed, without_values
-from pairwise.noise.randomness import Randomness
+from pairwise.estimators.base import check_data_norm, without_seed, without_values
+from pairwise.noise.randomness import Randomness, numerical_claim
 from pairwise.noise.release import PlannedRelease, plan_gaussian
 from pairwise.pairs.clipping import clip_records
 from pairwise.statement import PrivacyStatement

@@ -8,23 +8,25 @@ parameter are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
 from pairwise.accounting.zcdp import release_mu
+from pairwise.algorithms.options import Ftrl, OnPair
 from pairwise.errors import InvalidParameter
-from pairwise.estimators.base import Plan, PrivateEstimator
+from pairwise.estimators.choice import AlgorithmChoice
 from pairwise.estimators.perturbation import (
-    ONLINE_ALGORITHMS,
     ConvexTask,
     Request,
     describe_stream,
+    plan_perturbation,
     plan_stream,
 )
 from pairwise.noise.randomness import Randomness
+from pairwise.plan import Plan
 
 if TYPE_CHECKING:
     from pairwise.algorithms.ftrl import TreePlan
@@ -39,21 +41,11 @@ _REGRET_EXPOSED = "regret_, if it was asked for: it is computed from raw records
 
 
 def _is_online(estimator: Any) -> bool:
-    return str(estimator.algorithm) in ONLINE_ALGORITHMS
+    return isinstance(estimator._options, OnPair | Ftrl)
 
 
-class StreamingEstimator(PrivateEstimator):
+class StreamingEstimator(AlgorithmChoice):
     """Base of the learners with GIGA and SGD: ``request``, one-shot streams in ``fit``, and ``partial_fit``."""
-
-    algorithm: str
-    mode: str
-    alpha: float | None
-    rate: float | None
-    steps: int | None
-    horizon: int | None
-    hardened: bool | None
-    allow_vacuous: bool
-    track_regret: bool
 
     # -- what a learner says of itself
 
@@ -87,18 +79,33 @@ class StreamingEstimator(PrivateEstimator):
     # -- plans
 
     def _request(self, delta: float, mu: float) -> Request:
+        options = self._options
         return Request(
-            algorithm=self.algorithm,
+            algorithm=options.name,
             mode=self.mode,
             epsilon=float(self.epsilon),
             delta=delta,
             mu=mu,
-            alpha=self.alpha,
-            rate=self.rate,
-            steps=self.steps,
+            alpha=getattr(options, "alpha", None),
+            rate=getattr(options, "rate", None),
+            steps=getattr(options, "steps", None),
             hardened=self._exact,
-            allow_vacuous=bool(self.allow_vacuous),
+            allow_vacuous=bool(getattr(options, "allow_vacuous", False)),
         )
+
+    @property
+    def _stream_options(self) -> OnPair | Ftrl:
+        return cast(OnPair | Ftrl, self._options)
+
+    def _plan_convex(
+        self, table: Array, codes: NDArray[Any], delta: float, mu: float, randomness: Randomness
+    ) -> Plan:
+        """Return the plan of a whole table, taken as a stream by the online algorithms."""
+        request = self._request(delta, mu)
+        if _is_online(self):
+            return self._stream_plan(table, codes, request, randomness)
+        task = self._task(table, codes, len(table), mu)
+        return plan_perturbation(task, request, randomness)
 
     def _plan_stream(
         self, d: int, n: int, request: Request
@@ -135,7 +142,7 @@ class StreamingEstimator(PrivateEstimator):
     def _describe(
         self, online: OnlinePlan | TreePlan, request: Request, run: Callable[[], Any]
     ) -> Plan:
-        exposed = (_REGRET_EXPOSED,) if self.track_regret else ()
+        exposed = (_REGRET_EXPOSED,) if self._stream_options.track_regret else ()
         return describe_stream(online, request, run, exposed)
 
     # -- streams
@@ -181,7 +188,7 @@ class StreamingEstimator(PrivateEstimator):
         before = stream.released.copy()
         seen = stream.seen
         released = stream.receive(table, self._encode(labels))
-        if self.track_regret:
+        if self._stream_options.track_regret:
             self._add_regret(stream, [before, *released[:-1]], seen)
         self.n_streamed_ = stream.seen
         self._store(stream.released)
@@ -189,12 +196,13 @@ class StreamingEstimator(PrivateEstimator):
 
     def _open_stream(self, d: int, labels: NDArray[Any], read: bool) -> None:
         self._check_choices()
-        if self.horizon is None:
+        horizon = self._stream_options.horizon
+        if horizon is None:
             raise InvalidParameter(
                 "partial_fit needs horizon, the largest number of records that will ever come: the noise is fixed by it. "
                 "Pass horizon=..., or call fit on the whole table."
             )
-        horizon = int(self.horizon)
+        horizon = int(horizon)
         delta = self._check_settings(horizon)
         self._check_labels(labels)
         self.classes_ = labels

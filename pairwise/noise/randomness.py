@@ -13,7 +13,7 @@ rounding in its sensitivity: that is a proof. ``duchi`` returns corners of a cub
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
@@ -22,10 +22,13 @@ from scipy.special import ndtri
 
 from pairwise.errors import InvalidParameter
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["CHEAP_PATH_NOTE", "HARDENED_LARGE_NOTE", "HARDENED_NOTE", "Randomness"]
+__all__ = [
+    "CHEAP_PATH_NOTE",
+    "HARDENED_LARGE_NOTE",
+    "HARDENED_NOTE",
+    "Randomness",
+    "numerical_claim",
+]
 
 CHEAP_PATH_NOTE = (
     "noise was added in float64 and the output rounded to a grid; this hides floating-point artefacts in practice "
@@ -47,9 +50,29 @@ _SEEDED_NOTE = (
     "experiments and protects nobody"
 )
 
+# Up to here a sum of terms added one after another errs by less than the slack of the clipping (mechanisms.md 2.3).
+_LARGEST_COVERED = 90_000
+
 Shape = int | tuple[int, ...]
 
 _CHUNK = memoryview(bytes(1 << 16))
+
+
+def numerical_claim(exact: bool, n: int | None) -> tuple[Literal["exact", "real"], str]:
+    """Return in which arithmetic a release of sums of up to n terms is proved, and the note that says why.
+
+    Parameters
+    ----------
+    exact : bool
+        Whether the noise is drawn on a grid.
+    n : int or None
+        None: how many terms is not known.
+    """
+    if not exact:
+        return "real", CHEAP_PATH_NOTE
+    if n is None or n > _LARGEST_COVERED:
+        return "real", HARDENED_LARGE_NOTE
+    return "exact", HARDENED_NOTE
 
 
 class Randomness:

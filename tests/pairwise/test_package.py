@@ -18,6 +18,7 @@ ORDER = (
     {"retrieval"},
     {"pairs"},
     {"noise"},
+    {"plan"},
     {"accounting"},
     {"statement"},
     {"errors"},

@@ -201,7 +201,7 @@ def test_a_tiny_budget_is_not_worse_than_the_euclidean_metric_by_more_than_chanc
 
 
 def test_the_budget_of_the_start_reaches_the_release(monkeypatch):
-    import pairwise.estimators.dpp as dpp
+    import pairwise.algorithms.contrastive_plans as dpp
 
     seen = []
     real = dpp.plan_moments

@@ -277,7 +277,7 @@ def test_random_matchings_of_four_slots_are_uniform():
 def test_the_plan_spends_exactly_what_was_asked_for():
     X, y, _ = _table(10, 200, 4)
     sums = AUCPairs(X, y, "logistic", 1.0, 2.0)
-    plan = plan_gradient(sums, (4,), 1.0, 1e-5, travel=2.0)
+    plan = plan_gradient(sums, (4,), 1.0, 1e-5, path_length=2.0)
     mu = gaussian_mu(1.0, 1e-5)
     assert plan.sigma == pytest.approx(plan.sensitivity * math.sqrt(plan.steps) / mu)
     assert plan.steps == int((200 * mu) ** 2 / (4 * 4))
@@ -286,13 +286,13 @@ def test_the_plan_spends_exactly_what_was_asked_for():
 
 def test_the_step_rule_is_cut_to_ten_and_two_hundred():
     few = AUCPairs(*_table(11, 20, 5)[:2])
-    assert plan_gradient(few, (5,), 0.5, 1e-3, travel=1.0).steps == 10
-    assert plan_gradient(few, (5,), math.inf, 1e-3, travel=1.0).steps == 200
+    assert plan_gradient(few, (5,), 0.5, 1e-3, path_length=1.0).steps == 10
+    assert plan_gradient(few, (5,), math.inf, 1e-3, path_length=1.0).steps == 200
 
 
 def test_secret_samples_are_accounted_within_the_target_and_beat_unsampled_noise():
     sums = AUCPairs(*_table(12, 400, 3)[:2])
-    plan = plan_gradient(sums, (3,), 1.0, 1e-5, travel=1.0, batch_size=40, steps=20)
+    plan = plan_gradient(sums, (3,), 1.0, 1e-5, path_length=1.0, batch_size=40, steps=20)
     assert 0.9 < epsilon_of(plan.event, 1e-5) <= 1.0
     assert plan.sensitivity == pytest.approx(2 * sums.pair_change / 40)
     unsampled = math.sqrt(20) / gaussian_mu(1.0, 1e-5)
@@ -307,7 +307,7 @@ def test_a_step_on_200000_records_is_a_matching_and_takes_memory_linear_in_n():
     r = np.random.default_rng(13)
     X = r.normal(size=(200_000, 10)) * 0.1
     sums = AUCPairs(X, r.random(200_000) < 0.5, "logistic")
-    plan = plan_gradient(sums, (10,), 1.0, 1e-7, travel=1.0, steps=2)
+    plan = plan_gradient(sums, (10,), 1.0, 1e-7, path_length=1.0, steps=2)
     assert plan.batching == "matching"
     tracemalloc.start()
     mean_gradient(sums, np.ones(10), plan, Randomness(0))
@@ -321,7 +321,7 @@ def test_noiseless_descent_lowers_the_loss_to_near_its_minimum():
     X = r.normal(size=(150, 3)) * 0.4
     y = X[:, 0] + 0.2 * r.normal(size=150) > 0
     sums = AUCPairs(X, y, "logistic")
-    plan = plan_gradient(sums, (3,), math.inf, 1e-3, travel=40.0)
+    plan = plan_gradient(sums, (3,), math.inf, 1e-3, path_length=40.0)
     kept: list[np.ndarray] = []
     noisy_descent(sums, plan, L2Ball(5.0), np.zeros(3), Randomness(0), keep=kept)
     w = kept[-1]
@@ -332,7 +332,7 @@ def test_noiseless_descent_lowers_the_loss_to_near_its_minimum():
 
 def test_fewer_than_four_records_are_refused_with_the_number_found():
     with pytest.raises(PairwiseError, match="n_samples = 3"):
-        plan_gradient(AUCPairs(*_table(15, 3, 2)[:2]), (2,), 1.0, 1e-5, travel=1.0)
+        plan_gradient(AUCPairs(*_table(15, 3, 2)[:2]), (2,), 1.0, 1e-5, path_length=1.0)
 
 
 def test_clipped_records_keep_their_direction_and_never_pass_the_bound():

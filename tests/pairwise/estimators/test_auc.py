@@ -19,9 +19,10 @@ from pairwise import PrivacyBudget, PrivateAUCClassifier, UnsoundWarning
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.gaussian import gaussian_mu
 from pairwise.errors import BudgetExceeded, PairwiseError
-from pairwise.estimators.perturbation import CONVEX_ALGORITHMS
 from pairwise.estimators.scores import private_accuracy_score, private_auc_score
 from pairwise.pairs.clipping import clip_records
+
+CONVEX_ALGORITHMS = ("onpairstrc", "onpairc", "offpairstrc", "offpairc", "sgd-output", "ftrl")
 
 SOUND = ["gradient", *CONVEX_ALGORITHMS, "statistics"]
 PIMA = Path(__file__).parents[4] / "shared" / "data" / "uci" / "pima_indians_diabetes.csv.gz"

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, norm
 
-import pairwise.estimators.dpp
+import pairwise.algorithms.contrastive_plans
 from pairwise import DPPMetricLearner, PrivateAUCClassifier, PrivateLDA, PrivateMetricLearner
 from pairwise.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from pairwise.accounting.zcdp import release_mu
@@ -375,13 +375,13 @@ def test_the_audit_of_perturbed_individuals_flags_only_a_quarter_of_the_noise(fa
     runs = 200_000
     calls = []
     with pytest.MonkeyPatch.context() as patch:
-        real = pairwise.estimators.dpp.perturb_individuals
+        real = pairwise.algorithms.contrastive_plans.perturb_individuals
 
         def spy(X, codes, n_classes, **settings):
             calls.append((X, codes, n_classes, settings))
             return real(X, codes, n_classes, **settings)
 
-        patch.setattr(pairwise.estimators.dpp, "perturb_individuals", spy)
+        patch.setattr(pairwise.algorithms.contrastive_plans, "perturb_individuals", spy)
         for x, y in ((1.0, 0), (-1.0, 1)):
             DPPMetricLearner(
                 algorithm="input-perturbation", classes=[0, 1], random_state=0, n_steps=1
@@ -439,7 +439,7 @@ def test_a_whole_run_from_records_to_parameter_is_flagged_only_with_a_quarter_of
     runs, outs = 4_000, []
     for side, table in enumerate(((changed, labels), (X, y))):
         sums = AUCPairs(*table, "hinge")
-        plan = plan_gradient(sums, (1,), 1.0, DELTA, travel=1.0, steps=2, rate=1e-3)
+        plan = plan_gradient(sums, (1,), 1.0, DELTA, path_length=1.0, steps=2, rate=1e-3)
         plan = replace(plan, noise=GaussianPlan(plan.sensitivity, plan.sigma * factor))
         source = Randomness(100 + side)
         outs.append([])

@@ -26,8 +26,10 @@ from pairwise import (
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.events import Adjacency
 from pairwise.errors import BudgetExceeded, PairwiseError
-from pairwise.estimators.perturbation import CONVEX_ALGORITHMS, PERTURBATION_ALGORITHMS
 from pairwise.noise.randomness import CHEAP_PATH_NOTE, HARDENED_LARGE_NOTE, HARDENED_NOTE
+
+PERTURBATION_ALGORITHMS = ("onpairstrc", "onpairc", "offpairstrc", "offpairc", "sgd-output")
+CONVEX_ALGORITHMS = (*PERTURBATION_ALGORITHMS, "ftrl")
 
 ALGORITHMS = ("gradient", *CONVEX_ALGORITHMS, "statistics")
 EVERY = [

@@ -12,7 +12,8 @@ from pairwise import PrivacyBudget, PrivateMetricLearner
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.errors import BudgetExceeded, PairwiseError
 from pairwise.estimators.metric import _longest_axes
-from pairwise.estimators.perturbation import CONVEX_ALGORITHMS
+
+CONVEX_ALGORITHMS = ("onpairstrc", "onpairc", "offpairstrc", "offpairc", "sgd-output", "ftrl")
 
 ALGORITHMS = ["gradient", *CONVEX_ALGORITHMS, "statistics"]
 

@@ -11,11 +11,10 @@ from sklearn.base import clone
 
 from pairwise import DPPMetricLearner, PrivateAUCClassifier, PrivateMetricLearner
 from pairwise.errors import InvalidParameter
-from pairwise.estimators.perturbation import (
-    CONVEX_ALGORITHMS,
-    ONLINE_ALGORITHMS,
-    PERTURBATION_ALGORITHMS,
-)
+
+PERTURBATION_ALGORITHMS = ("onpairstrc", "onpairc", "offpairstrc", "offpairc", "sgd-output")
+CONVEX_ALGORITHMS = (*PERTURBATION_ALGORITHMS, "ftrl")
+ONLINE_ALGORITHMS = ("onpairstrc", "onpairc", "ftrl")
 
 N = 24
 R = np.random.default_rng(3)
@@ -96,18 +95,18 @@ BASES = [
 ]
 
 
-def _outcome(estimator, target):
+def _outcome(cls, settings, target):
     """What a seeded fit leaves behind, or what it says when it refuses."""
-    model, data = clone(estimator), X
+    data = X
     if target is SIGNS:
         data, target = X[TRIANGLES], SIGNS[: len(TRIANGLES)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            model.fit(data, target)
-            found = [_left(model)]
-            if getattr(model, "algorithm", "") in ONLINE_ALGORITHMS and model.horizon is not None:
-                found.append(_left(clone(estimator).partial_fit(data, target)))
+            model = cls(**settings)
+            found = [_left(clone(model).fit(data, target))]
+            if settings.get("algorithm") in ONLINE_ALGORITHMS and settings["horizon"] is not None:
+                found.append(_left(clone(model).partial_fit(data, target)))
         except InvalidParameter as refusal:
             return str(refusal)
     return repr(found)
@@ -151,14 +150,16 @@ def _settings(cls, given):
 )
 def test_every_option_changes_the_fit_or_is_refused(cls, given, target, monkeypatch):
     # Its search is slow, and any noise will do.
-    monkeypatch.setattr("pairwise.estimators.dpp.group_poisson_sigma", lambda *args: 1.0)
+    monkeypatch.setattr(
+        "pairwise.algorithms.contrastive_plans.group_poisson_sigma", lambda *args: 1.0
+    )
     settings = _settings(cls, given)
-    options = set(inspect.signature(cls).parameters) - CONTRACT
-    usual = _outcome(cls(**settings), target)
+    options = {*cls().get_params(), *cls._flat_defaults} - CONTRACT
+    usual = _outcome(cls, settings, target)
     without = []
     for name in sorted(options):
         values = [value for value in VALUES[name] if settings.get(name) is not value]
-        changed = [_outcome(cls(**{**settings, name: value}), target) for value in values]
+        changed = [_outcome(cls, {**settings, name: value}, target) for value in values]
         if values and all(each == usual for each in changed):
             without.append(name)
     assert without == []
