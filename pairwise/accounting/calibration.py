@@ -21,6 +21,19 @@ __all__ = ["calibrate", "group_poisson_sigma", "poisson_sigma", "sampled_sigma"]
 # Calibration
 
 
+def _rough_root(gap: Callable[[float], float], start: float) -> tuple[float, float]:
+    """Return where a rough gap is below a tenth, and its slope there: secant steps, which a coarse grid makes cheap."""
+    slope, rough = -2.0, gap(start)
+    for _ in range(40):
+        if abs(rough) < 0.1 or not -14 < start < 30:
+            break
+        step = min(max(-rough / slope, -1.5), 1.5)
+        before, rough = rough, gap(start + step)
+        start += step
+        slope = min(max((rough - before) / step, -20.0), -0.5)
+    return start, slope
+
+
 def calibrate(
     make_event: Callable[[float], dp_event.DpEvent],
     epsilon: float,
@@ -60,16 +73,7 @@ def calibrate(
         cost = epsilon_of(make_event(parameter), delta, adjacency, interval=interval)
         return math.log(min(max(cost, 1e-9), 1e9) / epsilon)
 
-    # Secant steps on a rough grid of losses, which costs little.
-    start, slope = math.log(guess), -2.0
-    rough = gap(start, _WIDTHS[0])
-    for _ in range(40):
-        if abs(rough) < 0.1 or not -14 < start < 30:
-            break
-        step = min(max(-rough / slope, -1.5), 1.5)
-        before, rough = rough, gap(start + step, _WIDTHS[0])
-        start += step
-        slope = min(max((rough - before) / step, -20.0), -0.5)
+    start, slope = _rough_root(lambda x: gap(x, _WIDTHS[0]), math.log(guess))
     low = high = start
     low_gap = high_gap = gap(start)
     spread = 0.01

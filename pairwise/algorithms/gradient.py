@@ -1,9 +1,8 @@
-"""The shared engine: noisy gradient descent on pairs, with sensitivities that hold for every pair of neighbouring tables.
+"""Noisy gradient descent on pairs, with sensitivities that hold for every pair of neighbouring tables.
 
-Here live the sums of pair gradients (all pairs, a random matching, all pairs inside a secret sample), the plan
-that fixes steps, rate and noise from public numbers alone, and the loop that draws the noise. Estimators,
-thresholds and everything that users see live in ``auc`` and ``metric``; output perturbation lives in ``giga``
-and ``sgd``.
+Here live the sums of pair gradients (all pairs, a random matching, all pairs inside a secret sample), the plan that fixes
+steps, rate and noise from public numbers alone, and the loop that draws the noise. What users see lives in ``estimators``,
+output perturbation in ``giga`` and ``sgd``.
 
 Sensitivity (mechanisms.md 7.1). Replacing one of n records alters n − 1 of the n(n − 1)/2 pairs, or one pair of
 a matching. If one pair's gradient moves by at most D, the mean moves by at most 2D/n, or D/⌊n/2⌋. D = 2G
@@ -27,6 +26,7 @@ from pairwise.accounting.zcdp import release_mu
 from pairwise.errors import InvalidParameter
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.clipping import CLIP_SLACK, clip_records
+from pairwise.pairs.graph import random_matching
 from pairwise.pairs.losses import PairLoss, get_loss
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ __all__ = [
     "mean_gradient",
     "noisy_descent",
     "plan_gradient",
-    "random_matching",
 ]
 
 Array = NDArray[np.float64]
@@ -64,12 +63,6 @@ _MATCHING_FROM = {"auc": 10_000, "metric": 2_000}
 # Squared distances come from inner products; below this share of the squared norms their relative error passes
 # the clip slack.
 _DISTANCE_FLOOR = 1e-8
-
-
-def random_matching(n: int, randomness: Randomness) -> NDArray[np.int64]:
-    """Return a uniformly random matching of the slots 0..n−1, shape (⌊n/2⌋, 2); independent of the data."""
-    order = randomness.permutation(n)
-    return order[: n - n % 2].reshape(-1, 2)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -541,6 +534,28 @@ def _mean_sensitivity(pair_change: float, records: int, batching: Batching) -> f
     return 2.0 * pair_change / records
 
 
+def _batches(
+    sums: PairSums, batching: Batching | Literal["auto"], batch_size: int | None
+) -> tuple[Batching, int]:
+    """Return how pairs are drawn, with ``auto`` decided, and the records of a step."""
+    n = sums.n
+    if batch_size is not None:
+        if not (2 <= batch_size <= n):
+            raise InvalidParameter(f"batch_size must be in 2..n = {n}; found {batch_size!r}.")
+        return "sampled", int(batch_size)
+    if batching == "sampled":
+        raise InvalidParameter("sampled batches need batch_size; found None.")
+    if batching == "auto":
+        kind = "metric" if isinstance(sums, MetricPairs) else "auc"
+        cheap = isinstance(sums, AUCPairs) and sums.hinge
+        return "matching" if n > _MATCHING_FROM[kind] and not cheap else "all-pairs", n
+    if batching not in ("all-pairs", "matching"):
+        raise InvalidParameter(
+            f"batching must be 'auto', 'all-pairs', 'matching' or 'sampled'; found {batching!r}."
+        )
+    return batching, n
+
+
 def plan_gradient(
     sums: PairSums,
     shape: tuple[int, ...],
@@ -589,21 +604,7 @@ def plan_gradient(
         raise InvalidParameter(
             f"private pairwise learning needs at least 4 records; found n_samples = {n}. Collect more."
         )
-    if batch_size is not None:
-        if not (2 <= batch_size <= n):
-            raise InvalidParameter(f"batch_size must be in 2..n = {n}; found {batch_size!r}.")
-        batching = "sampled"
-    if batching == "sampled" and batch_size is None:
-        raise InvalidParameter("sampled batches need batch_size; found None.")
-    if batching == "auto":
-        kind = "metric" if isinstance(sums, MetricPairs) else "auc"
-        cheap = isinstance(sums, AUCPairs) and sums.hinge
-        batching = "matching" if n > _MATCHING_FROM[kind] and not cheap else "all-pairs"
-    if batching not in ("all-pairs", "matching", "sampled"):
-        raise InvalidParameter(
-            f"batching must be 'auto', 'all-pairs', 'matching' or 'sampled'; found {batching!r}."
-        )
-    batch = int(batch_size) if batching == "sampled" and batch_size is not None else n
+    batching, batch = _batches(sums, batching, batch_size)
     sensitivity = _mean_sensitivity(sums.pair_change, batch, batching)
     mu = release_mu(epsilon, delta, hardened=hardened) * math.sqrt(share)
     if steps is None:

@@ -33,7 +33,6 @@ __all__ = [
     "MomentPlan",
     "Moments",
     "auc_direction",
-    "contributions",
     "discriminant",
     "exact_moments",
     "moment_sensitivity",
@@ -77,22 +76,6 @@ def moment_sensitivity(
     else:
         within = 2.0 * w1**2 + 2.0 * w3**2 + w1**4 / (2.0 * w3**2)
     return math.sqrt(min(4.0, max(2.0, within)))
-
-
-def contributions(
-    X: Array, codes: NDArray[np.int64], n_classes: int, weights: tuple[float, float, float]
-) -> Array:
-    """Return each record's weighted contribution, shape (n, C·d + C + d(d+1)/2), for tests and for small tables."""
-    w1, w2, w3 = _unit_weights(weights)
-    n, d = X.shape
-    sums = np.zeros((n, n_classes, d))
-    sums[np.arange(n), codes] = X
-    counts = np.zeros((n, n_classes))
-    counts[np.arange(n), codes] = 1.0
-    rows, columns = np.triu_indices(d)
-    factor = np.where(rows == columns, 1.0, math.sqrt(2.0))
-    second = X[:, rows] * X[:, columns] * factor
-    return np.concatenate((w1 * sums.reshape(n, -1), w2 * counts, w3 * second), axis=1)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ __all__ = [
     "block_weights",
     "blocked_sgd",
     "history_weights",
-    "last_sensitivity",
     "published_sigma",
     "realised_sensitivity",
     "shuffled_blocks",
@@ -100,13 +99,6 @@ def average_sensitivity(
     """
     expansion = 0.0 if smooth else _root_sum(steps)
     return rate * pair_change / steps * (expansion + involved)
-
-
-def last_sensitivity(
-    fractions: float, updates: int, rate: float, pair_change: float, *, smooth: bool = False
-) -> float:
-    """Return ηD(√t + Σ_l Y_l) after ``updates`` = t steps, ``fractions`` = max_j Σ_l Y_l."""
-    return rate * pair_change * ((0.0 if smooth else math.sqrt(updates)) + fractions)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class AlgorithmChoice(PrivateEstimator):
         parameters = cls._get_param_names()
         cls._flat_defaults = cls._aliases | {
             field.name: field.default
-            for options in reversed(cls._algorithms.values())
+            for options in reversed(list(cls._algorithms.values()))
             for field in fields(options)
             if field.name not in parameters and field.name != "strong"
         }

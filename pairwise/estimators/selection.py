@@ -273,6 +273,21 @@ class Selection:
     event: DpEvent = field(repr=False)
 
 
+def _price(
+    count: TrialCount, epsilon: float, delta: float, adjacency: Adjacency
+) -> tuple[float, DpEvent]:
+    """Return what one trial may cost, in ε (pure) or ρ, and the event of the whole search."""
+    if delta == 0:
+        if math.isinf(count.shape):
+            raise InvalidParameter(
+                "a Poisson number of trials has no pure price. Use a finite shape, or a delta above 0."
+            )
+        return epsilon / (2.0 + count.shape), pure_event(epsilon)
+    noise = calibrate(lambda z: count.event(0.5 / z**2), epsilon, delta, adjacency, guess=10.0)
+    limit = 0.5 / noise**2
+    return limit, count.event(limit)
+
+
 def private_selection(
     trial: Callable[[Any, TrialAccount], tuple[float, Any]],
     candidates: Sequence[Any],
@@ -332,17 +347,7 @@ def private_selection(
     if not len(candidates):
         raise InvalidParameter("candidates must hold one setting at least; found none.")
     pure = delta == 0
-    if pure:
-        if math.isinf(count.shape):
-            raise InvalidParameter(
-                "a Poisson number of trials has no pure price. Use a finite shape, or a delta above 0."
-            )
-        limit = epsilon / (2.0 + count.shape)
-        event: DpEvent = pure_event(epsilon)
-    else:
-        noise = calibrate(lambda z: count.event(0.5 / z**2), epsilon, delta, relation, guess=10.0)
-        limit = 0.5 / noise**2
-        event = count.event(limit)
+    limit, event = _price(count, epsilon, delta, relation)
     if budget is not None:
         budget.charge(event, label="private_selection", adjacency=relation, unit=unit)
     randomness = Randomness(random_state)

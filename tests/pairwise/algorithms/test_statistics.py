@@ -18,8 +18,8 @@ from pairwise.accounting.gaussian import gaussian_mu
 from pairwise.algorithms.moments import (
     DEFAULT_WEIGHTS,
     Moments,
+    _unit_weights,
     auc_direction,
-    contributions,
     exact_moments,
     moment_sensitivity,
     plan_moments,
@@ -28,6 +28,20 @@ from pairwise.algorithms.moments import (
 from pairwise.errors import PairwiseError
 from pairwise.estimators.lda import PrivateLDA
 from pairwise.noise.randomness import Randomness
+
+
+def contributions(X, codes, n_classes, weights):
+    """Return each record's weighted contribution, shape (n, C·d + C + d(d+1)/2)."""
+    w1, w2, w3 = _unit_weights(weights)
+    n, d = X.shape
+    sums = np.zeros((n, n_classes, d))
+    sums[np.arange(n), codes] = X
+    counts = np.zeros((n, n_classes))
+    counts[np.arange(n), codes] = 1.0
+    rows, columns = np.triu_indices(d)
+    factor = np.where(rows == columns, 1.0, math.sqrt(2.0))
+    second = X[:, rows] * X[:, columns] * factor
+    return np.concatenate((w1 * sums.reshape(n, -1), w2 * counts, w3 * second), axis=1)
 
 
 def _unit(r, n, d):

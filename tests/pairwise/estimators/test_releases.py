@@ -478,13 +478,13 @@ MUTATIONS = {
     ),
     "a noisy count takes the name of the factor of clipped gradients": Mutation(
         "DPPMetricLearner, matching, adaptive_clip",
-        "estimators.dpp",
+        "algorithms.contrastive_plans",
         "below = 0.5",
         "dissimilar_share = below = 0.5",
     ),
     "the count of an adaptive clip is not paid for": Mutation(
         "DPPMetricLearner, matching, adaptive_clip",
-        "estimators.dpp",
+        "algorithms.contrastive_plans",
         "mu = self.mu * math.sqrt(1.0 - _CLIP_SHARE) if self.adaptive else self.mu",
         "mu = self.mu",
     ),
