@@ -80,9 +80,14 @@ class Module:
             ):
                 self.named.setdefault(node.func.value.id, []).extend(node.args)
             if isinstance(node, ast.ImportFrom) and node.module:
-                source = ROOT / Path(*node.module.split(".")).with_suffix(".py")
+                folder = ROOT / Path(*node.module.split("."))
+                source = folder.with_suffix(".py")
                 if source.is_file() and source.name != "bounds.py":  # numbers, no sentences
                     self.imported.update({alias.name: source for alias in node.names})
+                elif file.parent != folder and (folder / "__init__.py").is_file():
+                    passed_on = module_of(folder / "__init__.py").imported
+                    names = [alias.name for alias in node.names if alias.name in passed_on]
+                    self.imported.update({name: passed_on[name] for name in names})
 
     def texts(self, node: ast.AST, seen: set[tuple[Path, str]]) -> Iterator[str]:
         """Sentences in a node and in what it names."""
