@@ -49,12 +49,10 @@ def test_a_split_is_four_to_one_and_balances_only_the_training_part(uci):
 def test_replacing_a_record_moves_the_pointwise_baseline_by_no_more_than_its_noise_is_made_for(
     uci, monkeypatch
 ):
-    import pairwise.noise
+    from pairwise.noise import continuous
 
     seen = []
-    monkeypatch.setattr(
-        pairwise.noise, "gaussian", lambda v, s, r: (seen.append((v.copy(), s)), v)[1]
-    )
+    monkeypatch.setattr(continuous, "gaussian", lambda v, s, r: (seen.append((v.copy(), s)), v)[1])
     r = np.random.default_rng(0)
     X, y = r.normal(size=(30, 4)), r.integers(2, size=30)
     X /= np.linalg.norm(X, axis=1)[:, None]

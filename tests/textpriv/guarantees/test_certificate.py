@@ -18,6 +18,7 @@ from textpriv.errors import MechanismError
 from textpriv.guarantees.certificate import Certificate
 from textpriv.index.neighbours import Neighbourhoods
 from textpriv.metrics import CallableMetric
+from textpriv.vocabulary.vocabulary import read_only
 
 ignore_unsound = pytest.mark.filterwarnings("ignore::textpriv.statement.UnsoundWarning")
 
@@ -205,13 +206,18 @@ def test_a_law_that_is_no_number_does_not_hold(index):
     assert not certify(NotANumber(index, 3.0)).holds
 
 
+def lists_of(ids, distances) -> Neighbourhoods:
+    """Lists in the form that an index has, for which everything is compiled already."""
+    return Neighbourhoods(*(read_only(np.ascontiguousarray(each)) for each in (ids, distances)))
+
+
 @pytest.fixture
 def missing(index_of, points):
     """Lists of 16 in which every tenth word misses its third nearest neighbour."""
     index = index_of(points, k=17)
     kept = np.tile(np.arange(16), (len(index), 1))
     kept[::10, 3:] += 1
-    index.neighbours = Neighbourhoods(
+    index.neighbours = lists_of(
         np.take_along_axis(index.neighbours.ids, kept, axis=1),
         np.take_along_axis(index.neighbours.distances, kept, axis=1),
     )
@@ -287,7 +293,7 @@ def test_an_index_with_a_wrong_list_is_not_certified(index_of, points):
     index = index_of(points, k=17)
     ids, distances = index.neighbours.ids.copy(), index.neighbours.distances.copy()
     kept = np.r_[:3, 4:17]  # the third nearest neighbour of every word is missed
-    index.neighbours = Neighbourhoods(ids[:, kept], distances[:, kept])
+    index.neighbours = lists_of(ids[:, kept], distances[:, kept])
     found = certify(TEM(index, 3.0))
     assert not found.holds
     assert "nearest list" in found.paragraph()
@@ -295,7 +301,7 @@ def test_an_index_with_a_wrong_list_is_not_certified(index_of, points):
 
 def test_a_list_with_wrong_distances_is_not_certified(index_of, points):
     index = index_of(points, k=17)
-    index.neighbours = Neighbourhoods(index.neighbours.ids, index.neighbours.distances * 1.001)
+    index.neighbours = lists_of(index.neighbours.ids, index.neighbours.distances * 1.001)
     assert not certify(TEM(index, 3.0)).holds
 
 

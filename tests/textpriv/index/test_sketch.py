@@ -59,11 +59,12 @@ def bounds(points):
     size = len(points)
     first, near, moved = np.zeros((3, size, size))
     for i in range(size):
-        for j in range(size):
+        for j in range(i, size):
             squares = leading_squares(rows, leading, i, j)
             first[i, j] = grain[0] * np.sqrt(squares)
             near[i, j] = np.sqrt(all_squares(rows, leading, i, j, squares, grain[0], grain[2]))
             moved[i, j] = moves(rows, i, j)
+    first, near, moved = (np.triu(each) + np.triu(each, 1).T for each in (first, near, moved))
     apart = cdist(points.astype(float), points.astype(float))
     return apart, first - grain[1], near - grain[3], near + grain[4] * moved + grain[5]
 
