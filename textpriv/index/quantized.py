@@ -57,7 +57,9 @@ class Sketch(NamedTuple):
     @classmethod
     def none(cls) -> Sketch:
         """Return what stands for no sketch."""
-        return cls(np.empty((0, _LINE), dtype=np.int8), _LINE, np.zeros(6))
+        rows = np.empty((0, _LINE), dtype=np.int8)
+        rows.setflags(write=False)
+        return cls(rows, _LINE, np.zeros(6))
 
 
 def sketch_of(coordinates: NDArray[Any]) -> Sketch:

@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 from textpriv.errors import MechanismError
 from textpriv.index import Index
 from textpriv.index.quantized import Sketch
-from textpriv.mechanisms import TEM, UNKNOWN, tem
+from textpriv.mechanisms import TEM, UNKNOWN, tem, tem_sampler
 from textpriv.mechanisms import sampling as draws
 from textpriv.mechanisms.base_measure import PARTS
 from textpriv.mechanisms.tem import truncation
@@ -41,15 +41,15 @@ def prior_of(name: str, size: int):
 
 def heads(mechanism: TEM) -> np.ndarray:
     """Cumulative whole parts of the heads, by rows of the tables."""
-    return mechanism._tables.table[:, tem._HEAD : tem._HEAD + mechanism.index.k]
+    return mechanism._tables.table[:, tem_sampler._HEAD : tem_sampler._HEAD + mechanism.index.k]
 
 
 def edges(mechanism: TEM) -> np.ndarray:
-    return mechanism._tables.floats[:, tem._EDGE]
+    return mechanism._tables.floats[:, tem_sampler._EDGE]
 
 
 def scales(mechanism: TEM) -> np.ndarray:
-    return mechanism._tables.floats[:, tem._SCALE]
+    return mechanism._tables.floats[:, tem_sampler._SCALE]
 
 
 def law_of(mechanism: TEM, word) -> np.ndarray:
@@ -94,7 +94,9 @@ def head_and_outside(mechanism: TEM, word: int):
     head = np.where(whole < COARSE, whole * np.minimum(exact / np.maximum(whole, 1), 1.0), whole)
     outside = float(PARTS - ends[-1])
     if 0 < outside < COARSE:
-        envelope = units_of(mechanism, word).sum() * mechanism._tables.floats[place, tem._UNIT]
+        envelope = (
+            units_of(mechanism, word).sum() * mechanism._tables.floats[place, tem_sampler._UNIT]
+        )
         outside *= min(envelope * scales(mechanism)[place] / outside, 1.0)
     return head, outside
 
@@ -120,7 +122,7 @@ def chances(mechanism: TEM, word: int) -> tuple[np.ndarray, np.ndarray]:
     looked = np.where(level, 1.0, parts) / choices
     weight = np.where(level, parts * choices / PARTS, ranges.weights[band])
     apart = np.maximum(mechanism.distances(word), edges(mechanism)[place])
-    envelope = units_of(mechanism, word)[band] * mechanism._tables.floats[place, tem._UNIT]
+    envelope = units_of(mechanism, word)[band] * mechanism._tables.floats[place, tem_sampler._UNIT]
     accepted = weight * np.exp(-mechanism.t * np.minimum(apart, mechanism.gamma))
     listed = mechanism.index.neighbours.ids[row]
     accepted[listed] = 0.0
@@ -466,7 +468,9 @@ def test_coarse_parts_times_acceptance_are_exact_for_every_listed_word(index_of,
         widths = np.diff([0, *map(int, heads(mechanism)[place])])
         coarse += int((widths < COARSE).sum())
         if k < 60:
-            envelope = units_of(mechanism, word).sum() * mechanism._tables.floats[place, tem._UNIT]
+            envelope = (
+                units_of(mechanism, word).sum() * mechanism._tables.floats[place, tem_sampler._UNIT]
+            )
             assert outside / scales(mechanism)[place] == pytest.approx(envelope, rel=1e-9)
             coarse += PARTS - int(heads(mechanism)[place, -1]) < COARSE
     assert coarse > 100
