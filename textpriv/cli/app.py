@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textpriv.statement import PrivacyStatement
 from textpriv.cli.messages import _job, _loading, _messages, _print_json, _say
 from textpriv.cli.options import (
-    _REGISTERED,
+    _NAMES,
     _Action,
     _Beta,
     _Case,
@@ -44,7 +44,6 @@ from textpriv.cli.options import (
     _given,
     _IndexFolder,
     _Json,
-    _Mechanism,
     _MechanismOption,
     _Number,
     _number,
@@ -232,7 +231,7 @@ def privatize(
     ],
     index: _IndexFolder,
     epsilon: _Epsilon,
-    mechanism: _MechanismOption = _Mechanism.TEM,
+    mechanism: _MechanismOption = "tem",
     prior: _Prior = None,
     gamma: _Gamma = None,
     beta: _Beta = None,
@@ -439,7 +438,7 @@ def privatize(
         raise typer.BadParameter("--forget-key: a stream, --seed and --ledger have no run key")
     settings = PrivatizerSettings(
         index=str(index),
-        mechanism=_REGISTERED[mechanism],
+        mechanism=mechanism,
         options={"epsilon": epsilon, **options},
         policy=_policy(unknown, number, punctuation, space, stopword, case),
         seed=seed,
@@ -500,7 +499,7 @@ def explain(
     folder: _Folder,
     word: Annotated[str, typer.Argument(help="A word of its vocabulary.", show_default=False)],
     epsilon: _Epsilon,
-    mechanism: _MechanismOption = _Mechanism.TEM,
+    mechanism: _MechanismOption = "tem",
     prior: _Prior = None,
     gamma: _Gamma = None,
     beta: _Beta = None,
@@ -521,7 +520,7 @@ def explain(
     options = _given(mechanism, prior=prior, gamma=gamma, beta=beta, rate=rate, share=share)
     loaded = Index.load(folder)
     _announce(mechanism, rate)
-    made = registry.get(_REGISTERED[mechanism])(epsilon=epsilon, **options)(loaded)
+    made = registry.get(mechanism)(epsilon=epsilon, **options)(loaded)
     kept = float(np.exp(made.log_prob(word)[loaded.vocabulary.id(word)]))
     outputs = made.explain(word, n=n)
     if as_json:
@@ -547,7 +546,7 @@ def explain(
 def certify(
     folder: _Folder,
     epsilon: _Epsilon,
-    mechanism: _MechanismOption = _Mechanism.TEM,
+    mechanism: _MechanismOption = "tem",
     prior: _Prior = None,
     gamma: _Gamma = None,
     beta: _Beta = None,
@@ -586,7 +585,7 @@ def certify(
     )
     loaded = Index.load(folder)
     _announce(mechanism, rate)
-    made = registry.get(_REGISTERED[mechanism])(epsilon=epsilon, **options)(loaded)
+    made = registry.get(mechanism)(epsilon=epsilon, **options)(loaded)
     certificate = compute(made, progress=_messages().is_terminal, reuse=reuse, device=device)
     if as_json:
         _print_json(certificate.to_dict())
@@ -644,8 +643,7 @@ def audit(
 
     settings = dict(_setting(given) for given in option or ())
     installed = sorted(registry.get_all())
-    shipped = {each.value: registered for each, registered in _REGISTERED.items()}
-    chosen = installed if name is None else [shipped.get(name, name)]
+    chosen = installed if name is None else [_NAMES.get(name, name)]
     if chosen[0] not in installed:
         raise typer.BadParameter(
             f"no mechanism is installed under the name {name}; there are {', '.join(installed)}",
@@ -702,7 +700,7 @@ def leaks(
     ],
     index: _IndexFolder,
     epsilon: _Epsilon,
-    mechanism: _MechanismOption = _Mechanism.TEM,
+    mechanism: _MechanismOption = "tem",
     prior: _Prior = None,
     text_column: Annotated[str, typer.Option(help="Field or column that holds the text.")] = "text",
     format: Annotated[
@@ -734,7 +732,7 @@ def leaks(
 
     privatizer = PrivatizerSettings(
         index=str(index),
-        mechanism=_REGISTERED[mechanism],
+        mechanism=mechanism,
         options={"epsilon": epsilon, **_given(mechanism, prior=prior)},
         policy=_policy(unknown, number, punctuation, space, stopword, case),
     ).build()
@@ -758,7 +756,7 @@ def report(
         Path,
         typer.Option("--output", "-o", help="HTML file to write; replaced if it exists."),
     ],
-    mechanism: _MechanismOption = _Mechanism.TEM,
+    mechanism: _MechanismOption = "tem",
     prior: _Prior = None,
     gamma: _Gamma = None,
     beta: _Beta = None,
@@ -848,7 +846,7 @@ def report(
     _announce(mechanism, rate)
     privatizer = PrivatizerSettings(
         index=str(folder),
-        mechanism=_REGISTERED[mechanism],
+        mechanism=mechanism,
         options={
             "epsilon": epsilon,
             **_given(
@@ -1099,9 +1097,9 @@ def _print_outputs(
     console.print(table)
 
 
-def _announce(mechanism: _Mechanism, rate: _Rate | None) -> None:
+def _announce(mechanism: str, rate: _Rate | None) -> None:
     """Say what the next step may take long for."""
-    settles = mechanism in (_Mechanism.SMOOTHED, _Mechanism.BALANCED)
+    settles = mechanism in (_NAMES["smoothed"], _NAMES["balanced"])
     if settles or (rate is not None and rate is not _Rate.HALF):
         _say(
             "dim",

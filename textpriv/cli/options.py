@@ -9,23 +9,14 @@ import inspect
 from collections import Counter
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-if TYPE_CHECKING:
-    pass
+from textpriv.mechanisms import mechanism_names
 
 __all__ = []
-
-
-class _Mechanism(str, Enum):
-    TEM = "tem"
-    MADLIB = "madlib"
-    SMOOTHED = "smoothed"
-    BALANCED = "balanced"
-    PERMUTE_AND_FLIP = "permute-and-flip"
 
 
 class _Rate(str, Enum):
@@ -70,14 +61,8 @@ class _Engine(str, Enum):
     RAY = "ray"
 
 
-# What each is called in the registry of mechanisms, which knows the options that it takes.
-_REGISTERED = {
-    _Mechanism.TEM: "textpriv.TEM.v1",
-    _Mechanism.MADLIB: "textpriv.Madlib.v1",
-    _Mechanism.SMOOTHED: "textpriv.SmoothedTEM.v1",
-    _Mechanism.BALANCED: "textpriv.BalancedTEM.v1",
-    _Mechanism.PERMUTE_AND_FLIP: "textpriv.PermuteAndFlip.v1",
-}
+# All that are installed: short names, and what each is called in the registry, which knows the options that it takes.
+_NAMES = mechanism_names()
 
 
 class _Command(TyperCommand):
@@ -120,7 +105,25 @@ _Epsilon = Annotated[
         show_default=False,
     ),
 ]
-_MechanismOption = Annotated[_Mechanism, typer.Option(help="How a word is replaced.")]
+
+
+def _mechanism(given: str) -> str:
+    """Read the name of a mechanism, short or registered; return the registered one."""
+    name = _NAMES.get(given, given)
+    if name not in _NAMES.values():
+        raise typer.BadParameter(f"{given!r} is none of {', '.join(_NAMES)}")
+    return name
+
+
+_MechanismOption = Annotated[
+    str,
+    typer.Option(
+        parser=_mechanism,
+        metavar=f"[{'|'.join(_NAMES)}]",
+        autocompletion=lambda: [*_NAMES],
+        help="How a word is replaced.",
+    ),
+]
 _Prior = Annotated[
     str | None,
     typer.Option(
@@ -191,7 +194,7 @@ _Device = Annotated[
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
-def _given(mechanism: _Mechanism, **options: Any) -> dict[str, Any]:
+def _given(mechanism: str, **options: Any) -> dict[str, Any]:
     """Return the options that were given; one that the registered mechanism does not take is a usage error."""
     given = {name: value for name, value in options.items() if value is not None}
     if not given:
@@ -199,13 +202,17 @@ def _given(mechanism: _Mechanism, **options: Any) -> dict[str, Any]:
     from textpriv.mechanisms import registry
 
     takes = {
-        kind: inspect.signature(registry.get(name)).parameters for kind, name in _REGISTERED.items()
+        name: inspect.signature(registry.get(name)).parameters
+        for name in {mechanism, *(own for own in _NAMES.values() if own.startswith("textpriv."))}
     }
+    short = {name: short for short, name in _NAMES.items()}
     for name in given:
         if name not in takes[mechanism]:
-            owners = " or ".join(kind.value for kind in _Mechanism if name in takes[kind])
+            owners = " or ".join(
+                own for own, each in _NAMES.items() if each in takes and name in takes[each]
+            )
             raise typer.BadParameter(
-                f"--{name} belongs to --mechanism {owners}, not to {mechanism.value}: leave it out, or choose another"
+                f"--{name} belongs to --mechanism {owners}, not to {short[mechanism]}: leave it out, or choose another"
             )
     return {
         name: value.value if isinstance(value, Enum) else value for name, value in given.items()

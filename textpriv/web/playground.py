@@ -9,6 +9,7 @@ what that guarantees, is the library's.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import ipaddress
 import json
 import math
@@ -17,7 +18,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ from textpriv.bounds import odds_in_words
 from textpriv.errors import TextprivError
 from textpriv.guarantees.epsilon import eps_from_odds
 from textpriv.index.index import Index
-from textpriv.mechanisms import registry
+from textpriv.mechanisms import mechanism_names, registry
 from textpriv.metrics import EUCLIDEAN
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
@@ -64,13 +65,6 @@ AGAIN = (
     "d apart by odds of up to exp(n x epsilon x d): release one draw, and forget the others."
 )
 
-_REGISTERED = {
-    "tem": "textpriv.TEM.v1",
-    "smoothed": "textpriv.SmoothedTEM.v1",
-    "balanced": "textpriv.BalancedTEM.v1",
-    "permute-and-flip": "textpriv.PermuteAndFlip.v1",
-    "madlib": "textpriv.Madlib.v1",
-}
 _PRIORS = ("zipf", "uniform", "counts")
 _RATES = ("half", "calibrated", "best")
 
@@ -98,7 +92,7 @@ class Settings:
     prior : str or None
         None where the mechanism takes none, or as its default.
     rate : str or None
-        Of "tem" only.
+        None where the mechanism takes none.
     """
 
     epsilon: float
@@ -124,16 +118,15 @@ class Settings:
             number = math.inf
         if not 0 < number <= _LARGEST_EPSILON:
             raise Refusal(422, f"epsilon must be above 0 and at most {_LARGEST_EPSILON:g}.")
-        mechanism = _one_of("mechanism", given.get("mechanism", "tem"), tuple(_REGISTERED))
+        mechanism = _one_of("mechanism", given.get("mechanism", "tem"), tuple(mechanism_names()))
         prior, rate = given.get("prior"), given.get("rate")
         if prior is not None:
             _one_of("prior", prior, _PRIORS)
         if rate is not None:
             _one_of("rate", rate, _RATES)
-        if mechanism in ("permute-and-flip", "madlib"):
-            prior = None
-        if mechanism != "tem":
-            rate = None
+        taken = _options_of(mechanism)
+        prior = prior if "prior" in taken else None
+        rate = rate if "rate" in taken else None
         return cls(number, mechanism, prior, rate)
 
     @property
@@ -145,6 +138,11 @@ class Settings:
         """Keyword arguments of the registered mechanism."""
         given = {"epsilon": self.epsilon, "prior": self.prior, "rate": self.rate}
         return {name: value for name, value in given.items() if value is not None}
+
+
+def _options_of(mechanism: str) -> Collection[str]:
+    """Names of the settings that a mechanism takes."""
+    return inspect.signature(registry.get(mechanism_names()[mechanism])).parameters
 
 
 def _one_of(name: str, value: object, known: tuple[str, ...]) -> str:
@@ -196,7 +194,7 @@ class Playground:
         exact = ("smoothed", "balanced")
         return [
             name
-            for name in _REGISTERED
+            for name in mechanism_names()
             if not (name == "madlib" and self.index.metric.kind != EUCLIDEAN)
             and not (name in exact and not self.index.exact)
         ]
@@ -212,7 +210,7 @@ class Playground:
         return len(self._made)
 
     def _make(self, settings: Settings) -> Privatizer:
-        registered = registry.get(_REGISTERED[settings.mechanism])
+        registered = registry.get(mechanism_names()[settings.mechanism])
         return Privatizer(registered(**settings.options())(self.index))
 
     def prepare(self, settings: Settings) -> tuple[Future[Privatizer], float]:
@@ -520,6 +518,10 @@ def application(playground: Playground, *, remote: bool = False) -> Guard:
         script=script,
         index=index,
         mechanisms=playground.mechanisms,
+        takes={
+            name: [option for option in ("prior", "rate") if option in _options_of(name)]
+            for name in playground.mechanisms
+        },
         priors=playground.priors,
         rates=_RATES if index.exact else _RATES[:1],
         longest=LONGEST,

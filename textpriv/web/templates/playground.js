@@ -130,8 +130,9 @@
   byId("mark").addEventListener("change", () => output.classList.toggle("marked", byId("mark").checked));
   byId("form").addEventListener("submit", (event) => { event.preventDefault(); draw(); });
   const fit = () => {
-    rate.disabled = mechanism.value !== "tem";
-    prior.disabled = mechanism.value === "permute-and-flip" || mechanism.value === "madlib";
+    const takes = mechanism.selectedOptions[0].dataset;
+    rate.disabled = !("rate" in takes);
+    prior.disabled = !("prior" in takes);
   };
 
   byId("word-form").addEventListener("submit", async (event) => {

@@ -1,0 +1,94 @@
+"""A mechanism that another package registers, in one file with one entry point, is found by all that uses mechanisms."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import catalogue
+import numpy as np
+import pytest
+
+from textpriv.mechanisms import mechanism_names, registry
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "new_mechanism.py"
+
+# In a process of its own, which looks for entry points as a user's does.
+USES = """
+import json, sys
+from typer.testing import CliRunner
+from textpriv.cli.app import app
+from textpriv.index import Index
+from textpriv.web.playground import Playground, Settings
+
+folder, text, out, page = sys.argv[1:]
+found, asked = {}, ["--epsilon", "2", "--mechanism", "randomized-response"]
+for command in (
+    ["privatize", text, out, "--index", folder, *asked, "--seed", "1", "--json"],
+    ["report", folder, *asked, "--output", page],
+    ["audit", "randomized-response", "--json"],
+):
+    result = CliRunner().invoke(app, command)
+    found[command[0]] = [result.exit_code, result.output[-300:]]
+playground = Playground(Index.load(folder))
+settings = Settings.read({"epsilon": 2.0, "mechanism": "randomized-response", "prior": "zipf"})
+found["playground"] = ["randomized-response" in playground.mechanisms, settings.prior]
+found["drawn by"] = type(playground.prepare(settings)[0].result().mechanism).__module__
+print(json.dumps(found))
+"""
+
+
+def test_a_mechanism_of_another_package_is_found_by_commands_playground_report_and_audit(
+    tmp_path, index_of
+):
+    package = tmp_path / "site"
+    facts = package / "other_mechanisms-1.0.dist-info"
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: other-mechanisms\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(
+        "[textpriv_mechanisms]\nother.RandomizedResponse.v1 = other_mechanisms:configure\n"
+    )
+    source = EXAMPLE.read_text().replace("@registry.register(", "# @registry.register(")
+    (package / "other_mechanisms.py").write_text(source)
+    index_of(np.random.default_rng(0).normal(size=(12, 3))).save(tmp_path / "w.idx")
+    (tmp_path / "a.txt").write_text("w1 w2\nw3\n")
+    code = f"import sys; sys.path.insert(0, {str(package)!r})\n" + USES
+    given = [tmp_path / name for name in ("w.idx", "a.txt", "b.txt", "page.html")]
+    answer = subprocess.run(
+        [sys.executable, "-c", code, *map(str, given)], capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout.splitlines()[-1])
+    assert [found[command][0] for command in ("privatize", "report", "audit")] == [0, 0, 0], found
+    assert found["playground"] == [True, None]
+    assert found["drawn by"] == "other_mechanisms"
+    assert "RandomizedResponse" in (tmp_path / "page.html").read_text()
+
+
+@pytest.fixture
+def registered():
+    """Register some names for a while."""
+    names = []
+
+    def register(name):
+        registry.register(name, func=lambda epsilon: None)
+        names.append((*registry.namespace, name))
+
+    yield register
+    for name in names:
+        del catalogue.REGISTRY[name]
+
+
+def test_the_newest_version_has_the_short_name(registered):
+    registered("other.NoisyTEM.v2")
+    registered("other.NoisyTEM.v10")
+    assert mechanism_names()["noisy"] == "other.NoisyTEM.v10"
+
+
+def test_a_class_of_another_package_does_not_take_a_short_name_of_this_library(registered):
+    registered("other.Madlib.v7")
+    names = mechanism_names()
+    assert names["madlib"] == "textpriv.Madlib.v1"
+    assert names["other.Madlib.v7"] == "other.Madlib.v7"
