@@ -16,7 +16,9 @@ from .algorithms.options import Pure as Pure
 from .algorithms.options import SGDOutput as SGDOutput
 from .algorithms.options import Statistics as Statistics
 from .errors import BudgetClosed as BudgetClosed
+from .errors import BudgetClosedError as BudgetClosedError
 from .errors import BudgetExceeded as BudgetExceeded
+from .errors import BudgetExceededError as BudgetExceededError
 from .errors import PairwiseError as PairwiseError
 from .estimators.auc import PrivateAUCClassifier as PrivateAUCClassifier
 from .estimators.dpp import DPPMetricLearner as DPPMetricLearner

@@ -7,13 +7,13 @@ value taken from private data.
 from __future__ import annotations
 
 __all__ = [
-    "BudgetClosed",
-    "BudgetExceeded",
-    "InvalidPairs",
-    "InvalidParameter",
+    "BudgetClosedError",
+    "BudgetExceededError",
+    "InvalidPairsError",
+    "InvalidParameterError",
     "PairwiseError",
     "ServiceError",
-    "UnsupportedEvent",
+    "UnsupportedEventError",
 ]
 
 
@@ -21,25 +21,33 @@ class PairwiseError(ValueError):
     """Base of all errors raised on purpose by this package."""
 
 
-class InvalidParameter(PairwiseError):
+class InvalidParameterError(PairwiseError):
     """A setting is outside the range in which its guarantee or its meaning holds."""
 
 
-class InvalidPairs(PairwiseError):
+class InvalidPairsError(PairwiseError):
     """A list of pairs is malformed: self pairs, duplicates, indices out of range, wrong shape."""
 
 
-class UnsupportedEvent(PairwiseError):
+class UnsupportedEventError(PairwiseError):
     """A privacy event has no accountant that can analyse it under the adjacency asked for."""
 
 
-class BudgetExceeded(PairwiseError):
+class BudgetExceededError(PairwiseError):
     """A release was refused because it would pass the limit of its budget; nothing was drawn."""
 
 
-class BudgetClosed(PairwiseError):
+class BudgetClosedError(PairwiseError):
     """A release was refused because its budget is closed or its store cannot be reached."""
 
 
 class ServiceError(PairwiseError):
     """A server refused a request, cannot be reached, or answered with something that is no answer."""
+
+
+# Names of before.
+BudgetClosed = BudgetClosedError
+BudgetExceeded = BudgetExceededError
+InvalidPairs = InvalidPairsError
+InvalidParameter = InvalidParameterError
+UnsupportedEvent = UnsupportedEventError

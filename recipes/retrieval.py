@@ -40,7 +40,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from pairwise import SMLQ, PrivacyBudget, PrivateLDA, PrivateMail, SubsetQuery
 from pairwise.algorithms.published.mail import PublishedMail
-from pairwise.errors import BudgetExceeded
+from pairwise.errors import BudgetExceededError
 from pairwise.estimators.projection import PrivatePCA, PrivateRandomProjection
 from pairwise.noise.randomness import Randomness
 from pairwise.retrieval.evaluation import align, nearest, recall_at_k
@@ -329,7 +329,7 @@ def refused_after(epsilon: float, limit: float) -> int:
         for asked in range(1000):
             try:
                 query.ask(np.ones(8))
-            except BudgetExceeded:
+            except BudgetExceededError:
                 return asked
     return 1000
 

@@ -41,7 +41,7 @@ from pairwise.accounting.events import (
 )
 from pairwise.accounting.gaussian import gaussian_epsilon, total_mu
 from pairwise.accounting.zcdp import zcdp_epsilon
-from pairwise.errors import InvalidParameter, UnsupportedEvent
+from pairwise.errors import InvalidParameterError, UnsupportedEventError
 
 __all__ = ["epsilon_of", "zcdp_cost"]
 
@@ -175,7 +175,7 @@ def epsilon_of(
 
     Raises
     ------
-    UnsupportedEvent
+    UnsupportedEventError
         If some event cannot be analysed under that adjacency.
 
     Notes
@@ -192,7 +192,7 @@ def epsilon_of(
     """
     relation = Adjacency(adjacency)
     if math.isnan(delta) or not 0 <= delta < 1:
-        raise InvalidParameter(f"delta must be in [0, 1); found {delta!r}.")
+        raise InvalidParameterError(f"delta must be in [0, 1); found {delta!r}.")
     return _epsilon_of_text(_freeze(event), float(delta), relation, interval)
 
 
@@ -263,7 +263,7 @@ def _epsilon_of_text(
 def _check_reading(event: dp_event.DpEvent, adjacency: Adjacency) -> None:
     """Refuse an event that has no meaning under an adjacency, in words that say what to do."""
     if isinstance(event, dp_event.MixtureOfGaussiansDpEvent) and adjacency is Adjacency.REPLACE_ONE:
-        raise UnsupportedEvent(
+        raise UnsupportedEventError(
             "a mixture of Gaussians covers add/remove and zero-out of a group, not replace-one. Ask for zero-out; a "
             "changed record is then one removal and one insertion, (2ε, (1 + e^ε)δ)."
         )
@@ -271,7 +271,7 @@ def _check_reading(event: dp_event.DpEvent, adjacency: Adjacency) -> None:
         isinstance(event, dp_event.SampledWithoutReplacementDpEvent)
         and adjacency is not Adjacency.REPLACE_ONE
     ):
-        raise UnsupportedEvent(
+        raise UnsupportedEventError(
             "sampling a fixed number of records without replacement is analysed for replace-one only; "
             f"found {adjacency}. Ask for replace-one, or sample by independent coins."
         )
@@ -326,7 +326,7 @@ def _mixed_epsilon(
         share = delta / (2 * len(renyi_only))
         epsilon = _renyi_epsilon([(leaf, count)], share, adjacency)
         if epsilon is None:
-            raise UnsupportedEvent(
+            raise UnsupportedEventError(
                 f"no accountant analyses {type(leaf).__name__} under {adjacency}. "
                 "Use an event listed at the head of pairwise.accounting."
             )
@@ -340,7 +340,7 @@ def zcdp_cost(event: dp_event.DpEvent) -> float:
 
     Raises
     ------
-    UnsupportedEvent
+    UnsupportedEventError
         For a part without such a bound: samples, selections, releases with a δ.
     """
     total = 0.0
@@ -352,7 +352,7 @@ def zcdp_cost(event: dp_event.DpEvent) -> float:
         elif _pure_epsilon(leaf) < math.inf:
             one = _pure_epsilon(leaf) ** 2 / 2  # Bun & Steinke 2016, proposition 1.4
         else:
-            raise UnsupportedEvent(
+            raise UnsupportedEventError(
                 f"no zCDP bound is known for {type(leaf).__name__}. Use Gaussian, zCDP or pure releases."
             )
         total += count * one

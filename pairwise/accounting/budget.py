@@ -33,7 +33,7 @@ from pairwise.accounting.events import (
 )
 from pairwise.accounting.filters import _filtered_epsilon
 from pairwise.accounting.gaussian import check_privacy_parameters
-from pairwise.errors import BudgetClosed, BudgetExceeded, InvalidParameter
+from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.statement import PrivacyStatement
 
 __all__ = ["Charge", "PrivacyBudget"]
@@ -68,8 +68,8 @@ class PrivacyBudget:
     """A limit (ε, δ) on everything released about one data set, kept by all copies of one budget together.
 
     Every private fit charges its event *before* any noise is drawn; the one that would pass the limit is refused with
-    ``BudgetExceeded`` and draws nothing. What is charged next, and how much noise it has, may be chosen by the results of
-    what was charged before: each way of composing is one for which that is proved.
+    ``BudgetExceededError`` and draws nothing. What is charged next, and how much noise it has, may be chosen by the results
+    of what was charged before: each way of composing is one for which that is proved.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class PrivacyBudget:
 
     Products of privacy loss distributions are used for a *single* charge only, whose parts are fixed in advance: stopping
     when such a product would pass the limit is no filter, and can exceed δ. A kind that the filter cannot take is refused
-    with ``UnsupportedEvent``.
+    with ``UnsupportedEventError``.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class PrivacyBudget:
     ) -> None:
         check_privacy_parameters(epsilon, delta, allow_pure=True)
         if composition not in _COMPOSITIONS:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"composition must be one of {', '.join(_COMPOSITIONS)}; found {composition!r}."
             )
         self.composition = composition
@@ -172,12 +172,14 @@ class PrivacyBudget:
                     self.composition,
                 )
                 if found != wanted:
-                    raise InvalidParameter(
+                    raise InvalidParameterError(
                         f"the file at path holds a budget of (epsilon, delta, adjacency, unit, composition) = {found}; "
                         f"asked for {wanted}. Open it with its own limits, or choose another path."
                     )
                 if row[6]:
-                    raise BudgetClosed("the budget at path is closed. Start a new one elsewhere.")
+                    raise BudgetClosedError(
+                        "the budget at path is closed. Start a new one elsewhere."
+                    )
                 identity = row[0]
             else:
                 for line in _SCHEMA.strip().split(";"):
@@ -197,7 +199,7 @@ class PrivacyBudget:
             connection.execute("COMMIT")
             return str(identity)
         except sqlite3.DatabaseError as error:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "the file at path is not a budget of this package. Choose another path."
             ) from error
         finally:
@@ -215,7 +217,7 @@ class PrivacyBudget:
                 isolation_level=None,
             )
         except sqlite3.OperationalError as error:
-            raise BudgetClosed(
+            raise BudgetClosedError(
                 "the budget is closed or its store is gone, so nothing can be charged to it. Keep the with block open "
                 "around all fits, or give the budget a path that stays."
             ) from error
@@ -223,11 +225,11 @@ class PrivacyBudget:
             connection.execute("BEGIN IMMEDIATE")
             row = connection.execute("SELECT identity, closed FROM budget").fetchone()
             if row is None or row[0] != self.identity or row[1]:
-                raise BudgetClosed("the budget is closed, so nothing can be charged to it.")
+                raise BudgetClosedError("the budget is closed, so nothing can be charged to it.")
             yield connection
             connection.execute("COMMIT")
         except sqlite3.DatabaseError as error:
-            raise BudgetClosed("the budget's store cannot be read or written.") from error
+            raise BudgetClosedError("the budget's store cannot be read or written.") from error
         finally:
             connection.close()
 
@@ -261,32 +263,32 @@ class PrivacyBudget:
 
         Raises
         ------
-        BudgetExceeded
+        BudgetExceededError
             If all charges with this one would cost more than the limit; nothing is entered.
-        BudgetClosed
+        BudgetClosedError
             If the budget was closed or its store is gone.
-        InvalidParameter
+        InvalidParameterError
             If the adjacency or the unit is another one.
         """
         if adjacency is not None and Adjacency(adjacency) is not self.adjacency:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"the budget is for {self.adjacency}; found a release for {Adjacency(adjacency)}. "
                 "Keep a budget of its own for that adjacency."
             )
         if unit is not None and unit != self.unit:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"the budget protects {self.unit!r}; found a release for {unit!r}. "
                 "Keep a budget of its own for that unit."
             )
         encoded = _freeze(event)
         if self._final is not None:
-            raise BudgetClosed("the budget is closed, so nothing can be charged to it.")
+            raise BudgetClosedError("the budget is closed, so nothing can be charged to it.")
         with self._transaction() as connection:
             before = self._read(connection)
             cost = self._cost([*(c.event for c in before), _event_from_plain(json.loads(encoded))])
             # The relative allowance covers rounding in the accountants' searches, nothing else.
             if not cost <= self.epsilon * (1 + 1e-9):
-                raise BudgetExceeded(
+                raise BudgetExceededError(
                     f"the release {label or type(event).__name__!r} was refused: with it the total would be epsilon "
                     f"{cost:.6g} at delta {self.delta:g}; the budget allows {self.epsilon:g}. "
                     f"{len(before)} releases are charged. Nothing was drawn. Lower its epsilon or stop here."

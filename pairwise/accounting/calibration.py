@@ -13,7 +13,7 @@ from dp_accounting import dp_event
 from pairwise.accounting.accountant import _WIDTHS, epsilon_of
 from pairwise.accounting.events import Adjacency, group_poisson_event, poisson_event, sampled_event
 from pairwise.accounting.gaussian import check_privacy_parameters
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 
 __all__ = ["calibrate", "group_poisson_sigma", "poisson_sigma", "sampled_sigma"]
 
@@ -60,7 +60,7 @@ def calibrate(
 
     Raises
     ------
-    InvalidParameter
+    InvalidParameterError
         If no parameter up to 1e9 reaches the target.
     """
     check_privacy_parameters(epsilon, delta, allow_pure=True)
@@ -86,7 +86,7 @@ def calibrate(
         low, low_gap = high, high_gap
         high += spread - min(high_gap, 1.0) / slope
         if high > 30:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"no noise reaches epsilon {epsilon:g} at delta {delta:g} with this event. Use fewer steps."
             )
         high_gap = gap(high)

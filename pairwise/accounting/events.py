@@ -16,7 +16,7 @@ import dp_accounting
 from dp_accounting import dp_event
 from scipy.stats import binom
 
-from pairwise.errors import InvalidParameter, UnsupportedEvent
+from pairwise.errors import InvalidParameterError, UnsupportedEventError
 
 __all__ = [
     "Adjacency",
@@ -117,9 +117,9 @@ def group_poisson_event(sigma: float, kappa: int, q: float, steps: int) -> dp_ev
         Number of steps.
     """
     if kappa < 1 or int(kappa) != kappa:
-        raise InvalidParameter(f"kappa must be a whole number >= 1; found {kappa!r}.")
+        raise InvalidParameterError(f"kappa must be a whole number >= 1; found {kappa!r}.")
     if not 0 < q <= 1:
-        raise InvalidParameter(f"q must be in (0, 1]; found {q!r}.")
+        raise InvalidParameterError(f"q must be in (0, 1]; found {q!r}.")
     if sigma == 0:
         return dp_event.NonPrivateDpEvent()
     if q == 1:
@@ -136,7 +136,7 @@ def sampled_event(ratio: float, n: int, batch: int, steps: int) -> dp_event.DpEv
     ``ratio`` = σ/Δ, Δ the replace-one sensitivity of the query on the sample. The samples must stay secret.
     """
     if not 1 <= batch <= n:
-        raise InvalidParameter(f"batch must be in 1..n; found {batch} of {n}.")
+        raise InvalidParameterError(f"batch must be in 1..n; found {batch} of {n}.")
     if ratio == 0:
         return dp_event.NonPrivateDpEvent()
     if batch == n:
@@ -212,7 +212,7 @@ def _event_from_plain(content: dict[str, Any]) -> dp_event.DpEvent:
     name = content["class"]
     cls = ApproximateDpEvent if name == "ApproximateDpEvent" else getattr(dp_event, name, None)
     if not (isinstance(cls, type) and issubclass(cls, dp_event.DpEvent)):
-        raise UnsupportedEvent(f"the budget's store holds an unknown event {name!r}.")
+        raise UnsupportedEventError(f"the budget's store holds an unknown event {name!r}.")
 
     def built(value: Any) -> Any:
         if isinstance(value, dict):

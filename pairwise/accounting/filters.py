@@ -18,7 +18,7 @@ from pairwise.accounting.accountant import _pure_epsilon
 from pairwise.accounting.events import Adjacency, ApproximateDpEvent, _event_from_plain, _freeze
 from pairwise.accounting.gaussian import _SAFETY, gaussian_epsilon, total_mu
 from pairwise.accounting.zcdp import _renyi_surcharge, _zcdp_order, zcdp_rho
-from pairwise.errors import UnsupportedEvent
+from pairwise.errors import UnsupportedEventError
 
 __all__ = []
 
@@ -72,8 +72,8 @@ def _renyi_divergence(text: str, order: float, adjacency: Adjacency) -> float:
     return min(pure, float(accountant.rdp[-1]))
 
 
-def _refuse_kind(event: dp_event.DpEvent, composition: str, why: str) -> UnsupportedEvent:
-    return UnsupportedEvent(
+def _refuse_kind(event: dp_event.DpEvent, composition: str, why: str) -> UnsupportedEventError:
+    return UnsupportedEventError(
         f"this budget composes by {composition!r}, to which {type(event).__name__} cannot be added where earlier results "
         f"may have led to it: {why}. Nothing was drawn. Keep a budget of its own for it, or start this one with "
         "composition='renyi'."

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from scipy.special import erfcx, ndtr
 
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 
 __all__ = [
     "check_privacy_parameters",
@@ -33,7 +33,7 @@ _SAFETY = 1e-12
 def default_delta(n: int) -> float:
     """Return min(1e-5, n^-1.5), the default δ for n records (mechanisms.md 1.5)."""
     if n < 1:
-        raise InvalidParameter(f"n must be at least 1; found {n}.")
+        raise InvalidParameterError(f"n must be at least 1; found {n}.")
     return min(1e-5, float(n) ** -1.5)
 
 
@@ -63,23 +63,23 @@ def check_privacy_parameters(
 
     Raises
     ------
-    InvalidParameter
+    InvalidParameterError
         With what was expected, what was found and what to do.
     """
     if math.isnan(epsilon) or epsilon <= 0:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"epsilon must be > 0; found {epsilon!r}. Use float('inf') for the non-private reference."
         )
     if epsilon == math.inf:
         return
     if math.isnan(delta) or not 0 <= delta < 1:
-        raise InvalidParameter(f"delta must be in [0, 1); found {delta!r}. Use 1e-5 or less.")
+        raise InvalidParameterError(f"delta must be in [0, 1); found {delta!r}. Use 1e-5 or less.")
     if delta == 0 and not allow_pure:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             "delta = 0 cannot be met with Gaussian noise. Use a delta such as 1e-5, or an algorithm with Laplace noise."
         )
     if n is not None and not force and delta >= 1 / n:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"delta must be below 1/n = {1 / n:.3g}; found {delta:.3g}. Publishing one whole record at random would "
             f"satisfy that. Use {default_delta(n):.3g}."
         )
@@ -92,7 +92,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     cancels for large ε.
     """
     if math.isnan(mu) or mu < 0 or math.isnan(epsilon):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"mu must be >= 0 and epsilon a number; found {mu!r} and {epsilon!r}."
         )
     if mu == 0 or epsilon == math.inf:
@@ -135,16 +135,16 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0, steps: int = 1) -> float:
     """Return σ = Δ√T/μ(ε, δ), exact for T adaptive releases of sensitivity Δ (mechanisms.md 1.1, 1.2); 0 at ε = inf."""
     if not (math.isfinite(sensitivity) and sensitivity >= 0):
-        raise InvalidParameter(f"sensitivity must be finite and >= 0; found {sensitivity!r}.")
+        raise InvalidParameterError(f"sensitivity must be finite and >= 0; found {sensitivity!r}.")
     if steps < 1:
-        raise InvalidParameter(f"steps must be at least 1; found {steps}.")
+        raise InvalidParameterError(f"steps must be at least 1; found {steps}.")
     return sensitivity * math.sqrt(steps) / gaussian_mu(epsilon, delta)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the smallest ε >= 0 with δ(ε) <= delta for a Gaussian of μ = Δ/σ, rounded up."""
     if math.isnan(delta) or not 0 <= delta < 1:
-        raise InvalidParameter(f"delta must be in [0, 1); found {delta!r}.")
+        raise InvalidParameterError(f"delta must be in [0, 1); found {delta!r}.")
     if mu == 0 or (delta > 0 and gaussian_delta(0.0, mu) <= delta):
         return 0.0
     if delta == 0 or mu == math.inf:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from pairwise.accounting.gaussian import _SAFETY, check_privacy_parameters, gaussian_mu
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 
 __all__ = [
     "release_mu",
@@ -65,7 +65,7 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Return the ε at δ of a ρ-zCDP mechanism, by the conversion of mechanisms.md 1.3 (Canonne, Kamath, Steinke 2020)."""
     if rho < 0 or math.isnan(rho) or not 0 <= delta < 1:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"expected rho >= 0 and delta in [0, 1); found {rho!r} and {delta!r}."
         )
     if rho == 0:
@@ -82,7 +82,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 def zcdp_epsilon_classic(rho: float, delta: float) -> float:
     """Return ρ + 2√(ρ ln(1/δ)), the looser conversion of HUAI lemma 3 (for its published mode)."""
     if rho < 0 or not 0 < delta < 1:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"expected rho >= 0 and delta in (0, 1); found {rho!r} and {delta!r}."
         )
     return rho + 2 * math.sqrt(rho * math.log(1 / delta))

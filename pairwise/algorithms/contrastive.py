@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.pairs.clipping import CLIP_SLACK
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def clipped_gradient_sum(
 
     Raises
     ------
-    InvalidParameter
+    InvalidParameterError
         If ``dissimilar_share`` lies outside (0, 1]: a larger factor would lift a clipped gradient above the clip, whose
         multiple is the sensitivity.
 
@@ -143,7 +143,7 @@ def clipped_gradient_sum(
     DPP eq. 8; joint clipping and the two products: mechanisms.md DPP-2 and 4.3 B.
     """
     if not 0.0 < dissimilar_share <= 1.0:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"dissimilar_share must be in (0, 1]; found {dissimilar_share!r}. It scales gradients that are already clipped."
         )
     total = np.zeros_like(W)

@@ -38,7 +38,7 @@ from pairwise.algorithms.options import (
     Pure,
 )
 from pairwise.algorithms.published.dpp import Variant, publish, step_sizes, true_epsilon
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import (
     CHEAP_PATH_NOTE,
     HARDENED_NOTE,
@@ -393,7 +393,7 @@ def group_size(
         if declared is None and not math.isfinite(epsilon):
             return 1
         if declared is None:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "kappa must be declared when the topology is private: computed from the pairs it would reveal them "
                 "(mechanisms.md DPP-3). Give a public bound on how many pairs change together"
                 + (", here the degree cap." if node else ", or topology='public' if it is.")
@@ -404,7 +404,7 @@ def group_size(
     )
     true = graph.max_degree if node else graph.kappa_bound(relationship)
     if declared is not None and declared < true:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"kappa must be at least {true}, the {'largest degree' if node else 'bound'} of the public topology; "
             f"found {declared}. Raise kappa, or leave it out to use {true}."
         )
@@ -470,7 +470,7 @@ def plan_edges(pairs: PairList, task: ContrastiveTask, randomness: Randomness) -
     if q == 1.0:
         noise, event = _every_pair_noise(task, factor * task.kappa)
     elif adjacency is Adjacency.REPLACE_ONE:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             "adjacency='replace-one' needs sampling_rate = 1: groups of sampled pairs are accounted for zero-out only. "
             "Use zero-out (a changed pair then costs (2ε, (1 + e^ε)δ)) or sampling_rate=1."
         )

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.algorithms.giga import PairStream, largest_horizon
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.noise.lattice import lattice_gaussian_plan
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 
@@ -54,7 +54,7 @@ def tree_sensitivity(n: int, first: int = 1) -> float:
         The first active step. Leaves are ``first``..n, and a node is every run of 2^k of them that ends by n.
     """
     if not 1 <= first <= n:
-        raise InvalidParameter(f"first must be in 1..n = {n}; found {first!r}.")
+        raise InvalidParameterError(f"first must be in 1..n = {n}; found {first!r}.")
     steps = np.arange(first, n + 1)
     later = np.where(steps > 1, 1.0 / np.maximum(steps - 1, 1), 0.0)
     own = np.where(steps > 1, 1.0, 0.0)  # step 1 has no pair
@@ -161,7 +161,7 @@ def plan_tree(
         most 2^-10 Δ more (mechanisms.md 2.2).
     """
     if n < 4:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"private pairwise learning needs at least 4 records; found n_samples = {n}. Collect more."
         )
     largest_horizon(n)

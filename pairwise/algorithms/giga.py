@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pairwise.accounting.events import compose, gaussian_event
 from pairwise.accounting.gaussian import gaussian_delta
 from pairwise.accounting.zcdp import zcdp_rho_classic
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.noise.lattice import lattice_gaussian_plan
 from pairwise.noise.release import GaussianPlan
 
@@ -106,7 +106,7 @@ class GigaSchedule:
 def largest_horizon(n: int) -> None:
     """Refuse a horizon at which comparing every record with all earlier ones takes hours."""
     if n > _LARGEST_HORIZON:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"every record is compared with all earlier ones; expected n <= {_LARGEST_HORIZON}, found {n}. "
             "Use algorithm='gradient'."
         )
@@ -139,26 +139,28 @@ def schedule(
         For ``constant``.
     """
     if n < 4:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"private pairwise learning needs at least 4 records; found n_samples = {n}. Collect more."
         )
     largest_horizon(n)
     t = np.arange(n + 1, dtype=np.float64)
     if kind == "constant":
         if rate is None or not 0 < rate <= 2.0 / smoothness:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"expected a rate in (0, 2/L = {2.0 / smoothness:g}]; found {rate!r}."
             )
         rates = np.full(n + 1, float(rate))
         burn_in = 0 if burn_in is None else burn_in
     else:
         if alpha <= 0:
-            raise InvalidParameter(f"these rates need alpha > 0; found {alpha!r}.")
+            raise InvalidParameterError(f"these rates need alpha > 0; found {alpha!r}.")
         if kind == "published":
             # The regulariser counts into the smoothness of the published lemma.
             burn_in = sharp_burn_in(smoothness + alpha, alpha) if burn_in is None else burn_in
             if burn_in < 2:
-                raise InvalidParameter("the published rate is infinite at t = 2; use burn_in >= 2.")
+                raise InvalidParameterError(
+                    "the published rate is infinite at t = 2; use burn_in >= 2."
+                )
             safe = np.maximum(t, 3.0)
             rates = (safe - 1.0) / (safe - 2.0) * 2.0 / (alpha * safe)
         else:
@@ -471,7 +473,7 @@ class PairStream:
     def receive(self, X: Array, y: NDArray) -> list[Array]:
         """Take records one at a time, in order, and return what is released after each; shapes (m, d), (m,)."""
         if self.seen + len(X) > self._horizon:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"the stream was planned for {self._horizon} records; found {self.seen + len(X)}. Set horizon to the "
                 "largest number that may come: the noise depends on it."
             )

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pairwise.accounting.calibration import calibrate
 from pairwise.accounting.events import Adjacency, compose, sampled_event
 from pairwise.accounting.zcdp import release_mu
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.clipping import CLIP_SLACK, clip_records
 from pairwise.pairs.graph import random_matching
@@ -97,7 +97,7 @@ def _on_device(array: Array, device: str) -> torch.Tensor:
     try:
         return torch.as_tensor(array, dtype=torch.float64, device=device)
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"device {device!r} cannot hold float64 numbers here. Use device='cpu', or 'cuda' on a machine with such a GPU."
         ) from error
 
@@ -226,18 +226,18 @@ class AUCPairs:
         if self.device != "cpu":
             _on_device(np.zeros(1), self.device)
         if self.loss.kind != "auc":
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"expected an AUC loss; found {self.loss.name!r}. Use 'logistic' or 'hinge'."
             )
         self.hinge = self.loss.name == "auc-hinge"
         if not self.hinge and self.loss.name != "auc-logistic":
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"no pair sums are known for the loss {self.loss.name!r}. Use 'logistic' or 'hinge'."
             )
         self.data_norm = float(data_norm)
         largest = self.loss.lipschitz(self.data_norm)
         if clip is not None and not 0 < clip <= largest * (1 + 1e-12):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"clip must be in (0, G] with G = {largest:g}; found {clip!r}. Leave it out for G."
             )
         self.pair_bound = largest if clip is None else min(float(clip), largest)
@@ -349,22 +349,22 @@ class MetricPairs:
         self.loss = get_loss(loss, "metric")
         self.device = str(device)
         if self.loss.kind != "metric":
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"expected a metric loss; found {self.loss.name!r}. Use 'logistic', 'hinge' or 'contrastive'."
             )
         if parameter == "matrix" and not self.loss.convex:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"the loss {self.loss.name!r} is not convex in M, so it has no proof there. Use 'logistic' or 'hinge'."
             )
         if parameter == "factor" and clip is None:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "gradients in a factor are unbounded; expected a public clip such as 1.0."
             )
         self.data_norm = float(data_norm)
         if parameter == "matrix":
             largest = self.loss.lipschitz(self.data_norm)
             if clip is not None and clip < largest * (1 - 1e-12):
-                raise InvalidParameter(
+                raise InvalidParameterError(
                     f"in M gradients are bounded by G = {largest:g} without clipping, and clipping would destroy the "
                     f"monotonicity that the proofs use; found clip = {clip!r}. Leave it out."
                 )
@@ -372,7 +372,7 @@ class MetricPairs:
         else:
             assert clip is not None
             if not (math.isfinite(clip) and clip > 0):
-                raise InvalidParameter(f"clip must be positive and finite; found {clip!r}.")
+                raise InvalidParameterError(f"clip must be positive and finite; found {clip!r}.")
             self.pair_bound = float(clip)
         # A flipped label turns the whole gradient round, so two gradients may differ by twice their bound.
         self.pair_change = 2.0 * self.pair_bound
@@ -541,16 +541,16 @@ def _batches(
     n = sums.n
     if batch_size is not None:
         if not (2 <= batch_size <= n):
-            raise InvalidParameter(f"batch_size must be in 2..n = {n}; found {batch_size!r}.")
+            raise InvalidParameterError(f"batch_size must be in 2..n = {n}; found {batch_size!r}.")
         return "sampled", int(batch_size)
     if batching == "sampled":
-        raise InvalidParameter("sampled batches need batch_size; found None.")
+        raise InvalidParameterError("sampled batches need batch_size; found None.")
     if batching == "auto":
         kind = "metric" if isinstance(sums, MetricPairs) else "auc"
         cheap = isinstance(sums, AUCPairs) and sums.hinge
         return "matching" if n > _MATCHING_FROM[kind] and not cheap else "all-pairs", n
     if batching not in ("all-pairs", "matching"):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"batching must be 'auto', 'all-pairs', 'matching' or 'sampled'; found {batching!r}."
         )
     return batching, n
@@ -601,7 +601,7 @@ def plan_gradient(
     """
     n, p = sums.n, int(np.prod(shape))
     if n < 4:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"private pairwise learning needs at least 4 records; found n_samples = {n}. Collect more."
         )
     batching, batch = _batches(sums, batching, batch_size)
@@ -611,9 +611,9 @@ def plan_gradient(
         balance = (sums.pair_bound * mu / sensitivity) ** 2 / p
         steps = 200 if batching == "sampled" else int(min(200.0, max(10.0, balance)))
     if steps < 1:
-        raise InvalidParameter(f"steps must be at least 1; found {steps!r}.")
+        raise InvalidParameterError(f"steps must be at least 1; found {steps!r}.")
     if batching == "sampled" and hardened:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             "secret samples are accounted for continuous noise only; found hardened=True with batch_size. "
             "Leave one of them out."
         )
@@ -679,7 +679,9 @@ def noisy_descent(
         Receives a copy of every iterate, for tests and plots.
     """
     if start.shape != plan.shape:
-        raise InvalidParameter(f"the start has shape {start.shape}; the plan is for {plan.shape}.")
+        raise InvalidParameterError(
+            f"the start has shape {start.shape}; the plan is for {plan.shape}."
+        )
     w = np.array(start, dtype=np.float64)
     total = np.zeros_like(w)
     first = min(int(discard * plan.steps), plan.steps - 1)

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import plan_laplace
 from pairwise.pairs.clipping import clip_records
@@ -78,7 +78,7 @@ def perturb_individuals(
     mechanisms.md DPP-13.
     """
     if not (math.isfinite(bound) and bound > 0):
-        raise InvalidParameter(f"bound must be a positive finite number; found {bound!r}.")
+        raise InvalidParameterError(f"bound must be a positive finite number; found {bound!r}.")
     clipped = clip_records(X, bound, order=1)
     noise = plan_laplace(2.0 * bound, epsilon_features, X.shape[1])
     noisy = noise.release(clipped, randomness, rows=True)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.accounting.events import Adjacency
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.clipping import clip_records
@@ -49,7 +49,7 @@ DEFAULT_WEIGHTS = (0.70, 0.30, 0.65)  # mechanisms.md 8.3 B, scaled to norm 1 wh
 def _unit_weights(weights: tuple[float, float, float]) -> tuple[float, float, float]:
     values = [float(v) for v in weights]
     if len(values) != 3 or not all(math.isfinite(v) and v > 0 for v in values):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"weights must be three positive numbers (sums, counts, second moment); found {weights!r}."
         )
     norm = math.sqrt(sum(v * v for v in values))
@@ -65,7 +65,7 @@ def moment_sensitivity(
     if adjacency is Adjacency.ZERO_OUT:
         return 1.0
     if adjacency is not Adjacency.REPLACE_ONE:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             "the release shows the number of records, so add/remove is not covered. Use replace-one or zero-out."
         )
     ratio = w1**2 / w3**2
@@ -135,7 +135,7 @@ def plan_moments(
     hardened : bool, default=False
     """
     if hardened and size is None:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             "a hardened release needs size, the number of its coordinates; found None. Use moment_size."
         )
     sensitivity = moment_sensitivity(weights, adjacency)

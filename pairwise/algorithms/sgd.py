@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from pairwise.algorithms.gradient import AUCPairs, MetricPairs
@@ -134,9 +134,9 @@ class BlockSequence:
 def shuffled_blocks(n: int, passes: int, block: int, randomness: Randomness) -> BlockSequence:
     """Return blocks of at most ``block`` indices cut from shuffled passes; every record appears ``passes`` times."""
     if not 1 <= block <= n:
-        raise InvalidParameter(f"block must be in 1..n = {n}; found {block!r}.")
+        raise InvalidParameterError(f"block must be in 1..n = {n}; found {block!r}.")
     if passes < 1:
-        raise InvalidParameter(f"passes must be at least 1; found {passes!r}.")
+        raise InvalidParameterError(f"passes must be at least 1; found {passes!r}.")
     order = np.concatenate([randomness.permutation(n) for _ in range(passes)])
     return BlockSequence(
         n, tuple(order[start : start + block] for start in range(0, len(order), block))

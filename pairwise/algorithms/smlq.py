@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 
 __all__ = [
     "DenseKernel",
@@ -47,9 +47,11 @@ def unit_rows(X: Array) -> Array:
 def _rate(bandwidth: float, form: KernelForm) -> float:
     """Return r in the kernel exp(-r d²): 1/2σ² in appendix B, 1/σ in equation 2 (mechanisms.md PM-8)."""
     if not (math.isfinite(bandwidth) and bandwidth > 0):
-        raise InvalidParameter(f"bandwidth must be a positive finite number; found {bandwidth!r}.")
+        raise InvalidParameterError(
+            f"bandwidth must be a positive finite number; found {bandwidth!r}."
+        )
     if form not in ("appendix", "equation-2"):
-        raise InvalidParameter(f"form must be 'appendix' or 'equation-2'; found {form!r}.")
+        raise InvalidParameterError(f"form must be 'appendix' or 'equation-2'; found {form!r}.")
     return 1.0 / (2.0 * bandwidth**2) if form == "appendix" else 1.0 / bandwidth
 
 
@@ -151,7 +153,7 @@ class NeighbourKernel:
         from sklearn.neighbors import kneighbors_graph
 
         if neighbours < 1:
-            raise InvalidParameter(f"n_neighbors must be at least 1; found {neighbours}.")
+            raise InvalidParameterError(f"n_neighbors must be at least 1; found {neighbours}.")
         count = min(int(neighbours), len(X) - 1)
         graph = kneighbors_graph(X, count, mode="distance", include_self=False)
         graph.data = np.exp(-_rate(bandwidth, form) * graph.data**2)
@@ -258,7 +260,7 @@ def iterate(
 
     Raises
     ------
-    InvalidParameter
+    InvalidParameterError
         If the objective rises by more than rounding, or the iterates leave the range of floating point.
 
     Notes
@@ -273,7 +275,7 @@ def iterate(
         drop = float(np.sum(Z * by_features))
         gain = alpha * float(np.sum(Z * by_labels))
         if not (math.isfinite(drop) and math.isfinite(gain)):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"the embedding grew beyond floating point after {step} iterations: the objective has no lower bound "
                 "(mechanisms.md PM-7). Use fewer iterations or a smaller alpha."
             )
@@ -281,7 +283,7 @@ def iterate(
         # What D Z and A Z lose to rounding before they are subtracted, also where Z is nearly constant.
         size = max(size, _rounding(Z, features, labels, alpha))
         if objectives and value > objectives[-1] + size:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "the objective rose during an iteration, which symmetric non-negative kernels do not allow. "
                 "Check the kernels."
             )
@@ -351,12 +353,12 @@ def smlq_sensitivity(
     """
     n = len(Q)
     if n < 3:
-        raise InvalidParameter(f"the sensitivity needs at least 3 records; found {n}.")
+        raise InvalidParameterError(f"the sensitivity needs at least 3 records; found {n}.")
     if not (math.isfinite(alpha) and alpha >= 0):
-        raise InvalidParameter(f"alpha must be finite and >= 0; found {alpha!r}.")
+        raise InvalidParameterError(f"alpha must be finite and >= 0; found {alpha!r}.")
     floor = kernel_floor(bandwidth, form)
     if floor < 1e-150:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"bandwidth {bandwidth:g} lets two records have no tie at all, so one record can move the others without "
             "bound. Use a bandwidth of at least 0.2."
         )

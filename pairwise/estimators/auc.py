@@ -19,7 +19,7 @@ from pairwise.accounting.zcdp import release_mu
 from pairwise.algorithms.gradient import AUCPairs, default_radius, noisy_descent, plan_gradient
 from pairwise.algorithms.moments import auc_direction, moment_size, plan_moments, release_moments
 from pairwise.algorithms.options import ConvexOptions, Ftrl, Gradient, Options, Statistics
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.estimators.perturbation import (
     PAIR_LOSS_ALGORITHMS,
     ConvexTask,
@@ -212,7 +212,9 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         check_request(options, self.mode, self.epsilon, kind="auc", hardened=self._exact)
         for name in ("threshold_share", "centre_share"):
             if not 0 <= getattr(self, name) < 1:
-                raise InvalidParameter(f"{name} must be in [0, 1); found {getattr(self, name)!r}.")
+                raise InvalidParameterError(
+                    f"{name} must be in [0, 1); found {getattr(self, name)!r}."
+                )
         unread = unread_in_mode(options, self.mode)
         if self.mode == "published":
             unread |= dict.fromkeys(("clip", "threshold_share"), "mode='published'")
@@ -234,12 +236,12 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
 
     def _check_labels(self, labels: NDArray[Any]) -> None:
         if len(labels) > 2:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "Only binary classification is supported. The type of the target is multiclass: expected 2 classes, found "
                 f"{len(labels)}. Compare one class with the rest."
             )
         if len(labels) < 2:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "an AUC needs two classes; found one class. Check the labels, or pass classes=[negative, positive]."
             )
 

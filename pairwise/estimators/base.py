@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness, numerical_claim
 from pairwise.pairs.clipping import clip_records
 from pairwise.plan import Plan
@@ -57,18 +57,18 @@ def without_seed(state: dict[str, Any]) -> dict[str, Any]:
 def check_number(name: str, value: Any) -> None:
     """Refuse a setting that is no real number."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise InvalidParameter(f"{name} must be a number; found {type(value).__name__}.")
+        raise InvalidParameterError(f"{name} must be a number; found {type(value).__name__}.")
 
 
 def check_data_norm(data_norm: float) -> None:
     """Refuse a bound on the records that is none, or that floats cannot keep."""
     if not (math.isfinite(data_norm) and data_norm > 0):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"data_norm must be a positive finite number, declared in public; found {data_norm!r}. "
             "Without a bound on the records no guarantee holds."
         )
     if not _BOUNDS[0] <= data_norm <= _BOUNDS[1]:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"data_norm must lie in {_BOUNDS[0]:g}..{_BOUNDS[1]:g}, where rounding leaves the bound standing; found "
             f"{data_norm!r}. Give the records in another unit."
         )
@@ -78,7 +78,7 @@ def refuse_mixed_labels(y: Any) -> None:
     """Refuse strings beside other labels, which numpy would turn into strings without a word."""
     unchecked = isinstance(y, list | tuple) or getattr(getattr(y, "dtype", None), "kind", "") == "O"
     if unchecked and len({isinstance(value, str) for value in y}) > 1:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             "the classes in y must be of one type; found strings beside other types. "
             "Make them all numbers or all strings."
         )
@@ -88,15 +88,15 @@ def without_values(error: ValueError, X: Any) -> ValueError:
     """Return scikit-learn's complaint about a table, with the row to look at and without what stands there."""
     message = str(error)
     if "could not convert" in message:
-        return InvalidParameter(
+        return InvalidParameterError(
             "features must be numbers; found text in X. Encode or drop such columns first."
         )
     if "Complex data" in message:
-        return InvalidParameter(
+        return InvalidParameterError(
             "Complex data not supported: features must be real numbers. Give the two parts a column each."
         )
     if "array=" in message:
-        return InvalidParameter(
+        return InvalidParameterError(
             f"Expected 2D array, one row per record; found {np.ndim(X)} dimensions. Reshape your data: "
             "array.reshape(1, -1) for one record, array.reshape(-1, 1) for one feature."
         )
@@ -105,8 +105,10 @@ def without_values(error: ValueError, X: Any) -> ValueError:
         finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
         rows = np.flatnonzero(~finite)
         if not len(rows):
-            return InvalidParameter("y contains NaN or infinity. Drop such records before fitting.")
-        return InvalidParameter(
+            return InvalidParameterError(
+                "y contains NaN or infinity. Drop such records before fitting."
+            )
+        return InvalidParameterError(
             f"X contains NaN or infinity, first in row {rows[0]} ({len(rows)} such rows). Fill or drop them before fitting."
         )
     return error
@@ -156,7 +158,7 @@ class PrivateEstimator(BaseEstimator):
             raise without_values(error, X) from None
         check_classification_targets(labels)
         if not few and len(table) < MINIMUM_RECORDS:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"private pairwise learning needs at least {MINIMUM_RECORDS} records; found n_samples = {len(table)}. "
                 "Collect more records."
             )
@@ -180,7 +182,7 @@ class PrivateEstimator(BaseEstimator):
         declared = np.unique(np.asarray(self.classes))
         unknown = np.setdiff1d(found, declared)
         if len(unknown):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"classes lists {len(declared)} labels, but y holds {len(unknown)} that are not among them. "
                 "List every label that may occur."
             )

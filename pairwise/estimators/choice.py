@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pairwise.algorithms.options import Options
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import PrivateEstimator
 
 __all__ = ["AlgorithmChoice", "refuse_unread"]
@@ -39,12 +39,12 @@ def refuse_unread(settings: Mapping[str, tuple[Any, Any]], unread: Mapping[str, 
 
     Raises
     ------
-    InvalidParameter
+    InvalidParameterError
         A setting without effect would let its user believe that it had one.
     """
     for name, why in unread.items():
         if name in settings and not _is_default(*settings[name]):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"{name} was set, but it is not read with {why}. Leave {name} out."
             )
 
@@ -105,7 +105,7 @@ class AlgorithmChoice(PrivateEstimator):
             return self._algorithms[options]
         if type(options) in {type(each) for each in self._algorithms.values()}:
             return options  # type: ignore[return-value]
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"algorithm must be one of {', '.join(self._algorithms)}, or options such as "
             f"{type(next(iter(self._algorithms.values()))).__name__}(); found {options!r}."
         )
@@ -136,7 +136,7 @@ class AlgorithmChoice(PrivateEstimator):
             return algorithm
         chosen = self._with_flat(algorithm, flat)
         if isinstance(algorithm, Options) and chosen is not algorithm:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"options stand in algorithm= and differ from the parameters {', '.join(flat)}. Leave the parameters out."
             )
         warnings.warn(
@@ -154,7 +154,7 @@ class AlgorithmChoice(PrivateEstimator):
         ------
         TypeError
             For a name that is no option.
-        InvalidParameter
+        InvalidParameterError
             For one that the algorithm does not read.
         """
         unknown = [name for name in flat if name not in self._flat_defaults]
@@ -162,7 +162,7 @@ class AlgorithmChoice(PrivateEstimator):
             raise TypeError(f"{type(self).__name__} has no parameter {unknown[0]!r}.")
         options = algorithm if isinstance(algorithm, Options) else self._algorithms.get(algorithm)
         if options is None:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"algorithm must be one of {', '.join(self._algorithms)}; found {algorithm!r}."
             )
         changed = {}
@@ -171,7 +171,7 @@ class AlgorithmChoice(PrivateEstimator):
                 if _is_default(value, self._flat_defaults[name]):
                     continue
                 readers = [repr(n) for n, each in self._algorithms.items() if hasattr(each, name)]
-                raise InvalidParameter(
+                raise InvalidParameterError(
                     f"{name} was set, but algorithm {options.name!r} does not read it, {', '.join(readers)} would. "
                     f"Leave {name} out."
                 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -43,7 +44,7 @@ from pairwise.algorithms.options import (
     Pure,
 )
 from pairwise.algorithms.published.dpp import VARIANTS
-from pairwise.errors import InvalidPairs, InvalidParameter
+from pairwise.errors import InvalidPairsError, InvalidParameterError
 from pairwise.estimators.base import check_data_norm, check_number
 from pairwise.estimators.choice import AlgorithmChoice
 from pairwise.estimators.mahalanobis import DroppedTable, MahalanobisMixin, finite_numbers
@@ -145,7 +146,7 @@ class DPPMetricLearner(
 
     Raises
     ------
-    InvalidParameter, InvalidPairs
+    InvalidParameterError, InvalidPairsError
         Both ``ValueError``; they say what was expected, what was found and what to do.
 
     Examples
@@ -211,6 +212,7 @@ class DPPMetricLearner(
             tags.input_tags.two_d_array = False
         return tags
 
+    delta: float
     kappa_: int | None
     noise_scale_: float | None
     components_: NDArray[np.float64]
@@ -267,7 +269,7 @@ class DPPMetricLearner(
         if options.init is not None:
             init = np.array(options.init, dtype=np.float64)
             if init.ndim != 2 or init.shape[1] != d or not np.all(np.isfinite(init)):
-                raise InvalidParameter(
+                raise InvalidParameterError(
                     f"init must be a finite matrix with {d} columns; found shape {init.shape}. "
                     "It must be public: nothing computed from the private records."
                 )
@@ -289,22 +291,22 @@ class DPPMetricLearner(
         """``"published"`` for the form of the paper, else ``"sound"``."""
         return "published" if isinstance(self._options, Published) else "sound"
 
-    def _with_flat(self, algorithm: Any, flat: dict[str, Any]) -> Any:
+    def _with_flat(self, algorithm: Any, flat: Mapping[str, Any]) -> Any:
         # ``mode="published"`` used to choose the algorithm of the paper.
         flat = dict(flat)
         mode = flat.pop("mode", "sound")
         if mode not in ("sound", "published"):
-            raise InvalidParameter(f"mode must be 'sound' or 'published'; found {mode!r}.")
+            raise InvalidParameterError(f"mode must be 'sound' or 'published'; found {mode!r}.")
         if mode == "published" and not isinstance(algorithm, Published):
             if algorithm not in ("edges", "published"):
-                raise InvalidParameter(
+                raise InvalidParameterError(
                     "algorithm was set, but it is not read with mode='published'. Leave algorithm out."
                 )
             algorithm = "published"
         return super()._with_flat(algorithm, flat)
 
     @property
-    def _clip_order(self) -> int:
+    def _clip_order(self) -> int:  # type: ignore[override]
         return 1 if isinstance(self._options, Published | InputPerturbation) else 2
 
     @property
@@ -331,31 +333,31 @@ class DPPMetricLearner(
             if value is None and default is None:
                 continue
             if name in _CHOICES and value not in _CHOICES[name]:
-                raise InvalidParameter(
+                raise InvalidParameterError(
                     f"{name} must be one of {', '.join(map(repr, _CHOICES[name]))}; found {value!r}."
                 )
             if name in _POSITIVE:
                 check_number(name, value)
                 if not (math.isfinite(value) and value > 0):
-                    raise InvalidParameter(
+                    raise InvalidParameterError(
                         f"{name} must be a positive finite number; found {value!r}."
                     )
             if name in _WHOLE and (
                 isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1
             ):
-                raise InvalidParameter(f"{name} must be a whole number >= 1; found {value!r}.")
+                raise InvalidParameterError(f"{name} must be a whole number >= 1; found {value!r}.")
         for name in ("epsilon", "delta", "data_norm"):
             check_number(name, getattr(self, name))
         check_data_norm(self.data_norm)
         if isinstance(options, Matching):
             check_number("start_share", options.start_share)
             if not 0 <= options.start_share < 1:
-                raise InvalidParameter(
+                raise InvalidParameterError(
                     f"start_share must be in [0, 1); found {options.start_share!r}. It is the share of the budget for the "
                     "initial W."
                 )
         if isinstance(options, Edges | NodeDP) and options.sampling_rate > 1:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"sampling_rate must be in (0, 1]; found {options.sampling_rate!r}."
             )
         self._check_combination()
@@ -363,17 +365,17 @@ class DPPMetricLearner(
     def _check_combination(self) -> None:
         options, allowed = self._options, self._noises()
         if self.noise is not None and self.noise not in allowed:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"noise for algorithm {options.name!r} must be {' or '.join(allowed)}; found {self.noise!r}. Laplace noise "
                 "belongs to algorithm='pure'; staircase and Duchi noise to variants of the published form."
             )
         if self.hardened and (options.sampled or self.mode == "published"):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "hardened noise is accounted for all pairs in every step; found hardened=True with sampling_rate < 1 or "
                 "the published form. Leave one of them out."
             )
         if self.mode == "published" and not self.epsilon > 0:
-            raise InvalidParameter(f"epsilon must be > 0; found {self.epsilon!r}.")
+            raise InvalidParameterError(f"epsilon must be > 0; found {self.epsilon!r}.")
         unread: dict[str, str] = {}
         if cast(ContrastiveOptions, options).init is not None:
             unread |= dict.fromkeys(("start_share", "n_components"), "init, which is the start")
@@ -402,11 +404,11 @@ class DPPMetricLearner(
     def _individuals(self, X: Any, y: Any) -> Individuals:
         table, labels = self._check_table(X, y, few=True)
         if len(table) < 2:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"a metric needs at least 2 individuals; found n_samples = {len(table)}. Collect more records."
             )
         if self.preprocessor is not None:
-            raise InvalidPairs(
+            raise InvalidPairsError(
                 f"algorithm {self._options.name!r} learns from individuals; found a preprocessor. "
                 "Pass the points themselves and their classes, or use algorithm='edges'."
             )
@@ -417,7 +419,7 @@ class DPPMetricLearner(
         if declared:
             codes, count = _public_codes(column_or_1d(labels), self.classes)
         elif isinstance(options, InputPerturbation):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "algorithm 'input-perturbation' needs classes=, the public list of classes: randomised response draws from "
                 "it, and a list read off the data would reveal which classes occur."
             )
@@ -438,21 +440,21 @@ class DPPMetricLearner(
 
     def _points_and_index(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         if hasattr(X, "toarray"):
-            raise InvalidPairs(
+            raise InvalidPairsError(
                 "pairs must be a dense array; found a sparse one. Pass (m, 2) indices and preprocessor=."
             )
         array = X if isinstance(X, np.ndarray) else np.asarray(X)
         if array.ndim == 3 and array.shape[1] == 2:
             if array.shape[2] == 0 or len(array) == 0:
-                raise InvalidPairs(f"pairs must not be empty; found shape {array.shape}.")
+                raise InvalidPairsError(f"pairs must not be empty; found shape {array.shape}.")
             flat = finite_numbers(array).reshape(-1, array.shape[2])
             points, codes = _distinct_rows(flat)
             return points, codes.reshape(-1, 2)
         if array.ndim == 2 and array.shape[1] == 2 and self.preprocessor is not None:
             if len(array) == 0:
-                raise InvalidPairs("pairs must not be empty; found none.")
+                raise InvalidPairsError("pairs must not be empty; found none.")
             return self._looked_up(array)
-        raise InvalidPairs(
+        raise InvalidPairsError(
             f"algorithm {self._options.name!r} learns from pairs of shape (m, 2, d), or (m, 2) indices with preprocessor=; "
             f"found shape {array.shape}. For individuals and their classes use algorithm='matching'."
         )
@@ -462,14 +464,14 @@ class DPPMetricLearner(
         table = self._table()
         if not callable(table):
             if index.max() >= len(table):
-                raise InvalidPairs(
+                raise InvalidPairsError(
                     f"indices must be below the {len(table)} rows of preprocessor; found larger ones."
                 )
             return table, index
         used, codes = np.unique(index, return_inverse=True)
         points = finite_numbers(np.asarray(table(used)))
         if points.ndim != 2 or len(points) != len(used):
-            raise InvalidPairs(
+            raise InvalidPairsError(
                 f"preprocessor must return one row for each of {len(used)} indices; found shape {points.shape}."
             )
         return points, codes.reshape(index.shape)
@@ -486,11 +488,11 @@ def _distinct_rows(flat: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDAr
 def _pair_signs(y: Any, m: int) -> NDArray[np.int64]:
     array = np.asarray(y)
     if array.shape != (m,):
-        raise InvalidPairs(
+        raise InvalidPairsError(
             f"y must hold one label for each of {m} pairs; found shape {array.shape}."
         )
     if array.dtype.kind not in "iuf" or not np.all((array == 1) | (array == -1)):
-        raise InvalidPairs(
+        raise InvalidPairsError(
             "y must be +1 (similar) or -1 (dissimilar) for each pair; found other labels. "
             "From 0/1 use 2 * y - 1."
         )
@@ -501,11 +503,11 @@ def _class_codes(y: Any) -> NDArray[np.int64]:
     """Return classes as whole numbers that serve only to compare them: which codes occur is used for nothing."""
     array = column_or_1d(y)
     if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
-        raise InvalidParameter("y must be finite; found NaN or infinity.")
+        raise InvalidParameterError("y must be finite; found NaN or infinity.")
     try:
         _, codes = np.unique(array, return_inverse=True)
     except TypeError as error:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             "the classes in y must be of one type; found mixed types. Make them all numbers or all strings."
         ) from error
     return codes.reshape(-1).astype(np.int64)
@@ -515,12 +517,12 @@ def _public_codes(classes: NDArray[Any], declared: Any) -> tuple[NDArray[np.int6
     """Return each class as its place in the declared list, and the length of that list."""
     known = np.asarray(declared)
     if known.ndim != 1 or len(known) == 0 or len(np.unique(known)) != len(known):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"classes must be a list of different classes; found an array of shape {known.shape} with repetitions or none."
         )
     matches = classes[:, None] == known[None, :]
     if not np.all(np.any(matches, axis=-1)):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"every class in y must be in classes; found one that is not among its {len(known)} entries. "
             "List all classes that may occur."
         )

@@ -21,7 +21,7 @@ from pairwise.algorithms.moments import (
     plan_moments,
     release_moments,
 )
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import PrivateEstimator
 from pairwise.noise.randomness import Randomness
 from pairwise.plan import Plan
@@ -118,13 +118,13 @@ class PrivateLDA(
         table, labels = self._check_table(X, y)
         delta = self._check_settings(len(table))
         if self.adjacency not in ("replace-one", "zero-out"):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"adjacency must be 'replace-one' or 'zero-out'; found {self.adjacency!r}."
             )
         adjacency = Adjacency(self.adjacency)
         classes = self._check_classes(labels)
         if len(classes) < 2:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"a discriminant needs at least 2 classes; found {len(classes)} class. Check y."
             )
         randomness = Randomness(self.random_state)
@@ -160,7 +160,9 @@ class PrivateLDA(
         limit = min(len(self.classes_) - 1, moments.sums.shape[1])
         k = limit if self.n_components is None else int(self.n_components)
         if not k >= 1:
-            raise InvalidParameter(f"n_components must be at least 1; found {self.n_components!r}.")
+            raise InvalidParameterError(
+                f"n_components must be at least 1; found {self.n_components!r}."
+            )
         k = min(k, limit)
         self.scalings_, self.eigenvalues_ = discriminant(moments, k)
         self.means_ = moments.means * float(self.data_norm)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from pairwise.errors import InvalidPairs
+from pairwise.errors import InvalidPairsError
 from pairwise.pairs.clipping import clip_records
 
 __all__ = ["DroppedTable", "MahalanobisMixin", "finite_numbers"]
@@ -49,17 +49,17 @@ class DroppedTable:
 def finite_numbers(array: NDArray[Any]) -> Array:
     """Return finite float64 numbers, or say what is wrong without repeating a value."""
     if array.dtype.kind not in "biuf" and array.dtype.kind != "O":
-        raise InvalidPairs(
+        raise InvalidPairsError(
             f"features must be numbers; found dtype {array.dtype}. Encode them first."
         )
     try:
         out = array.astype(np.float64)
     except (TypeError, ValueError):
-        raise InvalidPairs(
+        raise InvalidPairsError(
             "features must be numbers; found mixed or non-numeric entries. Encode them first."
         ) from None
     if not np.all(np.isfinite(out)):
-        raise InvalidPairs(
+        raise InvalidPairsError(
             "features must be finite; found NaN or infinity. Fill or drop these first."
         )
     return out
@@ -133,7 +133,7 @@ class MahalanobisMixin:
 
         Raises
         ------
-        InvalidPairs
+        InvalidPairsError
             For another shape, for anything but finite numbers, and for indices without a table.
         """
         check_is_fitted(self)
@@ -141,7 +141,7 @@ class MahalanobisMixin:
         if array.ndim == 2 and array.shape[1] == 2 and self.preprocessor is not None:
             array = self._rows_of(array)
         if array.ndim != 3 or array.shape[1] != 2 or array.shape[2] != self.n_features_in_:
-            raise InvalidPairs(
+            raise InvalidPairsError(
                 f"expected pairs of shape (m, 2, {self.n_features_in_}), or (m, 2) indices with preprocessor=; found "
                 f"shape {array.shape}."
             )
@@ -169,7 +169,7 @@ class MahalanobisMixin:
     def _table(self) -> Any:
         """Return ``preprocessor``, a callable or a matrix of finite numbers."""
         if isinstance(self.preprocessor, DroppedTable):
-            raise InvalidPairs(
+            raise InvalidPairsError(
                 "index pairs need the table they refer to, which was dropped after fitting since it may be private. Pass "
                 "points of shape (m, 2, d), or set it again: set_params(preprocessor=X)."
             )
@@ -177,7 +177,7 @@ class MahalanobisMixin:
             return self.preprocessor
         table = finite_numbers(np.asarray(self.preprocessor))
         if table.ndim != 2:
-            raise InvalidPairs(f"preprocessor must have shape (n, d); found {table.shape}.")
+            raise InvalidPairsError(f"preprocessor must have shape (n, d); found {table.shape}.")
         return table
 
     def _rows_of(self, index: NDArray[Any]) -> NDArray[Any]:
@@ -188,7 +188,7 @@ class MahalanobisMixin:
         if not np.issubdtype(index.dtype, np.integer) or not (
             index.size == 0 or (index.min() >= 0 and index.max() < len(table))
         ):
-            raise InvalidPairs(
+            raise InvalidPairsError(
                 f"index pairs must be whole numbers in 0..{len(table) - 1}; found others."
             )
         return np.asarray(table[index])

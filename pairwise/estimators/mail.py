@@ -32,7 +32,7 @@ from pairwise.algorithms.smlq import (
     smlq_step,
     unit_rows,
 )
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.estimators.choice import AlgorithmChoice
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import plan_gaussian
@@ -179,23 +179,25 @@ class PrivateMail(AlgorithmChoice):
 
     def _check_choices(self) -> None:
         if self.mode not in ("sound", "published"):
-            raise InvalidParameter(f"mode must be 'sound' or 'published'; found {self.mode!r}.")
+            raise InvalidParameterError(
+                f"mode must be 'sound' or 'published'; found {self.mode!r}."
+            )
         if self.labels not in _LABELS:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"labels must be one of {', '.join(_LABELS)}; found {self.labels!r}."
             )
         smlq = self._smlq
         if smlq.kernel not in ("dense", "neighbours"):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"kernel must be 'dense' or 'neighbours'; found {smlq.kernel!r}."
             )
         if int(self.n_components) < 1 or int(smlq.iterations) < 0:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "n_components must be at least 1 and iterations at least 0; found "
                 f"{self.n_components!r} and {smlq.iterations!r}."
             )
         if not (math.isfinite(self._scale()) and self._scale() > 0):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"init_scale must be a positive finite number; found {smlq.init_scale!r}."
             )
 
@@ -245,7 +247,7 @@ class PrivateMail(AlgorithmChoice):
         if self.labels == "randomised":
             label_epsilon = epsilon / 2 if self.label_epsilon is None else float(self.label_epsilon)
             if not 0 < label_epsilon < epsilon:
-                raise InvalidParameter(
+                raise InvalidParameterError(
                     f"label_epsilon must be between 0 and epsilon = {epsilon:g}; found {label_epsilon!r}."
                 )
         mu = release_mu(epsilon - label_epsilon, delta, hardened=True)
@@ -294,7 +296,7 @@ class PrivateMail(AlgorithmChoice):
         randomness: Randomness,
     ) -> Plan:
         if math.isinf(self.epsilon):
-            raise InvalidParameter("mode='published' needs a finite epsilon, for its noise.")
+            raise InvalidParameterError("mode='published' needs a finite epsilon, for its noise.")
         mail = PublishedMail(
             epsilon=float(self.epsilon),
             n_classes=n_classes,

@@ -17,7 +17,7 @@ from pairwise.accounting.zcdp import release_mu
 from pairwise.algorithms.gradient import MetricPairs, noisy_descent, plan_gradient
 from pairwise.algorithms.moments import discriminant, moment_size, plan_moments, release_moments
 from pairwise.algorithms.options import ConvexOptions, Gradient, Options, Statistics
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.estimators.mahalanobis import MahalanobisMixin
 from pairwise.estimators.perturbation import (
     PAIR_LOSS_ALGORITHMS,
@@ -189,7 +189,7 @@ class PrivateMetricLearner(
         options = self._options
         check_request(options, self.mode, self.epsilon, kind="metric", hardened=self._exact)
         if not isinstance(self.n_components, int | np.integer) or self.n_components < 1:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"n_components must be a whole number >= 1; found {self.n_components!r}."
             )
         unread = unread_in_mode(options, self.mode)
@@ -201,7 +201,9 @@ class PrivateMetricLearner(
 
     def _check_labels(self, labels: NDArray[Any]) -> None:
         if len(labels) < 2:
-            raise InvalidParameter("a metric needs two classes at least; found one class. Check y.")
+            raise InvalidParameterError(
+                "a metric needs two classes at least; found one class. Check y."
+            )
 
     def _encode(self, labels: NDArray[Any]) -> NDArray[np.int64]:
         return np.searchsorted(self.classes_, labels).astype(np.int64)

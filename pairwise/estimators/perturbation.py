@@ -25,7 +25,7 @@ from pairwise.algorithms.options import (
     SGDOutput,
     Statistics,
 )
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import check_number
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.losses import get_loss
@@ -162,21 +162,21 @@ def check_request(
     check_number("epsilon", epsilon)
     loss = get_loss(getattr(options, "loss", "logistic"), kind)
     if mode not in ("sound", "published"):
-        raise InvalidParameter(f"mode must be 'sound' or 'published'; found {mode!r}.")
+        raise InvalidParameterError(f"mode must be 'sound' or 'published'; found {mode!r}.")
     if mode == "published" and not isinstance(options, OnPair | OffPair | SGDOutput):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"algorithm {options.name!r} has no published form. Use mode='sound'."
         )
     if mode == "published" and not math.isfinite(epsilon):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             "the published noise formulas need a finite epsilon; found infinity. Use mode='sound'."
         )
     if mode == "published" and hardened:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             "the published noise is continuous; found hardened=True. Use mode='sound'."
         )
     if loss.smoothness(1.0) is None and isinstance(options, OnPair | OffPair):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"{options.name} needs a smooth loss; found one with a kink. Use loss='logistic', or algorithm='gradient' or "
             "'sgd-output'."
         )
@@ -204,7 +204,7 @@ def plan_perturbation(task: ConvexTask, request: Request, randomness: Randomness
     n = task.sums.n
     if request.algorithm == "sgd-output":
         if n > _LARGEST_COMPARED and not getattr(task.sums, "hinge", False):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"sgd-output compares all pairs with this loss; expected n <= {_LARGEST_COMPARED}, found {n}. "
                 "Use algorithm='gradient'"
                 + (
@@ -339,7 +339,7 @@ def _published_constants(
         G += alpha * task.domain.diameter
     burn_in = giga.published_burn_in(L, alpha)
     if burn_in >= n and not request.allow_vacuous:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"the published burn-in is T1 = {burn_in} steps, not below the {n} records: the output would be random "
             "noise. Use mode='sound', a larger alpha, or allow_vacuous=True to run it all the same."
         )

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pairwise.accounting.events import Adjacency, gaussian_event, pure_event
 from pairwise.accounting.gaussian import check_privacy_parameters
 from pairwise.accounting.zcdp import release_mu
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import check_data_norm, without_seed, without_values
 from pairwise.noise.randomness import Randomness, numerical_claim
 from pairwise.noise.release import PlannedRelease, plan_gaussian
@@ -72,7 +72,7 @@ def bingham(concentration: Array, randomness: Randomness) -> Array:
         log_ratio = -float(drop @ squares) + q / 2.0 * math.log(float(omega @ squares))
         if math.log(float(randomness.tail())) < log_ratio - log_bound:
             return np.asarray(vectors @ y)
-    raise InvalidParameter(
+    raise InvalidParameterError(
         "the sampler found no direction; lower epsilon or the number of features."
     )
 
@@ -170,7 +170,9 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         d = table.shape[1]
         k = int(self.n_components)
         if k < 1:
-            raise InvalidParameter(f"n_components must be at least 1; found {self.n_components!r}.")
+            raise InvalidParameterError(
+                f"n_components must be at least 1; found {self.n_components!r}."
+            )
         k = min(k, d)
         private = math.isfinite(self.epsilon)
         plan = _AxisPlan(1.0, float(self.epsilon), k)
@@ -279,7 +281,9 @@ class PrivateRandomProjection(BaseEstimator):
         check_data_norm(self.data_norm)
         k = int(self.n_components)
         if k < 1:
-            raise InvalidParameter(f"n_components must be at least 1; found {self.n_components!r}.")
+            raise InvalidParameterError(
+                f"n_components must be at least 1; found {self.n_components!r}."
+            )
         public = Randomness(int(self.projection_state))
         self.components_ = public.normal((k, table.shape[1])) / math.sqrt(k)
         mu = release_mu(float(self.epsilon), float(self.delta), hardened=True)

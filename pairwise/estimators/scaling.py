@@ -22,7 +22,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import without_values
 from pairwise.statement import UnsoundWarning
 
@@ -108,7 +108,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         for name in ("low", "high"):
             bound = np.asarray(getattr(self, name), dtype=np.float64)
             if bound.shape not in ((), (d,)):
-                raise InvalidParameter(
+                raise InvalidParameterError(
                     f"{name} must be one number, or one for each of {d} features; found shape {bound.shape}."
                 )
             bounds.append(np.broadcast_to(bound, (d,)))
@@ -116,7 +116,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         with np.errstate(over="ignore", invalid="ignore"):
             spread = high - low
         if not (np.isfinite(low).all() and np.isfinite(spread).all() and (spread > 0).all()):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "low must be below high for every feature, and both finite, with a finite difference."
             )
         return low, high
@@ -124,7 +124,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _range(self) -> tuple[float, float]:
         first, last = (float(end) for end in self.output_range)
         if not (math.isfinite(first) and math.isfinite(last) and first < last):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"output_range must be two finite numbers in order; found {self.output_range!r}."
             )
         return first, last
@@ -206,7 +206,7 @@ def check_pipeline(pipeline: Any, *, public: Collection[str] = ()) -> list[str]:
     ['standardscaler']
     """
     if not isinstance(pipeline, Pipeline):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"expected a Pipeline; found {type(pipeline).__name__}. Pass the pipeline that ends in the learner."
         )
     return _check(pipeline, public, stacklevel=3)

@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 
 from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
 from pairwise.accounting.zcdp import release_mu
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import plan_gaussian
 
@@ -32,7 +32,7 @@ def _check_evaluation(
 ) -> tuple[NDArray[Any], NDArray[Any], float]:
     labels, values = np.asarray(y), np.asarray(other)
     if labels.ndim != 1 or labels.shape != values.shape or len(labels) < 4:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"expected two arrays of one length n >= 4; found shapes {labels.shape} and {values.shape}."
         )
     n = len(labels)

@@ -37,7 +37,7 @@ from pairwise.accounting.calibration import calibrate
 from pairwise.accounting.events import Adjacency, pure_event
 from pairwise.accounting.gaussian import check_privacy_parameters
 from pairwise.accounting.zcdp import zcdp_epsilon
-from pairwise.errors import BudgetClosed, BudgetExceeded, InvalidParameter
+from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.estimators.scores import private_accuracy_score, private_auc_score
 from pairwise.noise.randomness import Randomness
 from pairwise.statement import PrivacyStatement
@@ -72,9 +72,11 @@ class TrialCount:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.mean) and self.mean >= 1):
-            raise InvalidParameter(f"mean must be a finite number >= 1; found {self.mean!r}.")
+            raise InvalidParameterError(f"mean must be a finite number >= 1; found {self.mean!r}.")
         if not self.shape >= 0:
-            raise InvalidParameter(f"shape must be >= 0 (infinity: Poisson); found {self.shape!r}.")
+            raise InvalidParameterError(
+                f"shape must be >= 0 (infinity: Poisson); found {self.shape!r}."
+            )
 
     @property
     def gamma(self) -> float:
@@ -171,7 +173,7 @@ class TrialAccount:
         A pure search returns its pure epsilon, whatever ``delta`` is.
         """
         if not 0 < share <= 1:
-            raise InvalidParameter(f"share must be in (0, 1]; found {share!r}.")
+            raise InvalidParameterError(f"share must be in (0, 1]; found {share!r}.")
         if self._pure:
             return share * self._limit
         return zcdp_epsilon(share * self._limit * (1 - 1e-9), delta)
@@ -179,7 +181,7 @@ class TrialAccount:
     def part(self, name: str) -> TrialAccount:
         """Return the account of a part of the records, the same one for the same name."""
         if self._spent:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "a trial that has charged all records cannot be divided into parts. Charge every release to a part."
             )
         if name not in self._parts:
@@ -198,34 +200,34 @@ class TrialAccount:
 
         Raises
         ------
-        BudgetExceeded
+        BudgetExceededError
             If the trial would cost more than the search was priced for.
-        BudgetClosed
+        BudgetClosedError
             If the trial has ended, and in other processes.
-        UnsupportedEvent
+        UnsupportedEventError
             If the release has no zCDP bound (samples have none), or in a pure search is not pure.
-        InvalidParameter
+        InvalidParameterError
             For another adjacency or unit, or after ``part``.
         """
         if self._closed:
-            raise BudgetClosed(
+            raise BudgetClosedError(
                 "the trial has ended, or this is a copy of its account elsewhere; nothing was drawn."
             )
         if self._parts:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "this trial is divided into parts. Charge every release to one of them."
             )
         if adjacency is not None and Adjacency(adjacency) is not self.adjacency:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"the search is for {self.adjacency}; found a release for {Adjacency(adjacency)}."
             )
         if unit is not None and unit != self.unit:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"the search protects {self.unit!r}; found a release for {unit!r}."
             )
         cost = epsilon_of(event, 0.0, self.adjacency) if self._pure else zcdp_cost(event)
         if not self._spent + cost <= self._limit:
-            raise BudgetExceeded(
+            raise BudgetExceededError(
                 f"the release {label or type(event).__name__!r} was refused: with it the trial would cost "
                 f"{self._spent + cost:.6g} of {'epsilon' if self._pure else 'rho'} {self._limit:.6g}. Nothing was drawn. "
                 "Take epsilon from account.epsilon(delta, share)."
@@ -279,7 +281,7 @@ def _price(
     """Return what one trial may cost, in ε (pure) or ρ, and the event of the whole search."""
     if delta == 0:
         if math.isinf(count.shape):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "a Poisson number of trials has no pure price. Use a finite shape, or a delta above 0."
             )
         return epsilon / (2.0 + count.shape), pure_event(epsilon)
@@ -327,9 +329,9 @@ def private_selection(
 
     Raises
     ------
-    InvalidParameter
+    InvalidParameterError
         For settings out of range, and for no candidates.
-    BudgetExceeded
+    BudgetExceededError
         If the search does not fit the budget, before anything is drawn, or if a trial charges more than its part.
 
     References
@@ -341,11 +343,11 @@ def private_selection(
     relation = Adjacency(adjacency)
     check_privacy_parameters(epsilon, delta, allow_pure=True)
     if not math.isfinite(epsilon):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             "a search has a price; found epsilon = inf. Use scikit-learn's searches."
         )
     if not len(candidates):
-        raise InvalidParameter("candidates must hold one setting at least; found none.")
+        raise InvalidParameterError("candidates must hold one setting at least; found none.")
     pure = delta == 0
     limit, event = _price(count, epsilon, delta, relation)
     if budget is not None:
@@ -441,7 +443,7 @@ class PrivateScorer:
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
         """Return the private score of a fitted classifier on private records."""
         if self.metric not in _METRICS:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"metric must be one of {', '.join(_METRICS)}; found {self.metric!r}."
             )
         common = {

@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 
 from pairwise.accounting.zcdp import release_mu
 from pairwise.algorithms.options import Ftrl, OnPair
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.estimators.choice import AlgorithmChoice
 from pairwise.estimators.perturbation import (
     ConvexTask,
@@ -166,7 +166,7 @@ class StreamingEstimator(AlgorithmChoice):
         """
         first = getattr(self, "_stream", None) is None
         if first and hasattr(self, "n_streamed_"):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "this stream was closed by pickling or copying, which drop the raw records. Start again with a new "
                 "estimator and a new budget."
             )
@@ -177,7 +177,7 @@ class StreamingEstimator(AlgorithmChoice):
         )
         unknown = np.setdiff1d(labels, known)
         if len(unknown):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"y holds {len(unknown)} labels that are not among the classes of this stream. "
                 "List every label that may occur in classes."
             )
@@ -198,7 +198,7 @@ class StreamingEstimator(AlgorithmChoice):
         self._check_choices()
         horizon = self._stream_options.horizon
         if horizon is None:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "partial_fit needs horizon, the largest number of records that will ever come: the noise is fixed by it. "
                 "Pass horizon=..., or call fit on the whole table."
             )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     pass
@@ -47,14 +47,18 @@ def _release(values: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
 def _as_finite(value: ArrayLike, what: str = "value") -> NDArray[np.float64]:
     array = np.asarray(value, dtype=np.float64)
     if not np.all(np.isfinite(array)):
-        raise InvalidParameter(f"{what} must be finite; found NaN or infinity. Clip records first.")
+        raise InvalidParameterError(
+            f"{what} must be finite; found NaN or infinity. Clip records first."
+        )
     return array
 
 
 def _check_positive(**numbers: float) -> None:
     for name, number in numbers.items():
         if not (math.isfinite(number) and number > 0):
-            raise InvalidParameter(f"{name} must be a positive finite number; found {number!r}.")
+            raise InvalidParameterError(
+                f"{name} must be a positive finite number; found {number!r}."
+            )
 
 
 def gaussian(value: ArrayLike, sigma: float, randomness: Randomness) -> NDArray[np.float64]:
@@ -108,7 +112,7 @@ def staircase(
     """
     array = _as_finite(value)
     if array.ndim != 0:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"staircase noise is for one number; found an array of shape {array.shape}. Coordinate by coordinate it "
             "would cost epsilon for each of them. Use staircase_l1 for a vector."
         )
@@ -137,12 +141,12 @@ def staircase_l1(
     array = _as_finite(value)
     size = array.size
     if size == 0:
-        raise InvalidParameter("value must have at least one entry; found an empty array.")
+        raise InvalidParameterError("value must have at least one entry; found an empty array.")
     start = staircase_start(sensitivity, epsilon)
     # Beyond its mode near p/ε the log-weight falls at least by ε/2 a step from twice the mode on.
     last = math.ceil(2 * size / epsilon + 2 * 100 * math.log(2) / epsilon) + 2
     if last > 10**7:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"{size} coordinates at epsilon {epsilon:g} need {last} steps, more than 10^7. Use laplace."
         )
     steps = np.arange(last + 1, dtype=np.float64)
@@ -167,7 +171,7 @@ def duchi_scale(dimension: int, epsilon: float) -> float:
     """Return B, the factor that makes Duchi's mechanism unbiased (mechanisms.md DPP-5)."""
     _check_positive(epsilon=epsilon)
     if dimension < 1:
-        raise InvalidParameter(f"dimension must be at least 1; found {dimension}.")
+        raise InvalidParameterError(f"dimension must be at least 1; found {dimension}.")
     odds = math.expm1(epsilon)
     choices = math.comb(dimension - 1, dimension // 2)
     # Two quotients of whole numbers: each is rounded once, also where numerator and denominator exceed a float.
@@ -182,12 +186,12 @@ def duchi(value: ArrayLike, epsilon: float, randomness: Randomness) -> NDArray[n
 
     Raises
     ------
-    InvalidParameter
+    InvalidParameterError
         If an entry lies outside [-1, 1].
     """
     array = _as_finite(value)
     if array.size == 0 or np.any(np.abs(array) > 1.0):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             "entries must lie in [-1, 1] and there must be at least one. Clip to h and divide by h first."
         )
     size = array.size

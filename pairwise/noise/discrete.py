@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     pass
@@ -113,7 +113,7 @@ def discrete_laplace(scale: int, shape: Shape, randomness: Randomness) -> NDArra
         A whole number from 1 to 2^40 (round a real scale up).
     """
     if isinstance(scale, bool) or int(scale) != scale or not 1 <= scale <= 2**40:
-        raise InvalidParameter(f"scale must be a whole number in 1..2^40; found {scale!r}.")
+        raise InvalidParameterError(f"scale must be a whole number in 1..2^40; found {scale!r}.")
     return _discrete_laplace_flat(int(scale), int(np.prod(shape)), randomness).reshape(shape)
 
 
@@ -141,7 +141,9 @@ def discrete_gaussian(
     """
     variance = Fraction(sigma_squared)
     if not 0 < variance < 2**78:
-        raise InvalidParameter(f"sigma_squared must be in (0, 2^78); found {float(variance)!r}.")
+        raise InvalidParameterError(
+            f"sigma_squared must be in (0, 2^78); found {float(variance)!r}."
+        )
     top, bottom = variance.numerator, variance.denominator
     scale = math.isqrt(top // bottom) + 1
     count = int(np.prod(shape))

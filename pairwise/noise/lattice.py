@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -103,9 +103,9 @@ def lattice_gaussian_plan(
     """
     _check_positive(sensitivity=sensitivity)
     if dimension < 1:
-        raise InvalidParameter(f"dimension must be at least 1; found {dimension}.")
+        raise InvalidParameterError(f"dimension must be at least 1; found {dimension}.")
     if (rho is None) == (sigma is None):
-        raise InvalidParameter("give exactly one of rho and sigma.")
+        raise InvalidParameterError("give exactly one of rho and sigma.")
     spread = math.sqrt(dimension)
     grid = _lattice_grid(sensitivity, spread)
     total = (sensitivity + grid * spread) * (1.0 + 1e-15)
@@ -143,12 +143,12 @@ def lattice_laplace_plan(sensitivity: float, dimension: int, *, epsilon: float) 
     """
     _check_positive(sensitivity=sensitivity, epsilon=epsilon)
     if dimension < 1:
-        raise InvalidParameter(f"dimension must be at least 1; found {dimension}.")
+        raise InvalidParameterError(f"dimension must be at least 1; found {dimension}.")
     grid = _lattice_grid(sensitivity, float(dimension))
     total = (sensitivity + grid * dimension) * (1.0 + 1e-15)
     steps = math.ceil(total / (epsilon * grid) * (1.0 + 1e-15))
     if steps > 2**40:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"the scale is {steps} grid steps, more than 2^40; use a larger epsilon or fewer coordinates."
         )
     return LatticePlan(
@@ -166,15 +166,15 @@ def lattice_laplace_plan(sensitivity: float, dimension: int, *, epsilon: float) 
 def _to_lattice(value: ArrayLike, plan: LatticePlan, noise: str) -> NDArray[np.float64]:
     array = _as_finite(value)
     if plan.noise != noise:
-        raise InvalidParameter(f"the plan is for {plan.noise} noise; found a {noise} release.")
+        raise InvalidParameterError(f"the plan is for {plan.noise} noise; found a {noise} release.")
     if array.size != plan.dimension:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"the plan is for {plan.dimension} coordinates; found {array.size}. Plan again for this shape."
         )
     # Division by a power of two is exact, so the only rounding is the one the surcharge pays for.
     steps = np.round(array / plan.grid)
     if np.any(np.abs(steps) > 2.0**51):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             "a value is more than 2^51 grid steps from zero, where float64 no longer holds every step. Clip records, "
             "or release fewer coordinates at once."
         )

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 
 __all__ = [
     "CHEAP_PATH_NOTE",
@@ -106,12 +106,12 @@ class Randomness:
             self._generator = np.random.Generator(np.random.PCG64([int(w) for w in words]))
         elif isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
             if random_state < 0:
-                raise InvalidParameter(
+                raise InvalidParameterError(
                     f"random_state must be >= 0; found {int(random_state)}. Use None for private releases."
                 )
             self._generator = np.random.Generator(np.random.PCG64(int(random_state)))
         else:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "random_state must be None, a whole number, a numpy Generator or RandomState; "
                 f"found {type(random_state).__name__}. Use None for private releases."
             )
@@ -181,7 +181,7 @@ class Randomness:
     def integers(self, high: int, shape: Shape = ()) -> NDArray[np.int64]:
         """Return unbiased integers of [0, high), given shape; ``high`` at most 2^63."""
         if not 1 <= high <= 2**63:
-            raise InvalidParameter(f"high must be in 1..2^63; found {high}.")
+            raise InvalidParameterError(f"high must be in 1..2^63; found {high}.")
         size = int(np.prod(shape))
         limit = (2**64 // high) * high
         out = np.empty(size, dtype=np.int64)

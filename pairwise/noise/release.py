@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -83,7 +83,7 @@ def _lattice_of_rows(plan: LatticePlan, value: NDArray[np.float64], rows: bool) 
     if not rows:
         return plan
     if value.ndim != 2 or value.shape[1] != plan.dimension:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"rows must have {plan.dimension} coordinates; found shape {value.shape}."
         )
     return replace(plan, dimension=value.size)
@@ -159,9 +159,9 @@ def plan_gaussian(
         Draw exact noise on a grid (mechanisms.md 2.2).
     """
     if not mu > 0:
-        raise InvalidParameter(f"mu must be > 0; found {mu!r}.")
+        raise InvalidParameterError(f"mu must be > 0; found {mu!r}.")
     if math.isfinite(mu) and not _LEAST_SENSITIVITY <= sensitivity < math.inf:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"the sensitivity must be finite and at least {_LEAST_SENSITIVITY:g}; found {sensitivity!r}, for which floats "
             "hold no noise. Use a larger clip, rate or data_norm, or a finite one."
         )

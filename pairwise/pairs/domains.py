@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +42,7 @@ def _to_torch(w: Any) -> tuple[torch.Tensor, bool]:
     if tensor.dtype != torch.float64:
         tensor = tensor.to(torch.float64)
     if not bool(torch.isfinite(tensor).all()):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             "a point to project must be finite; found NaN or infinity. Lower the step size."
         )
     return tensor, is_torch
@@ -54,7 +54,7 @@ def _to_container(tensor: torch.Tensor, is_torch: bool) -> Any:
 
 def _check_radius(name: str, value: float) -> None:
     if not (math.isfinite(value) and value > 0):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"{name} must be a positive finite number; found {value!r}. Use WholeSpace() for no bound."
         )
 
@@ -154,7 +154,7 @@ class PSDNuclearBall:
 
         tensor, is_torch = _to_torch(w)
         if tensor.ndim != 2 or tensor.shape[0] != tensor.shape[1]:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"expected a square matrix; found shape {tuple(tensor.shape)}. Reshape it to (d, d)."
             )
         values, vectors = torch.linalg.eigh((tensor + tensor.T) / 2)
@@ -190,7 +190,7 @@ class NuclearBall:
 
         tensor, is_torch = _to_torch(w)
         if tensor.ndim != 2:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"expected a matrix; found {tensor.ndim} dimensions. Reshape it to (k, d)."
             )
         left, values, right = torch.linalg.svd(tensor, full_matrices=False)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairwise.errors import InvalidPairs, InvalidParameter
+from pairwise.errors import InvalidPairsError, InvalidParameterError
 from pairwise.noise.randomness import Randomness
 
 __all__ = [
@@ -30,14 +30,14 @@ def _as_pairs(pairs: ArrayLike) -> NDArray[np.int64]:
     if array.size == 0 and array.ndim <= 2:
         return np.empty((0, 2), dtype=np.int64)
     if array.ndim != 2 or array.shape[1] != 2:
-        raise InvalidPairs(
+        raise InvalidPairsError(
             f"pairs must have shape (m, 2); found {array.shape}. Give one row of two indices per pair."
         )
     whole = np.issubdtype(array.dtype, np.integer)
     if np.issubdtype(array.dtype, np.floating):
         whole = np.array_equal(array, np.floor(array))
     if not whole:
-        raise InvalidPairs(
+        raise InvalidPairsError(
             f"pairs must be whole-number indices; found {array.dtype}. Number the individuals 0..n-1."
         )
     return array.astype(np.int64)
@@ -74,7 +74,7 @@ class PairGraph:
 
     Raises
     ------
-    InvalidPairs
+    InvalidPairsError
         For self pairs, for a pair given twice (in either order: it would count twice and break every bound that counts
         pairs once), for negative or too large indices, and for a wrong shape.
     """
@@ -82,26 +82,26 @@ class PairGraph:
     def __init__(self, pairs: ArrayLike, n_nodes: int | None = None) -> None:
         array = _as_pairs(pairs)
         if len(array) and array.min() < 0:
-            raise InvalidPairs(
+            raise InvalidPairsError(
                 "indices must be >= 0; found negative ones. Number the individuals 0..n-1."
             )
         highest = int(array.max()) + 1 if len(array) else 0
         if n_nodes is None:
             n_nodes = highest
         elif n_nodes < highest:
-            raise InvalidPairs(
+            raise InvalidPairsError(
                 f"indices must be below n_nodes = {n_nodes}; found larger ones. Give the number of individuals."
             )
         self_pairs = int(np.count_nonzero(array[:, 0] == array[:, 1]))
         if self_pairs:
-            raise InvalidPairs(
+            raise InvalidPairsError(
                 f"a pair must join two different individuals; found {self_pairs} self pairs. "
                 "Drop them with pairwise.pairs.graph.unique_pairs."
             )
         keys = np.sort(array, axis=1)
         repeated = len(keys) - len(np.unique(keys[:, 0] * max(n_nodes, 1) + keys[:, 1]))
         if repeated:
-            raise InvalidPairs(
+            raise InvalidPairsError(
                 f"each pair must be given once, in either order; found {repeated} repetitions. "
                 "Drop them with pairwise.pairs.graph.unique_pairs."
             )
@@ -213,7 +213,7 @@ class PairGraph:
         changes the transitive value by 0 or 1 (mechanisms.md DPP-3).
         """
         if relationship not in ("transitive", "intransitive"):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"relationship must be 'transitive' or 'intransitive'; found {relationship!r}."
             )
         if not self.n_pairs:
@@ -238,7 +238,7 @@ def random_matching(n: int, randomness: Randomness) -> NDArray[np.int64]:
     Independent of all data, so it may be published (mechanisms.md 4.3 A).
     """
     if n < 2:
-        raise InvalidParameter(f"a matching needs n >= 2; found {n}.")
+        raise InvalidParameterError(f"a matching needs n >= 2; found {n}.")
     half = n // 2
     return randomness.permutation(n)[: 2 * half].reshape(half, 2)
 
@@ -250,7 +250,9 @@ def random_pairs(n: int, n_pairs: int, randomness: Randomness) -> NDArray[np.int
     """
     possible = n * (n - 1) // 2
     if not 0 <= n_pairs <= possible:
-        raise InvalidParameter(f"n_pairs must be in 0..{possible} for {n} nodes; found {n_pairs}.")
+        raise InvalidParameterError(
+            f"n_pairs must be in 0..{possible} for {n} nodes; found {n_pairs}."
+        )
     return _draw_distinct(
         n_pairs,
         possible,
@@ -275,7 +277,7 @@ def regular_pairs(n: int, degree: int, randomness: Randomness) -> NDArray[np.int
     randomness : Randomness
     """
     if degree < 1 or 4 * degree > n:
-        raise InvalidParameter(f"degree must be in 1..{n // 4} for {n} nodes; found {degree}.")
+        raise InvalidParameterError(f"degree must be in 1..{n // 4} for {n} nodes; found {degree}.")
     chosen = np.empty((0, 2), dtype=np.int64)
     for _ in range(degree):
         while True:
@@ -353,7 +355,7 @@ def labelled_pairs(
     similar = n_pairs // 2
     dissimilar = n_pairs - similar
     if similar > similar_possible or dissimilar > dissimilar_possible:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"the classes allow fewer than {n_pairs} balanced pairs. Ask for fewer, or pass balanced=False."
         )
 

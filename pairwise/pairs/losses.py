@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     import torch
@@ -74,12 +74,12 @@ def _pair_tensors(inner: Any, sign: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _check_norm(R: float, B: float | None = None) -> None:
     if not (math.isfinite(R) and R > 0):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"the record norm R must be a positive finite number; found {R!r}. "
             "Pass the norm to which the algorithm clips every record: without one G is infinite."
         )
     if B is not None and not (B >= 0):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"the parameter norm B must be >= 0; found {B!r}. Leave it out if there is no bound."
         )
 
@@ -253,7 +253,7 @@ class Contrastive:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.margin) and self.margin > 0):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"margin must be a positive finite number; found {self.margin!r}. "
                 "Use a public constant such as 1.0, never the mean distance of the private pairs."
             )
@@ -318,13 +318,13 @@ def get_loss(
 
     Raises
     ------
-    InvalidParameter
+    InvalidParameterError
         If there is no such loss.
     """
     if not isinstance(name, str):
         return name
     full = f"{kind}-{name}" if name in ("logistic", "hinge") else name
     if full not in _LOSSES:
-        raise InvalidParameter(f"loss must be one of {', '.join(_LOSSES)}; found {name!r}.")
+        raise InvalidParameterError(f"loss must be one of {', '.join(_LOSSES)}; found {name!r}.")
     loss: PairLoss = _LOSSES[full](**settings)
     return loss

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import svd
 
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 
 __all__ = ["Alignment", "align", "nearest", "precision_at_k", "recall_at_k"]
 
@@ -65,7 +65,7 @@ def align(source: ArrayLike, target: ArrayLike, *, scaling: bool = True) -> Alig
     """
     a, b = (np.asarray(points, dtype=np.float64) for points in (source, target))
     if a.shape != b.shape or a.ndim != 2 or len(a) == 0:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"source and target must be matching tables of at least one row; found shapes {a.shape} and {b.shape}."
         )
     mean_a, mean_b = a.mean(axis=0), b.mean(axis=0)
@@ -84,7 +84,7 @@ def nearest(queries: ArrayLike, records: ArrayLike, k: int) -> NDArray[np.int64]
     """Return the rows of ``records`` nearest to each query, nearest first, shape (q, min(k, n)); exact, in blocks."""
     q, x = (np.asarray(points, dtype=np.float64) for points in (queries, records))
     if k < 1 or len(x) == 0:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"k must be at least 1 and records not empty; found {k} and {len(x)}."
         )
     k = min(k, len(x))
@@ -102,7 +102,7 @@ def nearest(queries: ArrayLike, records: ArrayLike, k: int) -> NDArray[np.int64]
 def _first(relevant: ArrayLike, k: int) -> NDArray[np.bool_]:
     table = np.asarray(relevant, dtype=bool)
     if table.ndim != 2 or not 1 <= k <= table.shape[1] or len(table) == 0:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"relevant must have a row for each query and at least k columns; found shape {table.shape} and k = {k}."
         )
     return table[:, :k]

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairwise.errors import InvalidParameter, ServiceError
+from pairwise.errors import InvalidParameterError, ServiceError
 
 if TYPE_CHECKING:
     from pairwise.retrieval.subset import SubsetQuery
@@ -124,20 +124,22 @@ class Catalogue:
         self.records = np.ascontiguousarray(records, dtype=np.float32)
         self.codebook = np.ascontiguousarray(codebook, dtype=np.float32)
         if self.records.ndim != 2 or len(self.records) == 0:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"records must be a table of at least one row; found shape {self.records.shape}."
             )
         if self.codebook.ndim != 2 or self.codebook.shape[1:] != self.records.shape[1:]:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 "codebook must have as many columns as the records; found shapes "
                 f"{self.codebook.shape} and {self.records.shape}."
             )
         if not (np.isfinite(self.records).all() and np.isfinite(self.codebook).all()):
-            raise InvalidParameter("records and codebook must be finite; found NaN or infinity.")
+            raise InvalidParameterError(
+                "records and codebook must be finite; found NaN or infinity."
+            )
         n, d = self.records.shape
         self.ids = np.arange(n) if ids is None else np.asarray(ids, dtype=np.int64)
         if self.ids.shape != (n,):
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"ids must name each of the {n} records; found {self.ids.shape}."
             )
         self._index = hnswlib.Index(space="l2", dim=d)
@@ -280,7 +282,7 @@ class RetrievalServer(ThreadingHTTPServer):
         timeout_s: float = 10.0,
     ) -> None:
         if min(max_request_bytes, max_records, max_connections) < 1 or not 0 < timeout_s < math.inf:
-            raise InvalidParameter("every limit of the server must be positive and finite.")
+            raise InvalidParameterError("every limit of the server must be positive and finite.")
         self.catalogue = catalogue
         self.max_request_bytes = int(max_request_bytes)
         self.max_records = int(max_records)
@@ -410,11 +412,11 @@ class RetrievalClient:
 
         Raises
         ------
-        BudgetExceeded
+        BudgetExceededError
             If the client's budget is used up; nothing is sent.
         """
         if self.query is None:
-            raise InvalidParameter("search needs a SubsetQuery; give one to RetrievalClient.")
+            raise InvalidParameterError("search needs a SubsetQuery; give one to RetrievalClient.")
         ids, values = self.fetch(self.query.ask(x), count)
         if len(ids) and values.shape[1] != self.query.codebook.shape[1]:
             raise ServiceError(

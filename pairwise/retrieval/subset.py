@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairwise.accounting.events import Adjacency, pure_event
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
 from pairwise.retrieval.evaluation import nearest
 from pairwise.statement import PrivacyStatement
@@ -32,11 +32,11 @@ _LEAST_EPSILON = 1e-9
 
 def _check(n_cells: int, size: int, epsilon: float) -> None:
     if not (isinstance(epsilon, int | float | np.number) and epsilon >= _LEAST_EPSILON):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"epsilon must be a number of at least {_LEAST_EPSILON:g}; found {epsilon!r}."
         )
     if not 1 <= size <= n_cells:
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"the subset size must be between 1 and the number of cells, {n_cells}; found {size!r}."
         )
 
@@ -46,7 +46,7 @@ def _numbers(values: ArrayLike) -> Array:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             "a feature must be a row of numbers; found something else."
         ) from None
 
@@ -82,7 +82,7 @@ def subset_size(
     """
     _check(n_cells, 1, epsilon)
     if not 0 < inclusion <= 1:
-        raise InvalidParameter(f"inclusion must be in (0, 1]; found {inclusion!r}.")
+        raise InvalidParameterError(f"inclusion must be in (0, 1]; found {inclusion!r}.")
     exact = inclusion * n_cells / ((1.0 - inclusion) * math.exp(min(epsilon, 700.0)) + inclusion)
     size = min(n_cells, max(1, math.ceil(exact * (1.0 - 1e-12))))
     return size if most is None else max(1, min(size, int(most)))
@@ -146,7 +146,7 @@ class SubsetQuery:
 
     Raises
     ------
-    InvalidParameter
+    InvalidParameterError
         For a codebook, epsilon or size out of range.
 
     References
@@ -175,11 +175,11 @@ class SubsetQuery:
     ) -> None:
         self.codebook = np.array(codebook, dtype=np.float64)
         if self.codebook.ndim != 2 or len(self.codebook) == 0:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"codebook must be a table of at least one cell; found shape {self.codebook.shape}."
             )
         if not np.all(np.isfinite(self.codebook)):
-            raise InvalidParameter("codebook must be finite; found NaN or infinity.")
+            raise InvalidParameterError("codebook must be finite; found NaN or infinity.")
         self.codebook.flags.writeable = False
         cells = len(self.codebook)
         _check(cells, 1, epsilon)
@@ -201,11 +201,11 @@ class SubsetQuery:
         """Return the nearest cell of each feature, shape (m, d) -> (m,). Private: never send them."""
         table = _numbers(X)
         if table.ndim != 2 or table.shape[1] != self.codebook.shape[1]:
-            raise InvalidParameter(
+            raise InvalidParameterError(
                 f"a feature must have {self.codebook.shape[1]} values, as the codebook; found shape {table.shape[1:]}."
             )
         if not np.all(np.isfinite(table)):
-            raise InvalidParameter("a feature must be finite; found NaN or infinity.")
+            raise InvalidParameterError("a feature must be finite; found NaN or infinity.")
         return nearest(table, self.codebook, 1)[:, 0]
 
     def ask(self, x: ArrayLike) -> NDArray[np.int64]:
@@ -218,7 +218,7 @@ class SubsetQuery:
 
         Raises
         ------
-        BudgetExceeded
+        BudgetExceededError
             If the budget does not allow another query; nothing is drawn.
         """
         return self.release(self.cell(x))
@@ -227,7 +227,7 @@ class SubsetQuery:
         """Return a subset for a private cell, shape (ω,), in increasing order; charges the budget first."""
         cells = len(self.codebook)
         if not 0 <= cell < cells:
-            raise InvalidParameter(f"a cell must be in 0..{cells - 1}.")
+            raise InvalidParameterError(f"a cell must be in 0..{cells - 1}.")
         if self.budget is not None:
             self.budget.charge(
                 self.privacy_event,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import pairwise
+import pairwise.errors
 
 ROOT = Path(pairwise.__file__).resolve().parent
 # Who may import whom: a unit may import what stands in later groups, and nothing of its own group or of earlier ones.
@@ -84,3 +85,12 @@ def test_every_module_says_what_lives_there():
         assert text, path.name
         if path.stem != "__init__":
             assert len(text.split()) > 15, path.name
+
+
+@pytest.mark.parametrize("name", pairwise.errors.__all__)
+def test_every_error_ends_in_error_and_is_found_under_its_name_of_before(name):
+    error = getattr(pairwise.errors, name)
+    assert name.endswith("Error")
+    assert issubclass(error, pairwise.PairwiseError)
+    old = getattr(pairwise.errors, name.removesuffix("Error"), error)
+    assert old is error

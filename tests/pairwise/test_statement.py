@@ -12,7 +12,12 @@ from scipy.stats import norm
 
 from pairwise.accounting.events import Adjacency
 from pairwise.accounting.gaussian import gaussian_mu
-from pairwise.errors import BudgetExceeded, InvalidPairs, InvalidParameter, PairwiseError
+from pairwise.errors import (
+    BudgetExceededError,
+    InvalidPairsError,
+    InvalidParameterError,
+    PairwiseError,
+)
 from pairwise.statement import PrivacyStatement, UnsoundWarning
 
 
@@ -95,7 +100,7 @@ def test_a_statement_cannot_be_changed_only_extended():
 
 
 def test_all_errors_are_value_errors_of_one_family():
-    for kind in (BudgetExceeded, InvalidPairs, InvalidParameter):
+    for kind in (BudgetExceededError, InvalidPairsError, InvalidParameterError):
         assert issubclass(kind, PairwiseError)
         assert issubclass(kind, ValueError)
     assert issubclass(UnsoundWarning, UserWarning)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.algorithms.contrastive import clipped_row_gradient_sum
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.noise.continuous import duchi, laplace, staircase_start
 from pairwise.noise.randomness import Randomness
 
@@ -51,7 +51,7 @@ def step_sizes(
         return 1.0 / np.sqrt(tau)
     if rule == "literal":
         return np.asarray(np.exp(-0.5 * np.cumsum(np.log(tau))))
-    raise InvalidParameter(f"rule must be 'intended' or 'literal'; found {rule!r}.")
+    raise InvalidParameterError(f"rule must be 'intended' or 'literal'; found {rule!r}.")
 
 
 def row_scales(
@@ -137,7 +137,7 @@ def true_epsilon(
         return touched * n_rows * epsilon
     if variant == "dpp_s":
         return None
-    raise InvalidParameter(f"variant must be one of {', '.join(VARIANTS)}; found {variant!r}.")
+    raise InvalidParameterError(f"variant must be one of {', '.join(VARIANTS)}; found {variant!r}.")
 
 
 def publish(

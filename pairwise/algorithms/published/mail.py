@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.algorithms.smlq import Array, DenseKernel, LabelKernel, iterate, smlq_step, unit_rows
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
 from pairwise.retrieval.evaluation import align, nearest
 
@@ -61,12 +61,12 @@ def published_constant(
 
     Raises
     ------
-    InvalidParameter
+    InvalidParameterError
         If a printed denominator is zero or negative.
     """
     first, second = published_denominators(n, bandwidth)
     if check and not (first > 0 and second > 0):
-        raise InvalidParameter(
+        raise InvalidParameterError(
             f"the printed bound divides by {first:.3g} and {second:.3g} at bandwidth {bandwidth:g} and {n} records; it "
             "needs both to be positive (mechanisms.md PM-4). Use a larger bandwidth, or mode='sound'."
         )

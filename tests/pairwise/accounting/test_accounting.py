@@ -53,7 +53,12 @@ from pairwise.accounting.zcdp import (
     zcdp_rho,
     zcdp_rho_classic,
 )
-from pairwise.errors import BudgetClosed, BudgetExceeded, InvalidParameter, UnsupportedEvent
+from pairwise.errors import (
+    BudgetClosedError,
+    BudgetExceededError,
+    InvalidParameterError,
+    UnsupportedEventError,
+)
 from pairwise.noise.randomness import Randomness
 
 RELATION = dp_accounting.NeighboringRelation
@@ -262,13 +267,13 @@ def test_group_sampling_costs_at_least_the_unsampled_share_and_at_most_the_unsam
 
 
 def test_group_events_are_refused_under_replace_one():
-    with pytest.raises(UnsupportedEvent, match="zero-out"):
+    with pytest.raises(UnsupportedEventError, match="zero-out"):
         epsilon_of(group_poisson_event(1.0, 2, 0.1, 5), 1e-5, Adjacency.REPLACE_ONE)
 
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE])
 def test_sampling_without_replacement_is_refused_elsewhere_than_replace_one(adjacency):
-    with pytest.raises(UnsupportedEvent, match="replace-one"):
+    with pytest.raises(UnsupportedEventError, match="replace-one"):
         epsilon_of(sampled_event(1.0, 100, 10, 5), 1e-5, adjacency)
 
 
@@ -352,7 +357,7 @@ def test_nothing_costs_nothing_and_a_non_private_release_everything():
 
 
 def test_unknown_events_are_refused():
-    with pytest.raises(UnsupportedEvent, match="no accountant"):
+    with pytest.raises(UnsupportedEventError, match="no accountant"):
         epsilon_of(dp_event.UnsupportedDpEvent(), 1e-5)
 
 
@@ -392,7 +397,7 @@ def test_calibration_of_the_non_private_reference_is_no_noise():
 
 
 def test_calibration_says_when_no_noise_is_enough():
-    with pytest.raises(InvalidParameter, match="no noise"):
+    with pytest.raises(InvalidParameterError, match="no noise"):
         calibrate(lambda s: pure_event(2.0), 1.0, 1e-5)
 
 
@@ -428,7 +433,7 @@ def test_default_delta_is_small_for_large_tables():
     ],
 )
 def test_settings_that_promise_nothing_are_refused(arguments, words):
-    with pytest.raises(InvalidParameter, match=words):
+    with pytest.raises(InvalidParameterError, match=words):
         check_privacy_parameters(**arguments)
 
 
@@ -448,7 +453,7 @@ def test_a_budget_accepts_up_to_its_limit_and_refuses_the_next():
         for _ in range(4):
             budget.charge(step)
         assert 1 - 1e-6 < budget.spent() <= 1 + 1e-9
-        with pytest.raises(BudgetExceeded, match="Nothing was drawn"):
+        with pytest.raises(BudgetExceededError, match="Nothing was drawn"):
             budget.charge(gaussian_event(1000.0))
         assert len(budget.charges) == 4
 
@@ -456,7 +461,7 @@ def test_a_budget_accepts_up_to_its_limit_and_refuses_the_next():
 def test_a_refused_charge_leaves_room_for_a_smaller_one():
     with PrivacyBudget(1.0, 1e-5) as budget:
         budget.charge(gaussian_event(gaussian_sigma(0.9, 1e-5)), label="large")
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             budget.charge(gaussian_event(gaussian_sigma(0.9, 1e-5)))
         budget.charge(gaussian_event(50.0), label="small")
         assert [charge.label for charge in budget.charges] == ["large", "small"]
@@ -473,16 +478,16 @@ def test_a_budget_composes_kinds_by_the_accountant():
 
 
 def test_a_non_private_fit_is_refused():
-    with PrivacyBudget(100.0, 1e-5) as budget, pytest.raises(BudgetExceeded, match="inf"):
+    with PrivacyBudget(100.0, 1e-5) as budget, pytest.raises(BudgetExceededError, match="inf"):
         budget.charge(dp_event.NonPrivateDpEvent())
 
 
 def test_a_pure_budget_takes_pure_releases_only():
     with PrivacyBudget(1.0, 0.0) as budget:
         budget.charge(pure_event(0.6))
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             budget.charge(gaussian_event(1e6))
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             budget.charge(pure_event(0.41))
         budget.charge(pure_event(0.4))
 
@@ -504,9 +509,9 @@ def test_copies_and_pickles_are_the_same_budget():
 
 def test_a_budget_refuses_other_adjacencies_and_units():
     with PrivacyBudget(1.0, 1e-5, unit="one record") as budget:
-        with pytest.raises(InvalidParameter, match="replace-one"):
+        with pytest.raises(InvalidParameterError, match="replace-one"):
             budget.charge(gaussian_event(20.0), adjacency=Adjacency.ZERO_OUT)
-        with pytest.raises(InvalidParameter, match="one record"):
+        with pytest.raises(InvalidParameterError, match="one record"):
             budget.charge(gaussian_event(20.0), unit="any 3 pairs")
         budget.charge(gaussian_event(20.0), adjacency="replace-one", unit="one record")
         assert len(budget.charges) == 1
@@ -518,7 +523,7 @@ def test_a_closed_budget_refuses_through_every_copy_and_keeps_its_record():
         copied = pickle.loads(pickle.dumps(budget))
         spent = budget.spent()
     for handle in (budget, copied):
-        with pytest.raises(BudgetClosed):
+        with pytest.raises(BudgetClosedError):
             handle.charge(gaussian_event(1e6))
     assert budget.spent() == spent
 
@@ -526,7 +531,7 @@ def test_a_closed_budget_refuses_through_every_copy_and_keeps_its_record():
 def test_a_budget_whose_store_is_gone_refuses_rather_than_starting_afresh(tmp_path):
     budget = PrivacyBudget(1.0, 1e-5, path=tmp_path / "budget.sqlite")
     (tmp_path / "budget.sqlite").unlink()
-    with pytest.raises(BudgetClosed):
+    with pytest.raises(BudgetClosedError):
         budget.charge(gaussian_event(1e6))
     assert not (tmp_path / "budget.sqlite").exists()
 
@@ -536,16 +541,16 @@ def test_a_budget_with_a_path_continues_where_it_stopped(tmp_path):
     event = gaussian_event(gaussian_sigma(0.7, 1e-5))
     with PrivacyBudget(1.0, 1e-5, path=path) as budget:
         budget.charge(event)
-    with PrivacyBudget(1.0, 1e-5, path=path) as budget, pytest.raises(BudgetExceeded):
+    with PrivacyBudget(1.0, 1e-5, path=path) as budget, pytest.raises(BudgetExceededError):
         budget.charge(event)
-    with pytest.raises(InvalidParameter, match="its own limits"):
+    with pytest.raises(InvalidParameterError, match="its own limits"):
         PrivacyBudget(2.0, 1e-5, path=path)
 
 
 def test_a_file_that_is_no_budget_is_left_alone(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but long enough to be taken for one " * 40)
-    with pytest.raises(InvalidParameter, match="not a budget"):
+    with pytest.raises(InvalidParameterError, match="not a budget"):
         PrivacyBudget(1.0, 1e-5, path=path)
     assert path.read_text().startswith("not a database")
 
@@ -576,7 +581,7 @@ def test_racing_threads_never_take_more_than_the_limit(monkeypatch):
                 try:
                     budget.charge(step)
                     accepted.append(1)
-                except BudgetExceeded:
+                except BudgetExceededError:
                     pass
                 except Exception as error:
                     failed.append(error)
@@ -636,7 +641,7 @@ def test_grid_search_stops_at_the_fit_that_would_pass_the_limit():
         search = GridSearchCV(
             PrivateConstant(budget=budget), {"ratio": [50.0] * 3}, cv=2, error_score="raise"
         )
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             search.fit(X, y)
         assert len(budget.charges) == 5
 
@@ -652,7 +657,7 @@ def test_a_refused_fit_draws_nothing():
     source = Counting()
     X, y = np.zeros((4, 2)), np.array([0, 1, 0, 1])
     with PrivacyBudget(0.1, 1e-5) as budget:
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             PrivateConstant(ratio=1.0, budget=budget, randomness=source).fit(X, y)
         assert source.drawn == 0
         PrivateConstant(ratio=1000.0, budget=budget, randomness=source).fit(X, y)

@@ -28,7 +28,7 @@ from pairwise.accounting.events import (
 from pairwise.accounting.filters import _dominating_mu, _renyi_order
 from pairwise.accounting.gaussian import gaussian_delta, gaussian_sigma
 from pairwise.accounting.zcdp import zcdp_rho
-from pairwise.errors import BudgetExceeded, InvalidParameter, UnsupportedEvent
+from pairwise.errors import BudgetExceededError, InvalidParameterError, UnsupportedEventError
 
 DELTA = 1e-5
 
@@ -85,7 +85,7 @@ def test_a_budget_refuses_what_would_let_an_adaptive_analyst_pass_its_delta():
             try:
                 budget.charge(second)
                 accepted += 1
-            except (BudgetExceeded, UnsupportedEvent):
+            except (BudgetExceededError, UnsupportedEventError):
                 pass
     assert accepted <= 1
 
@@ -97,7 +97,7 @@ def test_equal_gaussian_releases_fill_a_budget_exactly(count):
         for _ in range(count):
             budget.charge(step)
         assert budget.spent() == pytest.approx(1.0, rel=1e-6)
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             budget.charge(gaussian_event(500.0))
 
 
@@ -108,7 +108,7 @@ def test_equal_zcdp_releases_fill_a_budget_exactly(count):
         for _ in range(count):
             budget.charge(step)
         assert budget.spent() == pytest.approx(1.0, rel=1e-6)
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             budget.charge(dp_event.ZCDpEvent(1e-4))
 
 
@@ -174,7 +174,7 @@ def test_samples_without_a_rényi_bound_cost_as_much_as_without_sampling(event, 
 def test_a_kind_that_the_filter_cannot_take_is_refused_and_nothing_is_entered(first, second):
     with PrivacyBudget(3.0, DELTA) as budget:
         budget.charge(first)
-        with pytest.raises(UnsupportedEvent, match="Nothing was drawn"):
+        with pytest.raises(UnsupportedEventError, match="Nothing was drawn"):
             budget.charge(second)
         assert len(budget.charges) == 1
 
@@ -187,7 +187,7 @@ def test_releases_with_a_delta_of_their_own_add_up():
         assert budget.spent() == pytest.approx(1.0)
     with PrivacyBudget(1.0, DELTA) as budget:
         budget.charge(ApproximateDpEvent(0.1, 6e-6))
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             budget.charge(ApproximateDpEvent(0.1, 6e-6))
 
 
@@ -216,9 +216,9 @@ def test_the_filter_belongs_to_the_budget_in_every_copy_and_in_its_file(tmp_path
     path = tmp_path / "budget.sqlite"
     budget = PrivacyBudget(2.0, DELTA, path=path, composition="renyi")
     assert pickle.loads(pickle.dumps(budget)).composition == "renyi"
-    with pytest.raises(InvalidParameter, match="its own limits"):
+    with pytest.raises(InvalidParameterError, match="its own limits"):
         PrivacyBudget(2.0, DELTA, path=path)
-    with pytest.raises(InvalidParameter, match="composition must be one of"):
+    with pytest.raises(InvalidParameterError, match="composition must be one of"):
         PrivacyBudget(2.0, DELTA, composition="advanced")
 
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pairwise.algorithms.published.dpp as published
-from pairwise import BudgetExceeded, DPPMetricLearner, PrivacyBudget, UnsoundWarning
+from pairwise import BudgetExceededError, DPPMetricLearner, PrivacyBudget, UnsoundWarning
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.events import Adjacency
 from pairwise.algorithms.contrastive import clipped_row_gradient_sum
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
 
 ROWS, MARGIN, CLIP = 3, 1.0, 0.05
@@ -172,7 +172,7 @@ def test_literal_step_sizes_stall():
 
 def test_intended_step_sizes_fall_like_one_over_the_root():
     np.testing.assert_allclose(published.step_sizes(9), 1 / np.sqrt(np.arange(1, 10)))
-    with pytest.raises(InvalidParameter, match="rule"):
+    with pytest.raises(InvalidParameterError, match="rule"):
         published.step_sizes(3, "other")
 
 
@@ -244,12 +244,12 @@ def test_a_budget_never_admits_a_release_without_a_guarantee():
         learner = DPPMetricLearner(
             mode="published", variant="dpp_s", kappa=1, preprocessor=X, budget=budget
         )
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             learner.fit(index, np.ones(10))
 
 
 def test_published_mode_needs_a_declared_kappa():
     X = np.random.default_rng(0).normal(size=(20, 3))
     learner = DPPMetricLearner(mode="published", preprocessor=X)
-    with pytest.raises(InvalidParameter, match="kappa must be declared"):
+    with pytest.raises(InvalidParameterError, match="kappa must be declared"):
         learner.fit(np.arange(20).reshape(-1, 2), np.ones(10))

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from pairwise import PrivacyBudget, PrivateAUCClassifier, UnsoundWarning
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.gaussian import gaussian_mu
-from pairwise.errors import BudgetExceeded, PairwiseError
+from pairwise.errors import BudgetExceededError, PairwiseError
 from pairwise.estimators.scores import private_accuracy_score, private_auc_score
 from pairwise.pairs.clipping import clip_records
 
@@ -191,7 +191,7 @@ def test_a_stream_charges_its_whole_horizon_once():
         )
         clf.partial_fit(X[:20], y[:20]).partial_fit(X[20:], y[20:])
         assert len(budget.charges) == 1
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             clone(clf).partial_fit(X, y)
 
 
@@ -256,7 +256,7 @@ def test_a_refused_budget_draws_nothing_and_leaves_no_model():
     X, y = _table(50)
     with PrivacyBudget(0.5, 1e-5) as budget:
         clf = PrivateAUCClassifier(epsilon=1.0, delta=1e-5, budget=budget)
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             clf.fit(X, y)
         assert not hasattr(clf, "coef_")
         assert budget.charges == ()
@@ -325,7 +325,7 @@ def test_private_scores_are_charged():
         private_accuracy_score(y, y, epsilon=0.5, delta=1e-5, budget=budget)
         private_auc_score(y, y, epsilon=0.5, delta=1e-5, budget=budget)
         assert len(budget.charges) == 2
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             private_auc_score(y, y, epsilon=1.0, delta=1e-5, budget=budget)
     assert private_accuracy_score(y, y, epsilon=math.inf) == 1.0
 

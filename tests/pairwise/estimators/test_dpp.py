@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import pairwise.algorithms.contrastive_plans as dpp
-from pairwise import BudgetExceeded, DPPMetricLearner, PairwiseError, PrivacyBudget
+from pairwise import BudgetExceededError, DPPMetricLearner, PairwiseError, PrivacyBudget
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.events import Adjacency
 from pairwise.accounting.zcdp import release_mu
@@ -33,7 +33,7 @@ from pairwise.algorithms.contrastive import (
     shrink_singular_values,
 )
 from pairwise.algorithms.input_perturbation import perturb_individuals, randomised_response
-from pairwise.errors import InvalidPairs, InvalidParameter
+from pairwise.errors import InvalidPairsError, InvalidParameterError
 from pairwise.noise.continuous import gaussian
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import PlannedRelease
@@ -455,7 +455,7 @@ def test_every_summand_of_every_step_of_an_adaptive_clip_is_within_the_clip(algo
 
 @pytest.mark.parametrize("share", [0.0, -0.3, 1.0 + 1e-9, 7.0, math.nan])
 def test_a_share_that_would_lift_clipped_gradients_above_the_clip_is_refused(share):
-    with pytest.raises(InvalidParameter, match=r"dissimilar_share must be in \(0, 1\]"):
+    with pytest.raises(InvalidParameterError, match=r"dissimilar_share must be in \(0, 1\]"):
         clipped_gradient_sum(
             np.eye(2),
             np.eye(2),
@@ -582,7 +582,7 @@ def test_a_budget_is_charged_before_any_noise_and_refuses_what_would_pass_it(rel
         learner = DPPMetricLearner(algorithm="matching", budget=budget, random_state=0)
         learner.fit(X, y)
         drawn = len(released)
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             clone(learner).fit(X, y)
         assert len(released) == drawn
         assert budget.spent() == pytest.approx(1.0, rel=1e-6)
@@ -821,7 +821,7 @@ def test_a_public_topology_gives_kappa_and_refuses_a_smaller_one(relationship, k
     learner = DPPMetricLearner(**options).fit(index, signs)
     assert learner.kappa_ == bound
     assert "who is paired with whom" in learner.statement_.not_protected
-    with pytest.raises(InvalidParameter, match="at least"):
+    with pytest.raises(InvalidParameterError, match="at least"):
         DPPMetricLearner(kappa=bound - 1, **options).fit(index, signs)
 
 
@@ -833,7 +833,7 @@ def test_node_dp_takes_the_degree_of_a_public_topology_and_refuses_a_smaller_cap
     node = DPPMetricLearner(algorithm="node-dp", **options).fit(index, [1] * 5)
     assert node.kappa_ == 5
     assert node.statement_.unit == "all pairs of one individual"
-    with pytest.raises(InvalidParameter, match="largest degree"):
+    with pytest.raises(InvalidParameterError, match="largest degree"):
         DPPMetricLearner(algorithm="node-dp", kappa=4, **options).fit(index, [1] * 5)
 
 
@@ -984,22 +984,22 @@ def test_bad_settings_are_refused_in_words(options, message):
 )
 def test_malformed_index_pairs_are_refused(pairs, message):
     X, _, _ = edges(21)
-    with pytest.raises(InvalidPairs, match=message):
+    with pytest.raises(InvalidPairsError, match=message):
         DPPMetricLearner(kappa=1, preprocessor=X).fit(pairs, [1, -1][: len(pairs)])
 
 
 def test_point_pairs_that_repeat_or_join_a_point_to_itself_are_refused():
     a, b, c = np.eye(3)
-    with pytest.raises(InvalidPairs, match="self pairs"):
+    with pytest.raises(InvalidPairsError, match="self pairs"):
         DPPMetricLearner(kappa=1).fit(np.array([[a, b], [c, c]]), [1, 1])
-    with pytest.raises(InvalidPairs, match="repetitions"):
+    with pytest.raises(InvalidPairsError, match="repetitions"):
         DPPMetricLearner(kappa=1).fit(np.array([[a, b], [b, a]]), [1, 1])
 
 
 @pytest.mark.parametrize("labels", [[1, 0], [1, 2], ["a", "b"], [1.0, math.nan], [1], [[1], [1]]])
 def test_labels_of_pairs_other_than_plus_and_minus_one_are_refused(labels):
     X, _, _ = edges(22)
-    with pytest.raises(InvalidPairs, match="y must"):
+    with pytest.raises(InvalidPairsError, match="y must"):
         DPPMetricLearner(kappa=1, preprocessor=X).fit([[0, 1], [2, 3]], labels)
 
 
@@ -1008,7 +1008,7 @@ def test_features_that_are_not_finite_numbers_are_refused_without_repeating_them
     X, index, signs = edges(23)
     points = X.astype(object)
     points[0, 0] = bad
-    with pytest.raises(InvalidPairs) as caught:
+    with pytest.raises(InvalidPairsError) as caught:
         DPPMetricLearner(kappa=1, preprocessor=points).fit(index, signs)
     assert "word" not in str(caught.value)
     with pytest.raises(ValueError):  # noqa: PT011  scikit-learn's own words
@@ -1018,13 +1018,13 @@ def test_features_that_are_not_finite_numbers_are_refused_without_repeating_them
 def test_classes_of_mixed_types_are_refused():
     X, y = individuals(24)
     mixed = [str(v) if i % 2 else int(v) for i, v in enumerate(y)]
-    with pytest.raises(InvalidParameter, match="one type"):
+    with pytest.raises(InvalidParameterError, match="one type"):
         DPPMetricLearner(algorithm="matching").fit(X, mixed)
 
 
 def test_individuals_given_to_the_edge_algorithm_are_sent_to_the_right_one():
     X, y = individuals(25)
-    with pytest.raises(InvalidPairs, match="algorithm='matching'"):
+    with pytest.raises(InvalidPairsError, match="algorithm='matching'"):
         DPPMetricLearner(kappa=1).fit(X, y)
 
 
@@ -1034,5 +1034,5 @@ def test_individuals_given_to_the_edge_algorithm_are_sent_to_the_right_one():
 )
 def test_input_perturbation_needs_the_whole_public_list_of_classes(classes, message):
     X, y = individuals(26)
-    with pytest.raises(InvalidParameter, match=message):
+    with pytest.raises(InvalidParameterError, match=message):
         DPPMetricLearner(algorithm="input-perturbation", classes=classes).fit(X, y)

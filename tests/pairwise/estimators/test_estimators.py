@@ -25,7 +25,7 @@ from pairwise import (
 )
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.events import Adjacency
-from pairwise.errors import BudgetExceeded, PairwiseError
+from pairwise.errors import BudgetExceededError, PairwiseError
 from pairwise.noise.randomness import CHEAP_PATH_NOTE, HARDENED_LARGE_NOTE, HARDENED_NOTE
 
 PERTURBATION_ALGORITHMS = ("onpairstrc", "onpairc", "offpairstrc", "offpairc", "sgd-output")
@@ -144,7 +144,7 @@ def test_the_fit_that_would_pass_the_limit_is_refused_also_on_a_clone(estimator)
     X, y = _table()
     with PrivacyBudget(epsilon=1.0, delta=1e-4) as budget:
         model = clone(estimator).set_params(epsilon=0.9, delta=1e-4, budget=budget).fit(X, y)
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             clone(model).fit(X, y)
         assert len(budget.charges) == 1
 

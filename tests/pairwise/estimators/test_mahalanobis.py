@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import clone
 
 from pairwise import DPPMetricLearner, PrivateMetricLearner
-from pairwise.errors import InvalidPairs
+from pairwise.errors import InvalidPairsError
 
 N = 40
 R = np.random.default_rng(0)
@@ -105,7 +105,7 @@ def test_a_function_that_reads_the_private_table_is_left_behind_as_well():
 )
 def test_a_copy_of_a_fitted_learner_asks_for_its_table_again_and_then_fits(make):
     copy = make(_edges().fit(PAIRS, SIGNS))
-    with pytest.raises(InvalidPairs, match=r"set_params\(preprocessor=X\)"):
+    with pytest.raises(InvalidPairsError, match=r"set_params\(preprocessor=X\)"):
         copy.fit(PAIRS, SIGNS)
     copy.set_params(preprocessor=X).fit(PAIRS, SIGNS)
     assert clone(copy).fit(X[PAIRS], SIGNS).components_.shape == (3, 3)
@@ -120,7 +120,7 @@ def test_a_clone_made_before_the_fit_has_its_table_so_searches_work():
 
 def test_distances_of_indices_ask_for_the_table_that_was_left_behind():
     fitted = _edges().fit(PAIRS, SIGNS)
-    with pytest.raises(InvalidPairs, match="dropped after fitting"):
+    with pytest.raises(InvalidPairsError, match="dropped after fitting"):
         fitted.pair_distance(PAIRS)
 
 

@@ -34,7 +34,7 @@ from pairwise.algorithms.smlq import (
     smlq_step,
     unit_rows,
 )
-from pairwise.errors import BudgetExceeded, InvalidParameter
+from pairwise.errors import BudgetExceededError, InvalidParameterError
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import PlannedRelease
 from pairwise.retrieval.evaluation import nearest, recall_at_k
@@ -129,7 +129,7 @@ def test_an_antipodal_pair_moves_the_published_step_beyond_its_bound():
 def test_published_mode_refuses_denominators_that_are_not_positive():
     r = np.random.default_rng(0)
     X, codes = _classes(r, 10, 2)
-    with pytest.raises(InvalidParameter, match="PM-4"):
+    with pytest.raises(InvalidParameterError, match="PM-4"):
         PrivateMail(mode="published", bandwidth=0.4, epsilon=0.5).fit(X, codes)
 
 
@@ -149,7 +149,7 @@ def test_published_mode_passes_no_budget():
     X, codes = _classes(np.random.default_rng(0), 60)
     with PrivacyBudget(epsilon=1e6) as budget:
         mail = PrivateMail(mode="published", epsilon=0.1, budget=budget)
-        with pytest.warns(UnsoundWarning), pytest.raises(BudgetExceeded):
+        with pytest.warns(UnsoundWarning), pytest.raises(BudgetExceededError):
             mail.fit(X, codes)
 
 
@@ -319,7 +319,7 @@ def test_the_kernel_floor_is_the_weight_of_opposite_points():
 
 
 def test_a_bandwidth_that_cuts_all_ties_is_refused():
-    with pytest.raises(InvalidParameter, match="bandwidth"):
+    with pytest.raises(InvalidParameterError, match="bandwidth"):
         smlq_sensitivity(np.eye(4), 0.5, 0.05)
 
 
@@ -354,14 +354,14 @@ def test_a_kernel_that_breaks_the_descent_is_caught():
 
     r = np.random.default_rng(0)
     kernel = Wrong(unit_rows(r.normal(size=(20, 3))), 1.0)
-    with pytest.raises(InvalidParameter, match="objective rose"):
+    with pytest.raises(InvalidParameterError, match="objective rose"):
         iterate(r.normal(size=(20, 2)), kernel, None, 0.0, 10)
 
 
 def test_iterates_that_grow_without_limit_are_refused_by_name():
     r = np.random.default_rng(0)
     X, codes = unit_rows(r.normal(size=(20, 3))), np.zeros(20, dtype=int)
-    with np.errstate(over="ignore"), pytest.raises(InvalidParameter, match="PM-7"):
+    with np.errstate(over="ignore"), pytest.raises(InvalidParameterError, match="PM-7"):
         iterate(r.normal(size=(20, 2)), DenseKernel(X, 1.0), LabelKernel(codes, 1), 1e6, 80)
 
 
@@ -426,14 +426,14 @@ def test_randomised_labels_are_paid_for_out_of_epsilon(monkeypatch):
 @pytest.mark.parametrize("wrong", [0.0, 2.0, 5.0, -1.0])
 def test_a_label_epsilon_outside_the_budget_is_refused(wrong):
     X, codes = _classes(np.random.default_rng(0), 50)
-    with pytest.raises(InvalidParameter, match="label_epsilon"):
+    with pytest.raises(InvalidParameterError, match="label_epsilon"):
         PrivateMail(labels="randomised", epsilon=2.0, label_epsilon=wrong).fit(X, codes)
 
 
 def test_a_budget_is_charged_before_the_data_are_touched(monkeypatch):
     X, codes = _classes(np.random.default_rng(0), 50)
     monkeypatch.setattr(PlannedRelease, "release", lambda *_: pytest.fail("noise was drawn"))
-    with PrivacyBudget(epsilon=0.5, delta=1e-4) as budget, pytest.raises(BudgetExceeded):
+    with PrivacyBudget(epsilon=0.5, delta=1e-4) as budget, pytest.raises(BudgetExceededError):
         PrivateMail(epsilon=1.0, delta=1e-4, budget=budget).fit(X, codes)
 
 
@@ -473,7 +473,7 @@ def test_no_table_of_all_pairs_is_held_in_memory():
 )
 def test_a_wrong_setting_is_refused_by_name(wrong):
     X, codes = _classes(np.random.default_rng(0), 30)
-    with pytest.raises(InvalidParameter, match=next(iter(wrong))):
+    with pytest.raises(InvalidParameterError, match=next(iter(wrong))):
         PrivateMail(**wrong).fit(X, codes)
 
 

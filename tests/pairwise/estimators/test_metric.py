@@ -10,7 +10,7 @@ from sklearn.datasets import make_blobs
 
 from pairwise import PrivacyBudget, PrivateMetricLearner
 from pairwise.accounting.accountant import epsilon_of
-from pairwise.errors import BudgetExceeded, PairwiseError
+from pairwise.errors import BudgetExceededError, PairwiseError
 from pairwise.estimators.metric import _longest_axes
 
 CONVEX_ALGORITHMS = ("onpairstrc", "onpairc", "offpairstrc", "offpairc", "sgd-output", "ftrl")
@@ -112,7 +112,7 @@ def test_a_second_fit_beyond_the_budget_is_refused():
     X, y = _table(40)
     with PrivacyBudget(1.0, 1e-5) as budget:
         metric = PrivateMetricLearner(delta=1e-5, budget=budget).fit(X, y)
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             metric.fit(X, y)
 
 

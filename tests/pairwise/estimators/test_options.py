@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 from pairwise import DPPMetricLearner, PrivateAUCClassifier, PrivateMetricLearner
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 
 PERTURBATION_ALGORITHMS = ("onpairstrc", "onpairc", "offpairstrc", "offpairc", "sgd-output")
 CONVEX_ALGORITHMS = (*PERTURBATION_ALGORITHMS, "ftrl")
@@ -107,7 +107,7 @@ def _outcome(cls, settings, target):
             found = [_left(clone(model).fit(data, target))]
             if settings.get("algorithm") in ONLINE_ALGORITHMS and settings["horizon"] is not None:
                 found.append(_left(clone(model).partial_fit(data, target)))
-        except InvalidParameter as refusal:
+        except InvalidParameterError as refusal:
             return str(refusal)
     return repr(found)
 
@@ -167,16 +167,16 @@ def test_every_option_changes_the_fit_or_is_refused(cls, given, target, monkeypa
 
 def test_an_option_of_another_algorithm_is_refused_by_name():
     with pytest.raises(
-        InvalidParameter, match="alpha was set, but algorithm 'statistics' does not read it"
+        InvalidParameterError, match="alpha was set, but algorithm 'statistics' does not read it"
     ):
         AUC(algorithm="statistics", alpha=7).fit(X, TWO)
-    with pytest.raises(InvalidParameter, match="device was set, but algorithm 'statistics'"):
+    with pytest.raises(InvalidParameterError, match="device was set, but algorithm 'statistics'"):
         AUC(algorithm="statistics", device="nonsense").fit(X, TWO)
 
 
 def test_a_refused_option_is_not_repeated_since_it_may_hold_anything():
     learner = DPP(kappa=1, classes=["a secret 123456"])
-    with pytest.raises(InvalidParameter, match="classes was set") as caught:
+    with pytest.raises(InvalidParameterError, match="classes was set") as caught:
         learner.fit(X[PAIRS], SIGNS)
     assert "123456" not in str(caught.value)
 

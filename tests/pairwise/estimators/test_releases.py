@@ -27,7 +27,7 @@ import pytest
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.events import Adjacency
 from pairwise.accounting.zcdp import release_mu
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import GaussianPlan, LaplacePlan, PlannedRelease
 
@@ -550,7 +550,7 @@ def verdicts(name: str) -> None:
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_mutation_is_caught(name):
     mutation = MUTATIONS[name]
-    with mutated(mutation), pytest.raises((AssertionError, InvalidParameter)):
+    with mutated(mutation), pytest.raises((AssertionError, InvalidParameterError)):
         verdicts(mutation.case)
 
 

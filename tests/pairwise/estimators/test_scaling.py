@@ -24,7 +24,7 @@ from pairwise import (
     UnsoundWarning,
     check_pipeline,
 )
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 
 
 @parametrize_with_checks([PublicScaler(), PublicScaler(-3.0, 5.0, (-1.0, 1.0))])
@@ -71,7 +71,7 @@ def test_names_of_features_are_kept():
     ],
 )
 def test_bounds_that_are_none_are_refused(settings, words):
-    with pytest.raises(InvalidParameter, match=words):
+    with pytest.raises(InvalidParameterError, match=words):
         PublicScaler(**settings).fit(np.zeros((4, 3)))
 
 
@@ -119,7 +119,7 @@ def test_steps_inside_other_steps_are_found():
 
 
 def test_what_is_no_pipeline_is_refused():
-    with pytest.raises(InvalidParameter, match="expected a Pipeline"):
+    with pytest.raises(InvalidParameterError, match="expected a Pipeline"):
         check_pipeline(LEARNER)
 
 

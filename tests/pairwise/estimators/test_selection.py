@@ -27,7 +27,12 @@ from pairwise import (
 )
 from pairwise.accounting.accountant import epsilon_of, zcdp_cost
 from pairwise.accounting.events import Adjacency, gaussian_event, pure_event, sampled_event
-from pairwise.errors import BudgetClosed, BudgetExceeded, InvalidParameter, UnsupportedEvent
+from pairwise.errors import (
+    BudgetClosedError,
+    BudgetExceededError,
+    InvalidParameterError,
+    UnsupportedEventError,
+)
 from pairwise.estimators.scores import private_auc_score
 from pairwise.estimators.selection import TrialAccount
 from pairwise.noise.randomness import Randomness
@@ -174,7 +179,7 @@ def test_the_number_of_trials_has_the_law_that_is_priced(count):
     "bad", [{"mean": 0.5}, {"mean": math.inf}, {"shape": -0.5}, {"shape": math.nan}]
 )
 def test_laws_that_are_none_are_refused(bad):
-    with pytest.raises(InvalidParameter, match=next(iter(bad))):
+    with pytest.raises(InvalidParameterError, match=next(iter(bad))):
         TrialCount(**bad)
 
 
@@ -234,7 +239,7 @@ def test_the_price_is_charged_before_the_first_trial_and_a_search_that_does_not_
         private_selection(trial, [1, 2], epsilon=1.5, delta=1e-5, budget=budget)
         assert [charge.label for charge in budget.charges] == ["private_selection"]
         before = len(tried)
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             private_selection(trial, [1, 2], epsilon=1.5, delta=1e-5, budget=budget)
         assert len(tried) == before
         budget.charge(dp_event.ZCDpEvent(1e-4))  # a selection composes with other releases
@@ -278,7 +283,7 @@ def test_no_trial_at_all_releases_nothing_of_the_records():
 )
 def test_searches_without_a_price_are_refused(change, words):
     given_ = {"candidates": [1], "epsilon": 1.0, **change}
-    with pytest.raises(InvalidParameter, match=words):
+    with pytest.raises(InvalidParameterError, match=words):
         private_selection(lambda s, a: (0.0, s), **given_)
 
 
@@ -293,7 +298,7 @@ def _account(limit=0.01, pure=False):
 def test_a_trial_that_charges_more_than_its_price_is_refused():
     account = _account()
     account.charge(gaussian_event(1 / math.sqrt(2 * 0.006)))
-    with pytest.raises(BudgetExceeded, match="Nothing was drawn"):
+    with pytest.raises(BudgetExceededError, match="Nothing was drawn"):
         account.charge(dp_event.ZCDpEvent(0.005))
     account.charge(dp_event.ZCDpEvent(0.004 * (1 - 1e-9)))
 
@@ -302,14 +307,14 @@ def test_a_trial_that_charges_more_than_its_price_is_refused():
     ("pure", "event"), [(False, sampled_event(4.0, 100, 5, 3)), (True, gaussian_event(1e6))]
 )
 def test_a_trial_cannot_charge_what_the_price_does_not_cover(pure, event):
-    with pytest.raises((UnsupportedEvent, BudgetExceeded)):
+    with pytest.raises((UnsupportedEventError, BudgetExceededError)):
         _account(pure=pure).charge(event)
 
 
 def test_another_adjacency_or_unit_is_refused():
-    with pytest.raises(InvalidParameter, match="replace-one"):
+    with pytest.raises(InvalidParameterError, match="replace-one"):
         _account().charge(pure_event(0.01), adjacency="zero-out")
-    with pytest.raises(InvalidParameter, match="one record"):
+    with pytest.raises(InvalidParameterError, match="one record"):
         _account().charge(pure_event(0.01), unit="any 3 pairs")
 
 
@@ -317,22 +322,22 @@ def test_parts_of_the_rows_have_the_whole_price_each_and_all_rows_then_none():
     account = _account()
     for name in ("training", "validation"):
         account.part(name).charge(dp_event.ZCDpEvent(0.01))
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             account.part(name).charge(dp_event.ZCDpEvent(0.001))
-    with pytest.raises(InvalidParameter, match="divided into parts"):
+    with pytest.raises(InvalidParameterError, match="divided into parts"):
         account.charge(dp_event.ZCDpEvent(0.001))
     spent = _account()
     spent.charge(dp_event.ZCDpEvent(0.001))
-    with pytest.raises(InvalidParameter, match="cannot be divided"):
+    with pytest.raises(InvalidParameterError, match="cannot be divided"):
         spent.part("training")
 
 
 def test_copies_charge_the_same_account_and_other_processes_none():
     account = _account()
     copy.deepcopy(copy.copy(account)).charge(dp_event.ZCDpEvent(0.01))
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceededError):
         account.charge(dp_event.ZCDpEvent(0.001))
-    with pytest.raises(BudgetClosed):
+    with pytest.raises(BudgetClosedError):
         pickle.loads(pickle.dumps(_account())).charge(dp_event.ZCDpEvent(0.001))
 
 
@@ -346,7 +351,7 @@ def test_an_account_ends_with_its_trial():
 
     private_selection(trial, [1], epsilon=1.0, count=TrialCount(1.0))
     for account in left:
-        with pytest.raises(BudgetClosed):
+        with pytest.raises(BudgetClosedError):
             account.charge(pure_event(1e-6))
 
 
@@ -408,7 +413,7 @@ def test_a_search_with_a_private_scorer_charges_every_fit_and_every_score(metric
 def test_a_score_that_would_pass_the_limit_is_refused():
     X, y = np.zeros((20, 1)), np.arange(20) % 2
     fitted = PrivateAUCClassifier(classes=[0, 1]).fit(X, y)
-    with PrivacyBudget(0.1, 1e-3) as budget, pytest.raises(BudgetExceeded):
+    with PrivacyBudget(0.1, 1e-3) as budget, pytest.raises(BudgetExceededError):
         PrivateScorer("auc", epsilon=1.0, delta=1e-5, budget=budget)(fitted, X, y)
-    with pytest.raises(InvalidParameter, match="metric"):
+    with pytest.raises(InvalidParameterError, match="metric"):
         PrivateScorer("f1", epsilon=1.0)(fitted, X, y)

@@ -21,7 +21,7 @@ import pairwise.noise as noise_module
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.gaussian import gaussian_sigma
 from pairwise.accounting.zcdp import zcdp_epsilon, zcdp_rho
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.noise.continuous import (
     _positive_corners,
     duchi,
@@ -142,7 +142,7 @@ def test_a_forked_process_does_not_repeat_its_parent():
 
 @pytest.mark.parametrize("state", ["seed", -1, 1.5, True])
 def test_other_seeds_are_refused(state):
-    with pytest.raises(InvalidParameter):
+    with pytest.raises(InvalidParameterError):
         Randomness(state)
 
 
@@ -300,7 +300,7 @@ def test_staircase_noise_on_the_coordinates_of_a_vector_would_cost_each_of_them(
     at = staircase_start(1.0, 1.0) - 0.25
     once = math.log(staircase_density(at, 1.0) / staircase_density(at + 0.5, 1.0))
     assert 2 * once == pytest.approx(2.0)
-    with pytest.raises(InvalidParameter, match="staircase_l1"):
+    with pytest.raises(InvalidParameterError, match="staircase_l1"):
         staircase(np.zeros(2), 1.0, 1.0, Randomness())
 
 
@@ -338,7 +338,7 @@ def test_l1_staircase_draws_follow_their_radial_law(size):
 
 
 def test_an_l1_staircase_too_long_to_tabulate_is_refused():
-    with pytest.raises(InvalidParameter, match="laplace"):
+    with pytest.raises(InvalidParameterError, match="laplace"):
         staircase_l1(np.zeros(1000), 1.0, 1e-6, Randomness())
 
 
@@ -418,7 +418,7 @@ def test_duchi_works_in_high_dimension_and_large_epsilon():
 
 
 def test_duchi_refuses_entries_outside_the_cube():
-    with pytest.raises(InvalidParameter, match=r"\[-1, 1\]"):
+    with pytest.raises(InvalidParameterError, match=r"\[-1, 1\]"):
         duchi(np.array([1.1]), 1.0, Randomness())
 
 
@@ -619,5 +619,5 @@ def test_the_lattice_laplace_meets_its_pure_epsilon_with_whole_steps():
     ],
 )
 def test_what_has_no_guarantee_is_refused(call):
-    with pytest.raises(InvalidParameter):
+    with pytest.raises(InvalidParameterError):
         call()

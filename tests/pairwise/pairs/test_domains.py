@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.pairs.domains import FrobeniusBall, L2Ball, NuclearBall, PSDNuclearBall, WholeSpace
 
 DOMAINS = {
@@ -192,7 +192,7 @@ def test_extreme_magnitudes_neither_overflow_nor_vanish(scale):
     ],
 )
 def test_what_cannot_be_projected_is_refused(call):
-    with pytest.raises(InvalidParameter):
+    with pytest.raises(InvalidParameterError):
         call()
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairwise.errors import InvalidPairs, InvalidParameter
+from pairwise.errors import InvalidPairsError, InvalidParameterError
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.graph import (
     PairGraph,
@@ -223,12 +223,12 @@ def test_degrees_density_and_sizes():
     ],
 )
 def test_malformed_pairs_are_refused_with_a_remedy(pairs, n_nodes, words):
-    with pytest.raises(InvalidPairs, match=words):
+    with pytest.raises(InvalidPairsError, match=words):
         PairGraph(pairs, n_nodes)
 
 
 def test_an_index_out_of_range_is_refused_without_naming_it():
-    with pytest.raises(InvalidPairs, match="indices must be below n_nodes = 10") as caught:
+    with pytest.raises(InvalidPairsError, match="indices must be below n_nodes = 10") as caught:
         PairGraph([(0, 2), (2, 4711)], n_nodes=10)
     assert "4710" not in str(caught.value)
     assert "4711" not in str(caught.value)
@@ -305,7 +305,7 @@ def test_labelled_pairs_carry_the_sign_of_their_classes(balanced):
     ],
 )
 def test_impossible_choices_are_refused(call):
-    with pytest.raises(InvalidParameter):
+    with pytest.raises(InvalidParameterError):
         call()
 
 
@@ -324,5 +324,5 @@ def test_a_regular_design_holds_its_cap_by_construction(degree, more, seed):
 
 @pytest.mark.parametrize(("n", "degree"), [(10, 0), (10, 3), (3, 1)])
 def test_a_regular_design_that_cannot_be_is_refused(n, degree):
-    with pytest.raises(InvalidParameter, match="degree"):
+    with pytest.raises(InvalidParameterError, match="degree"):
         regular_pairs(n, degree, Randomness(0))

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairwise.errors import InvalidParameter
+from pairwise.errors import InvalidParameterError
 from pairwise.pairs.losses import get_loss
 
 AUC = ["auc-logistic", "auc-hinge"]
@@ -252,5 +252,5 @@ def test_short_names_follow_their_context():
     ],
 )
 def test_settings_without_a_constant_are_refused(call):
-    with pytest.raises(InvalidParameter):
+    with pytest.raises(InvalidParameterError):
         call()

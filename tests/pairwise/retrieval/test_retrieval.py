@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from pairwise import PrivacyBudget, PrivateLDA, SubsetQuery
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.zcdp import release_mu
-from pairwise.errors import BudgetExceeded, InvalidParameter
+from pairwise.errors import BudgetExceededError, InvalidParameterError
 from pairwise.estimators.projection import PrivatePCA, PrivateRandomProjection, _envelope, bingham
 from pairwise.noise.randomness import Randomness
 from pairwise.retrieval.evaluation import align, nearest, precision_at_k, recall_at_k
@@ -131,13 +131,13 @@ def test_queries_of_one_client_compose_linearly_until_the_budget_ends():
         for asked in range(1, 4):
             query.ask(np.ones(8))
             assert budget.spent() == pytest.approx(asked)
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             query.ask(np.ones(8))
         assert len(budget.charges) == 3
 
 
 def test_a_budget_of_records_is_not_one_of_queries():
-    with PrivacyBudget(3.0, 0.0) as budget, pytest.raises(InvalidParameter, match="unit"):
+    with PrivacyBudget(3.0, 0.0) as budget, pytest.raises(InvalidParameterError, match="unit"):
         SubsetQuery(np.eye(8), epsilon=1.0, budget=budget).ask(np.ones(8))
 
 
@@ -171,12 +171,12 @@ def test_the_client_ranks_by_its_true_feature():
     ],
 )
 def test_a_query_that_cannot_be_private_is_refused(codebook, settings_):
-    with pytest.raises(InvalidParameter):
+    with pytest.raises(InvalidParameterError):
         SubsetQuery(codebook, **settings_)
 
 
 def test_a_feature_of_the_wrong_shape_is_refused_without_its_values():
-    with pytest.raises(InvalidParameter, match="3 values") as error:
+    with pytest.raises(InvalidParameterError, match="3 values") as error:
         SubsetQuery(np.eye(3)).ask([123.456, 1.0])
     assert "123" not in str(error.value)
 
@@ -184,7 +184,7 @@ def test_a_feature_of_the_wrong_shape_is_refused_without_its_values():
 def test_a_feature_that_is_no_number_is_refused_without_repeating_it():
     query = SubsetQuery(np.eye(3))
     for use in (query.ask, lambda x: query.rerank(x, np.eye(3), 1)):
-        with pytest.raises(InvalidParameter, match="numbers") as error:
+        with pytest.raises(InvalidParameterError, match="numbers") as error:
             use(["1", "2", "a secret remark"])
         assert "secret" not in str(error.value)
         assert error.value.__suppress_context__
@@ -192,12 +192,12 @@ def test_a_feature_that_is_no_number_is_refused_without_repeating_it():
 
 @pytest.mark.parametrize("estimator", [PrivatePCA(2), PrivateRandomProjection(2)], ids=repr)
 def test_what_stands_in_a_table_is_not_repeated_by_a_projection_that_refuses_it(estimator):
-    with pytest.raises(InvalidParameter, match="numbers") as error:
+    with pytest.raises(InvalidParameterError, match="numbers") as error:
         clone(estimator).fit(np.array([["1", "a secret remark"]] * 5, dtype=object))
     assert "secret" not in str(error.value)
     fitted = clone(estimator).fit(np.eye(4))
     use = fitted.transform if hasattr(fitted, "transform") else fitted.release
-    with pytest.raises(InvalidParameter, match="Reshape your data") as error:
+    with pytest.raises(InvalidParameterError, match="Reshape your data") as error:
         use(np.array([123.456, 1.0, 1.0, 1.0]))
     assert "123" not in str(error.value)
 
@@ -211,7 +211,7 @@ def test_the_seed_of_a_projection_does_not_travel_with_it(estimator):
 
 def test_axes_for_one_record_are_refused_by_a_budget_for_another_unit():
     with PrivacyBudget(9.0, 0.0, unit="any 3 records") as budget:
-        with pytest.raises(InvalidParameter, match="'any 3 records'"):
+        with pytest.raises(InvalidParameterError, match="'any 3 records'"):
             PrivatePCA(2, budget=budget).fit(np.eye(4))
         assert len(budget.charges) == 0
 
@@ -291,7 +291,7 @@ def test_recall_counts_queries_and_precision_counts_results():
     assert recall_at_k(relevant, 1) == pytest.approx(1 / 3)
     assert recall_at_k(relevant, 2) == pytest.approx(2 / 3)
     assert precision_at_k(relevant, 2) == pytest.approx(0.5)
-    with pytest.raises(InvalidParameter, match="k columns"):
+    with pytest.raises(InvalidParameterError, match="k columns"):
         recall_at_k(relevant, 4)
 
 

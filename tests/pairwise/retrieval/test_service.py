@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairwise import PrivacyBudget, SubsetQuery
-from pairwise.errors import BudgetExceeded, InvalidParameter, ServiceError
+from pairwise.errors import BudgetExceededError, InvalidParameterError, ServiceError
 from pairwise.retrieval.evaluation import nearest
 from pairwise.retrieval.service import (
     Catalogue,
@@ -137,7 +137,7 @@ def test_a_spent_budget_stops_the_client_before_anything_is_sent(catalogue):
         client = RetrievalClient("127.0.0.1", 9, query)
         with pytest.raises(ServiceError):
             client.search(np.zeros(COLUMNS), k=1)
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             client.search(np.zeros(COLUMNS), k=1)
 
 
@@ -346,7 +346,7 @@ def test_a_client_names_the_status_of_a_refusal(server):
 
 
 def test_a_search_without_a_mechanism_is_refused():
-    with pytest.raises(InvalidParameter, match="SubsetQuery"):
+    with pytest.raises(InvalidParameterError, match="SubsetQuery"):
         RetrievalClient("127.0.0.1", 9).search(np.zeros(2), 1)
 
 
@@ -371,5 +371,5 @@ def test_a_table_survives_the_wire(rows, columns, seed):
     ],
 )
 def test_a_catalogue_of_nonsense_is_refused(records, codebook, ids):
-    with pytest.raises(InvalidParameter):
+    with pytest.raises(InvalidParameterError):
         Catalogue(records, codebook, ids)
