@@ -65,7 +65,7 @@ _FILTERS = {
 
 
 class PrivacyBudget:
-    """A limit (ε, δ) on everything released about one data set, kept by all copies of one budget together.
+    """A limit (ε, δ) on everything released about one data set, shared by all copies of one budget.
 
     Every private fit charges its event *before* any noise is drawn; the one that would pass the limit is refused with
     ``BudgetExceededError`` and draws nothing. What is charged next, and how much noise it has, may be chosen by the results
@@ -163,7 +163,7 @@ class PrivacyBudget:
                 row = connection.execute(
                     "SELECT identity, epsilon, delta, adjacency, unit, composition, closed FROM budget"
                 ).fetchone()
-                found = tuple(row[1:6])
+                recorded = tuple(row[1:6])
                 wanted = (
                     self.epsilon,
                     self.delta,
@@ -171,9 +171,9 @@ class PrivacyBudget:
                     self.unit,
                     self.composition,
                 )
-                if found != wanted:
+                if recorded != wanted:
                     raise InvalidParameterError(
-                        f"the file at path holds a budget of (epsilon, delta, adjacency, unit, composition) = {found}; "
+                        f"the file at path holds a budget of (epsilon, delta, adjacency, unit, composition) = {recorded}; "
                         f"asked for {wanted}. Open it with its own limits, or choose another path."
                     )
                 if row[6]:

@@ -27,7 +27,7 @@ __all__ = []
 
 
 def _renyi_order(epsilon: float, delta: float) -> float:
-    """Return the order α at which (ε, δ) leaves the most room for a ρ-zCDP release; public numbers only."""
+    """Return the order α at which (ε, δ) allows the largest ρ of a ρ-zCDP release; public numbers only."""
     rho = zcdp_rho(epsilon, delta)
     return 1 + math.exp(_zcdp_order(lambda t: (1 + math.exp(t)) * rho + _renyi_surcharge(t, delta)))
 

@@ -208,8 +208,8 @@ def reachable_part(W: NDArray[np.float64], G: NDArray[np.float64]) -> NDArray[np
 def shrink_singular_values(matrix: NDArray[np.float64], threshold: float) -> NDArray[np.float64]:
     """Return the matrix with singular values s replaced by √(s² − threshold²), or 0 below the threshold."""
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
-    kept = np.sqrt(np.maximum(values**2 - threshold**2, 0.0))
-    return np.asarray((left * kept) @ right)
+    shrunk = np.sqrt(np.maximum(values**2 - threshold**2, 0.0))
+    return np.asarray((left * shrunk) @ right)
 
 
 class DriftDescent:

@@ -104,7 +104,7 @@ class PairList:
 
 @dataclass(frozen=True)
 class ContrastiveTask:
-    """A contrastive fit as it was asked for, checked.
+    """Options, budget, bounds and shape of W of a contrastive fit, checked.
 
     Attributes
     ----------

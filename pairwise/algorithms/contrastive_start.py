@@ -112,14 +112,14 @@ def _directions(
     values, vectors = np.linalg.eigh(shrunk)
     whiten = vectors / np.sqrt(values)
     strength, axes = np.linalg.eigh(whiten.T @ (between / scale) @ whiten)
-    kept = min(classes - 1, d)
-    order = np.argsort(strength)[::-1][:kept]
+    rank = min(classes - 1, d)
+    order = np.argsort(strength)[::-1][:rank]
     directions = (whiten @ axes[:, order]) / spreads[:, None]
-    floor = float((whiten**2).sum(axis=1) @ error) / max(kept, 1)
+    floor = float((whiten**2).sum(axis=1) @ error) / max(rank, 1)
     raised = np.zeros((d, d))
-    for direction, found in zip(directions.T, strength[order], strict=True):
-        share = max(0.0, 1.0 - floor / found) if found > 0 else 0.0
+    for direction, value in zip(directions.T, strength[order], strict=True):
+        share = max(0.0, 1.0 - floor / value) if value > 0 else 0.0
         # Whitened, so that the direction carries 1: the squared length of its axis in units of the spreads.
         raised += share * np.outer(direction, direction)
     known = 1.0 / (1.0 + ridge)
-    return known * float((spreads**2).sum()) / max(kept, 1) * raised
+    return known * float((spreads**2).sum()) / max(rank, 1) * raised

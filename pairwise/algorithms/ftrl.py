@@ -63,7 +63,7 @@ def tree_sensitivity(n: int, first: int = 1) -> float:
     squares = np.zeros(
         leaves + 1
     )  # at 0 a record before the first active step, which only ever comes later in pairs
-    place = np.arange(leaves)
+    index = np.arange(leaves)
     size = 1
     while size <= leaves:
         nodes = leaves // size
@@ -72,8 +72,8 @@ def tree_sensitivity(n: int, first: int = 1) -> float:
         # from_node[m] = Σ of squares over the nodes m, m + 1, ...: all of them see the record as an earlier one.
         from_node = np.concatenate((np.cumsum((whole**2)[::-1])[::-1], [0.0]))
         squares[0] += from_node[0]
-        node = place // size
-        inside = own + summed[np.minimum((node + 1) * size, leaves)] - summed[place + 1]
+        node = index // size
+        inside = own + summed[np.minimum((node + 1) * size, leaves)] - summed[index + 1]
         squares[1:] += np.where(node < nodes, inside**2, 0.0)
         squares[1:] += from_node[np.minimum(node + 1, nodes)]
         size *= 2

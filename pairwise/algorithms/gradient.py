@@ -424,18 +424,18 @@ class MetricPairs:
         step = max(1, min(_BLOCK_ENTRIES // (4 * max(n, 1)), n // 8 + 1))
         for start in range(0, n, step):
             stop = min(start + step, n)
-            part, rest = rows_of[start:stop], rows_of[start:]
+            part, following = rows_of[start:stop], rows_of[start:]
             scale = left[start:stop, None] + left[None, start:]
             q = torch.addmm(scale, other[start:stop], Z[start:].T, alpha=-2.0)
             size = plain[start:stop, None] + plain[None, start:]
-            r = torch.addmm(size, part, rest.T, alpha=-2.0).clamp_(min=0.0)
+            r = torch.addmm(size, part, following.T, alpha=-2.0).clamp_(min=0.0)
             if self.parameter == "factor":
                 q.clamp_(min=0.0)
             similar = classes[start:stop, None] == classes[None, start:]
             C = self._weights(q, r, (scale, size), longest, similar)
             C[:, : stop - start].triu_(diagonal=1)
-            total += part.T @ (C.sum(dim=1)[:, None] * part - 2.0 * (C @ rest))
-            total += rest.T @ (C.sum(dim=0)[:, None] * rest)
+            total += part.T @ (C.sum(dim=1)[:, None] * part - 2.0 * (C @ following))
+            total += following.T @ (C.sum(dim=0)[:, None] * following)
         # Σ c (x_i − x_j)(x_i − x_j)ᵀ has −2 c x_i x_jᵀ above only up to its symmetric part.
         return np.asarray(((total + total.T) / 2.0).cpu().numpy())
 

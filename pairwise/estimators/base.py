@@ -175,12 +175,12 @@ class PrivateEstimator(BaseEstimator):
 
     def _check_classes(self, y: NDArray[Any]) -> NDArray[Any]:
         """Return the sorted class list: declared, or read from y (which the statement then says)."""
-        found = np.unique(y)
+        occurring = np.unique(y)
         self._classes_read = self.classes is None
         if self.classes is None:
-            return found
+            return occurring
         declared = np.unique(np.asarray(self.classes))
-        unknown = np.setdiff1d(found, declared)
+        unknown = np.setdiff1d(occurring, declared)
         if len(unknown):
             raise InvalidParameterError(
                 f"classes lists {len(declared)} labels, but y holds {len(unknown)} that are not among them. "

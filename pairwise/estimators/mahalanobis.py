@@ -1,4 +1,4 @@
-"""What a learned Mahalanobis metric is asked: distances and scores of pairs, M, and a function for scikit-learn.
+"""A learned Mahalanobis metric in use: distances and scores of pairs, M, and a function for scikit-learn.
 
 Here live metric-learn's methods, with one meaning for all learners, and the table that index pairs refer to, which no
 fitted learner carries away. How W is learned is the business of ``metric`` and ``dpp``.

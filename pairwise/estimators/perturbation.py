@@ -112,7 +112,7 @@ class ConvexTask:
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for, checked.
+    """Settings of a convex algorithm, checked.
 
     Attributes
     ----------

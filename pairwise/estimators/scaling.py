@@ -220,16 +220,16 @@ def _check(pipeline: Pipeline, public: Collection[str], *, stacklevel: int) -> l
         if type(step).__module__.split(".")[0] == "pairwise" and not isinstance(step, PublicScaler)
     ]
     last = private[-1] if private else 0
-    found = [name for name, step in steps[:last] if _learns(step) and name not in public]
-    if found:
+    names = [name for name, step in steps[:last] if _learns(step) and name not in public]
+    if names:
         warnings.warn(
-            f"the steps {', '.join(found)} learn from the records in front of a private learner, and its statement does not "
+            f"the steps {', '.join(names)} learn from the records in front of a private learner, and its statement does not "
             "cover what they learn. Use PublicScaler with declared bounds, or name them in public= if they were fitted on "
             "public records.",
             UnsoundWarning,
             stacklevel=stacklevel,
         )
-    return found
+    return names
 
 
 class PrivatePipeline(Pipeline):

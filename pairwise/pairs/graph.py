@@ -1,4 +1,4 @@
-"""Pair graphs: who is paired with whom, how far one change can reach, and public ways to choose pairs.
+"""Pair graphs: who is paired with whom, how many pairs one change affects, and public ways to choose pairs.
 
 Individuals are nodes 0..n−1 and pairs are edges. The graph knows no features; labels appear only in ``labelled_pairs``,
 which says what it reveals. Which kappa a learner may use is a matter of ``pairwise.estimators.dpp``: kappa computed
@@ -137,18 +137,18 @@ class PairGraph:
         neighbour = others[order].tolist()
         edge = (order % max(m, 1)).tolist()
         cursor = start[:-1].copy() if n else []
-        found = [-1] * n
+        discovered = [-1] * n
         low = [0] * n
         count = np.zeros(n, dtype=np.int64)
         bridge = np.zeros(m, dtype=np.bool_)
         clock = 0
         for root in range(n):
-            if found[root] >= 0 or start[root] == start[root + 1]:
+            if discovered[root] >= 0 or start[root] == start[root + 1]:
                 continue
-            found[root] = low[root] = clock
+            discovered[root] = low[root] = clock
             clock += 1
             path = [(root, -1)]
-            held = [root]  # nodes whose block is not closed yet
+            stack = [root]  # nodes whose block is not closed yet
             while path:
                 node, via = path[-1]
                 if cursor[node] < start[node + 1]:
@@ -157,24 +157,24 @@ class PairGraph:
                     target = neighbour[position]
                     if edge[position] == via:
                         continue
-                    if found[target] < 0:
-                        found[target] = low[target] = clock
+                    if discovered[target] < 0:
+                        discovered[target] = low[target] = clock
                         clock += 1
                         path.append((target, edge[position]))
-                        held.append(target)
-                    elif found[target] < low[node]:
-                        low[node] = found[target]
+                        stack.append(target)
+                    elif discovered[target] < low[node]:
+                        low[node] = discovered[target]
                     continue
                 path.pop()
                 if not path:
                     break
                 parent = path[-1][0]
                 low[parent] = min(low[parent], low[node])
-                if low[node] >= found[parent]:
+                if low[node] >= discovered[parent]:
                     # node's subtree and parent close one block.
                     members = 0
                     while True:
-                        member = held.pop()
+                        member = stack.pop()
                         count[member] += 1
                         members += 1
                         if member == node:

@@ -74,8 +74,8 @@ def _unpack(
     mask = (np.uint64(1) << places) - np.uint64(1)
     moves = 0
     for k in range(n):
-        place = np.int64(keys[k] & mask)
-        value = values[place]
+        index = np.int64(keys[k] & mask)
+        value = values[index]
         j = k
         while j > 0 and ordered[j - 1] > value:
             ordered[j] = ordered[j - 1]
@@ -85,7 +85,7 @@ def _unpack(
             if moves > 4 * n:
                 return False
         ordered[j] = value
-        order[j] = place
+        order[j] = index
     return True
 
 

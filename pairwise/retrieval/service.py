@@ -320,7 +320,7 @@ class RetrievalServer(ThreadingHTTPServer):
     # -- connections
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Give a connection a thread of its own, while there is room."""
+        """Give a connection a thread of its own, up to a limit."""
         if not self._slots.acquire(blocking=False):
             try:
                 content = json.dumps({"error": _REASONS[503]}).encode()

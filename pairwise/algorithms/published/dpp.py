@@ -113,7 +113,7 @@ def true_epsilon(
     n_columns: int,
     batches: int,
 ) -> float | None:
-    """Return what a run sold as ε-DP guarantees when κ pairs are replaced in place; None if nothing finite is true.
+    """Return the true ε of a run published as ε-DP, for κ pairs replaced in place; None if no finite one holds.
 
     Parameters
     ----------
