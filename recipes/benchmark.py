@@ -452,7 +452,7 @@ def worker_memory(
             command = [
                 sys.executable,
                 "-c",
-                "from textpriv.cli import main; main()",
+                "from textpriv.cli.app import main; main()",
                 "privatize",
                 str(text),
                 str(Path(folder) / f"private{count}.jsonl"),

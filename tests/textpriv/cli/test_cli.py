@@ -329,7 +329,7 @@ def test_an_interrupt_ends_with_130_and_one_line(texts, folder, tmp_path, monkey
 
 
 def test_the_installed_command_fails_without_a_traceback(tmp_path):
-    code = "from textpriv.cli import main; main()"
+    code = "from textpriv.cli.app import main; main()"
     arguments = ["explain", str(tmp_path), SECRET, "--epsilon", "6"]
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
@@ -341,7 +341,7 @@ def test_the_installed_command_fails_without_a_traceback(tmp_path):
 
 def test_a_reader_that_goes_away_ends_the_run_quietly(folder, tmp_path):
     (tmp_path / "a.txt").write_text(f"{WORDS[0]}\n" * 50_000)
-    code = "from textpriv.cli import main; main()"
+    code = "from textpriv.cli.app import main; main()"
     arguments = ["privatize", str(tmp_path / "a.txt"), "-", "--index", str(folder), "-e", "6"]
     with subprocess.Popen(
         [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE

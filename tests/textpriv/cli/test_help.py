@@ -207,7 +207,7 @@ def complete(*words):
         "COMP_WORDS": " ".join(("textpriv", *words)),
         "COMP_CWORD": str(len(words)),
     }
-    code = "import sys; sys.argv = ['textpriv']; import textpriv.cli; textpriv.cli.main()"
+    code = "import sys; sys.argv = ['textpriv']; import textpriv.cli.app; textpriv.cli.app.main()"
     answer = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
     )

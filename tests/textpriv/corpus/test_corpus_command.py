@@ -280,7 +280,7 @@ def test_a_stream_cannot_be_resumed(index, tmp_path):
 @pytest.mark.parametrize("closed", ["<&-", ">&-"])
 def test_a_closed_standard_stream_is_told_without_a_traceback(index, source, tmp_path, closed):
     ends = ["-", tmp_path / "out.jsonl"] if closed == "<&-" else [source, "-"]
-    code = "from textpriv.cli import main; main()"
+    code = "from textpriv.cli.app import main; main()"
     command = [sys.executable, "-c", code, "privatize", *ends, "--index", index, "-e", "2"]
     result = subprocess.run(
         ["sh", "-c", f'"$@" {closed}', "sh", *map(str, command)],
@@ -395,7 +395,7 @@ def test_the_bar_shows_documents_tokens_rate_and_what_is_left(tmp_path):
 
 
 def _command(*arguments: object) -> list[str]:
-    return [sys.executable, "-c", "from textpriv.cli import main; main()", *map(str, arguments)]
+    return [sys.executable, "-c", "from textpriv.cli.app import main; main()", *map(str, arguments)]
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")

@@ -648,7 +648,7 @@ def test_the_command_refuses_to_be_reached_by_others(index, tmp_path):
 
 def test_the_command_serves_until_it_is_interrupted(tmp_path):
     small_index(hnsw=False).save(tmp_path / "a.idx")
-    code = "import textpriv.cli; textpriv.cli.main()"
+    code = "import textpriv.cli.app; textpriv.cli.app.main()"
     command = [sys.executable, "-c", code, "playground", str(tmp_path / "a.idx"), "--port", "0"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
