@@ -111,3 +111,20 @@ def test_no_page_says_that_a_word_becomes_one_of_like_meaning(page):
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
     promised = re.compile(r"(?<!not )(?<!not one )(words?|one) (close|similar|near) in meaning")
     assert not promised.search(text)
+
+
+def test_every_file_that_a_contributor_is_sent_to_is_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+\.py)`", text)
+    # Within a way or a folder's table, paths are those inside one of the packages.
+    roots = [ROOT, ROOT / "textpriv", ROOT / "pairwise", ROOT / "textpriv" / "tokenization"]
+    roots += [ROOT / "textpriv" / "mechanisms"]
+    assert len(named) > 40
+    assert [name for name in named if not any((root / name).is_file() for root in roots)] == []
+
+
+def test_the_layout_names_every_folder_of_both_packages():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for package in ("textpriv", "pairwise"):
+        folders = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+        assert folders <= set(re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE))
