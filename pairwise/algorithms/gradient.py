@@ -1,14 +1,14 @@
 """Noisy gradient descent on pairs, with sensitivities that hold for every pair of neighbouring tables.
 
 Here live the sums of pair gradients (all pairs, a random matching, all pairs inside a secret sample), the plan that fixes
-steps, rate and noise from public numbers alone, and the loop that draws the noise. What users see lives in ``estimators``,
-output perturbation in ``giga`` and ``sgd``.
+steps, rate and noise from public numbers alone, and the loop that draws the noise. What users see lives in
+``estimators``, output perturbation in ``giga`` and ``sgd``.
 
-Sensitivity (mechanisms.md 7.1). Replacing one of n records alters n − 1 of the n(n − 1)/2 pairs, or one pair of
-a matching. If one pair's gradient moves by at most D, the mean moves by at most 2D/n, or D/⌊n/2⌋. D = 2G
-always. For the AUC losses D = G: all gradients of a pair have the form a(x₋ − x₊) with 0 <= a <= G/(2R), so two
-of them that share the record z differ by ‖a x − b x' − (a − b) z‖ <= (a + b + |a − b|)R = 2 max(a, b) R <= G
-when the label stays, and one of the two is zero when it changes. This halves the noise of the general bound.
+Sensitivity (mechanisms.md 7.1). Replacing one of n records alters n − 1 of the n(n − 1)/2 pairs, or one pair of a
+matching. If one pair's gradient moves by at most D, the mean moves by at most 2D/n, or D/⌊n/2⌋. D = 2G always. For the
+AUC losses D = G: all gradients of a pair have the form a(x₋ − x₊) with 0 <= a <= G/(2R), so two of them that share the
+record z differ by ‖a x − b x' − (a − b) z‖ <= (a + b + |a − b|)R = 2 max(a, b) R <= G when the label stays, and one of
+the two is zero when it changes. This halves the noise of the general bound.
 """
 
 from __future__ import annotations
@@ -56,12 +56,10 @@ Batching = Literal["all-pairs", "matching", "sampled"]
 # Entries of one block of the pair matrix: 32 MiB of float64, whatever n is.
 _BLOCK_ENTRIES = 1 << 22
 
-# From here on a random matching per step replaces the full sum over pairs (mechanisms.md 7.1 for the logistic
-# AUC; a sum over pairs of a metric costs n²d).
+# From here on a random matching per step replaces the sum over all pairs, which costs n²d for a metric (mechanisms.md 7.1).
 _MATCHING_FROM = {"auc": 10_000, "metric": 2_000}
 
-# Squared distances come from inner products; below this share of the squared norms their relative error passes
-# the clip slack.
+# Squared distances come from inner products; below this share of the squared norms their error passes the clip slack.
 _DISTANCE_FLOOR = 1e-8
 
 
