@@ -901,7 +901,7 @@ def test_the_bytes_of_a_run_key_are_never_saved(form, folder, key_file, tmp_path
 def test_a_missing_run_key_is_told_and_can_be_left_out_of_a_saved_pipeline(
     form, folder, key_file, tmp_path
 ):
-    with pytest.raises(MechanismError, match=r"nowhere\.key.*runkey"):
+    with pytest.raises(MechanismError, match=r"nowhere\.key.*run_key"):
         form(folder, run_key=str(tmp_path / "nowhere.key"))
     with pytest.raises(MechanismError, match="not both"):
         form(folder, run_key=str(key_file.path), seed=1)
