@@ -727,7 +727,7 @@ def leaks(
     [bold]Example:[/bold] textpriv leaks reviews.csv --index glove.idx --epsilon 6
     --text-column review
     """
-    from textpriv.corpus.run import PrivatizerSettings, read_records
+    from textpriv.corpus import PrivatizerSettings, read_records
     from textpriv.evaluation.leaks import leak_report
 
     privatizer = PrivatizerSettings(
@@ -830,7 +830,7 @@ def report(
 
     [bold]Example:[/bold] textpriv report glove.idx --epsilon 6 --output report.html
     """
-    from textpriv.corpus.run import PrivatizerSettings, read_records
+    from textpriv.corpus import PrivatizerSettings, read_records
     from textpriv.evaluation.leaks import leak_report
     from textpriv.guarantees.certificate import certify as compute
     from textpriv.ledger.ledger import Ledger

@@ -19,15 +19,13 @@ import numpy as np
 
 from textpriv.corpus.checkpoint import MANIFEST
 from textpriv.corpus.columns import ColumnRule
+from textpriv.corpus.formats import corpus_format, read_records
 from textpriv.corpus.records import (
     STANDARD_STREAM,
     Batch,
     CorpusReader,
     Place,
-    column_values,
-    corpus_format,
     is_stream,
-    read_records,
 )
 from textpriv.engines.batch import (
     Columns,
@@ -206,14 +204,7 @@ class _Plan:
 
 def _names_in(reader: CorpusReader, batch: Batch, column: str) -> list[str]:
     """Read the names in a column, which the reader has checked; 7 and "7" are one name, for CSV cannot tell them apart."""
-    if reader.format == "parquet":
-        values = column_values(batch.rows.column(reader.columns.index(column)))
-    elif reader.format == "csv":
-        place = reader.columns.index(column)
-        values = [row[place] for row in batch.rows]
-    else:
-        values = [row[column] for row in batch.rows]
-    return [str(value) for value in values]
+    return [str(value) for value in reader.values(batch, column)]
 
 
 def _likeness(path: str, run: str) -> tuple[int, str]:

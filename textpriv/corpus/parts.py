@@ -1,7 +1,6 @@
 """Parts of a file: records read, released and written one part at a time, and joined when all are there.
 
-Which parts are finished already is known to ``corpus.checkpoint``; formats are read in ``corpus.records`` and written in
-``corpus.writers``.
+Which parts are finished already is known to ``corpus.checkpoint``; formats are read and written in ``corpus.formats``.
 """
 
 from __future__ import annotations
@@ -17,13 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textpriv.corpus.checkpoint import Entry, WorkFolder
+from textpriv.corpus.formats import FORMATS, writer_for
 from textpriv.corpus.records import (
     BadRecord,
     Batch,
     CorpusReader,
     Place,
+    RecordWriter,
 )
-from textpriv.corpus.writers import RecordWriter, join_parts, writer_for
 from textpriv.engines.batch import (
     PrivatizerSettings,
     named_error,
@@ -273,4 +273,6 @@ def _join(plan: _Plan, folder: WorkFolder, file: int) -> None:
         folder.adopt(parts[0], name)
         return
     with folder.result(name) as out:
-        join_parts(parts, out, plan.format, compression, plan.text_column)
+        if not parts:
+            raise CorpusError("No part was finished, so there is nothing to join.")
+        FORMATS[plan.format].join(parts, out, compression, plan.text_column)

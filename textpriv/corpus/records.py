@@ -1,29 +1,17 @@
-"""Reading texts: JSONL, CSV, Parquet and lines become batches of records, in constant memory.
+"""Records: batches of texts with what stands beside them, bad records, and the base of each format's reader and writer.
 
-What lives here: the formats and how a path names them, records and what is wrong with a bad one, and the place in a file
-from which reading can go on. What does not: writing (``writing``), what a text becomes (``privatizer``), and which files
-make a corpus (``corpus``). A message names a file and a record, and never quotes one.
-
-=========== ==================================== ==============================================
-format      a record is                          the extension that means it
-=========== ==================================== ==============================================
-``jsonl``   one JSON object a line               ``.jsonl`` ``.ndjson``
-``csv``     one row under a header, comma, UTF-8 ``.csv``
-``text``    one line, the document itself        ``.txt`` ``.text``
-``parquet`` one row                              ``.parquet``
-=========== ==================================== ==============================================
-
-The first three may end in ``.gz`` or ``.zst``. The path ``-`` is standard input or output, uncompressed.
+What lives here: what a record is, what is wrong with a bad one, the place in a file from which reading can go on, and what
+all readers and writers share. What does not: the formats themselves (``corpus.formats``), what a text becomes
+(``privatizer``), and which files make a corpus (``corpus.job``). A message names a file and a record, and never quotes one.
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import gzip
 import io
-import json
 import os
+import shutil
 import stat
 import sys
 import zlib
@@ -33,100 +21,47 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from textpriv.corpus.columns import ColumnRule
 from textpriv.errors import CorpusError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "FORMATS",
+    "BATCH_BYTES",
     "MAX_TEXT_BYTES",
     "ON_ERROR",
+    "RECORD_FACTOR",
     "STANDARD_STREAM",
     "BadRecord",
     "Batch",
     "CorpusReader",
+    "Format",
     "Place",
-    "column_values",
-    "corpus_format",
-    "damage_told",
+    "RecordError",
+    "RecordWriter",
+    "compressed",
+    "concatenate",
     "is_stream",
-    "read_records",
+    "not_utf8",
+    "null_byte",
 ]
 
-FORMATS = ("jsonl", "csv", "text", "parquet")
+_PIECE = 1024 * 1024
 ON_ERROR = ("fail", "skip", "quarantine")
 STANDARD_STREAM = "-"
 MAX_TEXT_BYTES = 8 * 1024 * 1024
 
-_EXTENSIONS = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "csv",
-    ".txt": "text",
-    ".text": "text",
-    ".parquet": "parquet",
-}
-_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 # A record may carry other fields, and JSON may spell a character in six bytes, so it may be this much longer than its
 # text.
-_RECORD_FACTOR = 8
+RECORD_FACTOR = 8
 # A batch closes at this many bytes of the file, so that many long records do not add up in memory.
-_BATCH_BYTES = 4 * 1024 * 1024
+BATCH_BYTES = 4 * 1024 * 1024
 _UTF8_MARK = b"\xef\xbb\xbf"
 _SKIP_REMEDY = (
     "Repair the record, leave such records out with --on-error skip (on_error='skip'), or set them aside with "
     "--on-error quarantine."
 )
-
-
-def corpus_format(
-    path: str | os.PathLike[str], format: str | None = None
-) -> tuple[str | None, str | None]:
-    """Return the format and compression that a path stands for.
-
-    Parameters
-    ----------
-    path
-        A file name, or ``"-"`` for a standard stream.
-    format
-        ``"jsonl"``, ``"csv"``, ``"text"`` or ``"parquet"`` overrules the extension; None reads it.
-
-    Returns
-    -------
-    tuple
-        The format, or None where the path does not tell (``"-"``), and the compression (``"gzip"``, ``"zstd"`` or
-        None; Parquet compresses within).
-
-    Raises
-    ------
-    CorpusError
-        If the format is unknown, or the extension is and no format is given.
-    """
-    if format is not None and format not in FORMATS:
-        raise CorpusError(f"The format must be one of {', '.join(FORMATS)}; found {format!r}.")
-    name = os.fspath(path)
-    if name == STANDARD_STREAM:
-        return format, None
-    stem = Path(name)
-    compression = _COMPRESSIONS.get(stem.suffix.lower())
-    if compression is not None:
-        stem = stem.with_suffix("")
-    if format is None:
-        format = _EXTENSIONS.get(stem.suffix.lower())
-        # A device or a pipe has no extension to go by; the other end then decides.
-        if format is None and not is_stream(name):
-            raise CorpusError(
-                f"Cannot tell the format of {name} from its name: expected one of "
-                f"{' '.join(_EXTENSIONS)}, perhaps with {' or '.join(_COMPRESSIONS)} after it. "
-                f"Say which it is with --format {'|'.join(FORMATS)}."
-            )
-    if format == "parquet" and compression is not None:
-        raise CorpusError(
-            f"{name}: Parquet compresses its columns itself, so a compressed Parquet file cannot be read in pieces. "
-            "Decompress it."
-        )
-    return format, compression
 
 
 def is_stream(name: str) -> bool:
@@ -140,7 +75,7 @@ def is_stream(name: str) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-class _BadRecord(Exception):
+class RecordError(Exception):
     """One record cannot be used: a short reason, and what was expected; never the content."""
 
     def __init__(self, reason: str, message: str, raw: bytes | None = None) -> None:
@@ -222,7 +157,7 @@ class Batch:
 
 
 class CorpusReader:
-    """Iterate over the batches of one file; made by :func:`read_records`.
+    """Iterate over the batches of one file: the base of each format's reader; made by :func:`read_records`.
 
     Attributes
     ----------
@@ -239,12 +174,14 @@ class CorpusReader:
         The Arrow schema of a Parquet file; None for the other formats.
     """
 
+    format: str
     schema: pa.Schema | None = None
+    _record_is_line = True  # else the reader says where a record begins
 
     def __init__(
         self,
         path: str | os.PathLike[str],
-        format: str | None = None,
+        compression: str | None = None,
         text_column: str = "text",
         on_error: str = "fail",
         batch_size: int = 1000,
@@ -259,8 +196,7 @@ class CorpusReader:
         if batch_size < 1:
             raise CorpusError(f"batch_size must be at least 1; found {batch_size}.")
         self.path = os.fspath(path)
-        found, self._compression = corpus_format(path, format)
-        self.format = found or "text"
+        self._compression = compression
         self.text_column = text_column
         self.on_error = on_error
         self.batch_size = batch_size
@@ -319,8 +255,8 @@ class CorpusReader:
                 if record is None:  # before the start
                     begun = self._offset
                     continue
-                if isinstance(record, _BadRecord):
-                    bad.append(self._refused(record, position))
+                if isinstance(record, RecordError):
+                    bad.append(self.refused(record, position))
                 else:
                     text, row = record
                     positions.append(position)
@@ -328,7 +264,7 @@ class CorpusReader:
                     rows.append(row)
                 if (
                     len(texts) + len(bad) >= self.batch_size
-                    or self._offset - begun >= _BATCH_BYTES
+                    or self._offset - begun >= BATCH_BYTES
                     or self._ends_here()
                 ):
                     yield Batch(positions, texts, rows, bad, start, self._place())
@@ -338,6 +274,10 @@ class CorpusReader:
                         return
             if texts or bad:
                 yield Batch(positions, texts, rows, bad, start, self._place())
+
+    def values(self, batch: Batch, column: str) -> list[Any]:
+        """What the records of a batch have in a column."""
+        return [row[column] for row in batch.rows]
 
     def places(self) -> Iterator[Place]:
         """Yield the place after every ``cut`` records, and the last one at the end of the file; nothing is parsed.
@@ -369,7 +309,7 @@ class CorpusReader:
             self._offset if self._size and self._compression is None else None,
         )
 
-    def _refused(self, record: _BadRecord, position: int) -> BadRecord:
+    def refused(self, record: RecordError, position: int) -> BadRecord:
         """Count a bad record, or raise."""
         line = self._record_line
         if self.on_error == "fail":
@@ -403,14 +343,11 @@ class CorpusReader:
             else:
                 yield raw
 
-    def _records(self, stream: BinaryIO) -> Iterator[tuple[str, Any] | _BadRecord | None]:
+    def _records(self, stream: BinaryIO) -> Iterator[tuple[str, Any] | RecordError | None]:
         """Yield every record: a bad one as the error that it is, one before the start as None."""
-        if self.format == "csv":
-            return self._csv_records(stream)
-        parse = self._parse_json if self.format == "jsonl" else self._parse_line
-        return self._line_records(stream, parse)
+        raise NotImplementedError
 
-    def _enter(self, stream: BinaryIO) -> None:
+    def enter(self, stream: BinaryIO) -> None:
         """Go to the start, where the file can be entered there; else the records before it are read over."""
         place = self._start
         if place.offset and self._raw is not None and self._size and self._compression is None:
@@ -419,7 +356,7 @@ class CorpusReader:
 
     # Lines ----------------------------------------------------------------------------------------
 
-    def _lines(self, stream: BinaryIO, limit: int) -> Iterator[bytes | _BadRecord]:
+    def lines(self, stream: BinaryIO, limit: int) -> Iterator[bytes | RecordError]:
         """Yield lines with their endings, and an error for each line over the limit."""
         while True:
             first = not self._offset
@@ -428,7 +365,7 @@ class CorpusReader:
                 return
             self._line += 1
             # A CSV record may have several lines, and its reader says where it begins.
-            if self.format != "csv":
+            if self._record_is_line:
                 self._record_line = self._line
             if first:
                 line = line.removeprefix(_UTF8_MARK)
@@ -440,7 +377,7 @@ class CorpusReader:
             piece = line
             while piece and not piece.endswith(b"\n"):
                 piece = self._read_line(stream, 1 << 20)
-            yield self._too_large()
+            yield self.too_large()
 
     def _read_line(self, stream: BinaryIO, limit: int) -> bytes:
         try:
@@ -460,74 +397,47 @@ class CorpusReader:
         self._offset += len(line)
         return line
 
-    def _too_large(self) -> _BadRecord:
-        return _BadRecord(
+    def too_large(self) -> RecordError:
+        """A text or a record that is longer than may be."""
+        return RecordError(
             "too_large",
             f"expected a text of at most {self.max_text_bytes:,} bytes, found a longer one.",
         )
 
-    def _line_records(
-        self, stream: BinaryIO, parse: Callable[[str], tuple[str, Any]]
-    ) -> Iterator[tuple[str, Any] | _BadRecord | None]:
-        limit = self.max_text_bytes * (_RECORD_FACTOR if self.format == "jsonl" else 1)
-        self._enter(stream)
-        for line in self._lines(stream, limit):
-            if isinstance(line, bytes) and self.format == "jsonl" and not line.strip():
+    def line_records(
+        self,
+        stream: BinaryIO,
+        parse: Callable[[str], tuple[str, Any]],
+        limit: int,
+        *,
+        skips_blank: bool,
+    ) -> Iterator[tuple[str, Any] | RecordError | None]:
+        """Yield a record for each line of at most ``limit`` bytes."""
+        self.enter(stream)
+        for line in self.lines(stream, limit):
+            if isinstance(line, bytes) and skips_blank and not line.strip():
                 continue
             if self._position < self._start.record:
                 yield None
-            elif isinstance(line, _BadRecord):
+            elif isinstance(line, RecordError):
                 yield line
             else:
                 try:
                     yield parse(self._decode(line))
-                except _BadRecord as error:
+                except RecordError as error:
                     error.raw = line
                     yield error
 
     def _decode(self, line: bytes) -> str:
         if b"\0" in line:
-            raise _null_byte()
+            raise null_byte()
         try:
             return line.decode("utf-8")
         except UnicodeDecodeError:
-            raise _not_utf8() from None
+            raise not_utf8() from None
 
-    def _parse_line(self, line: str) -> tuple[str, Any]:
-        return line.removesuffix("\n").removesuffix("\r"), None
-
-    def _parse_json(self, line: str) -> tuple[str, Any]:
-        try:
-            record = json.loads(line, parse_float=_finite)
-        # Besides malformed text: numbers of thousands of digits, and nesting deeper than the
-        # interpreter's stack.
-        except (ValueError, RecursionError):
-            raise _BadRecord(
-                "malformed",
-                "expected one JSON object on the line, found something that is no JSON.",
-            ) from None
-        if not isinstance(record, dict):
-            raise _BadRecord(
-                "malformed", f"expected a JSON object, found a JSON {_json_type(record)}."
-            )
-        if not self.columns:
-            self.columns = list(record)
-        if self.text_column not in record:
-            raise _BadRecord(
-                "missing_text",
-                f"expected the field {self.text_column!r}, found {len(record)} other field(s); "
-                "name the field that holds the text with --text-column.",
-            )
-        text = record[self.text_column]
-        if not isinstance(text, str):
-            raise _BadRecord(
-                "wrong_type",
-                f"expected a string in {self.text_column!r}, found a JSON {_json_type(text)}.",
-            )
-        self._check_names(record.get(name) for name in self._names)
-        return self._check_text(text), record
-
-    def _check_name_columns(self) -> None:
+    def check_name_columns(self) -> None:
+        """Refuse a file whose header has not exactly one column for each name."""
         for name in self._names:
             if (count := self.columns.count(name)) != 1:
                 raise CorpusError(
@@ -535,10 +445,11 @@ class CorpusReader:
                     f"{len(self.columns)}."
                 )
 
-    def _check_names(self, values: Iterable[Any]) -> None:
+    def check_names(self, values: Iterable[Any]) -> None:
+        """Raise for a record without a name, as text or a whole number."""
         for name, value in zip(self._names, values, strict=True):
             if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-                raise _BadRecord(
+                raise RecordError(
                     "missing_name",
                     f"expected a name, as text or a whole number, in {name!r}, to count by; found none.",
                 )
@@ -546,454 +457,117 @@ class CorpusReader:
                 try:
                     value.encode("utf-8")
                 except UnicodeEncodeError:
-                    raise _not_utf8() from None
+                    raise not_utf8() from None
 
-    def _check_text(self, text: str) -> str:
+    def check_text(self, text: str) -> str:
+        """Return a text; raise for one that is too large, no UTF-8, or no text."""
         if "\0" in text:
-            raise _null_byte()
+            raise null_byte()
         # A character is at most four bytes, so most texts need no encoding to be known as small
         # enough.
         if len(text) * 4 > self.max_text_bytes or not text.isascii():
             try:
                 size = len(text.encode("utf-8"))
             except UnicodeEncodeError:  # half of a surrogate pair, spelled out in JSON
-                raise _not_utf8() from None
+                raise not_utf8() from None
             if size > self.max_text_bytes:
-                raise self._too_large()
+                raise self.too_large()
         return text
 
-    # CSV ------------------------------------------------------------------------------------------
 
-    def _csv_records(self, stream: BinaryIO) -> Iterator[tuple[str, Any] | _BadRecord | None]:
-        limit = self.max_text_bytes * _RECORD_FACTOR
-        # The limit is one number for the whole process; it may only be raised, for others may have
-        # raised it, too.
-        csv.field_size_limit(max(csv.field_size_limit(), limit))
-        lines = _CsvLines(self, stream, limit)
-        rows = csv.reader(lines, strict=True)
-
-        def next_row() -> list[str] | _BadRecord | None:
-            lines.start_row()
-            try:
-                row = next(rows, None)
-            except (csv.Error, _BadRecord) as error:
-                # Fatal even with "skip": from here on nobody knows where a field begins, and a
-                # piece of a text taken for another column would pass through unprotected.
-                found = "a row that is too long" if isinstance(error, _BadRecord) else "a stray one"
-                raise CorpusError(
-                    f"{self.name}, line {self._record_line}: expected quotes that are closed, and "
-                    f"doubled inside a field, in a row of at most {limit:,} bytes; found {found}. "
-                    "The rows after it cannot be told apart, so it cannot be skipped: repair the "
-                    "file."
-                ) from None
-            return lines.flaw if row is not None and lines.flaw is not None else row
-
-        header = next_row()
-        if header is None:
-            raise CorpusError(
-                f"{self.name} is empty: expected a CSV header with a column {self.text_column!r}."
-            )
-        if isinstance(header, _BadRecord):
-            raise CorpusError(f"{self.name}, line 1 (the header): {header} Repair the file.")
-        if header.count(self.text_column) != 1:
-            found = "more than one" if self.text_column in header else "none"
-            raise CorpusError(
-                f"{self.name}, line 1 (the header): expected a column named {self.text_column!r}, "
-                f"found {found} among {len(header)} column(s). Name the column that holds the text "
-                "with --text-column; the file needs a header line, and commas between the columns."
-            )
-        self.columns, self.newline = header, lines.newline
-        column = header.index(self.text_column)
-        self._check_name_columns()
-        named = [header.index(name) for name in self._names]
-        self._enter(stream)
-        while (row := next_row()) is not None:
-            if not row:  # an empty list is a blank line between rows: no record
-                continue
-            if self._position < self._start.record:
-                yield None
-            elif isinstance(row, _BadRecord):
-                row.raw = lines.raw()
-                yield row
-            elif len(row) == len(header):
-                try:
-                    self._check_names(row[place] for place in named)
-                    yield self._check_text(row[column]), row
-                except _BadRecord as error:
-                    error.raw = lines.raw()
-                    yield error
-            else:
-                yield _BadRecord(
-                    "columns",
-                    f"expected {len(header)} column(s) as in the header, found {len(row)}.",
-                    lines.raw(),
-                )
+def not_utf8() -> RecordError:
+    """A record that is no UTF-8."""
+    return RecordError("encoding", "expected UTF-8, found bytes or characters that are not.")
 
 
-class _CsvLines:
-    """Feed decoded lines to ``csv.reader``, row by row, and stop a row that grows past the limit.
-
-    An undecodable byte or a NUL is passed on in disguise and remembered as the row's flaw, so that
-    the quoting around it is still understood and the next row starts where it should.
-    """
-
-    def __init__(self, reader: CorpusReader, stream: BinaryIO, limit: int) -> None:
-        self._lines = reader._lines(stream, limit)
-        self._reader = reader
-        self._limit = limit
-        self._row_bytes = 0
-        self._kept: list[bytes] = []
-        self.flaw: _BadRecord | None = None
-        self.newline = "\n"
-
-    def start_row(self) -> None:
-        self._reader._record_line = self._reader._line + 1
-        self._row_bytes = 0
-        self._kept.clear()
-        self.flaw = None
-
-    def raw(self) -> bytes | None:
-        """Return the bytes of the row, where they are kept for the quarantine."""
-        return b"".join(self._kept) or None
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        line = next(self._lines)
-        if isinstance(line, _BadRecord):
-            raise line
-        self._row_bytes += len(line)
-        if self._row_bytes > self._limit:
-            raise self._reader._too_large()
-        if self._reader._line == 1 and line.endswith(b"\r\n"):
-            self.newline = "\r\n"
-        if self._reader.on_error == "quarantine":
-            self._kept.append(line)
-        if b"\0" in line:
-            self.flaw = _null_byte()
-            line = line.replace(b"\0", b" ")
-        try:
-            return line.decode("utf-8")
-        except UnicodeDecodeError:
-            self.flaw = _not_utf8()
-            return line.decode("utf-8", errors="surrogateescape")
-
-
-class _ParquetReader(CorpusReader):
-    """Read the rows of a Parquet file; the other columns stay in Arrow, untouched."""
-
-    def __iter__(self) -> Iterator[Batch]:
-        self.skipped.clear()
-        first, end = self._start.record, self._start.record
-        with self._table() as table:
-            batches = self._slices(table)
-            for rows in batches:
-                first, end = end, end + rows.num_rows
-                yield self._batch(rows, first, end)
-
-    def places(self) -> Iterator[Place]:
-        with self._table() as table:
-            total: int = table.metadata.num_rows
-        step = self._cut or max(total, 1)
-        for record in range(step, total, step):
-            yield Place(record, 0, None)
-        yield Place(total, 0, None)
-
-    @property
-    def fraction(self) -> float | None:
-        return min(1.0, self._position / self._size) if self._size else None
-
-    @contextlib.contextmanager
-    def _table(self) -> Iterator[Any]:
-        """Open the file; its footer tells the columns."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        if self.path == STANDARD_STREAM:
-            raise CorpusError(
-                "Parquet is read from its end, so it cannot come from standard input: name a file."
-            )
-        with open(self.path, "rb") as raw:
-            try:
-                table = pq.ParquetFile(raw)
-                self.schema = _without_views(table.schema_arrow)
-            except (pa.ArrowException, OSError, ValueError) as error:
-                raise damage_told(error, self.name) from None
-            self.columns = list(self.schema.names)
-            self._size = table.metadata.num_rows
-            if self.columns.count(self.text_column) > 1:
-                raise CorpusError(
-                    f"{self.name}: expected one column named {self.text_column!r}, found more than one."
-                )
-            self._check_name_columns()
-            yield table
-
-    def _slices(self, table: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the rows from the start to the stop, in pieces that no batch border crosses."""
-        import pyarrow as pa
-
-        groups, passed = [], 0
-        first, stop = self._start.record, self._stop
-        place = None
-        for group in range(table.metadata.num_row_groups):
-            rows = table.metadata.row_group(group).num_rows
-            if passed + rows > first and (stop is None or passed < stop):
-                place = passed if place is None else place
-                groups.append(group)
-            passed += rows
-        position = place or 0
-        if not groups:
-            return
-        batches = table.iter_batches(
-            batch_size=self._rows_at_once(table, groups), row_groups=groups, use_threads=False
-        )
-        while True:
-            try:
-                batch = next(batches, None)
-            except (pa.ArrowException, OSError, ValueError) as error:
-                raise damage_told(error, self.name) from None
-            if batch is None:
-                return
-            if not all(map(_has_all_values, batch.columns)):
-                raise damage_told(pa.ArrowIndexError(), self.name)
-            batch = batch.cast(self.schema) if batch.schema != self.schema else batch
-            while batch.num_rows:
-                if position < first:
-                    passed = min(batch.num_rows, first - position)
-                else:
-                    if stop is not None and position >= stop:
-                        return
-                    borders = [position + self.batch_size]
-                    if self._cut is not None:
-                        borders.append(position - position % self._cut + self._cut)
-                    if stop is not None:
-                        borders.append(stop)
-                    passed = min(batch.num_rows, min(borders) - position)
-                    self._position = position + passed
-                    yield batch.slice(0, passed)
-                batch = batch.slice(passed)
-                position += passed
-
-    def _rows_at_once(self, table: Any, groups: list[int]) -> int:
-        """As many rows as fit into a batch, by the mean size of those of the largest group."""
-        found = [table.metadata.row_group(group) for group in groups]
-        mean = max(group.total_byte_size / max(group.num_rows, 1) for group in found)
-        return max(1, min(self.batch_size, int(4 * _BATCH_BYTES / max(mean, 1.0))))
-
-    def _batch(self, rows: pa.RecordBatch, first: int, end: int) -> Batch:
-        values, problem = self._values(rows)
-        names = [_possible_names(rows.column(self.columns.index(name))) for name in self._names]
-        texts, good, bad = [], [], []
-        for place, value in enumerate(values):
-            try:
-                if problem is not None:
-                    raise _BadRecord(*problem)
-                if isinstance(value, bytes):
-                    raise _not_utf8()
-                if value is None:
-                    raise _BadRecord(
-                        "wrong_type",
-                        f"expected a text in {self.text_column!r}, found none (null).",
-                    )
-                self._check_names(column[place] for column in names)
-                texts.append(self._check_text(value))
-                good.append(place)
-            except _BadRecord as error:
-                if self.on_error == "quarantine":
-                    error.raw = _row_as_json(rows.slice(place, 1))
-                bad.append(self._refused(error, first + place))
-        if bad:
-            import pyarrow as pa
-
-            rows = rows.take(pa.array(good, pa.int64()))
-        return Batch(
-            [first + place for place in good], texts, rows, bad, first, Place(end, 0, None)
-        )
-
-    def _values(self, rows: pa.RecordBatch) -> tuple[list[Any], tuple[str, str] | None]:
-        """Return the texts (bytes for what is no UTF-8), or what is wrong with all of them."""
-        import pyarrow as pa
-
-        none = [None] * rows.num_rows
-        if self.text_column not in self.columns:
-            return none, (
-                "missing_text",
-                f"expected the column {self.text_column!r}, found {len(self.columns)} other column(s); name the column "
-                "that holds the text with --text-column.",
-            )
-        column = rows.column(self.columns.index(self.text_column))
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        kind = column.type
-        if pa.types.is_null(kind):
-            return none, None
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-            return none, (
-                "wrong_type",
-                f"expected texts in {self.text_column!r}, found values of the type {str(kind)[:40]}.",
-            )
-        return column_values(column), None
-
-
-def column_values(column: pa.Array) -> list[Any]:
-    """Return the values of an Arrow column; bytes for a string that is no UTF-8."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    try:
-        values: list[Any] = column.to_pylist()
-    except UnicodeDecodeError:
-        kind = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
-        values = [_decoded(value) for value in column.cast(kind).to_pylist()]
-    return values
-
-
-def _has_all_values(column: pa.Array) -> bool:
-    """Whether the dictionaries of a column hold every value that is referred to: in a damaged file they may not."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(column.type):
-        bounds = pc.min_max(column.indices)
-        lowest, highest = bounds["min"].as_py(), bounds["max"].as_py()
-        return lowest is None or (lowest >= 0 and highest < len(column.dictionary))
-    if pa.types.is_struct(column.type):
-        return all(_has_all_values(column.field(place)) for place in range(column.type.num_fields))
-    if pa.types.is_nested(column.type) and hasattr(column, "values"):
-        return _has_all_values(column.values)
-    return True
-
-
-def _possible_names(column: pa.Array) -> list[Any]:
-    """Return the values of a column of texts or whole numbers; of any other only nulls, for some have no Python form."""
-    import pyarrow as pa
-
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if any(
-        test(kind) for test in (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string)
-    ):
-        return column_values(column)
-    return [None] * len(column)
-
-
-def _without_views(schema: pa.Schema) -> pa.Schema:
-    """Replace types that Arrow reads but can do little with, by their plain forms."""
-    import pyarrow as pa
-
-    plain = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
-    fields = [field.with_type(plain.get(str(field.type), field.type)) for field in schema]
-    return pa.schema(fields, schema.metadata)
-
-
-def _decoded(value: bytes | None) -> str | bytes | None:
-    if value is None:
-        return None
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        return value
-
-
-def _row_as_json(row: pa.RecordBatch) -> bytes | None:
-    """One row for the quarantine; None where it cannot be spelled."""
-    import pyarrow as pa
-
-    try:
-        return json.dumps(row.to_pylist()[0], ensure_ascii=False, default=str).encode("utf-8")
-    except (ValueError, TypeError, OverflowError, pa.ArrowException):  # such as a date after 9999
-        return None
-
-
-def damage_told(error: Exception, name: str) -> Exception:
-    """Return what to raise for an Arrow error: itself where the system failed, else that the file is damaged."""
-    if isinstance(error, OSError) and error.errno is not None:
-        return error
-    return CorpusError(
-        f"{name}: expected a Parquet file, found one that is damaged, encrypted, of an unknown kind, or none at all. "
-        "Make or fetch it again."
-    )
-
-
-def _not_utf8() -> _BadRecord:
-    return _BadRecord("encoding", "expected UTF-8, found bytes or characters that are not.")
-
-
-def _null_byte() -> _BadRecord:
-    return _BadRecord(
+def null_byte() -> RecordError:
+    """A record with a NUL character."""
+    return RecordError(
         "null_byte",
         "expected UTF-8 text, found a NUL character (is the file UTF-16, or no text at all?).",
     )
 
 
-def _json_type(value: object) -> str:
-    names = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
-    return names.get(type(value), "number")
+class RecordWriter:
+    """Write the batches of one file: the base of each format's writer.
 
-
-def _finite(literal: str) -> float:
-    """Read a JSON number; one that a double cannot hold would come out as something else."""
-    value = float(literal)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError
-    return value
-
-
-def read_records(
-    path: str | os.PathLike[str],
-    format: str | None = None,
-    text_column: str = "text",
-    on_error: str = "fail",
-    *,
-    batch_size: int = 1000,
-    max_text_bytes: int = MAX_TEXT_BYTES,
-    start: Place | None = None,
-    stop: int | None = None,
-    cut: int | None = None,
-    names: Sequence[str] = (),
-) -> CorpusReader:
-    """Read text records in batches, in constant memory.
-
-    Parameters
-    ----------
-    path
-        The file, or ``"-"`` for standard input.
-    format
-        ``"jsonl"``, ``"csv"``, ``"text"`` or ``"parquet"``; None goes by the extension, and by ``"text"`` for standard
-        input.
-    text_column
-        The JSON field, CSV or Parquet column that holds the text. ``text`` files have none.
-    on_error
-        ``"fail"`` raises at the first bad record; ``"skip"`` leaves bad records out and counts them by reason:
-        ``encoding``, ``null_byte``, ``malformed``, ``missing_text``, ``wrong_type``, ``columns``, ``too_large``;
-        ``"quarantine"`` also hands their bytes on. A broken quote in a CSV file ends the run in any case, since the
-        rows after it cannot be told apart.
-    batch_size
-        Most records in a batch; a batch also closes at about 4 MiB of the file (of Parquet: 16 MiB in memory).
-    max_text_bytes
-        Most bytes (UTF-8) of one text.
-    start, stop
-        Read the records from a place on, and up to (without) a record number.
-    cut
-        Close a batch after every so many records of the file, whatever the batch size.
-    names
-        Fields or columns that must hold a name, as text or a whole number; a record without is a bad one
-        (``missing_name``).
-
-    Returns
-    -------
-    CorpusReader
-        Iterate over it for :class:`Batch` objects; its ``skipped`` and ``columns`` fill as it goes.
-
-    Raises
-    ------
-    CorpusError
-        Here for an unknown format or option; while iterating for bad records and damaged files. The message names the
-        file and the line, never what stands there.
+    The bytes of an output are a function of its records alone: neither the batches nor the parts that they came in leave a
+    trace.
     """
-    found, _ = corpus_format(path, format)
-    kind = _ParquetReader if found == "parquet" else CorpusReader
-    return kind(
-        path, format, text_column, on_error, batch_size, max_text_bytes, start, stop, cut, names
-    )
+
+    def __init__(self, reader: CorpusReader, out: BinaryIO, rule: ColumnRule) -> None:
+        self._reader = reader
+        self._out = out
+        self._rule = rule
+
+    def begin(self) -> None:
+        """Write what comes before the first record of a file."""
+
+    def write(self, batch: Batch, texts: Sequence[str]) -> None:
+        """Write a batch's records with these texts."""
+        for row, text in zip(batch.rows, texts, strict=True):
+            self._out.write(self._record(row, text))
+
+    def close(self) -> None:
+        """Write what comes after the last record; leaves the file below open."""
+
+    def abandon(self) -> None:
+        """Write nothing more: the file below is given up."""
+
+    def _record(self, row: Any, text: str) -> bytes:
+        raise NotImplementedError
+
+
+@contextlib.contextmanager
+def compressed(raw: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
+    """Wrap an open file in a compressor that leaves it open, and writes the same bytes for the same content."""
+    if compression == "gzip":
+        # No name and no time inside, so that the same output is the same bytes.
+        with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed:
+            yield packed  # type: ignore[misc]
+    elif compression == "zstd":
+        import pyarrow as pa
+
+        # Arrow closes the file below together with its own stream; the caller still has to flush it to the disk.
+        with (
+            open(os.dup(raw.fileno()), "wb") as below,
+            pa.CompressedOutputStream(below, "zstd") as out,
+        ):
+            yield out
+    else:
+        yield raw
+
+
+def concatenate(
+    parts: Sequence[Path], out: BinaryIO, compression: str | None, text_column: str
+) -> None:
+    """Write the bytes of finished parts one after the other."""
+    with compressed(out, compression) as packed:
+        for part in parts:
+            with open(part, "rb") as file:
+                shutil.copyfileobj(file, packed, _PIECE)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format: its reader and its writer.
+
+    Attributes
+    ----------
+    name : str
+    extensions : tuple of str
+        The extensions that mean it.
+    reader, writer : type
+    join : callable
+        Write the content of finished parts one after the other; called with the parts, the file, its compression and the
+        text column.
+    compressible : bool
+        Whether a file may be compressed as a whole.
+    """
+
+    name: str
+    extensions: tuple[str, ...]
+    reader: type[CorpusReader]
+    writer: type[RecordWriter]
+    join: Callable[[Sequence[Path], BinaryIO, str | None, str], None]
+    compressible: bool = True

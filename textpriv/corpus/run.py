@@ -26,16 +26,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from textpriv.corpus.checkpoint import MANIFEST, Entry, WorkFolder, digest, only_writer, work_path
 from textpriv.corpus.columns import ColumnRule
+from textpriv.corpus.formats import read_records, writer_for
 from textpriv.corpus.records import (
     MAX_TEXT_BYTES,
     STANDARD_STREAM,
     Batch,
     CorpusReader,
     Place,
+    RecordWriter,
+    compressed,
     is_stream,
-    read_records,
 )
-from textpriv.corpus.writers import RecordWriter, compressed, writer_for
 from textpriv.engines.batch import (
     NO_SALT,
     BatchRelease,

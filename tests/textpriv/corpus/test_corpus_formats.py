@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textpriv.corpus import ColumnRule, document_key, privatize_corpus, read_records
-from textpriv.corpus import writers as writing
-from textpriv.corpus.records import Place, _has_all_values
+from textpriv.corpus.formats import parquet
+from textpriv.corpus.formats.parquet import _has_all_values
+from textpriv.corpus.records import Place
 from textpriv.errors import CorpusError
 
 SECRET = "zanzibar"
@@ -152,7 +153,7 @@ def test_the_bytes_of_parquet_do_not_depend_on_groups_batches_and_parts(
         "kind": pa.array(["a" if n % 3 else "b" for n in range(rows)]).dictionary_encode(),
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "_GROUP_ROWS", 4)
+        patch.setattr(parquet, "_GROUP_ROWS", 4)
         made = []
         for name, options in [
             ("a", {}),
@@ -168,7 +169,7 @@ def test_the_bytes_of_parquet_do_not_depend_on_groups_batches_and_parts(
 
 
 def test_a_row_group_also_closes_at_a_number_of_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "_GROUP_BYTES", 100)
+    monkeypatch.setattr(parquet, "_GROUP_BYTES", 100)
     source = _parquet(tmp_path / "a.parquet", {"text": ["x" * 40] * 9})
     privatize_corpus(source, tmp_path / "b.parquet", Echo(), batch_size=2)
     found = pq.ParquetFile(tmp_path / "b.parquet").metadata
@@ -181,7 +182,7 @@ def test_a_row_group_also_closes_at_a_number_of_bytes(tmp_path, monkeypatch):
     ids=["string", "struct"],
 )
 def test_the_strings_of_other_columns_fill_a_row_group_too(tmp_path, monkeypatch, other):
-    monkeypatch.setattr(writing, "_GROUP_BYTES", 100)
+    monkeypatch.setattr(parquet, "_GROUP_BYTES", 100)
     source = _parquet(tmp_path / "a.parquet", {"text": [""] * 9, "other": other})
     privatize_corpus(source, tmp_path / "b.parquet", Echo(), batch_size=2)
     found = pq.ParquetFile(tmp_path / "b.parquet").metadata

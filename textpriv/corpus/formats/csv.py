@@ -1,0 +1,189 @@
+"""CSV: rows under a header, with commas between the columns, one of which holds the text.
+
+The other columns stay as they are. What all formats share is in ``corpus.records``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+from textpriv.corpus.records import (
+    RECORD_FACTOR,
+    Batch,
+    CorpusReader,
+    Format,
+    RecordError,
+    RecordWriter,
+    concatenate,
+    not_utf8,
+    null_byte,
+)
+from textpriv.errors import CorpusError
+
+__all__ = ["FORMAT"]
+
+
+class _CsvReader(CorpusReader):
+    """Read the rows under a header; a row may have several lines."""
+
+    format = "csv"
+    _record_is_line = False
+
+    def values(self, batch: Batch, column: str) -> list[Any]:
+        place = self.columns.index(column)
+        return [row[place] for row in batch.rows]
+
+    def _records(self, stream: BinaryIO) -> Iterator[tuple[str, Any] | RecordError | None]:
+        limit = self.max_text_bytes * RECORD_FACTOR
+        # The limit is one number for the whole process; it may only be raised, for others may have
+        # raised it, too.
+        csv.field_size_limit(max(csv.field_size_limit(), limit))
+        lines = _CsvLines(self, stream, limit)
+        rows = csv.reader(lines, strict=True)
+
+        def next_row() -> list[str] | RecordError | None:
+            lines.start_row()
+            try:
+                row = next(rows, None)
+            except (csv.Error, RecordError) as error:
+                # Fatal even with "skip": from here on nobody knows where a field begins, and a
+                # piece of a text taken for another column would pass through unprotected.
+                found = (
+                    "a row that is too long" if isinstance(error, RecordError) else "a stray one"
+                )
+                raise CorpusError(
+                    f"{self.name}, line {self._record_line}: expected quotes that are closed, and "
+                    f"doubled inside a field, in a row of at most {limit:,} bytes; found {found}. "
+                    "The rows after it cannot be told apart, so it cannot be skipped: repair the "
+                    "file."
+                ) from None
+            return lines.flaw if row is not None and lines.flaw is not None else row
+
+        header = next_row()
+        if header is None:
+            raise CorpusError(
+                f"{self.name} is empty: expected a CSV header with a column {self.text_column!r}."
+            )
+        if isinstance(header, RecordError):
+            raise CorpusError(f"{self.name}, line 1 (the header): {header} Repair the file.")
+        if header.count(self.text_column) != 1:
+            found = "more than one" if self.text_column in header else "none"
+            raise CorpusError(
+                f"{self.name}, line 1 (the header): expected a column named {self.text_column!r}, "
+                f"found {found} among {len(header)} column(s). Name the column that holds the text "
+                "with --text-column; the file needs a header line, and commas between the columns."
+            )
+        self.columns, self.newline = header, lines.newline
+        column = header.index(self.text_column)
+        self.check_name_columns()
+        named = [header.index(name) for name in self._names]
+        self.enter(stream)
+        while (row := next_row()) is not None:
+            if not row:  # an empty list is a blank line between rows: no record
+                continue
+            if self._position < self._start.record:
+                yield None
+            elif isinstance(row, RecordError):
+                row.raw = lines.raw()
+                yield row
+            elif len(row) == len(header):
+                try:
+                    self.check_names(row[place] for place in named)
+                    yield self.check_text(row[column]), row
+                except RecordError as error:
+                    error.raw = lines.raw()
+                    yield error
+            else:
+                yield RecordError(
+                    "columns",
+                    f"expected {len(header)} column(s) as in the header, found {len(row)}.",
+                    lines.raw(),
+                )
+
+
+class _CsvLines:
+    """Feed decoded lines to ``csv.reader``, row by row, and stop a row that grows past the limit.
+
+    An undecodable byte or a NUL is passed on in disguise and remembered as the row's flaw, so that
+    the quoting around it is still understood and the next row starts where it should.
+    """
+
+    def __init__(self, reader: CorpusReader, stream: BinaryIO, limit: int) -> None:
+        self.lines = reader.lines(stream, limit)
+        self._reader = reader
+        self._limit = limit
+        self._row_bytes = 0
+        self._kept: list[bytes] = []
+        self.flaw: RecordError | None = None
+        self.newline = "\n"
+
+    def start_row(self) -> None:
+        self._reader._record_line = self._reader._line + 1
+        self._row_bytes = 0
+        self._kept.clear()
+        self.flaw = None
+
+    def raw(self) -> bytes | None:
+        """Return the bytes of the row, where they are kept for the quarantine."""
+        return b"".join(self._kept) or None
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self.lines)
+        if isinstance(line, RecordError):
+            raise line
+        self._row_bytes += len(line)
+        if self._row_bytes > self._limit:
+            raise self._reader.too_large()
+        if self._reader._line == 1 and line.endswith(b"\r\n"):
+            self.newline = "\r\n"
+        if self._reader.on_error == "quarantine":
+            self._kept.append(line)
+        if b"\0" in line:
+            self.flaw = null_byte()
+            line = line.replace(b"\0", b" ")
+        try:
+            return line.decode("utf-8")
+        except UnicodeDecodeError:
+            self.flaw = not_utf8()
+            return line.decode("utf-8", errors="surrogateescape")
+
+
+class _CsvWriter(RecordWriter):
+    """Write rows under a header, with the line ending of the header that was read."""
+
+    def begin(self) -> None:
+        self._out.write(self._row([self._reader.columns[place] for place in self._places()]))
+
+    def write(self, batch: Batch, texts: Sequence[str]) -> None:
+        places = self._places()
+        column = self._reader.columns.index(self._reader.text_column)
+        for row, text in zip(batch.rows, texts, strict=True):
+            self._out.write(self._row([text if p == column else row[p] for p in places]))
+
+    def _places(self) -> list[int]:
+        text = self._reader.text_column
+        return [
+            place
+            for place, name in enumerate(self._reader.columns)
+            if name == text or self._rule.passes(name)
+        ]
+
+    def _row(self, row: list[str]) -> bytes:
+        buffer = io.StringIO(newline="")
+        # Not every Python version quotes a lone carriage return, and a reader would take it for the end of the row.
+        writer = csv.writer(
+            buffer,
+            quoting=csv.QUOTE_ALL if any("\r" in value for value in row) else csv.QUOTE_MINIMAL,
+            lineterminator=self._reader.newline,
+        )
+        writer.writerow(row)
+        return buffer.getvalue().encode("utf-8")
+
+
+FORMAT = Format("csv", (".csv",), _CsvReader, _CsvWriter, concatenate)

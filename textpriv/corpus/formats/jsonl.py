@@ -1,0 +1,97 @@
+"""JSON lines: each line is one JSON object, a field of which holds the text.
+
+The other fields stay as they are. What all formats share is in ``corpus.records``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+from textpriv.corpus.records import (
+    RECORD_FACTOR,
+    CorpusReader,
+    Format,
+    RecordError,
+    RecordWriter,
+    concatenate,
+)
+
+__all__ = ["FORMAT"]
+
+
+class _JsonReader(CorpusReader):
+    """Read JSON objects, one a line; blank lines are no records."""
+
+    format = "jsonl"
+
+    def _records(self, stream: BinaryIO) -> Iterator[tuple[str, Any] | RecordError | None]:
+        limit = self.max_text_bytes * RECORD_FACTOR
+        return self.line_records(stream, self._parse_json, limit, skips_blank=True)
+
+    def _parse_json(self, line: str) -> tuple[str, Any]:
+        try:
+            record = json.loads(line, parse_float=_finite)
+        # Besides malformed text: numbers of thousands of digits, and nesting deeper than the
+        # interpreter's stack.
+        except (ValueError, RecursionError):
+            raise RecordError(
+                "malformed",
+                "expected one JSON object on the line, found something that is no JSON.",
+            ) from None
+        if not isinstance(record, dict):
+            raise RecordError(
+                "malformed", f"expected a JSON object, found a JSON {_json_type(record)}."
+            )
+        if not self.columns:
+            self.columns = list(record)
+        if self.text_column not in record:
+            raise RecordError(
+                "missing_text",
+                f"expected the field {self.text_column!r}, found {len(record)} other field(s); "
+                "name the field that holds the text with --text-column.",
+            )
+        text = record[self.text_column]
+        if not isinstance(text, str):
+            raise RecordError(
+                "wrong_type",
+                f"expected a string in {self.text_column!r}, found a JSON {_json_type(text)}.",
+            )
+        self.check_names(record.get(name) for name in self._names)
+        return self.check_text(text), record
+
+
+def _json_type(value: object) -> str:
+    names = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
+    return names.get(type(value), "number")
+
+
+def _finite(literal: str) -> float:
+    """Read a JSON number; one that a double cannot hold would come out as something else."""
+    value = float(literal)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError
+    return value
+
+
+class _JsonWriter(RecordWriter):
+    """Write JSON objects, one a line."""
+
+    def _record(self, row: Any, text: str) -> bytes:
+        column = self._reader.text_column
+        if not self._rule.passes_all:
+            row = {name: row[name] for name in row if name == column or self._rule.passes(name)}
+        record = {**row, column: text}
+        try:
+            return _dump_json(record, ensure_ascii=False).encode("utf-8") + b"\n"
+        except UnicodeEncodeError:
+            # Another field holds half a surrogate pair, which only an escape can write.
+            return _dump_json(record, ensure_ascii=True).encode("ascii") + b"\n"
+
+
+def _dump_json(record: Mapping[str, Any], ensure_ascii: bool) -> str:
+    return json.dumps(record, ensure_ascii=ensure_ascii, separators=(",", ":"))
+
+
+FORMAT = Format("jsonl", (".jsonl", ".ndjson"), _JsonReader, _JsonWriter, concatenate)

@@ -1,0 +1,431 @@
+"""Parquet: the rows of a table, a column of which holds the text; the other columns stay in Arrow, untouched.
+
+What all formats share is in ``corpus.records``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from textpriv.corpus.columns import ColumnRule
+from textpriv.corpus.records import (
+    BATCH_BYTES,
+    STANDARD_STREAM,
+    Batch,
+    CorpusReader,
+    Format,
+    Place,
+    RecordError,
+    RecordWriter,
+    not_utf8,
+)
+from textpriv.errors import CorpusError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FORMAT"]
+
+# A row group closes at this many rows, or at this many bytes of strings, so that one can be held in memory.
+_GROUP_ROWS = 10_000
+_GROUP_BYTES = 64 * 1024 * 1024
+
+
+class _ParquetReader(CorpusReader):
+    """Read the rows of a Parquet file; the other columns stay in Arrow, untouched."""
+
+    format = "parquet"
+
+    def values(self, batch: Batch, column: str) -> list[Any]:
+        return _column_values(batch.rows.column(self.columns.index(column)))
+
+    def __iter__(self) -> Iterator[Batch]:
+        self.skipped.clear()
+        first, end = self._start.record, self._start.record
+        with self._table() as table:
+            batches = self._slices(table)
+            for rows in batches:
+                first, end = end, end + rows.num_rows
+                yield self._batch(rows, first, end)
+
+    def places(self) -> Iterator[Place]:
+        with self._table() as table:
+            total: int = table.metadata.num_rows
+        step = self._cut or max(total, 1)
+        for record in range(step, total, step):
+            yield Place(record, 0, None)
+        yield Place(total, 0, None)
+
+    @property
+    def fraction(self) -> float | None:
+        return min(1.0, self._position / self._size) if self._size else None
+
+    @contextlib.contextmanager
+    def _table(self) -> Iterator[Any]:
+        """Open the file; its footer tells the columns."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if self.path == STANDARD_STREAM:
+            raise CorpusError(
+                "Parquet is read from its end, so it cannot come from standard input: name a file."
+            )
+        with open(self.path, "rb") as raw:
+            try:
+                table = pq.ParquetFile(raw)
+                self.schema = _without_views(table.schema_arrow)
+            except (pa.ArrowException, OSError, ValueError) as error:
+                raise _damage(error, self.name) from None
+            self.columns = list(self.schema.names)
+            self._size = table.metadata.num_rows
+            if self.columns.count(self.text_column) > 1:
+                raise CorpusError(
+                    f"{self.name}: expected one column named {self.text_column!r}, found more than one."
+                )
+            self.check_name_columns()
+            yield table
+
+    def _slices(self, table: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the rows from the start to the stop, in pieces that no batch border crosses."""
+        import pyarrow as pa
+
+        groups, passed = [], 0
+        first, stop = self._start.record, self._stop
+        place = None
+        for group in range(table.metadata.num_row_groups):
+            rows = table.metadata.row_group(group).num_rows
+            if passed + rows > first and (stop is None or passed < stop):
+                place = passed if place is None else place
+                groups.append(group)
+            passed += rows
+        position = place or 0
+        if not groups:
+            return
+        batches = table.iter_batches(
+            batch_size=self._rows_at_once(table, groups), row_groups=groups, use_threads=False
+        )
+        while True:
+            try:
+                batch = next(batches, None)
+            except (pa.ArrowException, OSError, ValueError) as error:
+                raise _damage(error, self.name) from None
+            if batch is None:
+                return
+            if not all(map(_has_all_values, batch.columns)):
+                raise _damage(pa.ArrowIndexError(), self.name)
+            batch = batch.cast(self.schema) if batch.schema != self.schema else batch
+            while batch.num_rows:
+                if position < first:
+                    passed = min(batch.num_rows, first - position)
+                else:
+                    if stop is not None and position >= stop:
+                        return
+                    borders = [position + self.batch_size]
+                    if self._cut is not None:
+                        borders.append(position - position % self._cut + self._cut)
+                    if stop is not None:
+                        borders.append(stop)
+                    passed = min(batch.num_rows, min(borders) - position)
+                    self._position = position + passed
+                    yield batch.slice(0, passed)
+                batch = batch.slice(passed)
+                position += passed
+
+    def _rows_at_once(self, table: Any, groups: list[int]) -> int:
+        """As many rows as fit into a batch, by the mean size of those of the largest group."""
+        found = [table.metadata.row_group(group) for group in groups]
+        mean = max(group.total_byte_size / max(group.num_rows, 1) for group in found)
+        return max(1, min(self.batch_size, int(4 * BATCH_BYTES / max(mean, 1.0))))
+
+    def _batch(self, rows: pa.RecordBatch, first: int, end: int) -> Batch:
+        values, problem = self._values(rows)
+        names = [_possible_names(rows.column(self.columns.index(name))) for name in self._names]
+        texts, good, bad = [], [], []
+        for place, value in enumerate(values):
+            try:
+                if problem is not None:
+                    raise RecordError(*problem)
+                if isinstance(value, bytes):
+                    raise not_utf8()
+                if value is None:
+                    raise RecordError(
+                        "wrong_type",
+                        f"expected a text in {self.text_column!r}, found none (null).",
+                    )
+                self.check_names(column[place] for column in names)
+                texts.append(self.check_text(value))
+                good.append(place)
+            except RecordError as error:
+                if self.on_error == "quarantine":
+                    error.raw = _row_as_json(rows.slice(place, 1))
+                bad.append(self.refused(error, first + place))
+        if bad:
+            import pyarrow as pa
+
+            rows = rows.take(pa.array(good, pa.int64()))
+        return Batch(
+            [first + place for place in good], texts, rows, bad, first, Place(end, 0, None)
+        )
+
+    def _values(self, rows: pa.RecordBatch) -> tuple[list[Any], tuple[str, str] | None]:
+        """Return the texts (bytes for what is no UTF-8), or what is wrong with all of them."""
+        import pyarrow as pa
+
+        none = [None] * rows.num_rows
+        if self.text_column not in self.columns:
+            return none, (
+                "missing_text",
+                f"expected the column {self.text_column!r}, found {len(self.columns)} other column(s); name the column "
+                "that holds the text with --text-column.",
+            )
+        column = rows.column(self.columns.index(self.text_column))
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        kind = column.type
+        if pa.types.is_null(kind):
+            return none, None
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            return none, (
+                "wrong_type",
+                f"expected texts in {self.text_column!r}, found values of the type {str(kind)[:40]}.",
+            )
+        return _column_values(column), None
+
+
+def _column_values(column: pa.Array) -> list[Any]:
+    """Return the values of an Arrow column; bytes for a string that is no UTF-8."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    try:
+        values: list[Any] = column.to_pylist()
+    except UnicodeDecodeError:
+        kind = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
+        values = [_decoded(value) for value in column.cast(kind).to_pylist()]
+    return values
+
+
+def _has_all_values(column: pa.Array) -> bool:
+    """Whether the dictionaries of a column hold every value that is referred to: in a damaged file they may not."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        bounds = pc.min_max(column.indices)
+        lowest, highest = bounds["min"].as_py(), bounds["max"].as_py()
+        return lowest is None or (lowest >= 0 and highest < len(column.dictionary))
+    if pa.types.is_struct(column.type):
+        return all(_has_all_values(column.field(place)) for place in range(column.type.num_fields))
+    if pa.types.is_nested(column.type) and hasattr(column, "values"):
+        return _has_all_values(column.values)
+    return True
+
+
+def _possible_names(column: pa.Array) -> list[Any]:
+    """Return the values of a column of texts or whole numbers; of any other only nulls, for some have no Python form."""
+    import pyarrow as pa
+
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if any(
+        test(kind) for test in (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string)
+    ):
+        return _column_values(column)
+    return [None] * len(column)
+
+
+def _without_views(schema: pa.Schema) -> pa.Schema:
+    """Replace types that Arrow reads but can do little with, by their plain forms."""
+    import pyarrow as pa
+
+    plain = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
+    fields = [field.with_type(plain.get(str(field.type), field.type)) for field in schema]
+    return pa.schema(fields, schema.metadata)
+
+
+def _decoded(value: bytes | None) -> str | bytes | None:
+    if value is None:
+        return None
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value
+
+
+def _row_as_json(row: pa.RecordBatch) -> bytes | None:
+    """One row for the quarantine; None where it cannot be spelled."""
+    import pyarrow as pa
+
+    try:
+        return json.dumps(row.to_pylist()[0], ensure_ascii=False, default=str).encode("utf-8")
+    except (ValueError, TypeError, OverflowError, pa.ArrowException):  # such as a date after 9999
+        return None
+
+
+def _damage(error: Exception, name: str) -> Exception:
+    """Return what to raise for an Arrow error: itself where the system failed, else that the file is damaged."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error
+    return CorpusError(
+        f"{name}: expected a Parquet file, found one that is damaged, encrypted, of an unknown kind, or none at all. "
+        "Make or fetch it again."
+    )
+
+
+class _ParquetWriter(RecordWriter):
+    """Write rows in groups whose borders depend on the rows alone."""
+
+    def __init__(self, reader: CorpusReader, out: BinaryIO, rule: ColumnRule) -> None:
+        super().__init__(reader, out, rule)
+        self._groups: _RowGroups | None = None
+
+    def begin(self) -> None:
+        self._opened()
+
+    def write(self, batch: Batch, texts: Sequence[str]) -> None:
+        import pyarrow as pa
+
+        groups = self._opened()
+        if not texts:
+            return
+        schema = self._reader.schema
+        assert schema is not None
+        rows: pa.RecordBatch = batch.rows
+        place = schema.names.index(self._reader.text_column)
+        column = pa.array(texts, pa.string()).cast(schema.field(place).type)
+        columns = [column if i == place else rows.column(i) for i in self._places()]
+        groups.add(pa.RecordBatch.from_arrays(columns, schema=groups.schema))
+
+    def close(self) -> None:
+        self._opened().close()
+
+    def abandon(self) -> None:
+        if self._groups is not None:
+            self._groups.abandon()
+
+    def _places(self) -> list[int]:
+        assert self._reader.schema is not None
+        text = self._reader.text_column
+        return [
+            place
+            for place, name in enumerate(self._reader.schema.names)
+            if name == text or self._rule.passes(name)
+        ]
+
+    def _opened(self) -> _RowGroups:
+        if self._groups is None:
+            import pyarrow as pa
+
+            schema = self._reader.schema
+            assert schema is not None
+            places = self._places()
+            metadata = schema.metadata
+            if metadata and len(places) < len(schema.names):
+                # It describes the columns of the input, some of which are dropped.
+                metadata = {key: value for key, value in metadata.items() if key != b"pandas"}
+            kept = pa.schema([schema.field(place) for place in places], metadata)
+            self._groups = _RowGroups(self._out, kept, self._reader.text_column)
+        return self._groups
+
+
+class _RowGroups:
+    """A Parquet file in the making."""
+
+    def __init__(self, out: BinaryIO, schema: pa.Schema, text_column: str) -> None:
+        import pyarrow.parquet as pq
+
+        self.schema = schema
+        self._text = schema.names.index(text_column) if text_column in schema.names else None
+        self._writer = pq.ParquetWriter(out, schema, compression="zstd")
+        self._rows: list[pa.RecordBatch] = []
+        self._count = self._bytes = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Add rows; a group that is full is written."""
+        import numpy as np
+        import pyarrow as pa
+
+        while rows.num_rows:
+            sizes = np.zeros(rows.num_rows)
+            for place, column in enumerate(rows.columns):
+                if place == self._text and pa.types.is_dictionary(column.type):
+                    column = column.dictionary_decode()
+                sizes += _string_bytes(column)
+            full = self._bytes + np.cumsum(sizes) >= _GROUP_BYTES
+            full[max(0, _GROUP_ROWS - self._count - 1) :] = True
+            taken = int(np.argmax(full)) + 1 if full.any() else rows.num_rows
+            self._rows.append(rows.slice(0, taken))
+            self._count += taken
+            self._bytes += int(sizes[:taken].sum())
+            if full[taken - 1]:
+                self._flush()
+            rows = rows.slice(taken)
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        if self._count:
+            # One piece in each column: the pages of a file follow the pieces that it was given.
+            table = pa.Table.from_batches(self._rows, self.schema).combine_chunks()
+            for place, field in enumerate(self.schema):
+                if pa.types.is_dictionary(field.type) and not field.type.ordered:
+                    # The order of a dictionary, too, is to follow from the rows of the group, unless it has a meaning.
+                    values = table.column(place).cast(field.type.value_type).combine_chunks()
+                    again = values.dictionary_encode().cast(field.type)
+                    table = table.set_column(place, field, again)
+            self._writer.write_table(table, row_group_size=self._count)
+        self._rows, self._count, self._bytes = [], 0, 0
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        # Else it would try to write its footer when it is collected.
+        self._writer.is_open = False
+
+
+def _string_bytes(column: pa.Array) -> Any:
+    """Return the bytes that each row's strings have, also those in a struct; other values are small."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return sum(map(_string_bytes, column.flatten()), np.zeros(len(column)))
+    tests = (
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+    )
+    if any(test(kind) for test in tests):
+        return pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+    return np.zeros(len(column))
+
+
+def _join(parts: Sequence[Path], out: BinaryIO, compression: str | None, text_column: str) -> None:
+    """Write the rows of finished parts one after the other, in groups of rows of their own."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    groups: _RowGroups | None = None
+    for part in parts:
+        with open(part, "rb") as file:
+            try:
+                table = pq.ParquetFile(file)
+                groups = groups or _RowGroups(out, table.schema_arrow, text_column)
+                for rows in table.iter_batches(batch_size=_GROUP_ROWS, use_threads=False):
+                    groups.add(rows)
+            except pa.ArrowException as error:
+                raise _damage(error, "a finished part") from None
+    assert groups is not None
+    groups.close()
+
+
+FORMAT = Format("parquet", (".parquet",), _ParquetReader, _ParquetWriter, _join, compressible=False)
