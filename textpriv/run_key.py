@@ -7,14 +7,13 @@ output and never in it. What is derived from the key is in ``randomness``.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from textpriv.errors import CorpusError
+from textpriv.files import atomic_write, flush, sync_folder
 
 __all__ = ["RunKey", "key_path", "read_run_key"]
 
@@ -61,18 +60,9 @@ class RunKey:
         """Write a new key to its file (mode 0600) and to the disk; one that is there already stays."""
         if not self.fresh:
             return
-        temporary = self.path.with_name(f".{self.path.name[:200]}.{secrets.token_hex(8)}.tmp")
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(self.secret)
-                    file.flush()
-                    os.fsync(file.fileno())
-                # Unlike a rename, a link never replaces a key that another process has just made.
-                os.link(temporary, self.path)
-            finally:
-                os.unlink(temporary)
+            with atomic_write(self.path, replace=False) as file:
+                file.write(self.secret)
         except FileExistsError:
             raise CorpusError(
                 f"Another run has just made {self.path}. Let it end, or choose another output."
@@ -81,7 +71,6 @@ class RunKey:
             raise CorpusError(
                 f"Cannot write the run key {self.path}: {error.strerror}. Choose another place with --key."
             ) from None
-        _sync_folder(self.path.parent)
         self.fresh = False
 
     def forget(self) -> bool:
@@ -97,10 +86,9 @@ class RunKey:
         # Opened without truncation, so that the new bytes fall on the old ones.
         with os.fdopen(descriptor, "wb") as file:
             file.write(os.urandom(_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
+            flush(file)
         os.unlink(self.path)
-        _sync_folder(self.path.parent)
+        sync_folder(self.path.parent)
         return True
 
 
@@ -144,12 +132,3 @@ def read_run_key(path: str | os.PathLike[str]) -> bytes:
             "Name another file with --key; a new key is made where there is none."
         )
     return secret
-
-
-def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -27,7 +27,7 @@ ORDER = (
     {"mechanisms"},
     {"index"},
     {"vocabulary", "metrics", "randomness", "run_key"},
-    {"statement", "arithmetic"},
+    {"statement", "arithmetic", "files"},
     {"errors", "html_card", "bounds"},
 )
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import re
@@ -25,15 +24,14 @@ from typing import Any, BinaryIO
 
 from textpriv.corpus.records import Place
 from textpriv.errors import CorpusError
+from textpriv.files import atomic_write, created, sha256_file, sync_folder, umask
 
 __all__ = [
     "MANIFEST",
     "Entry",
     "WorkFolder",
-    "digest",
     "is_being_written",
     "only_writer",
-    "sync_folder",
     "work_path",
 ]
 
@@ -267,7 +265,7 @@ class WorkFolder:
         ]
         done: list[Entry] = []
         try:
-            with _created(written[0]) as out, _created(written[1]) as bad:
+            with created(written[0]) as out, created(written[1]) as bad:
                 yield out, bad, done
                 for written_file in (out, bad):
                     written_file.flush()
@@ -277,8 +275,8 @@ class WorkFolder:
             fields = {
                 **asdict(done[-1]),
                 "bytes": written[0].stat().st_size,
-                "sha256": digest(written[0]),
-                "quarantine": digest(written[1]) if written[1].stat().st_size else None,
+                "sha256": sha256_file(written[0]),
+                "quarantine": sha256_file(written[1]) if written[1].stat().st_size else None,
             }
             if fields["quarantine"]:
                 os.replace(written[1], aside)
@@ -318,8 +316,9 @@ class WorkFolder:
     def _is_whole(self, entry: Entry) -> bool:
         path = self._place(entry.file, entry.part, "part")
         try:
-            return digest(path) == entry.sha256 and (
-                entry.quarantine is None or digest(path.with_suffix(".bad")) == entry.quarantine
+            return sha256_file(path) == entry.sha256 and (
+                entry.quarantine is None
+                or sha256_file(path.with_suffix(".bad")) == entry.quarantine
             )
         except OSError:
             return False
@@ -350,17 +349,8 @@ class WorkFolder:
         """Open a file of the finished output, by its name below the output; it appears there when the block ends well."""
         final = self.result_path(name)
         final.parent.mkdir(parents=True, exist_ok=True)
-        temporary = final.with_name(f".{secrets.token_hex(8)}.tmp")
-        try:
-            with _created(temporary) as out:
-                yield out
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(temporary, final)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        with atomic_write(final) as out:
+            yield out
 
     def adopt(self, part: Path, name: str) -> None:
         """Make a part a file of the finished output as it is, without a second copy where the disk allows."""
@@ -389,15 +379,14 @@ class WorkFolder:
         """Let the folder of the output appear, with its manifest."""
         result = self.path / _RESULT
         result.mkdir(exist_ok=True)
-        umask = os.umask(0o077)
-        os.umask(umask)
+        mask = umask()
         with self.result(MANIFEST) as out:
             # Escaped, for a file's name may be no UTF-8.
             out.write(json.dumps(manifest, indent=1).encode() + b"\n")
         for folder, _, names in os.walk(result):
-            os.chmod(folder, 0o777 & ~umask)
+            os.chmod(folder, 0o777 & ~mask)
             for name in names:
-                os.chmod(os.path.join(folder, name), 0o666 & ~umask)
+                os.chmod(os.path.join(folder, name), 0o666 & ~mask)
             sync_folder(Path(folder))
         os.replace(result, target)
         sync_folder(target.parent)
@@ -409,15 +398,10 @@ class WorkFolder:
         ]
         if not paths:
             return False
-        temporary = self.path / f".quarantine.{secrets.token_hex(8)}.tmp"
-        with _created(temporary) as out:
+        with atomic_write(target, folder=self.path) as out:
             for path in paths:
                 with open(path, "rb") as file:
                     shutil.copyfileobj(file, out, _PIECE)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, target)
-        sync_folder(target.parent)
         return True
 
 
@@ -521,37 +505,14 @@ def _job_content(run: str, job: Callable[[str], Mapping[str, Any]]) -> bytes:
     return json.dumps({"work_folder": _FORMAT, "run": run, **job(run)}).encode()
 
 
-def digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    found = hashlib.sha256()
-    with open(path, "rb") as file:
-        while piece := file.read(_PIECE):
-            found.update(piece)
-    return found.hexdigest()
-
-
 def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-def _created(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-
-
 def _write_whole(path: Path, content: bytes) -> None:
     """Write a small file that is there whole, and on the disk, or not at all."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with _created(temporary) as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    sync_folder(path.parent)
+    with atomic_write(path) as out:
+        out.write(content)
 
 
 def _final_mode(final: Path) -> int:
@@ -559,16 +520,4 @@ def _final_mode(final: Path) -> int:
     try:
         return stat.S_IMODE(final.stat().st_mode)
     except FileNotFoundError:
-        umask = os.umask(0o077)
-        os.umask(umask)
-        return 0o666 & ~umask
-
-
-def sync_folder(folder: Path) -> None:
-    """Make new names in a folder survive a power cut, where a folder can be synchronised."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        return 0o666 & ~umask()

@@ -24,7 +24,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from textpriv.corpus.checkpoint import MANIFEST, Entry, WorkFolder, digest, only_writer, work_path
+from textpriv.corpus.checkpoint import MANIFEST, Entry, WorkFolder, only_writer, work_path
 from textpriv.corpus.columns import ColumnRule
 from textpriv.corpus.formats import read_records, writer_for
 from textpriv.corpus.records import (
@@ -46,6 +46,7 @@ from textpriv.engines.batch import (
 from textpriv.engines.local import InProcess
 from textpriv.engines.workers import WorkerPool
 from textpriv.errors import CorpusError
+from textpriv.files import sha256_file
 from textpriv.run_key import read_run_key
 
 if TYPE_CHECKING:
@@ -594,7 +595,7 @@ class _Run:
                 {
                     "name": name,
                     "bytes": path.stat().st_size,
-                    "sha256": digest(path),
+                    "sha256": sha256_file(path),
                     "documents": documents[file],
                 }
             )

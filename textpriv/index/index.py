@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from textpriv.bounds import at_most
 from textpriv.errors import IndexFolderError, MetricError, TextprivError
+from textpriv.files import atomic_write, flush, umask
 from textpriv.html_card import card
 from textpriv.index.hnsw import approximate_lists, hnsw_index, measure_recall
 from textpriv.index.neighbours import Bands, Neighbourhoods, exact_lists
@@ -38,7 +39,6 @@ from textpriv.index.storage import (
     check_sample,
     check_values,
     checksum,
-    flush,
     meta_checksum,
     read_meta,
     read_tables,
@@ -513,7 +513,7 @@ class Index:
         staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         try:
             self._write(staging)
-            os.chmod(staging, 0o777 & ~_umask())
+            os.chmod(staging, 0o777 & ~umask())
             if target.exists():
                 old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
                 os.replace(target, old / "index")
@@ -749,14 +749,8 @@ def _write_record(
         "content": content,
         "checksum": _digest([bound, _plain(content)]),
     }
-    staging = folder / f".{name}.{os.getpid()}"
-    try:
-        with open(staging, "w", encoding="utf-8") as text:
-            json.dump(entry, text, indent=1)
-            flush(text)
-        os.replace(staging, folder / f"{name}.json")
-    finally:
-        staging.unlink(missing_ok=True)
+    with atomic_write(folder / f"{name}.json", mode=0o666 & ~umask()) as file:
+        file.write(json.dumps(entry, indent=1).encode())
 
 
 def _reopen(path: Path, metric: Metric | None, fingerprint: str) -> Index:
@@ -837,12 +831,6 @@ def _representatives(
     first = np.full(count, size, dtype=np.int32)
     np.minimum.at(first, label, own.astype(np.int32))
     return first[label]
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 @contextmanager

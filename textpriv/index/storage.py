@@ -41,7 +41,6 @@ __all__ = [
     "check_sample",
     "check_values",
     "checksum",
-    "flush",
     "meta_checksum",
     "read_json",
     "read_meta",
@@ -95,12 +94,6 @@ def _refuse(path: Path, what: str) -> NoReturn:
 
 
 # Files
-
-
-def flush(file: Any) -> None:
-    """Have what was written to an open file on the disk."""
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def checksum(path: Path) -> str:

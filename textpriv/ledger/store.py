@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textpriv.errors import LedgerError
+from textpriv.files import sync_folder
 
 if TYPE_CHECKING:
     pass
@@ -96,7 +97,7 @@ def _create(path: Path) -> None:
         # Unlike a rename, a link never replaces a ledger that another process has just made.
         with contextlib.suppress(FileExistsError):
             os.link(temporary, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise LedgerError(
             f"cannot make the ledger {path}: {error.strerror}. Name a file on a local disk."
@@ -105,14 +106,6 @@ def _create(path: Path) -> None:
         for suffix in ("", "-wal", "-shm"):
             with contextlib.suppress(OSError):
                 os.unlink(f"{temporary}{suffix}")
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _check_file(path: Path) -> tuple[int, int]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from textpriv.bounds import at_most, odds_in_words
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.evaluation.deniability import deniability
 from textpriv.evaluation.sensitive import exposure
+from textpriv.files import atomic_write, umask
 from textpriv.index.neighbours import processors
 from textpriv.index.typical import REFERENCE, weighted_quantiles
 from textpriv.mechanisms.base import Mechanism
@@ -226,20 +226,8 @@ def write_page(page: str, path: str | os.PathLike[str], *, private: bool) -> Non
     """Write a page whole or not at all; a private one can be read by its owner alone."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        if not private:
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(name, 0o666 & ~mask)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with atomic_write(target, mode=0o600 if private else 0o666 & ~umask()) as file:
+        file.write(page.encode())
 
 
 def _chosen(mechanism: Mechanism, count: int, more: Sequence[str]) -> list[int]:

@@ -1,0 +1,95 @@
+"""Files: written whole or not at all, on the disk when that is said, private until they are published, known by SHA-256.
+
+What is in a file, and what becomes of it, is known to its owner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, BinaryIO
+
+__all__ = ["atomic_write", "created", "flush", "sha256_file", "sync_folder", "umask"]
+
+_PIECE = 1 << 20
+
+
+@contextlib.contextmanager
+def atomic_write(
+    path: Path, *, mode: int = 0o600, folder: Path | None = None, replace: bool = True
+) -> Iterator[BinaryIO]:
+    """Open a new file that appears under its name, and on the disk, when the block ends well; else nothing is left.
+
+    Parameters
+    ----------
+    path : Path
+    mode : int
+        Its permissions once it appears; until then its owner alone can read it.
+    folder : Path, optional
+        Where it is written, on the same file system. Default: where it is to appear.
+    replace : bool
+        Whether it replaces a file of that name; if not, one that another process has just made stays.
+
+    Raises
+    ------
+    FileExistsError
+        Where it is not to replace one.
+    """
+    temporary = (folder or path.parent) / f".{secrets.token_hex(8)}.tmp"
+    try:
+        with created(temporary) as out:
+            yield out
+            flush(out)
+            os.fchmod(out.fileno(), mode)
+        if replace:
+            os.replace(temporary, path)
+        else:
+            # Unlike a rename, a link never replaces a file.
+            os.link(temporary, path)
+            os.unlink(temporary)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_folder(path.parent)
+
+
+def created(path: Path) -> BinaryIO:
+    """Open a file that was not there, for writing; only its owner can read it."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def flush(file: IO[bytes] | IO[str]) -> None:
+    """Have what was written to an open file on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make new names in a folder survive a power cut, where a folder can be synchronised."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def umask() -> int:
+    """The permissions that this process takes from new files and folders."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def sha256_file(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(_PIECE):
+            found.update(piece)
+    return found.hexdigest()
