@@ -16,7 +16,7 @@ from pathlib import Path
 import textpriv
 
 ROOT = Path(textpriv.__file__).resolve().parents[1]
-FIELDS = ("assumptions", "not_protected", "notes", "further", "public")
+FIELDS = ("assumptions", "not_protected", "notes", "further", "public", "unit")
 # Arguments of the same names there belong to figures of attacks and to certificates.
 OTHERS = ("textpriv/evaluation", "textpriv/guarantees/certificate.py")
 REFERENCE = re.compile(

@@ -26,6 +26,7 @@ from pairwise import (
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.events import Adjacency
 from pairwise.errors import BudgetExceededError, PairwiseError
+from pairwise.noise import release
 from pairwise.noise.randomness import CHEAP_PATH_NOTE, HARDENED_LARGE_NOTE, HARDENED_NOTE
 
 PERTURBATION_ALGORITHMS = ("onpairstrc", "onpairc", "offpairstrc", "offpairc", "sgd-output")
@@ -253,13 +254,13 @@ def test_exact_noise_is_refused_where_its_cost_is_not_known(estimator):
 
 def test_the_rounding_of_a_whole_stream_is_paid_for(monkeypatch):
     released = []
-    real = pairwise.noise.lattice_gaussian
+    real = release.lattice_gaussian
 
     def spy(value, plan, randomness):
         released.append((value.copy(), plan))
         return real(value, plan, randomness)
 
-    monkeypatch.setattr(pairwise.noise, "lattice_gaussian", spy)
+    monkeypatch.setattr(release, "lattice_gaussian", spy)
     X, y = np.full((8, 1), -0.999), np.zeros(8, int)
     y[1] = 1
     paths = []
@@ -285,9 +286,11 @@ def test_the_rounding_of_a_whole_stream_is_paid_for(monkeypatch):
 @pytest.mark.parametrize("algorithm", PERTURBATION_ALGORITHMS)
 def test_published_forms_warn_and_state_what_is_true_of_them(cls, algorithm):
     X, y = _table()
-    published = cls(algorithm=algorithm, mode="published", allow_vacuous=True, classes=[0, 1])
+    published = cls(algorithm=algorithm, mode="published", classes=[0, 1])
     if algorithm == "sgd-output":
-        published.set_params(steps=60)  # steps of one record in M take time
+        published.set_params(algorithm__steps=60)  # steps of one record in M take time
+    else:
+        published.set_params(algorithm__allow_vacuous=True)
     with pytest.warns(UnsoundWarning):
         statement = published.fit(X, y).statement_
     if algorithm == "sgd-output":

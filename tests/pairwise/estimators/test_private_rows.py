@@ -27,7 +27,6 @@ from pairwise import (
     PrivateMetricLearner,
     PublicScaler,
 )
-from pairwise.estimators.perturbation import CONVEX_ALGORITHMS, ONLINE_ALGORITHMS
 from pairwise.estimators.projection import PrivatePCA, PrivateRandomProjection
 
 N = 24
@@ -42,7 +41,8 @@ def _reader(table):
     return lambda index: table[index]
 
 
-ALGORITHMS = ("gradient", *CONVEX_ALGORITHMS, "statistics")
+ONLINE_ALGORITHMS = ("onpairstrc", "onpairc", "ftrl")
+ALGORITHMS = ("gradient", *ONLINE_ALGORITHMS, "offpairstrc", "offpairc", "sgd-output", "statistics")
 FITS = [
     *((PrivateAUCClassifier(algorithm=a, classes=[0, 1]), X, y) for a in ALGORITHMS),
     *((PrivateMetricLearner(algorithm=a, classes=[0, 1]), X, y) for a in ALGORITHMS),

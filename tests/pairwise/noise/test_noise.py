@@ -17,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-import pairwise.noise as noise_module
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.gaussian import gaussian_sigma
 from pairwise.accounting.zcdp import zcdp_epsilon, zcdp_rho
 from pairwise.errors import InvalidParameterError
+from pairwise.noise import discrete
+from pairwise.noise import randomness as randomness_module
 from pairwise.noise.continuous import (
     _positive_corners,
     duchi,
@@ -85,14 +86,14 @@ def test_the_default_source_is_secret_and_never_repeats():
 
 
 def test_the_secure_stream_is_chacha20(monkeypatch):
-    monkeypatch.setattr(noise_module.os, "urandom", lambda count: bytes(count))
+    monkeypatch.setattr(randomness_module.os, "urandom", lambda count: bytes(count))
     # Key, nonce and counter zero: the first block of RFC 8439, appendix A.1, test vector 1.
     first = Randomness().words(2).tobytes()
     assert first.hex() == "76b8e0ada0f13d90405d6ae55386bd28"
 
 
 def test_long_and_short_reads_give_one_stream(monkeypatch):
-    monkeypatch.setattr(noise_module.os, "urandom", lambda count: bytes(count))
+    monkeypatch.setattr(randomness_module.os, "urandom", lambda count: bytes(count))
     source = Randomness()
     pieces = np.concatenate([source.words(count) for count in (0, 1, 20_000, 3)])
     assert np.array_equal(pieces, Randomness().words(20_004))
@@ -465,14 +466,14 @@ def test_a_coin_in_doubt_is_decided_by_exact_arithmetic_with_the_same_result(mon
     """With the band of doubt as wide as everything, every coin is exact: the draws must not change."""
     fast = discrete_gaussian(Fraction(37, 3), 300, Randomness(5))
     asked = []
-    decide = noise_module._decide_exactly
+    decide = discrete._decide_exactly
 
     def counted(word, exponent, randomness):
         asked.append(exponent)
         return decide(word, exponent, randomness)
 
-    monkeypatch.setattr(noise_module, "_UNDECIDED", 2.0)
-    monkeypatch.setattr(noise_module, "_decide_exactly", counted)
+    monkeypatch.setattr(discrete, "_UNDECIDED", 2.0)
+    monkeypatch.setattr(discrete, "_decide_exactly", counted)
     assert np.array_equal(discrete_gaussian(Fraction(37, 3), 300, Randomness(5)), fast)
     assert len(asked) > 1000
 

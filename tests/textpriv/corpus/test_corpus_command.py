@@ -9,7 +9,6 @@ import os
 import stat
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -396,19 +395,6 @@ def test_the_bar_shows_documents_tokens_rate_and_what_is_left(tmp_path):
 
 def _command(*arguments: object) -> list[str]:
     return [sys.executable, "-c", "from textpriv.cli.app import main; main()", *map(str, arguments)]
-
-
-@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-def test_the_command_does_not_load_torch_and_leaves_it_to_be_loaded(index, source, tmp_path):
-    told = [str(source), str(tmp_path / "out.jsonl"), "--index", str(index), "-e", "2"]
-    code = (
-        "import sys\nfrom textpriv.cli import app\n"
-        f"app(['privatize', *{told!r}], standalone_mode=False)\n"
-        "assert 'spacy' in sys.modules and 'torch' not in sys.modules\n"
-        "import torch; torch.zeros(1)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
 
 
 @pytest.mark.parametrize("epsilon", ["2", "-1"])

@@ -528,7 +528,7 @@ def test_a_ledger_travels_by_its_path_and_keeps_its_limits(path):
 
 
 def test_a_held_ledger_is_waited_for_and_then_reported(path, monkeypatch):
-    monkeypatch.setattr(ledger_module, "_PATIENCE", 0.1)
+    monkeypatch.setattr("textpriv.ledger.store._PATIENCE", 0.1)
     ledger = Ledger(path)
     ledger.close()
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:

@@ -12,6 +12,7 @@ import spacy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from textpriv.tokenization import chunk_cache
 from textpriv.tokenization import encoder as module
 from textpriv.tokenization import spacy_tokenizer as cutting
 from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens
@@ -180,7 +181,7 @@ def test_texts_that_may_hold_a_special_case_over_a_blank_are_few(monkeypatch):
 
 def test_exactly_the_blanks_of_unicode_part_words():
     characters = [chr(code) for code in range(0x10000) if not 0xD800 <= code < 0xE000]
-    stretches = module._Stretches()
+    stretches = chunk_cache._Stretches()
     found, cuts = stretches.find(EncodedTexts.of(f"a{each}b{each}{each}" for each in characters))
     words = [1 if not each.isspace() else 3 if each == " " else 4 for each in characters]
     assert np.diff(cuts).tolist() == words
@@ -190,7 +191,7 @@ def test_exactly_the_blanks_of_unicode_part_words():
 def test_a_hundred_thousand_different_stretches_are_found_again_in_any_order():
     rng = np.random.default_rng(1)
     texts = [" ".join(map(str, part)) for part in np.split(rng.permutation(100_000), 100)]
-    stretches = module._Stretches()
+    stretches = chunk_cache._Stretches()
     found, _ = stretches.find(EncodedTexts.of(texts))
     assert found.tolist() == list(range(100_000))
     assert stretches.not_told(10**6) == " ".join(texts).split()
@@ -204,12 +205,12 @@ def test_one_text_longer_than_all_room_is_read():
 
 
 def test_stretches_of_one_hash_are_told_apart_by_their_bytes():
-    stretches = module._Stretches()
+    stretches = chunk_cache._Stretches()
     stretches.find(EncodedTexts.of(["one two"]))
     # As if "two" had the hash of "one": the slot of "two" is free, and its own lies behind that of "one".
     stretches._hashes[1] = stretches._hashes[0]
     stretches._slots[:] = 0
-    module._place_all(stretches._hashes[:2], stretches._slots)
+    chunk_cache._place_all(stretches._hashes[:2], stretches._slots)
     found, _ = stretches.find(EncodedTexts.of(["one"]))
     assert found.tolist() == [0]
     mask = len(stretches._slots) - 1
@@ -221,7 +222,7 @@ def test_stretches_of_one_hash_are_told_apart_by_their_bytes():
 
 @pytest.mark.parametrize("limit", ["_MOST_STRETCHES", "_MOST_BYTES"])
 def test_kept_stretches_are_forgotten_before_they_are_too_many(monkeypatch, limit):
-    monkeypatch.setattr(module, limit, 40)
+    monkeypatch.setattr(chunk_cache, limit, 40)
     ours, kept = reader(TokenPolicy(unknown="keep")), []
     for number in range(30):
         assert_read_as_by_spacy(ours, [f"zorblax{number} film {number} night !", "good  film"])

@@ -236,7 +236,7 @@ def test_binary_gives_back_what_was_written(tmp_path, table, row_end):
 
 
 def test_binary_rows_may_lie_across_the_pieces_in_which_a_file_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_READ_BYTES", 5)
+    monkeypatch.setattr("textpriv.vocabulary.readers._READ_BYTES", 5)
     assert_holds(load_bytes(tmp_path, binary_of(WORDS, VECTORS)), WORDS, VECTORS)
 
 
