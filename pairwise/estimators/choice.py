@@ -139,9 +139,12 @@ class AlgorithmChoice(PrivateEstimator):
             raise InvalidParameterError(
                 f"options stand in algorithm= and differ from the parameters {', '.join(flat)}. Leave the parameters out."
             )
+        settings = ", ".join(f"{name}=..." for name in flat)
+        written = (
+            repr(chosen) if isinstance(chosen, str) else f"{type(chosen).__name__}({settings})"
+        )
         warnings.warn(
-            f"options of an algorithm as parameters of {type(self).__name__} are deprecated; write "
-            f"algorithm={type(chosen).__name__}({', '.join(f'{name}=...' for name in flat)}).",
+            f"options of an algorithm as parameters of {type(self).__name__} are deprecated; write algorithm={written}.",
             DeprecationWarning,
             stacklevel=3,
         )

@@ -64,6 +64,11 @@ def test_an_option_passed_flat_works_like_the_option_object_and_warns():
     assert not np.array_equal(auc(algorithm=Gradient(steps=4)).fit(X, Y).coef_, chosen.coef_)
 
 
+def test_a_mode_of_before_is_told_as_the_algorithm_that_it_is_now():
+    with pytest.warns(DeprecationWarning, match="write algorithm='published'"):
+        DPPMetricLearner(mode="published")
+
+
 def test_a_flat_option_beside_another_option_object_is_refused():
     with pytest.raises(PairwiseError, match="differ from the parameters steps"):
         auc(algorithm=Gradient(steps=3), steps=4)
