@@ -20,8 +20,6 @@ from pairwise.accounting.gaussian import _SAFETY, gaussian_epsilon, total_mu
 from pairwise.accounting.zcdp import _renyi_surcharge, _zcdp_order, zcdp_rho
 from pairwise.errors import UnsupportedEventError
 
-__all__ = []
-
 # --------------------------------------------------------------------------------------------------------------------
 # Filters: what releases cost when each of them, its noise included, may be chosen by the results of those before
 

@@ -6,7 +6,7 @@ Fitting is elsewhere; a score computed without noise on private labels is not pr
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,9 +17,6 @@ from pairwise.accounting.zcdp import release_mu
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import plan_gaussian
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["private_accuracy_score", "private_auc_score"]
 

@@ -6,15 +6,11 @@ That hides low-order bits in practice and is proved in real arithmetic only; exa
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairwise.errors import InvalidParameterError
-
-if TYPE_CHECKING:
-    pass
 from pairwise.noise.randomness import Randomness
 
 __all__ = [

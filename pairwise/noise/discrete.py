@@ -9,15 +9,11 @@ import decimal
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.errors import InvalidParameterError
-
-if TYPE_CHECKING:
-    pass
 from pairwise.noise.randomness import Randomness, Shape
 
 __all__ = ["discrete_gaussian", "discrete_laplace"]

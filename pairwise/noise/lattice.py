@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairwise.errors import InvalidParameterError
-
-if TYPE_CHECKING:
-    from dp_accounting import DpEvent
 from pairwise.noise.continuous import _GRID_BITS, _as_finite, _check_positive
 from pairwise.noise.discrete import discrete_gaussian, discrete_laplace
 from pairwise.noise.randomness import Randomness
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 __all__ = [
     "LatticePlan",

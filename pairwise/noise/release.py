@@ -14,9 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairwise.errors import InvalidParameterError
-
-if TYPE_CHECKING:
-    from dp_accounting import DpEvent
 from pairwise.noise.continuous import _as_finite, gaussian
 from pairwise.noise.lattice import (
     LatticePlan,
@@ -26,6 +23,9 @@ from pairwise.noise.lattice import (
     lattice_laplace_plan,
 )
 from pairwise.noise.randomness import Randomness
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 __all__ = ["GaussianPlan", "LaplacePlan", "PlannedRelease", "plan_gaussian", "plan_laplace"]
 

@@ -19,15 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textpriv.errors import IndexFolderError, LedgerError, TextprivError
-
-if TYPE_CHECKING:
-    from textpriv.corpus.report import CorpusReport
-    from textpriv.doctor import Check
-    from textpriv.guarantees.certificate import Certificate
-    from textpriv.run_key import RunKey
-    from textpriv.statement import PrivacyStatement
-from textpriv.cli.messages import _job, _loading, _messages, _print_json, _say
+from textpriv.cli.messages import _job, _messages, _print_json, _say
 from textpriv.cli.options import (
     _NAMES,
     _Action,
@@ -61,6 +53,14 @@ from textpriv.cli.options import (
     _Stopword,
     _Unknown,
 )
+from textpriv.errors import IndexFolderError, LedgerError, TextprivError
+
+if TYPE_CHECKING:
+    from textpriv.corpus.report import CorpusReport
+    from textpriv.doctor import Check
+    from textpriv.guarantees.certificate import Certificate
+    from textpriv.run_key import RunKey
+    from textpriv.statement import PrivacyStatement
 
 __all__ = ["app", "main"]
 
@@ -395,14 +395,13 @@ def privatize(
     [bold]Example:[/bold] textpriv privatize reviews.csv private.csv --index glove.idx --epsilon 6
     --text-column review
     """
-    with _loading():
-        from textpriv.cli.progress import shown_progress, write_event
-        from textpriv.corpus.run import (
-            STANDARD_STREAM,
-            ColumnRule,
-            PrivatizerSettings,
-            privatize_corpus,
-        )
+    from textpriv.cli.progress import shown_progress, write_event
+    from textpriv.corpus import (
+        STANDARD_STREAM,
+        ColumnRule,
+        PrivatizerSettings,
+        privatize_corpus,
+    )
 
     if as_json and target == STANDARD_STREAM:
         raise typer.BadParameter(
@@ -450,8 +449,7 @@ def privatize(
     if run_key is not None:
         settings = replace(settings, run_key=run_key.secret)
     _announce(mechanism, rate)
-    with _loading():
-        privatizer = settings.build()
+    privatizer = settings.build()
     with _saying_what_is_left(target), shown_progress(_messages(), as_json) as advance:
         report = privatize_corpus(
             source,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import gc
 import json
 import os
 import sys
@@ -23,8 +22,6 @@ from textpriv.errors import TextprivError
 if TYPE_CHECKING:
     from rich.console import Console
 
-
-__all__ = []
 
 _INTERRUPTED = 130
 
@@ -89,17 +86,6 @@ def _job(command: _Function) -> _Function:
             raise typer.Exit(_INTERRUPTED) from None
 
     return run  # type: ignore[return-value]
-
-
-@contextlib.contextmanager
-def _loading() -> Iterator[None]:
-    """Load what stays until the end: a search for garbage in it takes a tenth of the start, and more after a fork."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def _describe(error: Exception) -> str:

@@ -16,8 +16,6 @@ from typer.core import TyperCommand
 
 from textpriv.mechanisms import mechanism_names
 
-__all__ = []
-
 
 class _Rate(str, Enum):
     HALF = "half"

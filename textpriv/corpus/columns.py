@@ -8,10 +8,6 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["ColumnRule"]
 

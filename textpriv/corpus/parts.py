@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from textpriv.corpus.checkpoint import Entry, WorkFolder
 from textpriv.corpus.formats import FORMATS, writer_for
+from textpriv.corpus.job import _names_in, _Plan
 from textpriv.corpus.records import (
     BadRecord,
     Batch,
@@ -24,6 +25,7 @@ from textpriv.corpus.records import (
     Place,
     RecordWriter,
 )
+from textpriv.corpus.report import _add_names, _other_columns
 from textpriv.engines.batch import (
     PrivatizerSettings,
     named_error,
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from textpriv.privatizer import Privatizer
-from textpriv.corpus.job import _names_in, _Plan
-from textpriv.corpus.report import _add_names, _other_columns
 
 __all__ = ["FileJoiner", "PartRunner"]
 

@@ -10,18 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textpriv.corpus.checkpoint import Entry
+from textpriv.corpus.job import _Plan
 from textpriv.corpus.records import (
     Batch,
     CorpusReader,
     is_stream,
 )
-
-if TYPE_CHECKING:
-    pass
-from textpriv.corpus.job import _Plan
 
 __all__ = ["CorpusReport", "Progress"]
 

@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from textpriv.corpus.checkpoint import MANIFEST, Entry, WorkFolder, only_writer, work_path
 from textpriv.corpus.columns import ColumnRule
 from textpriv.corpus.formats import read_records, writer_for
+from textpriv.corpus.job import _check_options, _Plan, _version_of
+from textpriv.corpus.parts import FileJoiner, PartRunner, _join, _Names, _Parts, _texts_of
 from textpriv.corpus.records import (
     MAX_TEXT_BYTES,
     STANDARD_STREAM,
@@ -37,6 +39,7 @@ from textpriv.corpus.records import (
     compressed,
     is_stream,
 )
+from textpriv.corpus.report import CorpusReport, Progress, _Watch
 from textpriv.engines.batch import (
     NO_SALT,
     BatchRelease,
@@ -54,9 +57,6 @@ if TYPE_CHECKING:
 
     from textpriv.privatizer import Privatizer
     from textpriv.run_key import RunKey
-from textpriv.corpus.job import _check_options, _Plan, _version_of
-from textpriv.corpus.parts import FileJoiner, PartRunner, _join, _Names, _Parts, _texts_of
-from textpriv.corpus.report import CorpusReport, Progress, _Watch
 
 __all__ = ["PART_RECORDS", "privatize_corpus"]
 

@@ -45,13 +45,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textpriv.errors import LedgerError, LimitError
+from textpriv.ledger.store import _check_file, _connect, _create, _damaged, _plain_errors
 from textpriv.metrics import is_builtin
 from textpriv.randomness import DocumentKey, Stream, framed, identity_bytes
 
 if TYPE_CHECKING:
     from textpriv.mechanisms.base import Mechanism
     from textpriv.tokenization.policy import TokenPolicy
-from textpriv.ledger.store import _check_file, _connect, _create, _damaged, _plain_errors
 
 __all__ = ["Charge", "Document", "Ledger", "Release", "Spent", "Terms", "settings_fingerprint"]
 

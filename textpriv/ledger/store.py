@@ -12,13 +12,9 @@ import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from textpriv.errors import LedgerError
 from textpriv.files import sync_folder
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["FORMAT"]
 

@@ -33,8 +33,6 @@ from textpriv.mechanisms.base_measure import (
 from textpriv.mechanisms.sampling import ROOM, fetch, listed
 from textpriv.metrics import row_distance
 
-__all__ = []
-
 _NEW, _ENVELOPE, _ROW = np.uint8(0), np.uint8(1), np.uint8(2)
 # A word whose expected number of rounds exceeds this is drawn from its full row instead: a row costs about as much as some
 # thousands of them.

@@ -16,8 +16,6 @@ from textpriv.tokenization.batches import _DROPPED, _REPLACEMENT, EncodedTexts, 
 from textpriv.tokenization.policy import MASK
 from textpriv.tokenization.special_cases import Crossings
 
-__all__ = []
-
 _LONGEST_STRETCH = 1_000  # characters without a blank that are still read as words
 _MOST_STRETCHES = 400_000  # kept before all are forgotten; some 60 bytes each
 _MOST_BYTES = 1 << 25  # of kept stretches, for a run of blanks has no longest

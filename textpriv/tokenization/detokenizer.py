@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from textpriv.tokenization.batches import EncodedTexts
 
-__all__ = []
-
 # Spacing is a function of the private tokens alone, so that none of the original survives.
 _BLANKS = frozenset((" ", "\n", "\n\n"))
 _CLOSING = _BLANKS.union(

@@ -26,8 +26,6 @@ from textpriv.errors import VocabularyError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = []
-
 _MAX_DIMENSION = 65_536
 _MAX_LINE_BYTES = 1 << 22
 _SAMPLE_LINES = 32

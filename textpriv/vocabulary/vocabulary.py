@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from textpriv.errors import VocabularyError
+from textpriv.vocabulary.readers import _BLOCK_VALUES, _check_counts, _read_counts, _read_source
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-from textpriv.vocabulary.readers import _BLOCK_VALUES, _check_counts, _read_counts, _read_source
 
 __all__ = ["Prior", "Vocabulary", "equal_rows"]
 

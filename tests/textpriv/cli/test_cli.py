@@ -322,7 +322,7 @@ def test_an_interrupt_ends_with_130_and_one_line(texts, folder, tmp_path, monkey
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("textpriv.corpus.run.privatize_corpus", interrupted)
+    monkeypatch.setattr("textpriv.corpus.privatize_corpus", interrupted)
     result = _privatize(texts, tmp_path / "b.txt", folder)
     assert result.exit_code == 130
     assert result.stderr.split() == ["interrupted;", "no", "output", "file", "was", "written"]

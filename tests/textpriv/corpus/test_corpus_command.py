@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import json
 import os
@@ -395,14 +394,6 @@ def test_the_bar_shows_documents_tokens_rate_and_what_is_left(tmp_path):
 
 def _command(*arguments: object) -> list[str]:
     return [sys.executable, "-c", "from textpriv.cli.app import main; main()", *map(str, arguments)]
-
-
-@pytest.mark.parametrize("epsilon", ["2", "-1"])
-def test_garbage_is_collected_again_once_all_is_loaded(run, epsilon):
-    found = run("out.jsonl", epsilon=epsilon)
-    assert (found.exit_code == 0) == (epsilon == "2")
-    assert gc.isenabled()
-    assert gc.get_freeze_count() > 0
 
 
 def test_memory_does_not_grow_with_the_corpus(index, tmp_path):
