@@ -233,7 +233,7 @@ def test_a_key_shows_itself_nowhere(tmp_path):
 
 
 def test_an_interrupted_command_says_how_to_go_on_and_does(run, source, tmp_path, monkeypatch):
-    from textpriv.corpus import run as corpus
+    from textpriv import corpus
 
     whole = corpus.privatize_corpus
 
