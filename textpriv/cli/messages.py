@@ -22,26 +22,43 @@ from textpriv.errors import TextprivError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from textpriv.cli.options import MechanismOptions
+
 
 _INTERRUPTED = 130
 
 
-def _messages() -> Console:
+def console() -> Console:
     """Return the console of standard error."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
 
 
-def _say(style: str, label: str, message: str) -> None:
+def say(message: str, label: str = "", style: str = "") -> None:
     """Print a message on standard error; a long one is never cut at a terminal's width."""
     from rich.text import Text
 
-    text = Text.assemble((label, style), message) if label else Text(message)
-    _messages().print(text, soft_wrap=True)
+    console().print(Text.assemble((label, style), message), soft_wrap=True)
 
 
-def _print_json(value: dict[str, Any]) -> None:
+def warn(message: str) -> None:
+    """Print a warning on standard error."""
+    say(message, "warning: ", "yellow")
+
+
+def announce_calibration(law: MechanismOptions) -> None:
+    """Say that the next step may take long, where the law is searched for."""
+    if law.is_calibrated:
+        say(
+            "",
+            "calibrating the law (the first time a minute or more for 40,000 words; kept with the index)",
+            "dim",
+        )
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Print one JSON object on standard output."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
@@ -54,7 +71,7 @@ def _warnings_as_messages() -> Iterator[None]:
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         if str(message) not in shown:
             shown.add(str(message))
-            _say("yellow", "warning: ", str(message))
+            warn(str(message))
 
     with warnings.catch_warnings():
         warnings.showwarning = show
@@ -64,7 +81,7 @@ def _warnings_as_messages() -> Iterator[None]:
 _Function = TypeVar("_Function", bound=Callable[..., None])
 
 
-def _job(command: _Function) -> _Function:
+def as_job(command: _Function) -> _Function:
     """Turn what can go wrong in a command into a message and an exit code."""
 
     @functools.wraps(command)
@@ -79,16 +96,17 @@ def _job(command: _Function) -> _Function:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
         except (TextprivError, OSError) as error:
-            _say("bold red", "error: ", _describe(error))
+            say(describe(error), "error: ", "bold red")
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
-            _say("bold red", "", "\ninterrupted; no output file was written")
+            say("\ninterrupted; no output file was written")
             raise typer.Exit(_INTERRUPTED) from None
 
     return run  # type: ignore[return-value]
 
 
-def _describe(error: Exception) -> str:
+def describe(error: Exception) -> str:
+    """Return an error as a sentence that names the file and what to do."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         remedy = _REMEDIES.get(error.errno or 0, "Check that it can be used, and try again.")
         return f"{error.strerror}: {error.filename}. {remedy}"

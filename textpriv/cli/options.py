@@ -1,69 +1,29 @@
-"""Options that commands share: their names, types and help, and how they become settings.
+"""Options that commands share: one declaration each, in groups that a command takes as one argument.
 
-One declaration each. What a command does with them stands in ``cli.app``.
+A group is a dataclass whose fields are options; ``with_groups`` shows them on the command line. What a command does
+with them stands in its own file.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections import Counter
-from enum import Enum
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
 from textpriv.mechanisms import mechanism_names
 
-
-class _Rate(str, Enum):
-    HALF = "half"
-    CALIBRATED = "calibrated"
-    BEST = "best"
-
-
-class _Search(str, Enum):
-    EXACT = "exact"
-    HNSW = "hnsw"
-
-
-class _Format(str, Enum):
-    JSONL = "jsonl"
-    CSV = "csv"
-    TEXT = "text"
-    PARQUET = "parquet"
-
-
-class _Action(str, Enum):
-    SAMPLE = "sample"
-    MASK = "mask"
-    DROP = "drop"
-    KEEP = "keep"
-
-
-class _Case(str, Enum):
-    LOWER = "lower"
-    KEEP = "keep"
-
-
-class _OnError(str, Enum):
-    FAIL = "fail"
-    SKIP = "skip"
-    QUARANTINE = "quarantine"
-
-
-class _Engine(str, Enum):
-    LOCAL = "local"
-    SPARK = "spark"
-    RAY = "ray"
-
-
 # All that are installed: short names, and what each is called in the registry, which knows the options that it takes.
-_NAMES = mechanism_names()
+SHORT_NAMES = mechanism_names()
 
 
-class _Command(TyperCommand):
+class Command(TyperCommand):
     """A command that takes an option once, unless the option is one of several values.
 
     The parser below takes the last of two: of two text columns one would be released raw, and of two epsilons the larger
@@ -84,7 +44,41 @@ class _Command(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-def _number(given: str | float) -> float:
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter of a command that is a dataclass by one option for each of its fields."""
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        group = parameter.annotation
+        if not (isinstance(group, type) and is_dataclass(group)):
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        groups[parameter.name] = group
+        hints = get_type_hints(group, include_extras=True)
+        parameters += [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=hints[field.name],
+            )
+            for field in fields(group)
+        ]
+
+    @functools.wraps(command)
+    def run(**options: Any) -> None:
+        for name, group in groups.items():
+            options[name] = group(
+                **{field.name: options.pop(field.name) for field in fields(group)}
+            )
+        command(**options)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def read_number(given: str | float) -> float:
     """Read a number of the command line; what came is quoted, since it is a setting and no text."""
     try:
         return float(given)
@@ -92,145 +86,159 @@ def _number(given: str | float) -> float:
         raise typer.BadParameter(f"{given!r} is no number; give one above 0, such as 6") from None
 
 
-_Epsilon = Annotated[
+def _read_mechanism(given: str) -> str:
+    """Read the name of a mechanism, short or registered; return the registered one."""
+    name = SHORT_NAMES.get(given, given)
+    if name not in SHORT_NAMES.values():
+        raise typer.BadParameter(f"{given!r} is none of {', '.join(SHORT_NAMES)}")
+    return name
+
+
+def _short_names() -> list[str]:
+    return [*SHORT_NAMES]
+
+
+Epsilon = Annotated[
     float,
     typer.Option(
         "--epsilon",
         "-e",
-        parser=_number,
+        parser=read_number,
         metavar="NUMBER",
         help="Privacy parameter, per unit of the vectors' distance. Smaller is more private.",
         show_default=False,
     ),
 ]
-
-
-def _mechanism(given: str) -> str:
-    """Read the name of a mechanism, short or registered; return the registered one."""
-    name = _NAMES.get(given, given)
-    if name not in _NAMES.values():
-        raise typer.BadParameter(f"{given!r} is none of {', '.join(_NAMES)}")
-    return name
-
-
-_MechanismOption = Annotated[
-    str,
-    typer.Option(
-        parser=_mechanism,
-        metavar=f"[{'|'.join(_NAMES)}]",
-        autocompletion=lambda: [*_NAMES],
-        help="How a word is replaced.",
-    ),
-]
-_Prior = Annotated[
-    str | None,
-    typer.Option(
-        help="All but permute-and-flip: how often each word is used in public text: zipf (by rank, the "
-        "default of all but balanced), uniform (as published), counts (stored in the index), or a file of "
-        "'word count' lines.",
-        show_default=False,
-    ),
-]
-_Gamma = Annotated[
-    float | None,
-    typer.Option(
-        help="All but madlib: distance beyond which all words count alike.", show_default=False
-    ),
-]
-_Beta = Annotated[
-    float | None,
-    typer.Option(
-        help="tem with --prior uniform, permute-and-flip: chance of leaving gamma, from which gamma "
-        "follows (default 0.001).",
-        show_default=False,
-    ),
-]
-_RateOption = Annotated[
-    _Rate | None,
-    typer.Option(
-        help="tem: how the exponent follows from epsilon: half of it (the default), calibrated (the most "
-        "that these vectors allow), or best (which also moves the prior). Computed once for an index.",
-        show_default=False,
-    ),
-]
-_Share = Annotated[
-    float | None,
-    typer.Option(
-        help="smoothed: the exponent as a share of epsilon, from 0.5 to below 1 (default 0.6).",
-        show_default=False,
-    ),
-]
-_SearchOption = Annotated[
-    _Search | None,
-    typer.Option(help="madlib: how the nearest word is found (default hnsw).", show_default=False),
-]
-_Projection = Annotated[
-    int | None,
-    typer.Option(
-        help="madlib: dimensions to project the vectors to first.", min=1, show_default=False
-    ),
-]
-_Folder = Annotated[
+Folder = Annotated[
     Path,
     typer.Argument(metavar="DIR", help="Folder made by 'textpriv index'.", show_default=False),
 ]
-_IndexFolder = Annotated[
+IndexFolder = Annotated[
     Path, typer.Option("--index", help="Folder made by 'textpriv index'.", show_default=False)
 ]
-_Unknown = Annotated[_Action, typer.Option(help="Words outside the vocabulary.")]
-_Number = Annotated[_Action, typer.Option(help="Numbers.")]
-_Punctuation = Annotated[_Action, typer.Option(help="Punctuation.")]
-_Space = Annotated[_Action, typer.Option(help="Line breaks and runs of spaces.")]
-_Stopword = Annotated[_Action, typer.Option(help="Words such as 'the'.")]
-_CaseOption = Annotated[_Case, typer.Option(help="Lower-case words before the look-up.")]
-_Device = Annotated[
+FileFormat = Literal["jsonl", "csv", "text", "parquet"]
+Search = Literal["exact", "hnsw"]
+Device = Annotated[
     str,
     typer.Option(
         help="Where distances of many pairs are computed: cpu, or a CUDA device of torch such as cuda.",
     ),
 ]
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
-def _given(mechanism: str, **options: Any) -> dict[str, Any]:
-    """Return the options that were given; one that the registered mechanism does not take is a usage error."""
-    given = {name: value for name, value in options.items() if value is not None}
-    if not given:
-        return {}
-    from textpriv.mechanisms import registry
+@dataclass(frozen=True, kw_only=True)
+class MechanismOptions:
+    """Which mechanism, and the settings that not all of them take."""
 
-    takes = {
-        name: inspect.signature(registry.get(name)).parameters
-        for name in {mechanism, *(own for own in _NAMES.values() if own.startswith("textpriv."))}
-    }
-    short = {name: short for short, name in _NAMES.items()}
-    for name in given:
-        if name not in takes[mechanism]:
-            owners = " or ".join(
-                own for own, each in _NAMES.items() if each in takes and name in takes[each]
-            )
-            raise typer.BadParameter(
-                f"--{name} belongs to --mechanism {owners}, not to {short[mechanism]}: leave it out, or choose another"
-            )
-    return {
-        name: value.value if isinstance(value, Enum) else value for name, value in given.items()
-    }
+    mechanism: Annotated[
+        str,
+        typer.Option(
+            parser=_read_mechanism,
+            metavar=f"[{'|'.join(SHORT_NAMES)}]",
+            autocompletion=_short_names,
+            help="How a word is replaced.",
+        ),
+    ] = "tem"
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help="All but permute-and-flip: how often each word is used in public text: zipf (by rank, the "
+            "default of all but balanced), uniform (as published), counts (stored in the index), or a file of "
+            "'word count' lines.",
+            show_default=False,
+        ),
+    ] = None
+    gamma: Annotated[
+        float | None,
+        typer.Option(
+            help="All but madlib: distance beyond which all words count alike.", show_default=False
+        ),
+    ] = None
+    beta: Annotated[
+        float | None,
+        typer.Option(
+            help="tem with --prior uniform, permute-and-flip: chance of leaving gamma, from which gamma "
+            "follows (default 0.001).",
+            show_default=False,
+        ),
+    ] = None
+    rate: Annotated[
+        Literal["half", "calibrated", "best"] | None,
+        typer.Option(
+            help="tem: how the exponent follows from epsilon: half of it (the default), calibrated (the most "
+            "that these vectors allow), or best (which also moves the prior). Computed once for an index.",
+            show_default=False,
+        ),
+    ] = None
+    share: Annotated[
+        float | None,
+        typer.Option(
+            help="smoothed: the exponent as a share of epsilon, from 0.5 to below 1 (default 0.6).",
+            show_default=False,
+        ),
+    ] = None
+    search: Annotated[
+        Search | None,
+        typer.Option(
+            help="madlib: how the nearest word is found (default hnsw).", show_default=False
+        ),
+    ] = None
+    projection: Annotated[
+        int | None,
+        typer.Option(
+            help="madlib: dimensions to project the vectors to first.", min=1, show_default=False
+        ),
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that were given; one that the mechanism does not take is a usage error."""
+        given = {
+            field.name: value
+            for field in fields(self)[1:]
+            if (value := getattr(self, field.name)) is not None
+        }
+        if not given:
+            return {}
+        from textpriv.mechanisms import registry
+
+        ours = {name for name in SHORT_NAMES.values() if name.startswith("textpriv.")}
+        takes = {
+            name: inspect.signature(registry.get(name)).parameters
+            for name in {self.mechanism, *ours}
+        }
+        for name in given:
+            if name not in takes[self.mechanism]:
+                owners = [
+                    short
+                    for short, each in SHORT_NAMES.items()
+                    if each in takes and name in takes[each]
+                ]
+                short = next(s for s, each in SHORT_NAMES.items() if each == self.mechanism)
+                raise typer.BadParameter(
+                    f"--{name} belongs to --mechanism {' or '.join(owners)}, not to {short}: leave it out, or choose another"
+                )
+        return given
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether the law is searched for on the index, which may take long the first time."""
+        searched = (SHORT_NAMES["smoothed"], SHORT_NAMES["balanced"])
+        return self.mechanism in searched or self.rate not in (None, "half")
 
 
-def _policy(
-    unknown: _Action,
-    number: _Action,
-    punctuation: _Action,
-    space: _Action,
-    stopword: _Action,
-    case: _Case,
-) -> dict[str, str]:
-    """Return the settings of a TokenPolicy."""
-    return {
-        "unknown": unknown.value,
-        "number": number.value,
-        "punctuation": punctuation.value,
-        "space": space.value,
-        "stopword": stopword.value,
-        "case": case.value,
-    }
+Action = Literal["sample", "mask", "drop", "keep"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyOptions:
+    """What happens to each class of tokens."""
+
+    unknown: Annotated[Action, typer.Option(help="Words outside the vocabulary.")] = "sample"
+    number: Annotated[Action, typer.Option(help="Numbers.")] = "sample"
+    punctuation: Annotated[Action, typer.Option(help="Punctuation.")] = "keep"
+    space: Annotated[Action, typer.Option(help="Line breaks and runs of spaces.")] = "keep"
+    stopword: Annotated[Action, typer.Option(help="Words such as 'the'.")] = "sample"
+    case: Annotated[
+        Literal["lower", "keep"], typer.Option(help="Lower-case words before the look-up.")
+    ] = "lower"

@@ -185,9 +185,9 @@ def test_a_folder_that_is_no_index_is_named_with_what_to_do(name, tmp_path):
     ],
 )
 def test_an_error_of_the_system_names_the_file_and_what_to_do(error, wanted):
-    from textpriv.cli.messages import _describe
+    from textpriv.cli.messages import describe
 
-    message = _describe(error)
+    message = describe(error)
     assert "a.txt" in message
     assert wanted in message
 

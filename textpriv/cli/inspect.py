@@ -1,0 +1,485 @@
+"""Commands that look at a mechanism on an index and release nothing: explain, certify, audit, leaks, report, playground.
+
+What they show is computed elsewhere; here it is printed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from textpriv.cli.messages import announce_calibration, console, print_json, warn
+from textpriv.cli.options import (
+    SHORT_NAMES,
+    Device,
+    Epsilon,
+    FileFormat,
+    Folder,
+    IndexFolder,
+    Json,
+    MechanismOptions,
+    PolicyOptions,
+    read_number,
+)
+from textpriv.errors import LedgerError
+
+if TYPE_CHECKING:
+    from textpriv.guarantees.certificate import Certificate
+    from textpriv.index.index import Index
+    from textpriv.mechanisms.base import Mechanism
+
+__all__ = ["audit", "certify", "explain", "leaks", "playground", "report"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateParts:
+    """What a report shows only where it is asked to, and is as private as the texts then."""
+
+    corpus: Annotated[
+        Path | None,
+        typer.Option(
+            help="Texts, as for 'textpriv privatize': the page then counts their tokens by class, and is "
+            "as private as they are.",
+            show_default=False,
+            rich_help_panel="Private parts",
+        ),
+    ] = None
+    text_column: Annotated[
+        str,
+        typer.Option(
+            help="Field or column of the corpus that holds the text.",
+            rich_help_panel="Private parts",
+        ),
+    ] = "text"
+    format: Annotated[
+        FileFormat | None,
+        typer.Option(
+            help="Format of the corpus, where its name does not say.",
+            show_default=False,
+            rich_help_panel="Private parts",
+        ),
+    ] = None
+    show_private_sample: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Show the first N raw texts of the corpus beside what is drawn for them.",
+            min=0,
+            rich_help_panel="Private parts",
+        ),
+    ] = 0
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            help="Ledger whose totals are shown.",
+            show_default=False,
+            rich_help_panel="Private parts",
+        ),
+    ] = None
+
+    def check(self) -> None:
+        """Refuse a sample of nothing and a ledger that is not there, which opening it would make."""
+        if self.show_private_sample and self.corpus is None:
+            raise typer.BadParameter("--show-private-sample shows texts of --corpus FILE: name it")
+        if self.ledger is not None and not self.ledger.is_file():
+            raise LedgerError(
+                f"there is no ledger at {self.ledger}. Name the file given to --ledger before."
+            )
+
+
+def _build(index: Index, epsilon: float, law: MechanismOptions) -> Mechanism:
+    from textpriv.mechanisms import registry
+
+    settings = law.settings()
+    announce_calibration(law)
+    return registry.get(law.mechanism)(epsilon=epsilon, **settings)(index)
+
+
+def explain(
+    folder: Folder,
+    word: Annotated[str, typer.Argument(help="A word of its vocabulary.", show_default=False)],
+    epsilon: Epsilon,
+    law: MechanismOptions,
+    n: Annotated[int, typer.Option("-n", help="How many outputs to show.", min=1)] = 10,
+    as_json: Json = False,
+) -> None:
+    """Show what a word is likely to become, most likely first. Not for madlib, whose law has no closed form.
+
+    [bold]Example:[/bold] textpriv explain glove.idx movie --epsilon 6
+    """
+    import numpy as np
+
+    from textpriv.index.index import Index
+
+    loaded = Index.load(folder)
+    made = _build(loaded, epsilon, law)
+    kept = float(np.exp(made.log_prob(word)[loaded.vocabulary.id(word)]))
+    outputs = made.explain(word, n=n)
+    if as_json:
+        print_json(
+            {
+                "word": word,
+                "epsilon": epsilon,
+                "keep_probability": kept,
+                "outputs": [
+                    {"word": other, "probability": float(probability), "distance": float(distance)}
+                    for other, probability, distance in outputs
+                ],
+                "statement": made.statement.to_dict(),
+            }
+        )
+        return
+    _print_outputs(word, epsilon, kept, outputs)
+    print(made.statement.typical_odds)
+
+
+def certify(
+    folder: Folder,
+    epsilon: Epsilon,
+    law: MechanismOptions,
+    reuse: Annotated[
+        bool,
+        typer.Option(
+            "--reuse", help="Take the certificate kept with the index, if it is for these settings."
+        ),
+    ] = False,
+    device: Device = "cpu",
+    as_json: Json = False,
+) -> None:
+    """Compute what a mechanism really guarantees on these vectors, and whether its claim holds.
+
+    Ends with 0 if it holds and with 1 if not. The certificate is kept with the index.
+
+    [bold]Example:[/bold] textpriv certify glove.idx --epsilon 6
+    """
+    from textpriv.guarantees.certificate import certify as compute
+    from textpriv.index.index import Index
+
+    loaded = Index.load(folder)
+    made = _build(loaded, epsilon, law)
+    certificate = compute(made, progress=console().is_terminal, reuse=reuse, device=device)
+    if as_json:
+        print_json(certificate.to_dict())
+    else:
+        _print_certificate(certificate)
+    if not certificate.holds:
+        raise typer.Exit(1)
+
+
+def audit(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MECHANISM]",
+            help="Registered name, such as textpriv.TEM.v1, or that of --mechanism elsewhere. All that are installed, "
+            "if left out.",
+            show_default=False,
+        ),
+    ] = None,
+    epsilon: Annotated[
+        float,
+        typer.Option(
+            "--epsilon", "-e", parser=read_number, metavar="NUMBER", help="Asked of the mechanism."
+        ),
+    ] = 2.0,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A setting of the mechanism, such as prior=uniform; may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Larger vocabularies and ten times the draws: minutes."),
+    ] = False,
+    index: Annotated[
+        Path | None,
+        typer.Option(help="Also search this index for pairs of words.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Attack an installed mechanism on small public vocabularies, and say what the attack could not have seen.
+
+    Ends with 0 if every check passes and with 1 if not. Passing is no proof; failing is a refutation.
+
+    [bold]Example:[/bold] textpriv audit tem --epsilon 4 --option prior=uniform
+    """
+    from textpriv.guarantees.audit import audit as attack
+    from textpriv.index.index import Index
+    from textpriv.mechanisms import registry
+
+    settings = dict(_setting(given) for given in option or ())
+    installed = sorted(registry.get_all())
+    chosen = installed if name is None else [SHORT_NAMES.get(name, name)]
+    if chosen[0] not in installed:
+        raise typer.BadParameter(
+            f"no mechanism is installed under the name {name}; there are {', '.join(installed)}",
+            param_hint="MECHANISM",
+        )
+    if name is None and settings:
+        raise typer.BadParameter("--option: name the mechanism whose setting it is")
+    taken = inspect.signature(registry.get(chosen[0])).parameters
+    for setting in settings:
+        if setting not in taken:
+            raise typer.BadParameter(
+                f"--option: {chosen[0]} has no setting {setting}; there are {', '.join(taken)}"
+            )
+    searched = None if index is None else Index.load(index)
+    reports = {}
+    for each in chosen:
+        with console().status(f"attacking {each}"):
+            reports[each] = attack(
+                each, epsilon=epsilon, quick=not full, index=searched, **settings
+            )
+    if as_json:
+        print_json({name: done.to_dict() for name, done in reports.items()})
+    else:
+        for done in reports.values():
+            print(done)
+        print("What this could not have seen:")
+        for sentence in dict.fromkeys(s for done in reports.values() for s in done.unseen):
+            print(f"- {sentence}")
+    if not all(done.passed for done in reports.values()):
+        raise typer.Exit(1)
+
+
+def leaks(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN",
+            help="Texts, as for 'textpriv privatize'; - is standard input.",
+            show_default=False,
+        ),
+    ],
+    index: IndexFolder,
+    epsilon: Epsilon,
+    law: MechanismOptions,
+    policy: PolicyOptions,
+    text_column: Annotated[str, typer.Option(help="Field or column that holds the text.")] = "text",
+    format: Annotated[
+        FileFormat | None,
+        typer.Option(help="Format of IN, where its name does not say.", show_default=False),
+    ] = None,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare",
+            help="Also draw every word once and tell how many stay as they are. As private as IN.",
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Count what a release of these texts would leave visible. The counts are as private as IN.
+
+    [bold]Example:[/bold] textpriv leaks reviews.csv --index glove.idx --epsilon 6
+    --text-column review
+    """
+    from textpriv.corpus import PrivatizerSettings, read_records
+    from textpriv.evaluation.leaks import leak_report
+
+    privatizer = PrivatizerSettings(
+        index=str(index),
+        mechanism=law.mechanism,
+        options={"epsilon": epsilon, **law.settings()},
+        policy=vars(policy),
+    ).build()
+    batches = read_records(source, format, text_column)
+    counted = leak_report(
+        (text for batch in batches for text in batch.texts), privatizer, compare=compare
+    )
+    if as_json:
+        print_json(counted.to_dict())
+    else:
+        print(counted.table())
+    warn("counted on the raw text: as private as the text itself")
+
+
+def report(
+    folder: Folder,
+    epsilon: Epsilon,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="HTML file to write; replaced if it exists."),
+    ],
+    law: MechanismOptions,
+    policy: PolicyOptions,
+    private: PrivateParts,
+    words: Annotated[
+        int, typer.Option(help="Words of the vocabulary that the page can look up.", min=2)
+    ] = 600,
+    word: Annotated[
+        list[str] | None,
+        typer.Option(help="A further public word to look up; may be repeated.", show_default=False),
+    ] = None,
+    certificate: Annotated[
+        bool,
+        typer.Option(
+            help="Compute the certificate, or take the one kept with the index (about a minute for "
+            "40,000 words)."
+        ),
+    ] = True,
+) -> None:
+    """Write a page that shows what a mechanism guarantees and what it does to words, for any browser, offline.
+
+    [bold]Example:[/bold] textpriv report glove.idx --epsilon 6 --output report.html
+    """
+    from textpriv.corpus import PrivatizerSettings, read_records
+    from textpriv.evaluation.leaks import leak_report
+    from textpriv.guarantees.certificate import certify as compute
+    from textpriv.ledger.ledger import Ledger
+    from textpriv.web.report import report_page, write_page
+
+    private.check()
+    settings = law.settings()
+    announce_calibration(law)
+    privatizer = PrivatizerSettings(
+        index=str(folder),
+        mechanism=law.mechanism,
+        options={"epsilon": epsilon, **settings},
+        policy=vars(policy),
+    ).build()
+    samples: list[str] = []
+
+    def texts() -> Iterator[str]:
+        for batch in read_records(str(private.corpus), private.format, private.text_column):
+            samples.extend(batch.texts[: private.show_private_sample - len(samples)])
+            yield from batch.texts
+
+    counted = None if private.corpus is None else leak_report(texts(), privatizer)
+    computed = None
+    if certificate:
+        computed = compute(privatizer.mechanism, progress=console().is_terminal, reuse=True)
+    spent = None
+    if private.ledger is not None:
+        with Ledger(private.ledger) as account:
+            spent = account.totals()
+    page = report_page(
+        privatizer.mechanism,
+        words=words,
+        more=word or [],
+        certificate=computed,
+        privatizer=privatizer,
+        leaks=counted,
+        texts=samples,
+        ledger=spent,
+    )
+    write_page(page, output, private=counted is not None)
+    print(f"{output}: {len(page.encode()) / 1e6:.2f} MB")
+    if counted is not None:
+        warn(f"made from raw text: {output} is as private as the text itself")
+
+
+def playground(
+    folder: Folder,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)
+    ] = 8765,
+    allow_remote: Annotated[
+        bool,
+        typer.Option(
+            "--allow-remote",
+            help="Let other computers in, without a password and unencrypted.",
+        ),
+    ] = False,
+) -> None:
+    """Open a local page where a text is typed and its private form is seen at once. Ctrl-C ends it.
+
+    Nothing typed is stored or logged.
+
+    [bold]Example:[/bold] textpriv playground glove.idx
+    """
+    from textpriv.index.index import Index
+    from textpriv.web.playground import serve
+
+    if allow_remote:
+        warn("other computers can reach this page, and nothing is encrypted")
+    serve(
+        Index.load(folder),
+        host=host,
+        port=port,
+        allow_remote=allow_remote,
+        on_ready=lambda address: print(f"Playground: {address} (Ctrl-C ends it)", flush=True),
+    )
+
+
+def _print_outputs(
+    word: str, epsilon: float, kept: float, outputs: list[tuple[str, float, float]]
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    screen = Console(highlight=False)
+    screen.print(
+        Text.assemble(
+            (word, "bold"), f" stays as it is with probability {kept:.4f} (epsilon {epsilon:g})"
+        )
+    )
+    table = Table()
+    table.add_column("output")
+    table.add_column("probability", justify="right")
+    table.add_column("distance", justify="right")
+    for other, probability, distance in outputs:
+        name = Text(other, style="bold" if other == word else "")
+        table.add_row(name, f"{probability:.4f}", f"{distance:.3f}")
+    rest = max(0.0, 1.0 - sum(probability for _, probability, _ in outputs))
+    table.add_section()
+    table.add_row(Text("all other words", style="dim"), f"{rest:.4f}", "")
+    screen.print(table)
+
+
+def _print_certificate(certificate: Certificate) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    verdict, style = (
+        ("THE CLAIM HOLDS", "bold green")
+        if certificate.holds
+        else ("THE CLAIM DOES NOT HOLD", "bold red")
+    )
+    first, second = certificate.worst_pair
+    sure = (
+        "" if certificate.confidence is None else f", with {certificate.confidence:.1%} confidence"
+    )
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in (
+        ("mechanism", certificate.mechanism),
+        ("claimed", f"{certificate.epsilon:g} per unit of distance"),
+        ("constant", f"{certificate.in_words(certificate.rho)}{sure}"),
+        ("with rounding", certificate.in_words(certificate.rho_with_rounding)),
+        ("worst pair", f"{first} and {second}, at distance {certificate.distance:.6g}"),
+        ("compared", f"{certificate.pairs:,} pairs of words"),
+        ("method", certificate.method),
+        *(("also", sentence) for sentence in certificate.observed),
+        ("seconds", f"{certificate.seconds:.1f}"),
+    ):
+        table.add_row(name, Text(value))
+    screen = Console(highlight=False)
+    screen.print(Text(verdict, style=style))
+    screen.print(table)
+    for note in certificate.notes:
+        screen.print(Text(f"{note}."), soft_wrap=True)
+
+
+def _setting(given: str) -> tuple[str, Any]:
+    """A setting of a mechanism as it is written on the command line: a number if it reads as one, a word otherwise."""
+    name, separator, value = given.partition("=")
+    if not (name.isidentifier() and separator):
+        raise typer.BadParameter(f"--option takes NAME=VALUE; got {given!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value

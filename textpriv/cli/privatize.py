@@ -1,0 +1,415 @@
+"""``textpriv privatize``: the options of a run over a corpus, and what it says when it is done.
+
+The run itself is the matter of ``corpus``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from textpriv.cli.messages import announce_calibration, console, print_json, say, warn
+from textpriv.cli.options import (
+    Epsilon,
+    FileFormat,
+    IndexFolder,
+    Json,
+    MechanismOptions,
+    PolicyOptions,
+)
+from textpriv.errors import TextprivError
+
+if TYPE_CHECKING:
+    from textpriv.corpus.report import CorpusReport
+    from textpriv.run_key import RunKey
+    from textpriv.statement import PrivacyStatement
+
+__all__ = ["privatize"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions:
+    """How the files are read, and which columns are passed on."""
+
+    text_column: Annotated[
+        str, typer.Option(help="Field or column that holds the text. Others are not protected.")
+    ] = "text"
+    format: Annotated[
+        FileFormat | None,
+        typer.Option(
+            help="Format of IN and OUT, where their names do not say. With - at both ends: text.",
+            show_default=False,
+        ),
+    ] = None
+    on_error: Annotated[
+        Literal["fail", "skip", "quarantine"],
+        typer.Option(
+            help="At a bad record: stop, leave it out and count it, or also set it aside in "
+            "OUT.quarantine.jsonl (raw text, readable by you alone)."
+        ),
+    ] = "fail"
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Pass on only these other columns; * and ? match. Repeat for several.",
+            show_default=False,
+        ),
+    ] = None
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Leave out these other columns; --drop '*' leaves the text alone.",
+            show_default=False,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Where the work is done, and under which key."""
+
+    engine: Annotated[
+        Literal["local", "spark", "ray"],
+        typer.Option(help="Where the work is done.", rich_help_panel="Run"),
+    ] = "local"
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address",
+            "--master",
+            help="Spark master or Ray cluster; without one, an engine of this machine is started.",
+            show_default=False,
+            rich_help_panel="Run",
+        ),
+    ] = None
+    workers: Annotated[
+        int,
+        typer.Option(help="Processes that work at a time.", min=1, rich_help_panel="Run"),
+    ] = 1
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Continue a run that was cut short; needs its key. Begins one if there is none.",
+            rich_help_panel="Run",
+        ),
+    ] = False
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            "--key",
+            help="File of the run key, made if missing (default OUT.key). The same documents come out "
+            "the same under the same key; whoever has it can undo the protection.",
+            show_default=False,
+            rich_help_panel="Run",
+        ),
+    ] = None
+    forget_key: Annotated[
+        bool,
+        typer.Option(
+            "--forget-key",
+            help="Destroy the run key when all is done.",
+            rich_help_panel="Run",
+        ),
+    ] = False
+    batch_size: Annotated[
+        int, typer.Option(help="Documents at a time. The output does not depend on it.", min=1)
+    ] = 500
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Repeatable output, for experiments only: whoever knows the seed can undo it.",
+            show_default=False,
+        ),
+    ] = None
+
+    def check(self) -> None:
+        """Refuse an address that nothing would use."""
+        if self.address is not None and self.engine == "local":
+            raise typer.BadParameter(
+                "--address belongs to --engine spark or ray: add it, or leave it out"
+            )
+
+    def open_key(self, source: str, target: str, ledger: Path | None) -> RunKey | None:
+        """Open the key of a run that has one: a stream is never resumed, a ledger keeps keys, and a seed is one."""
+        from textpriv.run_key import RunKey
+
+        if ledger is not None or self.seed is not None or not can_resume(source, target):
+            if self.key is not None:
+                raise typer.BadParameter("--key: a stream, --seed and --ledger have no run key")
+            if self.forget_key:
+                raise typer.BadParameter(
+                    "--forget-key: a stream, --seed and --ledger have no run key"
+                )
+            return None
+        return RunKey.beside(target) if self.key is None else RunKey.open(self.key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountOptions:
+    """What the ledger counts, and where it stops."""
+
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            help="File that counts what each document spends, made if missing. A document that was "
+            "released before is released the same way and costs nothing. As secret as the texts.",
+            show_default=False,
+            rich_help_panel="Account",
+        ),
+    ] = None
+    document: Annotated[
+        str | None,
+        typer.Option(
+            help="Field or column with the name of each document, by which it is known again "
+            "wherever it stands; otherwise it is known by its number.",
+            show_default=False,
+            rich_help_panel="Account",
+        ),
+    ] = None
+    author: Annotated[
+        str | None,
+        typer.Option(
+            help="Field or column with the name of each document's author.",
+            show_default=False,
+            rich_help_panel="Account",
+        ),
+    ] = None
+    document_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="EPSILON",
+            help="Stop before a document's releases under one index pass this epsilon in all, per unit of "
+            "its distance. Another index begins anew: see --document-nats-limit.",
+            show_default=False,
+            rich_help_panel="Account",
+        ),
+    ] = None
+    document_nats_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NATS",
+            help="Stop before a document's releases under all indexes pass this worst-case loss in all.",
+            show_default=False,
+            rich_help_panel="Account",
+        ),
+    ] = None
+    author_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NATS",
+            help="Stop before an author's documents pass this worst-case loss in all.",
+            show_default=False,
+            rich_help_panel="Account",
+        ),
+    ] = None
+
+    def check(self, seed: int | None) -> None:
+        """Refuse options that mean nothing without each other."""
+        if self.ledger is None:
+            # A column of names also names documents under a run key.
+            for name in ("author", "document_limit", "document_nats_limit", "author_limit"):
+                if getattr(self, name) is not None:
+                    raise typer.BadParameter(
+                        f"--{name.replace('_', '-')} needs a ledger to count in: add --ledger FILE"
+                    )
+            return
+        if self.document is None:
+            raise typer.BadParameter(
+                "--ledger needs --document COLUMN: it counts documents by name"
+            )
+        if self.author_limit is not None and self.author is None:
+            raise typer.BadParameter("--author-limit counts by author: add --author COLUMN")
+        if seed is not None:
+            raise typer.BadParameter(
+                "--seed is for experiments, and --ledger for releases: use one"
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """Return the fields of PrivatizerSettings."""
+        return {
+            "ledger": None if self.ledger is None else str(self.ledger),
+            "document_limit": self.document_limit,
+            "document_nats_limit": self.document_nats_limit,
+            "author_limit": self.author_limit,
+        }
+
+
+def privatize(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN",
+            help="Texts: .jsonl, .csv or .txt (a document a line), perhaps with .gz or .zst after "
+            "it, or .parquet; a folder of such files; - is standard input.",
+            show_default=False,
+        ),
+    ],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUT",
+            help="File to write, of the same format, or folder to make; - is standard output.",
+            show_default=False,
+        ),
+    ],
+    index: IndexFolder,
+    epsilon: Epsilon,
+    law: MechanismOptions,
+    files: FileOptions,
+    policy: PolicyOptions,
+    run: RunOptions,
+    account: AccountOptions,
+    as_json: Json = False,
+) -> None:
+    """Replace every word of the texts by a private one.
+
+    OUT appears when all is done, or not at all; a run that was cut short goes on with --resume. The
+    last lines say in plain words what is guaranteed, and what is not.
+
+    [bold]Example:[/bold] textpriv privatize reviews.csv private.csv --index glove.idx --epsilon 6
+    --text-column review
+    """
+    from textpriv.cli.progress import shown_progress, write_event
+    from textpriv.corpus import (
+        STANDARD_STREAM,
+        ColumnRule,
+        PrivatizerSettings,
+        privatize_corpus,
+    )
+
+    if as_json and target == STANDARD_STREAM:
+        raise typer.BadParameter(
+            "with --json the texts cannot go to standard output, too: name a file"
+        )
+    account.check(run.seed)
+    run.check()
+    options = law.settings()
+    run_key = run.open_key(source, target, account.ledger)
+    settings = PrivatizerSettings(
+        index=str(index),
+        mechanism=law.mechanism,
+        options={"epsilon": epsilon, **options},
+        policy=vars(policy),
+        seed=run.seed,
+        **account.settings(),
+    )
+    if run_key is not None:
+        settings = replace(settings, run_key=run_key.secret)
+    announce_calibration(law)
+    privatizer = settings.build()
+    with _saying_what_is_left(target), shown_progress(console(), as_json) as advance:
+        report = privatize_corpus(
+            source,
+            target,
+            privatizer,
+            format=files.format,
+            text_column=files.text_column,
+            on_error=files.on_error,
+            batch_size=run.batch_size,
+            workers=run.workers,
+            settings=settings,
+            document_column=account.document,
+            author_column=account.author,
+            columns=ColumnRule(
+                None if files.keep is None else tuple(files.keep), tuple(files.drop or ())
+            ),
+            engine=run.engine,
+            address=run.address,
+            key=run_key,
+            resume=run.resume or (False if can_resume(source, target) else None),
+            on_progress=advance,
+            on_unprotected=_warn_unprotected
+            if not as_json
+            else lambda columns: write_event("unprotected", columns=list(columns)),
+        )
+    if run.forget_key and run_key is not None:
+        run_key.forget()
+    if as_json:
+        print_json(
+            {
+                "output": target,
+                "report": report.to_dict(),
+                "statement": privatizer.statement.to_dict(),
+                "seed": run.seed,
+                "key": None if run_key is None or run.forget_key else str(run_key.path),
+            }
+        )
+        return
+    _print_report(report, privatizer.statement, target, run.seed)
+    if run_key is not None:
+        _print_key(run_key.path, run.forget_key)
+
+
+def can_resume(source: str, target: str) -> bool:
+    """Whether a run can be continued: both ends are files."""
+    from textpriv.corpus.records import is_stream
+
+    return not (is_stream(source) or is_stream(target))
+
+
+@contextlib.contextmanager
+def _saying_what_is_left(target: str) -> Iterator[None]:
+    """Say how to go on where a run fails that can be continued."""
+    from textpriv.corpus.checkpoint import WorkFolder, is_being_written, work_path
+
+    try:
+        yield
+    except (TextprivError, OSError, KeyboardInterrupt):
+        final = Path(os.path.realpath(target))
+        left = work_path(final, kept=True)
+        if WorkFolder.is_run(left) and not is_being_written(final):
+            say(f"What was done is kept in {left}: go on with --resume.")
+        raise
+
+
+def _print_key(path: Path, forgotten: bool) -> None:
+    if forgotten:
+        say(f"The run key {path} was destroyed: this release can be neither repeated nor undone.")
+        return
+    warn(
+        f"the run key is in {path}: with it this release can be repeated, and undone. Keep it as secret as the texts, "
+        "or destroy it with --forget-key."
+    )
+
+
+def _warn_unprotected(columns: tuple[str, ...]) -> None:
+    shown = ", ".join(columns[:8]) + (", ..." if len(columns) > 8 else "")
+    warn(f"only the text is made private; copied as they are: {shown}")
+
+
+def _print_report(
+    report: CorpusReport, statement: PrivacyStatement, target: str, seed: int | None
+) -> None:
+    """Say on standard error what was done, and what it guarantees."""
+    tokens = sum(report.tokens.values())
+    speed = ""
+    if report.seconds > 0 and not report.resumed:  # else some were made in another time
+        speed = f" ({tokens / report.seconds:,.0f} tokens per second)"
+    where = "standard output" if target == "-" else target
+    say(
+        f"{where}: {report.documents:,} documents, {tokens:,} tokens, {report.seconds:.1f} s{speed}"
+    )
+    if report.skipped:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.skipped.items())
+        warn(f"left out: {reasons}")
+    if report.unmatched:
+        warn(f"no other column was found for --drop or --keep: {', '.join(report.unmatched)}")
+    if report.quarantine is not None:
+        warn(f"set aside, as raw text: {report.quarantine}")
+    if report.resumed:
+        say(f"{report.resumed:,} of them were done by the run before")
+    if seed is not None:
+        warn(
+            "made with --seed, for experiments only: whoever knows the seed can undo it. "
+            "Do not release this output."
+        )
+    say("\n" + statement.paragraph())
