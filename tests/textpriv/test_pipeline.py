@@ -492,7 +492,7 @@ def test_a_component_pipeline_is_saved_with_raw_words_where_its_config_says_so(f
 
 @both_forms
 def test_which_public_words_came_raw_does_not_show_in_what_is_saved(form, folder, monkeypatch):
-    monkeypatch.setattr(textpriv.pipeline, "_WORDS_MET", 3)
+    monkeypatch.setattr(textpriv.pipeline.form, "_COMMON_WORDS", 3)
     stores = []
     for words in (["garden", "horse"], ["tree", "river", "milk"]):
         nlp = form(folder, seed=1, save_raw_words=False)
@@ -918,7 +918,7 @@ def test_a_missing_run_key_is_told_and_can_be_left_out_of_a_saved_pipeline(
 
 
 def fresh_process(code, *arguments, cwd):
-    root = Path(textpriv.pipeline.__file__).parents[1]
+    root = Path(textpriv.__file__).parents[1]
     paths = [str(root), *(p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)]
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],

@@ -1,0 +1,175 @@
+"""The component ``textpriv``: a raw document goes in, a new private one comes out."""
+
+# No `from __future__ import annotations` here: spaCy's config system reads the annotations of
+# registered functions, and in its older releases it cannot resolve them from strings.
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn
+
+import spacy.util
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+
+from textpriv.pipeline.form import Reading
+from textpriv.pipeline.names import DEFAULT_BATCH, EXTENSION
+from textpriv.pipeline.saving import SavableForm
+from textpriv.pipeline.tokenizer import PrivateTokenizer, refuse_twice
+
+__all__ = ["TextprivComponent", "make_component"]
+
+
+class TextprivComponent(SavableForm):
+    """Replace each document by a new one that holds private words only.
+
+    It reads the text of the raw document, not its tokens, and cuts it by the rules of the language:
+    another tokenizer may cut by casing, which the number of tokens would show. Nothing of the raw
+    document is carried over but its ``_context`` (what ``as_tuples`` pairs it with). Its words stay
+    in ``nlp.vocab.strings`` and with whoever holds the raw document; `PrivateTokenizer` leaves none
+    behind. Put it first in the pipeline: what comes before it sees raw words, and its annotations
+    are lost.
+
+    A document that is already private is refused: privatizing twice costs words and gives nothing.
+
+    Parameters
+    ----------
+    nlp
+        The pipeline.
+    name
+        The component's name in it.
+    index
+        An index folder; None if the index will come from `from_disk` or `from_bytes`.
+    mechanism
+        Index -> mechanism, such as
+        ``textpriv.mechanisms.registry.get("textpriv.TEM.v1")(epsilon=6.0)``.
+    policy
+        Fields of `TokenPolicy` that differ from its defaults.
+    seed
+        None: fresh randomness from the operating system for every document. A number makes the
+        output a function of seed and text, for experiments only.
+    run_key
+        Path of a file of 32 secret bytes (`textpriv.run_key`), or None. With it a text is drawn once,
+        however often and in however many runs it is read: its randomness follows from the key, the
+        settings and the text. Equal texts then come out equal, which the statement names. Only the
+        path is saved, never the key.
+    save_raw_words
+        Whether the pipeline may be saved with words in its vocabulary that were never released.
+
+    Raises
+    ------
+    MechanismError
+        If there is no mechanism, if its parameters are unusable, or if the pipeline's tokenizer is
+        private already.
+    PolicyError
+        If the policy has an unknown field or action.
+    """
+
+    def __init__(
+        self,
+        nlp: Language,
+        name: str = "textpriv",
+        *,
+        index: str | os.PathLike[str] | None = None,
+        mechanism: Callable[[Any], Any] | None = None,
+        policy: dict[str, str] | None = None,
+        seed: int | None = None,
+        run_key: str | os.PathLike[str] | None = None,
+        save_raw_words: bool = False,
+    ) -> None:
+        if isinstance(nlp.tokenizer, PrivateTokenizer):
+            refuse_twice()
+        self.nlp = nlp
+        self.name = name
+        super().__init__(index, mechanism, policy, seed, run_key, save_raw_words, nlp.lang or "en")
+
+    def __call__(self, doc: Doc) -> Doc:
+        """Return a new private document.
+
+        Parameters
+        ----------
+        doc
+            The raw document; it is not changed.
+
+        Returns
+        -------
+        Doc
+            In the vocabulary of `doc`. ``doc._.textpriv`` holds ``"statement"``, the privacy
+            statement (one object for all documents: do not change it), and ``"counts"``, tokens by
+            class as released.
+        """
+        return next(self._release([self._read(doc)]))
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = DEFAULT_BATCH) -> Iterator[Doc]:
+        """Yield a new private document for each of a stream, in order.
+
+        Parameters
+        ----------
+        stream
+            Raw documents. Each is let go of as soon as it is read.
+        batch_size
+            How many are drawn in one call. The output does not depend on it.
+        """
+        for batch in spacy.util.minibatch(map(self._read, stream), batch_size):
+            yield from self._release(batch)
+
+    def _read(self, doc: Doc) -> Reading:
+        if getattr(doc._, EXTENSION) is not None:
+            refuse_twice()
+        # Not its tokens: those of another tokenizer may depend on casing.
+        return Reading(doc.text, doc.vocab, doc._context)
+
+    def _own_vocab(self) -> Vocab:
+        return self.nlp.vocab
+
+    def get_error_handler(self) -> Callable[..., NoReturn]:
+        """Raise, whatever the pipeline's own error handler does.
+
+        A handler that swallows errors makes spaCy pass on the document as it was before the
+        component failed, which here is the raw text.
+        """
+        return spacy.util.raise_error
+
+
+@Language.factory(
+    "textpriv",
+    assigns=["doc._.textpriv"],
+    retokenizes=True,
+    default_config={
+        "index": None,
+        "mechanism": None,
+        "policy": {},
+        "seed": None,
+        "run_key": None,
+        "save_raw_words": False,
+    },
+)
+def make_component(
+    nlp: Language,
+    name: str,
+    index: str | None,
+    mechanism: Callable[[Any], Any] | None,
+    policy: dict[str, str],
+    seed: int | None,
+    run_key: str | None,
+    save_raw_words: bool,
+) -> TextprivComponent:
+    """Make the component ``textpriv`` from its block of a config.
+
+    Parameters
+    ----------
+    nlp, name
+        Given by spaCy.
+    index, mechanism, policy, seed, run_key, save_raw_words
+        As for `TextprivComponent`. There is no default mechanism: the user chooses epsilon.
+    """
+    return TextprivComponent(
+        nlp,
+        name,
+        index=index,
+        mechanism=mechanism,
+        policy=policy,
+        seed=seed,
+        run_key=run_key,
+        save_raw_words=save_raw_words,
+    )
