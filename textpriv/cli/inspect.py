@@ -399,7 +399,7 @@ def playground(
     [bold]Example:[/bold] textpriv playground glove.idx
     """
     from textpriv.index.index import Index
-    from textpriv.web.playground import serve
+    from textpriv.web.server import serve
 
     if allow_remote:
         warn("other computers can reach this page, and nothing is encrypted")

@@ -237,7 +237,8 @@ def playground(mechanism):
     pytest.importorskip("starlette")
     import uvicorn
 
-    from textpriv.web.playground import Playground, application, bind
+    from textpriv.web.playground import Playground
+    from textpriv.web.server import application, bind
 
     listening = bind("127.0.0.1", 0)
     config = uvicorn.Config(

@@ -32,8 +32,11 @@ pytest.importorskip("httpx")
 import uvicorn
 from starlette.testclient import TestClient
 
+from textpriv.web import guard
 from textpriv.web import playground as module
-from textpriv.web.playground import LONGEST, Playground, Refusal, Settings, application, bind
+from textpriv.web.guard import Refusal
+from textpriv.web.playground import LONGEST, Playground, Settings
+from textpriv.web.server import application, bind, configuration
 
 PLAIN = "good bad fine film book song actor scene music story page letter number night week month".split()
 SECRET = "zanzibar"
@@ -532,7 +535,7 @@ def test_a_thousand_malformed_requests_get_a_clear_status_and_no_traceback(playg
 def server(playground):
     """The address of a running server, made as the command makes it."""
     listening = bind("127.0.0.1", 0)
-    running = uvicorn.Server(module.configuration(playground, remote=False))
+    running = uvicorn.Server(configuration(playground, remote=False))
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     while not running.started:
@@ -606,7 +609,7 @@ def test_the_server_logs_nothing_of_a_text_and_names_no_software(server, capfd):
 
 
 def test_a_slow_request_is_cut_off(server, monkeypatch):
-    monkeypatch.setattr(module, "_BODY_TIME", 0.2)
+    monkeypatch.setattr(guard, "_BODY_TIME", 0.2)
     with socket.create_connection(server, timeout=10) as connection:
         connection.sendall(_post("localhost", b"{", length=50))
         assert connection.recv(65536).startswith(b"HTTP/1.1 408")
