@@ -18,7 +18,7 @@ class Read:
         self.texts = list(texts)
         codes = [np.frombuffer(text.encode("utf-32-le"), "<i4") for text in self.texts]
         self.codes = np.concatenate([np.empty(0, "<i4"), *codes])
-        self.cuts = np.concatenate([[0], np.cumsum(list(map(len, codes)))]).astype(np.int64)
+        self.offsets = np.concatenate([[0], np.cumsum(list(map(len, codes)))]).astype(np.int64)
         self.counts = {"word": len(self.texts)}
 
 

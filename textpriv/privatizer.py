@@ -29,8 +29,8 @@ from textpriv.randomness import (
 )
 from textpriv.statement import PrivacyStatement
 from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens, counts_of
-from textpriv.tokenization.detokenizer import _find_blanks, _spell, _Spelling
-from textpriv.tokenization.encoder import TokenReader, find_words_cut
+from textpriv.tokenization.detokenizer import Spelling, find_blanks, spell
+from textpriv.tokenization.encoder import TextEncoder, find_split_words
 from textpriv.tokenization.policy import TokenPolicy
 
 __all__ = ["CHANGED", "WORDS_CUT", "PrivateTokens", "Privatizer", "ReleaseKey"]
@@ -241,10 +241,10 @@ class Privatizer:
                 self._refuse_repeated(names, distinct, position)
             elif self.seed is not None:
                 names = list(range(position, position + len(batch)))
-            for place, text in enumerate(batch):
+            for number, text in enumerate(batch):
                 if not isinstance(text, str):
                     raise TextprivError(
-                        f"document {position + place} is of type {type(text).__name__}, not text."
+                        f"document {position + number} is of type {type(text).__name__}, not text."
                     )
             try:
                 yield from self.release_batch(self.read_batch(EncodedTexts.of(batch)), names)
@@ -260,12 +260,12 @@ class Privatizer:
         """Refuse a key that a document before has had; a ledger counts such documents as versions of one."""
         if self.ledger is not None:
             return
-        for place, key in enumerate(keys):
+        for number, key in enumerate(keys):
             if key is None or isinstance(key, Document | Stream):
                 continue
             if not distinct.add(key):
                 raise TextprivError(
-                    f"document {position + place} has the key of a document before it: equal texts would come out equal, "
+                    f"document {position + number} has the key of a document before it: equal texts would come out equal, "
                     "and so betray that they are. Give each document a key of its own."
                 )
 
@@ -283,9 +283,9 @@ class Privatizer:
         statement = self.mechanism.statement.extended(
             not_protected=self.policy.not_protected(), notes=self.policy.notes()
         )
-        words_cut = find_words_cut(self.mechanism.index, self.language, self.policy.case)
-        if words_cut["count"]:
-            statement = _with_words_cut(statement, words_cut)
+        split = find_split_words(self.mechanism.index, self.language, self.policy.case)
+        if split["count"]:
+            statement = _with_split_words(statement, split)
         if self.ledger is not None:
             return statement.extended(
                 not_protected=(
@@ -307,12 +307,12 @@ class Privatizer:
     # Tokens, for the spaCy forms
 
     def read(self, text: str) -> RawTokens:
-        """Tokenize and classify a raw text, in a store of strings of the privatizer's own; see :meth:`TokenReader.read`."""
-        return self.reader.read(text)
+        """Tokenize and classify a raw text, in a store of strings of its own; see :meth:`TextEncoder.encode`."""
+        return self.reader.encode(text)
 
     def read_batch(self, texts: EncodedTexts) -> RawBatch:
         """Tokenize and classify many raw texts: the same tokens as :meth:`read`, found many times as fast."""
-        return self.reader.read_batch(texts)
+        return self.reader.encode_batch(texts)
 
     def release(
         self,
@@ -335,16 +335,16 @@ class Privatizer:
         """
         whole = batch.compact() if isinstance(batch, RawBatch) else RawBatch.of(batch)
         codes, outputs = whole.codes, self._draw(whole, keys)
-        others = [whole.strings[place] for place in whole.others.tolist()]
-        blanks = self._blanks(outputs, whole, _Spelling.of(whole.strings))
+        others = [whole.strings[number] for number in whole.string_ids.tolist()]
+        blanks = self._blanks(outputs, whole, Spelling.of(whole.strings))
         words = self._spelling.words
         if len(batch) == 1:
             return [PrivateTokens(outputs, others, blanks, codes, words)]
-        cuts = whole.cuts.tolist()
-        marks = np.concatenate([[0], np.cumsum(outputs < 0)])[cuts].tolist()
+        offsets = whole.offsets.tolist()
+        marks = np.concatenate([[0], np.cumsum(outputs < 0)])[offsets].tolist()
         return [
             PrivateTokens(outputs[a:b], others[c:d], blanks[a:b], codes[a:b], words)
-            for a, b, c, d in zip(cuts, cuts[1:], marks, marks[1:], strict=False)
+            for a, b, c, d in zip(offsets, offsets[1:], marks, marks[1:], strict=False)
         ]
 
     def release_batch(
@@ -365,29 +365,29 @@ class Privatizer:
         """
         outputs = self._draw(batch, keys)
         batch = batch.compact()
-        words, strings = self._spelling, _Spelling.of(batch.strings)
+        words, strings = self._spelling, Spelling.of(batch.strings)
         return EncodedTexts(
-            *_spell(
+            *spell(
                 outputs,
                 self._blanks(outputs, batch, strings),
-                batch.cuts,
-                batch.others,
+                batch.offsets,
+                batch.string_ids,
                 words.letters,
-                words.begins,
+                words.offsets,
                 strings.letters,
-                strings.begins,
+                strings.offsets,
             )
         )
 
     def _draw(self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None) -> NDArray[np.int32]:
         """The drawn ids, and -1 for tokens that are not drawn."""
-        codes, cuts = batch.codes, batch.cuts
+        codes, offsets = batch.codes, batch.offsets
         if not len(codes):
             return np.empty(0, dtype=np.int32)
         drawn_at = np.flatnonzero(codes >= UNKNOWN)
         if len(drawn_at) == len(codes):
-            return self._drawn(codes, cuts, self._chosen_streams(codes, cuts, keys))
-        offsets = np.searchsorted(drawn_at, cuts)
+            return self._drawn(codes, offsets, self._chosen_streams(codes, offsets, keys))
+        offsets = np.searchsorted(drawn_at, offsets)
         ids = codes[drawn_at]
         streams = self._chosen_streams(ids, offsets, keys)
         outputs = np.full(len(codes), -1, dtype=np.int32)
@@ -395,14 +395,14 @@ class Privatizer:
         return outputs
 
     def _blanks(
-        self, outputs: NDArray[np.int32], batch: RawBatch, strings: _Spelling
+        self, outputs: NDArray[np.int32], batch: RawBatch, strings: Spelling
     ) -> NDArray[np.bool_]:
         """Whether a blank follows each token."""
         words = self._spelling
-        return _find_blanks(
+        return find_blanks(
             outputs,
-            batch.cuts,
-            batch.others,
+            batch.offsets,
+            batch.string_ids,
             words.closing,
             words.opening,
             strings.closing,
@@ -447,7 +447,7 @@ class Privatizer:
                 )
             return [Stream() for _ in range(count)]
         streams = []
-        for place, key in enumerate(keys):
+        for number, key in enumerate(keys):
             if key is None:
                 streams.append(Stream())
             elif isinstance(key, Document):
@@ -458,7 +458,7 @@ class Privatizer:
                 streams.append(key)
             else:
                 self._repeats = True
-                drawn = _content(ids[offsets[place] : offsets[place + 1]])
+                drawn = _content(ids[offsets[number] : offsets[number + 1]])
                 identity = document_identity(self.fingerprint, key, drawn)
                 streams.append(self._streams.stream(identity))
         return streams
@@ -470,27 +470,27 @@ class Privatizer:
         offsets: NDArray[np.int64],
         keys: Sequence[ReleaseKey | None],
     ) -> list[Stream]:
-        charges, places = [], []
-        for place, key in enumerate(keys):
+        charges, counted = [], []
+        for number, key in enumerate(keys):
             if key is None or isinstance(key, Stream):
                 raise LedgerError(
                     "a ledger counts by the names of documents: pass one for each as key= or keys=."
                 )
-            own = ids[offsets[place] : offsets[place + 1]]
+            own = ids[offsets[number] : offsets[number + 1]]
             # A document of which no word is drawn releases nothing that is protected.
             if len(own):
                 document = key if isinstance(key, Document) else Document(key)
                 charges.append(Charge(document, _content(own), len(own)))
-                places.append(place)
+                counted.append(number)
         try:
             releases = ledger.charge_all(self._terms, charges)
         except LedgerError as error:
             if error.place is not None:
-                error.place = places[error.place]
+                error.place = counted[error.place]
             raise
         streams = [Stream() for _ in keys]
-        for place, release in zip(places, releases, strict=True):
-            streams[place] = release.stream()
+        for number, release in zip(counted, releases, strict=True):
+            streams[number] = release.stream()
         return streams
 
     # Tables
@@ -498,17 +498,17 @@ class Privatizer:
     def warm(self) -> None:
         """Load what every text needs, so that forked workers share it: rules of the language, tables, compiled code."""
         uncounted = Privatizer(self.mechanism, self.policy, language=self.language)
-        uncounted.release_batch(self.reader.read_batch(EncodedTexts.of(["a 1."])))
+        uncounted.release_batch(self.reader.encode_batch(EncodedTexts.of(["a 1."])))
         _ = self._spelling
 
     @cached_property
-    def reader(self) -> TokenReader:
-        """What finds the tokens of raw texts."""
-        return TokenReader(self.mechanism.index.vocabulary.words, self.policy, self.language)
+    def reader(self) -> TextEncoder:
+        """The encoder of raw texts."""
+        return TextEncoder(self.mechanism.index.vocabulary.words, self.policy, self.language)
 
     @cached_property
-    def _spelling(self) -> _Spelling:
-        return _Spelling.of(self.mechanism.index.vocabulary.words)
+    def _spelling(self) -> Spelling:
+        return Spelling.of(self.mechanism.index.vocabulary.words)
 
     def __getstate__(self) -> dict[str, Any]:
         # The reader has seen raw words, and the streams hold the run key: neither travels.
@@ -543,6 +543,6 @@ def _content(ids: NDArray[np.int32]) -> bytes:
     return ids.astype("<i4").tobytes()
 
 
-def _with_words_cut(statement: PrivacyStatement, counted: dict[str, Any]) -> PrivacyStatement:
+def _with_split_words(statement: PrivacyStatement, counted: dict[str, Any]) -> PrivacyStatement:
     figures = f"{counted['count']:,}", f"{counted['words']:,}", counted["example"]
     return statement.extended(notes=(WORDS_CUT.format(*figures),))

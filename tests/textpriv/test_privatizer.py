@@ -645,6 +645,6 @@ def test_the_count_of_words_that_are_cut_lies_beside_the_index(tmp_path, monkeyp
     index = Index.build(Vocabulary(words, np.eye(3)))
     statement = Privatizer(TEM(index, 2.0)).statement
     index.save(tmp_path / "saved")
-    monkeypatch.setattr("textpriv.tokenization.encoder.words_cut", lambda *given: 1 / 0)
+    monkeypatch.setattr("textpriv.tokenization.encoder.split_words", lambda *given: 1 / 0)
     loaded = Index.load(tmp_path / "saved")
     assert Privatizer(TEM(loaded, 2.0)).statement.notes == statement.notes

@@ -136,9 +136,9 @@ def index(
         hnsw=hnsw,
         device=device,
     )
-    from textpriv.tokenization.encoder import find_words_cut
+    from textpriv.tokenization.encoder import find_split_words
 
-    cut = find_words_cut(built)
+    cut = find_split_words(built)
     built.save(out, overwrite=force)
     done = {
         "index": str(out),

@@ -370,9 +370,9 @@ def _arrow(texts: EncodedTexts) -> pa.StringArray | pa.LargeStringArray:
     """The texts as plain strings, or as large ones where they are too large for places of 32 bits."""
     import pyarrow as pa
 
-    is_large = texts.cuts[-1] > np.iinfo(np.int32).max
+    is_large = texts.offsets[-1] > np.iinfo(np.int32).max
     array, width = (pa.LargeStringArray, np.int64) if is_large else (pa.StringArray, np.int32)
-    places = texts.cuts.astype(width)
+    places = texts.offsets.astype(width)
     return array.from_buffers(len(texts), pa.py_buffer(places), pa.py_buffer(texts.data))
 
 

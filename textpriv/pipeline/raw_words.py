@@ -32,9 +32,9 @@ class RawTextWarning(UserWarning):
 @functools.cache
 def words_of_rules(language: str) -> frozenset[str]:
     """Words of the language's rules: every pipeline with a tokenizer of spaCy has them."""
-    from textpriv.tokenization.spacy_tokenizer import Cutter
+    from textpriv.tokenization.spacy_tokenizer import SpacyTokenizer
 
-    return frozenset(Cutter(language, ()).words_of_rules())
+    return frozenset(SpacyTokenizer(language, ()).words_of_rules())
 
 
 @dataclass
@@ -94,16 +94,16 @@ class RawWordGuard:
         if not words or public is None:
             return bool(words)
         from textpriv.mechanisms.base import UNKNOWN
-        from textpriv.tokenization.encoder import TokenReader
+        from textpriv.tokenization.encoder import TextEncoder
 
         # What the policy keeps is released too, and a retokenizer joins several private words to one.
         never = {name: "mask" for name in CLASSES if getattr(self.policy, name) == "drop"}
         if self.policy.unknown != "keep":
             never["unknown"] = "mask"
-        reader = TokenReader(public.words, replace(self.policy, **never), self.language)
+        encoder = TextEncoder(public.words, replace(self.policy, **never), self.language)
         lowers = self.policy.case == "lower"
         for word in words:
-            raw = reader.read(word)
+            raw = encoder.encode(word)
             if UNKNOWN in raw.codes or "masked" in raw.counts or (lowers and word != word.lower()):
                 return True
         return False

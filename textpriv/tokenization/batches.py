@@ -15,19 +15,29 @@ from numpy.typing import NDArray
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.tokenization.policy import CLASSES, MASK
 
-__all__ = ["EncodedTexts", "RawBatch", "RawTokens", "counts_of"]
+__all__ = [
+    "DROPPED",
+    "KEPT",
+    "MASKED",
+    "REPLACEMENT",
+    "EncodedTexts",
+    "RawBatch",
+    "RawTokens",
+    "counts_of",
+    "string_ids_of",
+]
 
 # Codes of a token that is not drawn; UNKNOWN and the ids of words lie above.
-_MASKED, _KEPT = -2, -3  # a kept token of the class at place c has code _KEPT - c
-_DROPPED = _KEPT - len(CLASSES)  # never leaves this module
-_REPLACEMENT = np.frombuffer("\N{REPLACEMENT CHARACTER}".encode(), dtype=np.uint8)
+MASKED, KEPT = -2, -3  # a kept token of class number c has code KEPT - c
+DROPPED = KEPT - len(CLASSES)  # in no batch: the encoder leaves such tokens out
+REPLACEMENT = np.frombuffer("\N{REPLACEMENT CHARACTER}".encode(), dtype=np.uint8)
 
 
 @dataclass(frozen=True)
 class RawTokens:
-    """One document as the mechanism sees it: codes, and the strings of tokens that the policy keeps.
+    """One tokenized document: for each token a word id, ``UNKNOWN``, ``MASKED``, or ``KEPT - c`` where class c is kept.
 
-    It holds no string that the policy does not release.
+    ``kept`` has the strings of the kept tokens; no other string of the text is in it.
     """
 
     codes: NDArray[np.int32]
@@ -35,59 +45,56 @@ class RawTokens:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Tokens by what is to be done with them: sampled, masked, and kept ones by class."""
+        """Tokens by what is done with them; see :func:`counts_of`."""
         return counts_of(self.codes)
 
 
 @dataclass(frozen=True)
 class RawBatch:
-    """Documents as the mechanism sees them, one after another.
+    """Tokenized documents, one after another.
 
     Attributes
     ----------
     codes : ndarray of int32, shape (T,)
         As in :class:`RawTokens`.
-    cuts : ndarray of int64, shape (D + 1,)
-        Where each document begins, and the end.
-    others : ndarray of int32
-        For each token that is not drawn, in order, its place in ``strings``.
+    offsets : ndarray of int64, shape (D + 1,)
+        Offsets of the documents in the codes.
+    string_ids : ndarray of int32
+        For each token that is not drawn, in order, its index in ``strings``.
     strings : list of str
         What is released for tokens that are not drawn.
     """
 
     codes: NDArray[np.int32]
-    cuts: NDArray[np.int64]
-    others: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    string_ids: NDArray[np.int32]
     strings: list[str]
 
     def __len__(self) -> int:
-        return len(self.cuts) - 1
+        return len(self.offsets) - 1
 
     @property
     def counts(self) -> dict[str, int]:
-        """Tokens of all documents by what is to be done with them."""
+        """Tokens of all documents by what is done with them; see :func:`counts_of`."""
         return counts_of(self.codes)
 
     def compact(self) -> RawBatch:
-        """The same batch with no string that is not used in it, to be sent."""
-        used, others = np.unique(self.others, return_inverse=True)
-        strings = [self.strings[place] for place in used.tolist()]
-        return RawBatch(self.codes, self.cuts, others.astype(np.int32), strings)
+        """The same batch without the strings that it does not use."""
+        used, string_ids = np.unique(self.string_ids, return_inverse=True)
+        strings = [self.strings[index] for index in used.tolist()]
+        return RawBatch(self.codes, self.offsets, string_ids.astype(np.int32), strings)
 
     @classmethod
     def of(cls, documents: Sequence[RawTokens]) -> RawBatch:
-        """Put documents one after another."""
-        cuts = np.zeros(len(documents) + 1, dtype=np.int64)
-        np.cumsum([len(document.codes) for document in documents], out=cuts[1:])
+        """Concatenate documents."""
+        offsets = np.zeros(len(documents) + 1, dtype=np.int64)
+        np.cumsum([len(document.codes) for document in documents], out=offsets[1:])
         if len(documents) == 1:
             codes = documents[0].codes
         else:
             codes = np.concatenate([np.empty(0, np.int32), *(each.codes for each in documents)])
-        rest = codes[codes < UNKNOWN]
-        others = np.zeros(len(rest), dtype=np.int32)
         strings = [MASK, *(string for document in documents for string in document.kept)]
-        others[rest != _MASKED] = np.arange(1, len(strings), dtype=np.int32)
-        return cls(codes, cuts, others, strings)
+        return cls(codes, offsets, string_ids_of(codes, 1), strings)
 
 
 @dataclass(frozen=True)
@@ -97,30 +104,30 @@ class EncodedTexts:
     Attributes
     ----------
     data : ndarray of uint8
-    cuts : ndarray of int64, shape (D + 1,)
-        Where each text begins in the data, and the end.
+    offsets : ndarray of int64, shape (D + 1,)
+        Of the texts in the data, in bytes.
     """
 
     data: NDArray[np.uint8]
-    cuts: NDArray[np.int64]
+    offsets: NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self.cuts) - 1
+        return len(self.offsets) - 1
 
-    def __getitem__(self, place: int) -> str:
-        return self.data[self.cuts[place] : self.cuts[place + 1]].tobytes().decode("utf-8")
+    def __getitem__(self, index: int) -> str:
+        return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes().decode("utf-8")
 
     def __iter__(self) -> Iterator[str]:
-        data, cuts = self.data.tobytes(), self.cuts.tolist()
-        for begin, end in zip(cuts, cuts[1:], strict=False):
+        data, offsets = self.data.tobytes(), self.offsets.tolist()
+        for begin, end in zip(offsets, offsets[1:], strict=False):
             yield data[begin:end].decode("utf-8")
 
     def lowered(self) -> EncodedTexts:
-        """The same texts in lower case, each as a whole by ``str.lower``, which may look at what stands around a letter."""
-        data, cuts = self.data.tobytes(), self.cuts.tolist()
+        """The same texts in lower case, each as a whole: ``str.lower`` depends on what stands around a letter."""
+        data, offsets = self.data.tobytes(), self.offsets.tolist()
         if data.isascii():
-            return EncodedTexts(np.frombuffer(data.lower(), dtype=np.uint8), self.cuts)
-        parts = (data[begin:end] for begin, end in itertools.pairwise(cuts))
+            return EncodedTexts(np.frombuffer(data.lower(), dtype=np.uint8), self.offsets)
+        parts = (data[begin:end] for begin, end in itertools.pairwise(offsets))
         return EncodedTexts.of_bytes(
             part.lower() if part.isascii() else part.decode("utf-8").lower().encode("utf-8")
             for part in parts
@@ -133,34 +140,30 @@ class EncodedTexts:
 
     @classmethod
     def of_bytes(cls, texts: Iterable[bytes]) -> EncodedTexts:
-        """Put texts that are sound UTF-8 one after another."""
+        """Concatenate texts that are valid UTF-8."""
         encoded = list(texts)
-        cuts = np.zeros(len(encoded) + 1, dtype=np.int64)
-        np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=cuts[1:])
-        return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), cuts)
+        offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
+        np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
+        return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets)
 
 
 def _encoded(text: str) -> bytes:
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:
-        return _repaired(text).encode("utf-8")
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode("utf-8")
 
 
-def _repaired(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def string_ids_of(codes: NDArray[np.int32], first: int) -> NDArray[np.int32]:
+    """For each token that is not drawn the number of its string: 0 if masked; those of kept ones count up from ``first``."""
+    kept = codes[codes < UNKNOWN] != MASKED
+    return np.where(kept, first - 1 + np.cumsum(kept), 0).astype(np.int32)
 
 
 def counts_of(codes: NDArray[np.int32]) -> dict[str, int]:
-    """Tokens by their codes: sampled, masked, and kept ones by class."""
-    lowest = _KEPT - len(CLASSES) + 1
-    tally = np.bincount(
-        np.minimum(codes, UNKNOWN) - lowest, minlength=UNKNOWN - lowest + 1
-    ).tolist()
-    counts = {"sampled": tally[UNKNOWN - lowest]}
-    if tally[_MASKED - lowest]:
-        counts["masked"] = tally[_MASKED - lowest]
-    for place, name in enumerate(CLASSES):
-        if tally[_KEPT - place - lowest]:
-            counts[name] = tally[_KEPT - place - lowest]
-    return counts
+    """Tokens by their codes: sampled, masked, and kept ones by class; only "sampled" may be 0."""
+    names = ("sampled", "masked", *CLASSES)  # of UNKNOWN and all above it, MASKED, KEPT and on
+    tally = np.bincount(-np.minimum(codes, UNKNOWN), minlength=len(names) + 1).tolist()[1:]
+    return {
+        name: count for name, count in zip(names, tally, strict=True) if count or name == "sampled"
+    }

@@ -45,7 +45,7 @@ _DROPPED = {
 
 @dataclass(frozen=True)
 class TokenPolicy:
-    """What is released for each class of token.
+    """The action for each class of token: what is released for it.
 
     Every class takes ``"sample"`` (a draw of the mechanism), ``"mask"`` (the token ``[MASK]``), ``"drop"`` (nothing) or
     ``"keep"`` (the token as written). A token belongs to the first of these classes that fits: space, punctuation,
@@ -64,9 +64,9 @@ class TokenPolicy:
     stopword : str
         The language's stop words.
     case : {"lower", "keep"}
-        "lower" reads the text in lower case: it is lowered before it is cut into tokens, so that neither a token nor
+        "lower" reads the text in lower case: it is lowered before it is tokenized, so that neither a token nor
         their number depends on casing, and what is kept comes out in lower case. "keep" reads it as written: words that
-        differ in casing are different words, and how the text is cut may show casing.
+        differ in casing are different words, and the number of tokens may show casing.
 
     Raises
     ------

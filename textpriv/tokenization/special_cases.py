@@ -13,22 +13,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Crossings"]
+__all__ = ["SpecialCases"]
+
+_Fits = dict[int, dict[int, int]]
+_Replaced = dict[int, dict[str, tuple[int, int]]]
 
 
-class Crossings:
-    """Which stretches on both sides of a blank may hold parts of one special case of spaCy.
+class SpecialCases:
+    """Special cases of several tokens, and which pairs of chunks may hold one over the blank between them.
 
-    A crossing is a place inside the tokens of a special case at which a blank may stand. The class of the end of a stretch
-    stands for the crossings that its last two tokens fit before the blank, that of its beginning for those that its first
-    two fit after it; class 0 for none.
+    A split is a position between two tokens of a special case, at which a text may have a blank. The class of the end of a
+    chunk stands for the splits that its last two tokens fit before the blank, that of its start for those that its first two
+    fit after it; class 0 for none.
 
     Parameters
     ----------
     rules : mapping
         From a special case to its tokens.
     plain : callable
-        From a special case to the tokens that spaCy finds in it before it puts those of the rule in their place.
+        From a special case to the tokens that spaCy finds in it before it applies the rule.
+
+    Attributes
+    ----------
+    pairs : ndarray of bool, shape (classes of ends, classes of starts)
+        Whether a chunk that ends so, before one that starts so, may hold part of a special case.
     """
 
     def __init__(
@@ -36,34 +44,34 @@ class Crossings:
     ) -> None:
         from spacy.strings import get_string_id
 
-        at_first = {special: [get_string_id(each) for each in plain(special)] for special in rules}
-        put = {special: [get_string_id(each) for each in rules[special]] for special in rules}
-        # For each side: from the token next to the blank to the crossings it may stand at, as bits of a number, by the
-        # token that has to stand beside it; 0 if it is the outermost.
+        plain_tokens = {case: [get_string_id(each) for each in plain(case)] for case in rules}
+        rule_tokens = {case: [get_string_id(each) for each in rules[case]] for case in rules}
+        # For each side: from the token next to the blank to the splits it may stand at, as bits of a number, by the token
+        # that has to stand beside it; 0 if it is the outermost.
         self._fits: tuple[_Fits, _Fits] = ({}, {})
-        crossing = 1
-        for found in at_first.values():
-            for place in range(1, len(found)):
-                sides = ([0, *found][place - 1 : place + 1][::-1], [*found, 0][place : place + 2])
+        split = 1
+        for tokens in plain_tokens.values():
+            for at in range(1, len(tokens)):
+                sides = ([0, *tokens][at - 1 : at + 1][::-1], [*tokens, 0][at : at + 2])
                 for fits, (token, beside) in zip(self._fits, sides, strict=True):
                     of_token = fits.setdefault(token, {})
-                    of_token[beside] = of_token.get(beside, 0) | crossing
-                crossing <<= 1
-        # Where spaCy put a special case in place of the tokens it found at first, it is those that decide. For each side:
-        # from the outermost token of what was put to the special cases, and to the outermost two tokens found at first.
+                    of_token[beside] = of_token.get(beside, 0) | split
+                split <<= 1
+        # Where spaCy has replaced tokens by those of a rule, the replaced ones decide. For each side: from the outermost
+        # token of the rule to the special cases, and to the outermost two tokens that were replaced.
         self._replaced: tuple[_Replaced, _Replaced] = ({}, {})
-        for special, found in at_first.items():
-            if len(found) > 1 or found != put[special]:
-                for replaced, tokens, own in (
-                    (self._replaced[0], [0, *found][:-3:-1], put[special][-1]),
-                    (self._replaced[1], [*found, 0][:2], put[special][0]),
-                ):
-                    replaced.setdefault(own, {})[special] = (tokens[0], tokens[1])
+        for case, tokens in plain_tokens.items():
+            if len(tokens) > 1 or tokens != rule_tokens[case]:
+                last, before_last = [0, *tokens][:-3:-1]
+                first, second = [*tokens, 0][:2]
+                ending, starting = self._replaced
+                ending.setdefault(rule_tokens[case][-1], {})[case] = last, before_last
+                starting.setdefault(rule_tokens[case][0], {})[case] = first, second
         self._classes: tuple[dict[int, int], dict[int, int]] = ({0: 0}, {0: 0})
         self.pairs = np.zeros((1, 1), dtype=np.bool_)
 
     @classmethod
-    def of(cls, tokenizer: Any) -> Crossings:
+    def of(cls, tokenizer: Any) -> SpecialCases:
         """Those of a tokenizer of spaCy."""
         from spacy.symbols import ORTH
         from spacy.tokenizer import Tokenizer
@@ -77,48 +85,41 @@ class Crossings:
             url_match=tokenizer.url_match,
         )
         rules = {
-            special: [str(token[ORTH]) for token in tokens]
-            for special, tokens in tokenizer.rules.items()
+            case: [str(token[ORTH]) for token in tokens] for case, tokens in tokenizer.rules.items()
         }
-        return cls(rules, lambda special: [token.text for token in without(special)])
+        return cls(rules, lambda case: [token.text for token in without(case)])
 
-    def classes(
-        self, stretches: list[str], ends: NDArray[np.uint64], side: int
-    ) -> NDArray[np.int32]:
-        """The classes of the ends (side 0) or beginnings (side 1) of stretches.
+    def classes(self, chunks: list[str], ends: NDArray[np.uint64], side: int) -> NDArray[np.int32]:
+        """The classes of the ends (side 0) or starts (side 1) of chunks.
 
         Parameters
         ----------
-        stretches : list of str
+        chunks : list of str
         ends : ndarray of uint64, shape (n, 2)
             spaCy's hashes of the outermost token and of the one beside it, 0 if there is none.
         """
         touches = str.endswith if side == 0 else str.startswith
         known, replaced = self._classes[side], self._replaced[side]
         tokens = np.fromiter({*self._fits[side], *replaced}, np.uint64)
-        found = np.zeros(len(stretches), dtype=np.int32)
-        for place in np.flatnonzero(np.isin(ends[:, 0], tokens)).tolist():
-            token, beside = ends[place].tolist()
-            bits = self._bits(side, token, beside)
-            specials = replaced.get(token, {})
-            if specials and touches(stretches[place], tuple(specials)):
-                for special, (outer, inner) in specials.items():
-                    if touches(stretches[place], special):
-                        bits |= self._bits(side, outer, inner)
-            found[place] = known.setdefault(bits, len(known))
+        classes = np.zeros(len(chunks), dtype=np.int32)
+        for chunk in np.flatnonzero(np.isin(ends[:, 0], tokens)).tolist():
+            token, beside = ends[chunk].tolist()
+            splits = self._splits(side, token, beside)
+            cases = replaced.get(token, {})
+            if cases and touches(chunks[chunk], tuple(cases)):
+                for case, (outer, inner) in cases.items():
+                    if touches(chunks[chunk], case):
+                        splits |= self._splits(side, outer, inner)
+            classes[chunk] = known.setdefault(splits, len(known))
         if self.pairs.shape != tuple(map(len, self._classes)):
             left, right = self._classes
             self.pairs = np.array([[bool(a & b) for b in right] for a in left])
-        return found
+        return classes
 
-    def _bits(self, side: int, token: int, beside: int) -> int:
-        """The crossings that a token next to a blank fits, given the one beside it; 0 fits all, for it is not known."""
+    def _splits(self, side: int, token: int, beside: int) -> int:
+        """The splits that a token next to a blank fits, given the one beside it; 0 fits all, for it is not known."""
         fits = self._fits[side].get(token, {})
-        # The one beside it may itself stand for others that were found at first.
+        # The one beside it may itself stand in place of others.
         if beside == 0 or beside in self._replaced[side]:
             return functools.reduce(operator.or_, fits.values(), 0)
         return fits.get(beside, 0) | fits.get(0, 0)
-
-
-_Fits = dict[int, dict[int, int]]
-_Replaced = dict[int, dict[str, tuple[int, int]]]

@@ -20,7 +20,7 @@ from textpriv.engines.local import InProcess
 from textpriv.engines.workers import WorkerPool
 from textpriv.errors import CorpusError
 from textpriv.index import Index
-from textpriv.tokenization.spacy_tokenizer import Cutter
+from textpriv.tokenization.spacy_tokenizer import SpacyTokenizer
 from textpriv.vocabulary import Vocabulary
 
 HERE = Path(__file__).resolve().parent
@@ -128,7 +128,7 @@ def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(folder, monk
         raise ValueError(f"cannot cut {texts}")
 
     monkeypatch.setattr(pool_of_workers, "_given", BatchRelease(settings(folder).build(), COLUMNS))
-    monkeypatch.setattr(Cutter, "columns", fail)
+    monkeypatch.setattr(SpacyTokenizer, "attributes_of", fail)
     with pytest.raises(RuntimeError, match="textpriv failed with ValueError") as told:
         pool_of_workers._released(batches(1)[0])
     assert "new0" not in str(told.value)

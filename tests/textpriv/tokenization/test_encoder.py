@@ -1,4 +1,4 @@
-"""Batches of texts are cut into the tokens that spaCy finds in each text, however their stretches are kept."""
+"""Batches of texts have the tokens that spaCy finds in each text, however their chunks are cached."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import spacy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from textpriv.tokenization import chunk_cache
+from textpriv.tokenization import chunk_cache, spacy_tokenizer
 from textpriv.tokenization import encoder as module
-from textpriv.tokenization import spacy_tokenizer as cutting
 from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens
-from textpriv.tokenization.encoder import TokenReader, words_cut
+from textpriv.tokenization.encoder import TextEncoder, split_words
 from textpriv.tokenization.policy import MASK, TokenPolicy
-from textpriv.tokenization.spacy_tokenizer import Cutter
+from textpriv.tokenization.spacy_tokenizer import SpacyTokenizer
+from textpriv.tokenization.special_cases import SpecialCases
 
 WORDS = ["good", "film", "the", "it", "'s", ".", "Paris", "a.m.", ":)", "seven", "mr", "mr."]
 ENGLISH = spacy.blank("en")
@@ -43,15 +43,19 @@ PIECES = st.one_of(
 TEXTS = st.lists(st.lists(PIECES, max_size=12).map("".join), max_size=5)
 
 
-def reader(policy: TokenPolicy | None = None, language: str = "en") -> TokenReader:
-    return TokenReader(WORDS, TokenPolicy() if policy is None else policy, language)
+def reader(policy: TokenPolicy | None = None, language: str = "en") -> TextEncoder:
+    return TextEncoder(WORDS, TokenPolicy() if policy is None else policy, language)
+
+
+def new_cache() -> chunk_cache.ChunkCache:
+    return chunk_cache.ChunkCache(SpecialCases({}, list))
 
 
 def documents(batch: RawBatch) -> list[tuple[list[int], list[str]]]:
     """The codes of each document of a batch, and what is released for its tokens that are not drawn."""
-    others = iter([batch.strings[place] for place in batch.others.tolist()])
+    others = iter([batch.strings[place] for place in batch.string_ids.tolist()])
     found = []
-    for begin, end in itertools.pairwise(batch.cuts.tolist()):
+    for begin, end in itertools.pairwise(batch.offsets.tolist()):
         codes = batch.codes[begin:end].tolist()
         found.append((codes, [next(others) for code in codes if code < -1]))
     assert next(others, None) is None
@@ -64,9 +68,9 @@ def expected(found: RawTokens) -> tuple[list[int], list[str]]:
     return found.codes.tolist(), rest
 
 
-def assert_read_as_by_spacy(ours: TokenReader, texts: list[str]) -> None:
-    apart = [expected(ours.read(text)) for text in texts]
-    assert documents(ours.read_batch(EncodedTexts.of(texts))) == apart
+def assert_read_as_by_spacy(ours: TextEncoder, texts: list[str]) -> None:
+    apart = [expected(ours.encode(text)) for text in texts]
+    assert documents(ours.encode_batch(EncodedTexts.of(texts))) == apart
 
 
 READERS = [reader(policy) for policy in POLICIES]
@@ -83,11 +87,11 @@ def test_a_batch_has_the_tokens_that_spacy_finds_in_each_text(ours, texts):
     assert_read_as_by_spacy(ours, texts)
 
 
-def assert_read_alike(ours: TokenReader, variants: list[str]) -> None:
+def assert_read_alike(ours: TextEncoder, variants: list[str]) -> None:
     """Texts that ``str.lower`` makes equal have the same tokens, read alone and in a batch."""
     assert len({text.lower() for text in variants}) == 1
-    alone = [expected(ours.read(text)) for text in variants]
-    together = documents(ours.read_batch(EncodedTexts.of(variants)))
+    alone = [expected(ours.encode(text)) for text in variants]
+    together = documents(ours.encode_batch(EncodedTexts.of(variants)))
     assert alone == together == alone[:1] * len(variants)
 
 
@@ -132,28 +136,28 @@ def test_texts_are_lowered_each_as_a_whole(texts):
 def test_the_casing_of_a_text_shows_where_the_policy_keeps_it():
     # The check above can fail: under case="keep" spaCy's rules see the casing.
     ours = reader(TokenPolicy(case="keep"))
-    assert len(ours.read("dont").codes) == 2
-    assert len(ours.read("DONT").codes) == 1
+    assert len(ours.encode("dont").codes) == 2
+    assert len(ours.encode("DONT").codes) == 1
 
 
 @pytest.mark.parametrize("language", ["de", "fr", "es", "ru", "hi", "xx"])
-def test_other_languages_of_words_between_blanks_are_cut_as_spacy_cuts_them(language):
+def test_other_languages_of_words_between_blanks_are_tokenized_as_spacy_does_it(language):
     ours = reader(TokenPolicy(unknown="keep", case="keep"), language)
     rng = np.random.default_rng(len(language))
-    rules = sorted(ours.cutter._current_tokenizer().rules)
+    rules = sorted(ours.tokenizer._current_tokenizer().rules)
     pieces = [*rules, *BLANKS, *string.punctuation, "wort", "l'ami", "d'", "слово", "शब्द", "5km"]
     texts = ["".join(rng.choice(pieces, size=9)) for _ in range(300)]
     assert_read_as_by_spacy(ours, texts)
-    assert ours._stretches is not None
+    assert ours._cache is not None
 
 
 def test_a_language_without_blanks_is_read_text_by_text():
     ours = reader(language="zh")
     assert_read_as_by_spacy(ours, ["我喜欢 film。", "", "good film"])
-    assert ours._stretches is None
+    assert ours._cache is None
 
 
-def test_every_special_case_with_blanks_put_into_it_is_cut_as_in_the_whole_text():
+def test_every_special_case_with_blanks_put_into_it_is_tokenized_as_in_the_whole_text():
     texts = []
     for special in SPECIALS:
         for place in range(1, len(special)):
@@ -166,36 +170,33 @@ def test_every_special_case_with_blanks_put_into_it_is_cut_as_in_the_whole_text(
 
 def test_texts_that_may_hold_a_special_case_over_a_blank_are_few(monkeypatch):
     read_again = []
-    read_whole = TokenReader._read_whole
+    whole = TextEncoder._whole
     monkeypatch.setattr(
-        TokenReader,
-        "_read_whole",
-        lambda self, batch, texts, places: (
-            read_again.extend(places) or read_whole(self, batch, texts, places)
-        ),
+        TextEncoder, "_whole", lambda self, text: read_again.append(text) or whole(self, text)
     )
     texts = ["The film. <br /> It's good, they say, and 'fine'.", "He said: : ) at 5 a.m. ."]
+    reader().encode_batch(EncodedTexts.of(texts))
+    assert read_again == [texts[1].lower()]
     assert_read_as_by_spacy(reader(), texts)
-    assert read_again == [1]
 
 
 def test_exactly_the_blanks_of_unicode_part_words():
     characters = [chr(code) for code in range(0x10000) if not 0xD800 <= code < 0xE000]
-    stretches = chunk_cache._Stretches()
-    found, cuts = stretches.find(EncodedTexts.of(f"a{each}b{each}{each}" for each in characters))
+    chunks = new_cache()
+    found, offsets = chunks.find(EncodedTexts.of(f"a{each}b{each}{each}" for each in characters))
     words = [1 if not each.isspace() else 3 if each == " " else 4 for each in characters]
-    assert np.diff(cuts).tolist() == words
-    assert len(np.unique(found)) == len(stretches.not_told(10**6))
+    assert np.diff(offsets).tolist() == words
+    assert len(np.unique(found)) == len(chunks.pending(10**6))
 
 
-def test_a_hundred_thousand_different_stretches_are_found_again_in_any_order():
+def test_a_hundred_thousand_different_chunks_are_found_again_in_any_order():
     rng = np.random.default_rng(1)
     texts = [" ".join(map(str, part)) for part in np.split(rng.permutation(100_000), 100)]
-    stretches = chunk_cache._Stretches()
-    found, _ = stretches.find(EncodedTexts.of(texts))
+    chunks = new_cache()
+    found, _ = chunks.find(EncodedTexts.of(texts))
     assert found.tolist() == list(range(100_000))
-    assert stretches.not_told(10**6) == " ".join(texts).split()
-    again, _ = stretches.find(EncodedTexts.of(texts[::-1]))
+    assert chunks.pending(10**6) == " ".join(texts).split()
+    again, _ = chunks.find(EncodedTexts.of(texts[::-1]))
     assert np.array_equal(again.reshape(100, -1)[::-1].ravel(), found)
 
 
@@ -204,44 +205,46 @@ def test_one_text_longer_than_all_room_is_read():
     assert_read_as_by_spacy(reader(TokenPolicy(unknown="keep")), [text, "film"])
 
 
-def test_stretches_of_one_hash_are_told_apart_by_their_bytes():
-    stretches = chunk_cache._Stretches()
-    stretches.find(EncodedTexts.of(["one two"]))
+def test_chunks_of_one_hash_are_told_apart_by_their_bytes():
+    chunks = new_cache()
+    chunks.find(EncodedTexts.of(["one two"]))
     # As if "two" had the hash of "one": the slot of "two" is free, and its own lies behind that of "one".
-    stretches._hashes[1] = stretches._hashes[0]
-    stretches._slots[:] = 0
-    chunk_cache._place_all(stretches._hashes[:2], stretches._slots)
-    found, _ = stretches.find(EncodedTexts.of(["one"]))
+    chunks._hashes[1] = chunks._hashes[0]
+    chunks._slots[:] = 0
+    chunk_cache._insert_all(chunks._hashes[:2], chunks._slots)
+    found, _ = chunks.find(EncodedTexts.of(["one"]))
     assert found.tolist() == [0]
-    mask = len(stretches._slots) - 1
-    slot = int(stretches._hashes[0]) & mask
-    stretches._slots[slot], stretches._slots[(slot + 1) & mask] = 2, 1
-    found, _ = stretches.find(EncodedTexts.of(["one"]))
+    mask = len(chunks._slots) - 1
+    slot = int(chunks._hashes[0]) & mask
+    chunks._slots[slot], chunks._slots[(slot + 1) & mask] = 2, 1
+    found, _ = chunks.find(EncodedTexts.of(["one"]))
     assert found.tolist() == [0]
 
 
-@pytest.mark.parametrize("limit", ["_MOST_STRETCHES", "_MOST_BYTES"])
-def test_kept_stretches_are_forgotten_before_they_are_too_many(monkeypatch, limit):
+@pytest.mark.parametrize("limit", ["_MAX_CHUNKS", "_MAX_BYTES"])
+def test_cached_chunks_are_forgotten_before_they_are_too_many(monkeypatch, limit):
     monkeypatch.setattr(chunk_cache, limit, 40)
-    ours, kept = reader(TokenPolicy(unknown="keep")), []
+    ours, caches = reader(TokenPolicy(unknown="keep")), []
     for number in range(30):
         assert_read_as_by_spacy(ours, [f"zorblax{number} film {number} night !", "good  film"])
-        kept.append(ours._stretches)
-    assert 1 < len(set(map(id, kept))) < 30
-    assert b"zorblax0" not in ours._stretches._bytes.tobytes()
-    assert max(each.count for each in kept) < 60
+        caches.append(ours._cache)
+    assert 1 < len(set(map(id, caches))) < 30
+    assert b"zorblax0" not in ours._cache._bytes.tobytes()
+    assert max(each.count for each in caches) < 60
 
 
 def test_a_store_of_strings_that_has_grown_too_large_is_replaced_and_changes_nothing(monkeypatch):
     ours = reader(TokenPolicy(unknown="keep"))
-    ours.read("quiverneth")
-    monkeypatch.setattr(cutting, "_LARGEST_STORE", len(ours.cutter._tokenizer.vocab.strings) + 4)
-    stores = [ours.cutter._tokenizer]
+    ours.encode("quiverneth")
+    monkeypatch.setattr(
+        spacy_tokenizer, "_LARGEST_STORE", len(ours.tokenizer._tokenizer.vocab.strings) + 4
+    )
+    stores = [ours.tokenizer._tokenizer]
     for number in range(12):
         text = f"film zorblax{number} 42 night !"
-        assert ours.read(text).kept == [f"zorblax{number}", "night", "!"]
+        assert ours.encode(text).kept == [f"zorblax{number}", "night", "!"]
         assert_read_as_by_spacy(ours, [text])
-        stores.append(ours.cutter._tokenizer)
+        stores.append(ours.tokenizer._tokenizer)
     assert len(set(map(id, stores))) > 1
     assert "quiverneth" in stores[0].vocab.strings
     assert "quiverneth" not in stores[-1].vocab.strings
@@ -250,11 +253,11 @@ def test_a_store_of_strings_that_has_grown_too_large_is_replaced_and_changes_not
 def test_threads_that_share_a_reader_find_the_same_tokens():
     rng = np.random.default_rng(2)
     texts = [" ".join(f"w{n}" for n in rng.integers(5000, size=400)) for _ in range(40)]
-    alone = [documents(reader(POLICIES[1]).read_batch(EncodedTexts.of(texts)))]
+    alone = [documents(reader(POLICIES[1]).encode_batch(EncodedTexts.of(texts)))]
     ours, found = reader(POLICIES[1]), []
     threads = [
         threading.Thread(
-            target=lambda: found.append(documents(ours.read_batch(EncodedTexts.of(texts))))
+            target=lambda: found.append(documents(ours.encode_batch(EncodedTexts.of(texts))))
         )
         for _ in range(8)
     ]
@@ -265,12 +268,12 @@ def test_threads_that_share_a_reader_find_the_same_tokens():
     assert found == alone * 8
 
 
-def test_what_was_left_uncut_by_an_error_is_cut_at_the_next_call(monkeypatch):
+def test_what_an_error_has_left_without_tokens_gets_them_at_the_next_call(monkeypatch):
     ours = reader()
     with monkeypatch.context() as broken:
-        broken.setattr(Cutter, "columns", lambda *given: 1 / 0)
+        broken.setattr(SpacyTokenizer, "attributes_of", lambda *given: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            ours.read_batch(EncodedTexts.of(["good film"]))
+            ours.encode_batch(EncodedTexts.of(["good film"]))
     assert_read_as_by_spacy(ours, ["good film", "film good"])
 
 
@@ -288,10 +291,10 @@ def test_encoded_texts_give_back_the_texts_with_half_surrogates_replaced(texts):
 def test_a_batch_of_documents_counts_as_they_do_together():
     ours = reader(POLICIES[3])
     texts = ["good zorblax film, 42", "", "!"]
-    batch = ours.read_batch(EncodedTexts.of(texts))
+    batch = ours.encode_batch(EncodedTexts.of(texts))
     assert batch.counts == {"sampled": 2, "masked": 3}
     assert len(batch) == 3
-    assert documents(RawBatch.of([ours.read(text) for text in texts])) == documents(batch)
+    assert documents(RawBatch.of([ours.encode(text) for text in texts])) == documents(batch)
     assert documents(RawBatch.of([])) == []
 
 
@@ -303,20 +306,20 @@ VOCABULARY = [
 
 @pytest.mark.parametrize("language", ["en", "fr", "zh"])
 @pytest.mark.parametrize("case", ["lower", "keep"])
-def test_words_that_are_cut_are_those_that_are_not_read_as_themselves(language, case):
+def test_words_that_are_split_are_those_that_are_not_read_as_themselves(language, case):
     words = list(dict.fromkeys([*VOCABULARY, "a b", "x" * 1001, "我喜欢", "我"]))
     drawn = TokenPolicy(case=case, punctuation="sample", space="sample")
-    ours = TokenReader(words, drawn, language)
+    ours = TextEncoder(words, drawn, language)
     expected = [
-        place for place, word in enumerate(words) if ours.read(word).codes.tolist() != [place]
+        place for place, word in enumerate(words) if ours.encode(word).codes.tolist() != [place]
     ]
-    found = words_cut(words, language, case).tolist()
+    found = split_words(words, language, case).tolist()
     assert found == expected
     assert words.index("well-known") in found or language == "zh"
 
 
-def test_how_many_words_are_cut_does_not_depend_on_how_many_are_cut_at_once(monkeypatch):
-    whole = words_cut(VOCABULARY, "en", "lower").tolist()
-    monkeypatch.setattr(module, "_CUT_AT_ONCE", 7)
-    assert words_cut(VOCABULARY, "en", "lower").tolist() == whole
-    assert words_cut([], "en", "lower").tolist() == []
+def test_how_many_words_are_split_does_not_depend_on_how_many_are_tokenized_at_once(monkeypatch):
+    whole = split_words(VOCABULARY, "en", "lower").tolist()
+    monkeypatch.setattr(module, "_CHUNKS_AT_ONCE", 7)
+    assert split_words(VOCABULARY, "en", "lower").tolist() == whole
+    assert split_words([], "en", "lower").tolist() == []
