@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,6 +74,40 @@ def demo(
     run_demo(Console(), save=save)
 
 
+@dataclass(frozen=True, kw_only=True)
+class IndexOptions:
+    """Which words are taken, and how their neighbours are found."""
+
+    metric: Annotated[str, typer.Option(help="Distance between vectors.")] = "euclidean"
+    k: Annotated[int, typer.Option(help="Nearest words kept for each word.", min=1)] = 256
+    limit: Annotated[
+        int | None,
+        typer.Option(help="Take only the first words of SOURCE.", min=1, show_default=False),
+    ] = None
+    prior: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of 'word count' lines from public text, kept in the index for "
+            "--prior counts.",
+            show_default=False,
+        ),
+    ] = None
+    backend: Annotated[
+        Search,
+        typer.Option(
+            help="How the nearest words are found. Only exact keeps the proved guarantee."
+        ),
+    ] = "exact"
+    hnsw: Annotated[
+        bool,
+        typer.Option(
+            "--hnsw/--no-hnsw",
+            help="Also store the graph that --mechanism madlib searches.",
+        ),
+    ] = True
+    device: Device = "cpu"
+
+
 def index(
     source: Annotated[
         str,
@@ -83,34 +118,7 @@ def index(
         ),
     ],
     out: Annotated[Path, typer.Argument(help="Folder to make.", show_default=False)],
-    metric: Annotated[str, typer.Option(help="Distance between vectors.")] = "euclidean",
-    k: Annotated[int, typer.Option(help="Nearest words kept for each word.", min=1)] = 256,
-    limit: Annotated[
-        int | None,
-        typer.Option(help="Take only the first words of SOURCE.", min=1, show_default=False),
-    ] = None,
-    prior: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of 'word count' lines from public text, kept in the index for "
-            "--prior counts.",
-            show_default=False,
-        ),
-    ] = None,
-    backend: Annotated[
-        Search,
-        typer.Option(
-            help="How the nearest words are found. Only exact keeps the proved guarantee."
-        ),
-    ] = "exact",
-    hnsw: Annotated[
-        bool,
-        typer.Option(
-            "--hnsw/--no-hnsw",
-            help="Also store the graph that --mechanism madlib searches.",
-        ),
-    ] = True,
-    device: Device = "cpu",
+    options: IndexOptions,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -126,15 +134,15 @@ def index(
     started = time.perf_counter()
     terminal = console()
     with terminal.status("reading vectors") if terminal.is_terminal else contextlib.nullcontext():
-        vocabulary = Vocabulary.load(source, limit=limit, prior=prior)
+        vocabulary = Vocabulary.load(source, limit=options.limit, prior=options.prior)
     built = Index.build(
         vocabulary,
-        metric=metric,
-        k=k,
-        backend=backend,
+        metric=options.metric,
+        k=options.k,
+        backend=options.backend,
         progress=terminal.is_terminal,
-        hnsw=hnsw,
-        device=device,
+        hnsw=options.hnsw,
+        device=options.device,
     )
     from textpriv.tokenization.encoder import find_split_words
 

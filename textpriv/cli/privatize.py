@@ -71,6 +71,18 @@ class FileOptions:
         ),
     ] = None
 
+    def arguments(self) -> dict[str, Any]:
+        """Return arguments of privatize_corpus."""
+        from textpriv.corpus import ColumnRule
+
+        keep = None if self.keep is None else tuple(self.keep)
+        return {
+            "format": self.format,
+            "text_column": self.text_column,
+            "on_error": self.on_error,
+            "columns": ColumnRule(keep, tuple(self.drop or ())),
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
@@ -137,6 +149,15 @@ class RunOptions:
             raise typer.BadParameter(
                 "--address belongs to --engine spark or ray: add it, or leave it out"
             )
+
+    def arguments(self) -> dict[str, Any]:
+        """Return arguments of privatize_corpus."""
+        return {
+            "batch_size": self.batch_size,
+            "workers": self.workers,
+            "engine": self.engine,
+            "address": self.address,
+        }
 
     def open_key(self, source: str, target: str, ledger: Path | None) -> RunKey | None:
         """Open the key of a run that has one: a stream is never resumed, a ledger keeps keys, and a seed is one."""
@@ -281,7 +302,6 @@ def privatize(
     from textpriv.cli.progress import shown_progress, write_event
     from textpriv.corpus import (
         STANDARD_STREAM,
-        ColumnRule,
         PrivatizerSettings,
         privatize_corpus,
     )
@@ -292,16 +312,15 @@ def privatize(
         )
     account.check(run.seed)
     run.check()
-    options = law.settings()
-    run_key = run.open_key(source, target, account.ledger)
     settings = PrivatizerSettings(
         index=str(index),
         mechanism=law.mechanism,
-        options={"epsilon": epsilon, **options},
+        options={"epsilon": epsilon, **law.settings()},
         policy=vars(policy),
         seed=run.seed,
         **account.settings(),
     )
+    run_key = run.open_key(source, target, account.ledger)
     if run_key is not None:
         settings = replace(settings, run_key=run_key.secret)
     announce_calibration(law)
@@ -311,19 +330,11 @@ def privatize(
             source,
             target,
             privatizer,
-            format=files.format,
-            text_column=files.text_column,
-            on_error=files.on_error,
-            batch_size=run.batch_size,
-            workers=run.workers,
+            **files.arguments(),
+            **run.arguments(),
             settings=settings,
             document_column=account.document,
             author_column=account.author,
-            columns=ColumnRule(
-                None if files.keep is None else tuple(files.keep), tuple(files.drop or ())
-            ),
-            engine=run.engine,
-            address=run.address,
             key=run_key,
             resume=run.resume or (False if can_resume(source, target) else None),
             on_progress=advance,
