@@ -436,9 +436,8 @@ class Privatizer:
         """The random stream of each document. With a ledger, its leave is asked here, before anything is drawn."""
         count = len(offsets) - 1
         if self.ledger is not None:
-            return self._counted_streams(
-                self.ledger, ids, offsets, [None] * count if keys is None else keys
-            )
+            names = [None] * count if keys is None else keys
+            return _counted_streams(self.ledger, self._terms, ids, offsets, names)
         if keys is None:
             if self._named_run:
                 raise TextprivError(
@@ -461,36 +460,6 @@ class Privatizer:
                 drawn = _content(ids[offsets[number] : offsets[number + 1]])
                 identity = document_identity(self.fingerprint, key, drawn)
                 streams.append(self._streams.stream(identity))
-        return streams
-
-    def _counted_streams(
-        self,
-        ledger: Ledger,
-        ids: NDArray[np.int32],
-        offsets: NDArray[np.int64],
-        keys: Sequence[ReleaseKey | None],
-    ) -> list[Stream]:
-        charges, counted = [], []
-        for number, key in enumerate(keys):
-            if key is None or isinstance(key, Stream):
-                raise LedgerError(
-                    "a ledger counts by the names of documents: pass one for each as key= or keys=."
-                )
-            own = ids[offsets[number] : offsets[number + 1]]
-            # A document of which no word is drawn releases nothing that is protected.
-            if len(own):
-                document = key if isinstance(key, Document) else Document(key)
-                charges.append(Charge(document, _content(own), len(own)))
-                counted.append(number)
-        try:
-            releases = ledger.charge_all(self._terms, charges)
-        except LedgerError as error:
-            if error.place is not None:
-                error.place = counted[error.place]
-            raise
-        streams = [Stream() for _ in keys]
-        for number, release in zip(counted, releases, strict=True):
-            streams[number] = release.stream()
         return streams
 
     # Tables
@@ -541,6 +510,38 @@ class Privatizer:
 def _content(ids: NDArray[np.int32]) -> bytes:
     """What the mechanism is given of a document, as bytes."""
     return ids.astype("<i4").tobytes()
+
+
+def _counted_streams(
+    ledger: Ledger,
+    terms: Terms,
+    ids: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    keys: Sequence[ReleaseKey | None],
+) -> list[Stream]:
+    """Ask the ledger's leave for each document, and return the stream that it keeps for it."""
+    charges, counted = [], []
+    for number, key in enumerate(keys):
+        if key is None or isinstance(key, Stream):
+            raise LedgerError(
+                "a ledger counts by the names of documents: pass one for each as key= or keys=."
+            )
+        own = ids[offsets[number] : offsets[number + 1]]
+        # A document of which no word is drawn releases nothing that is protected.
+        if len(own):
+            document = key if isinstance(key, Document) else Document(key)
+            charges.append(Charge(document, _content(own), len(own)))
+            counted.append(number)
+    try:
+        releases = ledger.charge_all(terms, charges)
+    except LedgerError as error:
+        if error.place is not None:
+            error.place = counted[error.place]
+        raise
+    streams = [Stream() for _ in keys]
+    for number, release in zip(counted, releases, strict=True):
+        streams[number] = release.stream()
+    return streams
 
 
 def _with_split_words(statement: PrivacyStatement, counted: dict[str, Any]) -> PrivacyStatement:

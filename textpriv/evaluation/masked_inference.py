@@ -8,7 +8,7 @@ multiply in what the mechanism's law says of the output. Lone words are the busi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -206,22 +206,10 @@ def infer_masked(
     )
     decoys = rng.choice(size, len(chosen), p=base)
     likelihood = None if law is None else _columns(law, private[chosen])
+    in_context = _context_scores(private, model, words, window)
     hits, true, false = 0, np.empty(len(chosen)), np.empty(len(chosen))
     for number, (place, home) in enumerate(zip(chosen.tolist(), document.tolist(), strict=True)):
-        begin, end = int(offsets[home]), int(offsets[home + 1])
-        if isinstance(model, NGrams):
-            left = int(private[place - 1]) if place > begin else -1
-            right = int(private[place + 1]) if place + 1 < end else -1
-            score = model.log_prob(left, right)
-        else:
-            if words is None:
-                raise TextprivError("a language model reads text: give words, the vocabulary.")
-            score = model(
-                " ".join(words[i] for i in private[max(begin, place - window) : place] if i >= 0),
-                " ".join(
-                    words[i] for i in private[place + 1 : min(end, place + 1 + window)] if i >= 0
-                ),
-            )
+        score = in_context(place, int(offsets[home]), int(offsets[home + 1]))
         if likelihood is not None:
             score = score + likelihood[number]
         if not np.isfinite(score.max()):
@@ -247,6 +235,32 @@ def infer_masked(
             f"the output alone can move the odds by at most {at_most(loss, 3)} nats",
         ),
     )
+
+
+def _context_scores(
+    private: NDArray[np.int32], model: NGrams | Any, words: Sequence[str] | None, window: int
+) -> Callable[[int, int, int], NDArray[np.float64]]:
+    """Log scores of all words at a position of a document, from its beginning and end, by the private words around it."""
+    if isinstance(model, NGrams):
+
+        def neighbours(place: int, begin: int, end: int) -> NDArray[np.float64]:
+            left = int(private[place - 1]) if place > begin else -1
+            right = int(private[place + 1]) if place + 1 < end else -1
+            return model.log_prob(left, right)
+
+        return neighbours
+    if words is None:
+        raise TextprivError("a language model reads text: give words, the vocabulary.")
+
+    def text(place: int, begin: int, end: int) -> NDArray[np.float64]:
+        before = private[max(begin, place - window) : place]
+        after = private[place + 1 : min(end, place + 1 + window)]
+        scores: NDArray[np.float64] = model(
+            *(" ".join(words[i] for i in side if i >= 0) for side in (before, after))
+        )
+        return scores
+
+    return text
 
 
 def _columns(law: Law, outputs: NDArray[np.int32]) -> NDArray[np.float32]:

@@ -204,15 +204,7 @@ class MeanEmbeddingClassifier:
         """
         torch = needs("torch")
         target = np.asarray(labels)
-        rows = means.shape[0] if means is not None else (0 if counts is None else counts.shape[0])
-        if rows == 0 or target.shape != (rows,):
-            raise TextprivError(
-                f"give one label for every document; got {rows} documents and labels of shape {target.shape}."
-            )
-        if not np.issubdtype(target.dtype, np.integer) or target.min() < 0:
-            raise TextprivError("labels must be classes 0, 1, ... as whole numbers.")
-        if self.tune and counts is None:
-            raise TextprivError("trained embeddings need the counts of words, not means.")
+        rows = self._check(counts, target, means)
         state = torch.Generator().manual_seed(self.seed)
         self.table_ = np.asarray(self.table, dtype=np.float32)
         classes = max(2, int(target.max()) + 1)
@@ -262,6 +254,24 @@ class MeanEmbeddingClassifier:
         self.weight_ = self.scale * layer.weight.detach().numpy().T
         self.bias_ = layer.bias.detach().numpy().copy()
         return self
+
+    def _check(
+        self,
+        counts: csr_matrix | None,
+        target: NDArray[Any],
+        means: NDArray[np.float32] | None,
+    ) -> int:
+        """Return the number of documents, or refuse what does not fit."""
+        rows = means.shape[0] if means is not None else (0 if counts is None else counts.shape[0])
+        if rows == 0 or target.shape != (rows,):
+            raise TextprivError(
+                f"give one label for every document; got {rows} documents and labels of shape {target.shape}."
+            )
+        if not np.issubdtype(target.dtype, np.integer) or target.min() < 0:
+            raise TextprivError("labels must be classes 0, 1, ... as whole numbers.")
+        if self.tune and counts is None:
+            raise TextprivError("trained embeddings need the counts of words, not means.")
+        return rows
 
     def decision(
         self, counts: csr_matrix | None, *, means: NDArray[np.float32] | None = None

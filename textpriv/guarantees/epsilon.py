@@ -244,19 +244,7 @@ def choose_epsilon(
             "an index with approximate lists gives another law for every search; only odds= can be asked of it. Build the "
             "index with backend='exact'."
         )
-    if keep is not None:
-        name, wanted, draws = "keep", positive("keep", keep), 0
-        if wanted >= 1:
-            raise MechanismError(f"keep is a probability strictly between 0 and 1; got {keep}.")
-    else:
-        name, wanted = "distinct", positive("distinct", distinct)
-        if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 2:
-            raise MechanismError(f"draws is a whole number from 2 up; got {draws!r}.")
-        if not 1 < wanted < min(draws, len(index)):
-            raise MechanismError(
-                f"distinct must lie above 1 and below {min(draws, len(index))}, the lesser of draws and the number of "
-                f"words; got {distinct}."
-            )
+    name, wanted, draws = _target(index, keep, distinct, draws)
     if sample is not None and (
         isinstance(sample, bool) or not isinstance(sample, int | np.integer) or sample < 2
     ):
@@ -265,13 +253,33 @@ def choose_epsilon(
         sample = _SAMPLE
     if not (isinstance(prior, str) and prior in ("zipf", "uniform", "counts")):
         prior = index.vocabulary.prior_weights(prior)  # a file is read once, not for every epsilon
-    search = _Search(index, name, wanted, int(draws), word_prior, sample)
+    search = _Search(index, name, wanted, draws, word_prior, sample)
 
     def half(epsilon: float, cap: float | None = None) -> TEM:
         chosen = gamma if cap is None else cap
         return TEM(index, epsilon=epsilon, prior=prior, gamma=chosen, beta=beta, rate="half")
 
     return search.solve(half) if rate == "half" else _at_calibrated_rate(search, half)
+
+
+def _target(
+    index: Index, keep: float | None, distinct: float | None, draws: int
+) -> tuple[str, float, int]:
+    """Return which figure is wanted, its value, and the draws that it is about (0 for one that needs none)."""
+    if keep is not None:
+        wanted = positive("keep", keep)
+        if wanted >= 1:
+            raise MechanismError(f"keep is a probability strictly between 0 and 1; got {keep}.")
+        return "keep", wanted, 0
+    wanted = positive("distinct", distinct)
+    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 2:
+        raise MechanismError(f"draws is a whole number from 2 up; got {draws!r}.")
+    if not 1 < wanted < min(draws, len(index)):
+        raise MechanismError(
+            f"distinct must lie above 1 and below {min(draws, len(index))}, the lesser of draws and the number of "
+            f"words; got {distinct}."
+        )
+    return "distinct", wanted, int(draws)
 
 
 class _Search:

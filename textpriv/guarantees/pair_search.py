@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from textpriv.guarantees.significance import largest_ratios
 from textpriv.index.index import Index
@@ -60,64 +61,90 @@ def search(
     on many lists) beside rare words, and neighbours that an approximate list has missed. The other half climbs from the
     worst pairs found, by the neighbours of either word.
     """
-    index = mechanism.index
-    wide = set(index.wide.tolist())
-    free = allowance(mechanism)
-    budget = min(laws, len(inputs(index)) + len(wide), max(16, _BYTES // (8 * len(index))))
-    table = np.empty((budget, len(index)))
-    held: list[int] = []
-    known: set[int] = set()
-    ranking: list[tuple[float, int, int]] = []
-
-    def add(word: int) -> None:
-        # A word with another one's law is that word, but where the two are farther apart than rounding explains.
-        word = word if word in wide else int(index.representatives[word])
-        if word in known or len(held) >= budget:
-            return
-        law = mechanism.log_prob(word)
-        if held:
-            rows = table[: len(held)]
-            apart = np.maximum(index.distances_between(word, np.array(held)), 1e-300)
-            forth = np.maximum(largest_ratios(law, rows) - free, 0.0) / apart
-            lost = np.array([largest_ratios(row, law[None])[0] for row in rows])
-            back = np.maximum(lost - free, 0.0) / apart
-            best = int(np.maximum(forth, back).argmax())
-            pair = (word, held[best]) if forth[best] >= back[best] else (held[best], word)
-            ranking.append((float(max(forth[best], back[best])), *pair))
-            ranking.sort(reverse=True)
-            del ranking[32:]
-        table[len(held)] = law
-        held.append(word)
-        known.add(word)
-        if progress:
-            progress(len(held), budget)
-
-    for word in _suspects(index):
-        if len(held) >= max(2, budget // 2):
-            break
-        add(word)
-    while len(held) < budget:
-        before = len(held)
-        for _, first, second in ranking[:8]:
-            for end in (first, second):
-                fresh = (
-                    o
-                    for o in _around(index, end)
-                    if o not in known and int(index.representatives[o]) not in known
-                )
-                for other in list(_taken(fresh, 2)):
-                    add(other)
-        if len(held) == before:
-            # The best pairs are surrounded: go on with words not tried yet.
-            everything = np.concatenate([inputs(index), index.wide]).tolist()
-            untried = (word for word in everything if word not in known)
-            for word in list(_taken(untried, 8)):
-                add(word)
-    pairs = len(held) * (len(held) - 1) // 2
-    if not ranking or ranking[0][0] <= 0:
-        return Constant(0.0, (held[0], held[0])), pairs
-    value, first, second = ranking[0]
+    compared = _ComparedLaws(mechanism, laws, progress)
+    compared.add_suspects()
+    compared.climb()
+    count = len(compared.words)
+    pairs = count * (count - 1) // 2
+    if not compared.ranking or compared.ranking[0][0] <= 0:
+        return Constant(0.0, (compared.words[0], compared.words[0])), pairs
+    value, first, second = compared.ranking[0]
     return Constant(value, (first, second)), pairs
+
+
+class _ComparedLaws:
+    """Laws of some words, each compared with all before it, and the worst pairs among them."""
+
+    def __init__(self, mechanism: Mechanism, laws: int, progress: Progress | None) -> None:
+        index = mechanism.index
+        self._mechanism = mechanism
+        self._index = index
+        self._progress = progress
+        self._wide = set(index.wide.tolist())
+        self._allowance = allowance(mechanism)
+        self._budget = min(
+            laws, len(inputs(index)) + len(self._wide), max(16, _BYTES // (8 * len(index)))
+        )
+        self._table = np.empty((self._budget, len(index)))
+        self.words: list[int] = []
+        self._known: set[int] = set()
+        self.ranking: list[tuple[float, int, int]] = []  # the worst pairs first
+
+    def add(self, word: int) -> None:
+        """Compute a word's law, unless it is known or the budget is spent."""
+        # A word with another one's law is that word, but where the two are farther apart than rounding explains.
+        word = word if word in self._wide else int(self._index.representatives[word])
+        if word in self._known or len(self.words) >= self._budget:
+            return
+        law = self._mechanism.log_prob(word)
+        if self.words:
+            self._rank(word, law)
+        self._table[len(self.words)] = law
+        self.words.append(word)
+        self._known.add(word)
+        if self._progress:
+            self._progress(len(self.words), self._budget)
+
+    def _rank(self, word: int, law: NDArray[np.float64]) -> None:
+        rows = self._table[: len(self.words)]
+        distances = self._index.distances_between(word, np.array(self.words))
+        distances = np.maximum(distances, 1e-300)
+        forth = np.maximum(largest_ratios(law, rows) - self._allowance, 0.0) / distances
+        ratios = np.array([largest_ratios(row, law[None])[0] for row in rows])
+        back = np.maximum(ratios - self._allowance, 0.0) / distances
+        best = int(np.maximum(forth, back).argmax())
+        other = self.words[best]
+        pair = (word, other) if forth[best] >= back[best] else (other, word)
+        self.ranking.append((float(max(forth[best], back[best])), *pair))
+        self.ranking.sort(reverse=True)
+        del self.ranking[32:]
+
+    def add_suspects(self) -> None:
+        """Spend half of the budget on pairs that are likely to break a law."""
+        for word in _suspects(self._index):
+            if len(self.words) >= max(2, self._budget // 2):
+                break
+            self.add(word)
+
+    def climb(self) -> None:
+        """Spend the rest around the worst pairs, and on words not tried yet where these are surrounded."""
+        index, known = self._index, self._known
+        while len(self.words) < self._budget:
+            before = len(self.words)
+            for _, first, second in self.ranking[:8]:
+                for end in (first, second):
+                    fresh = (
+                        o
+                        for o in _around(index, end)
+                        if o not in known and int(index.representatives[o]) not in known
+                    )
+                    for other in list(_taken(fresh, 2)):
+                        self.add(other)
+            if len(self.words) == before:
+                everything = np.concatenate([inputs(index), index.wide]).tolist()
+                untried = (word for word in everything if word not in known)
+                for word in list(_taken(untried, 8)):
+                    self.add(word)
 
 
 def _suspects(index: Index) -> Iterator[int]:

@@ -177,10 +177,7 @@ def report_page(
     TextprivError
         For samples without a privatizer, for fewer than 2 words and for words outside the vocabulary.
     """
-    if isinstance(words, bool) or not isinstance(words, int) or words < 2:
-        raise TextprivError(
-            f"words is how many words the page can look up, a whole number from 2 up; got {words!r}."
-        )
+    _check_count(words)
     texts = list(texts)
     if texts and privatizer is None:
         raise TextprivError("samples are drawn by a privatizer: pass privatizer=.")
@@ -228,6 +225,13 @@ def write_page(page: str, path: str | os.PathLike[str], *, private: bool) -> Non
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(target, mode=0o600 if private else 0o666 & ~umask()) as file:
         file.write(page.encode())
+
+
+def _check_count(words: int) -> None:
+    if isinstance(words, bool) or not isinstance(words, int) or words < 2:
+        raise TextprivError(
+            f"words is how many words the page can look up, a whole number from 2 up; got {words!r}."
+        )
 
 
 def _chosen(mechanism: Mechanism, count: int, more: Sequence[str]) -> list[int]:

@@ -46,28 +46,7 @@ def application(playground: Playground, *, remote: bool = False) -> Guard:
     from starlette.responses import HTMLResponse, JSONResponse
     from starlette.routing import Route
 
-    script = asset("playground.js")
-    policy = content_policy(script, connect="'self'") + "; frame-ancestors 'none'"
-    index = playground.index
-    page = fill(
-        "playground.html",
-        version=__version__,
-        style=asset("style.css"),
-        script=script,
-        index=index,
-        mechanisms=playground.mechanisms,
-        takes={
-            name: [option for option in ("prior", "rate") if option in options_of(name)]
-            for name in playground.mechanisms
-        },
-        priors=playground.priors,
-        rates=RATES if index.exact else RATES[:1],
-        longest=LONGEST,
-        again=AGAIN,
-        epsilon=playground.epsilon,
-        lowest=rounded(playground.epsilon / 16),
-        highest=rounded(playground.epsilon * 64),
-    )
+    page, policy = _page(playground)
 
     async def home(request: Request) -> Response:
         return HTMLResponse(page, headers={"content-security-policy": policy})
@@ -121,6 +100,33 @@ def application(playground: Playground, *, remote: bool = False) -> Guard:
         exception_handlers={HTTPException: refused, Refusal: _refuse},
     )
     return Guard(inner, largest=_LARGEST, remote=remote)
+
+
+def _page(playground: Playground) -> tuple[str, str]:
+    """Return the page and the policy that forbids it to load anything else."""
+    script = asset("playground.js")
+    policy = content_policy(script, connect="'self'") + "; frame-ancestors 'none'"
+    index = playground.index
+    page = fill(
+        "playground.html",
+        version=__version__,
+        style=asset("style.css"),
+        script=script,
+        index=index,
+        mechanisms=playground.mechanisms,
+        takes={
+            name: [option for option in ("prior", "rate") if option in options_of(name)]
+            for name in playground.mechanisms
+        },
+        priors=playground.priors,
+        rates=RATES if index.exact else RATES[:1],
+        longest=LONGEST,
+        again=AGAIN,
+        epsilon=playground.epsilon,
+        lowest=rounded(playground.epsilon / 16),
+        highest=rounded(playground.epsilon * 64),
+    )
+    return page, policy
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
