@@ -27,13 +27,13 @@ from textpriv.errors import IndexFolderError, MetricError, TextprivError
 from textpriv.files import atomic_write, flush, umask
 from textpriv.html_card import card
 from textpriv.index.hnsw import approximate_lists, hnsw_index, measure_recall
-from textpriv.index.neighbours import Bands, Neighbourhoods, exact_lists
-from textpriv.index.quantized import Sketch, sketch_of
+from textpriv.index.neighbours import Neighbourhoods, RankBands, exact_lists
+from textpriv.index.quantized import QuantizedRows, quantize
 from textpriv.index.storage import (
     BANDS_FILE,
     FORMAT,
     META,
-    SKETCH_FILE,
+    QUANTIZED_FILE,
     Tables,
     check_graph,
     check_sample,
@@ -114,7 +114,7 @@ class Index:
         fingerprint: str,
         path: Path | None = None,
         graph: Any = None,
-        sketch: Sketch | None = None,
+        quantized: QuantizedRows | None = None,
         typical: dict[int, Typical] | None = None,
     ) -> None:
         self.vocabulary = vocabulary
@@ -131,7 +131,7 @@ class Index:
         self.fingerprint = fingerprint
         self.path = path
         self._graph = graph
-        self._stored_sketch = sketch
+        self._stored_quantized = quantized
         self._stored_typical = typical
         self._records: dict[str, dict[str, Any]] = {}
         self._bindings: dict[str, Any] = {}
@@ -264,8 +264,8 @@ class Index:
             not in (
                 "graph",
                 "_graph",
-                "sketch",
-                "_stored_sketch",
+                "quantized",
+                "_stored_quantized",
                 "_stored_typical",
                 "bands",
                 "_members",
@@ -277,7 +277,7 @@ class Index:
             )
         }
         # Found once; looking at all rows again would take longer than sending the result.
-        state["sketch"], state["typical"] = self.sketch, self.typical
+        state["quantized"], state["typical"] = self.quantized, self.typical
         return _revive, (state,)
 
     def __repr__(self) -> str:
@@ -443,19 +443,26 @@ class Index:
                 _write_record(self.path / _RECORDS, name, binding, content)
 
     @cached_property
-    def sketch(self) -> Sketch:
-        """Short forms of all rows, from which bounds on a Euclidean distance can be read; empty for other metrics."""
-        if self._stored_sketch is not None:
-            return self._stored_sketch._replace(rows=read_only(self._stored_sketch.rows))
-        sketch = sketch_of(self.coordinates) if self.metric.kind == EUCLIDEAN else Sketch.none()
-        return sketch._replace(rows=read_only(sketch.rows))
+    def quantized(self) -> QuantizedRows:
+        """Quantized coordinates, from which bounds on a Euclidean distance can be read; none for other metrics."""
+        rows = self._stored_quantized
+        if rows is None:
+            euclidean = self.metric.kind == EUCLIDEAN
+            rows = quantize(self.coordinates) if euclidean else QuantizedRows.none()
+        return rows._replace(rows=read_only(rows.rows))
+
+    @property
+    def sketch(self) -> QuantizedRows:
+        """Deprecated name of :attr:`quantized`."""
+        warnings.warn("Index.sketch is Index.quantized now.", DeprecationWarning, stacklevel=2)
+        return self.quantized
 
     @cached_property
-    def bands(self) -> Bands:
-        """Bounds on the distances to words outside the lists; one that says nothing where none are known."""
+    def bands(self) -> RankBands:
+        """Bounds on the distances to words outside the lists, by rank bands; a trivial one where none are known."""
         known = self.neighbours.bands
         if known is None:
-            known = Bands.none(len(self), self.k)
+            known = RankBands.none(len(self), self.k)
         return known._replace(nearest=read_only(known.nearest))
 
     @cached_property
@@ -541,8 +548,8 @@ class Index:
             arrays["coordinates.npy"] = self.coordinates
         if self.vocabulary.prior is not None:
             arrays["prior.npy"] = self.vocabulary.prior
-        if len(self.sketch.rows):
-            arrays[SKETCH_FILE] = self.sketch.rows
+        if len(self.quantized.rows):
+            arrays[QUANTIZED_FILE] = self.quantized.rows
         bands = self.neighbours.bands
         if bands is not None:
             arrays[BANDS_FILE] = bands.nearest
@@ -575,7 +582,7 @@ class Index:
             "rounding": list(self.rounding),
             "typical": {str(rank): list(ends) for rank, ends in self.typical.items()},
             "diameter_bound": self.diameter_bound,
-            "sketch": {"leading": self.sketch.leading, "grain": self.sketch.grain.tolist()},
+            "sketch": {"leading": self.quantized.leading, "grain": self.quantized.scales.tolist()},
             "bands": None
             if bands is None
             else {"starts": bands.starts.tolist(), "step": bands.step},
@@ -675,7 +682,7 @@ class Index:
             diameter_bound=float(meta["diameter_bound"]),
             fingerprint=meta["fingerprint"],
             path=folder.resolve(),
-            sketch=tables.sketch,
+            quantized=tables.quantized,
             typical=_kept_typical(folder, meta),
         )
 

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from textpriv.metrics import ANGULAR, EUCLIDEAN, INTERPRETED, Metric, distances_from, row_distance
 from textpriv.vocabulary.vocabulary import read_only
 
-__all__ = ["NO_WORD", "Bands", "Neighbourhoods", "exact_lists", "processors"]
+__all__ = ["NO_WORD", "Neighbourhoods", "RankBands", "exact_lists", "processors"]
 
 Progress = Callable[[int, int], None]
 
@@ -44,7 +44,7 @@ _BOUND = 1e-9  # the part of a distance by which bounds keep off it, for all tha
 _ROUNDING = 1e-6  # the part of a distance by which a bound keeps below it, for all that rounds it
 
 
-class Bands(NamedTuple):
+class RankBands(NamedTuple):
     """Bounds from below on how near the words are that a list leaves out.
 
     Words that follow each other form a band: in a vocabulary by frequency they are alike in how far they are from others.
@@ -65,7 +65,7 @@ class Bands(NamedTuple):
     step: float
 
     @classmethod
-    def none(cls, size: int, k: int) -> Bands:
+    def none(cls, size: int, k: int) -> RankBands:
         """Return one band of all words, of which nothing is known but whether lists of length k leave any of them out."""
         known = np.full((size, 1), NO_WORD if k >= size else 0, dtype=np.uint8)
         return cls(np.array([0, size], dtype=np.int32), known, 1.0)
@@ -93,7 +93,7 @@ class Neighbourhoods:
 
     ids: NDArray[np.int32]
     distances: NDArray[Any]
-    bands: Bands | None = None
+    bands: RankBands | None = None
 
 
 def processors() -> int:
@@ -460,7 +460,7 @@ def exact_lists(
             out.fill(metric, coordinates, start, order, everybody, unused, bounds, bounds.copy())
 
         _over_blocks(size, rank, progress)
-    return Neighbourhoods(ids, distances, Bands(starts, out.nearest, step))
+    return Neighbourhoods(ids, distances, RankBands(starts, out.nearest, step))
 
 
 class _Out(NamedTuple):

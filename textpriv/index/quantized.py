@@ -1,8 +1,7 @@
-"""Short forms of rows of coordinates, and what they tell of a Euclidean distance: bounds from below and above.
+"""Coordinates quantized to a byte each, and the bounds on a Euclidean distance that they give, from below and above.
 
-A sampler must know whether a random word is near enough, and nearly always it is not. Whole numbers of a byte each say so
-for a fraction of the memory that the coordinates take. Which bounds a draw needs is known to the samplers; how rows are
-kept on disk, to the index.
+A sampler must know whether a random word is near enough, and nearly always it is not: quantized rows say so for a fraction
+of the memory that the coordinates take. Which bounds a draw needs is known to the samplers; the file, to ``index.storage``.
 """
 
 from __future__ import annotations
@@ -14,25 +13,25 @@ from numba import njit
 from numpy.typing import NDArray
 
 __all__ = [
-    "Sketch",
+    "QuantizedRows",
     "all_squares",
+    "decided",
+    "displacement",
     "leading_squares",
-    "moves",
-    "settled",
-    "sketch_of",
+    "quantize",
     "surely_beyond",
 ]
 
 _LINE = 64  # bytes of a cache line
 _LEADING = 3 * _LINE  # most numbers of a row that are looked at first
-_QUARTER = 0.25  # of a step: the unit in which a row tells how far it was moved
-_UNKNOWN = 127  # what a row tells that was moved by so many quarters of a step, or more
+_QUARTER = 0.25  # of a step: the unit of how far a row was moved
+_UNKNOWN = 127  # stands for a row that was moved by so many quarters of a step, or more
 # A chance is computed to far better than this relative error.
 _ROUNDING = 1e-12
 
 
-class Sketch(NamedTuple):
-    """Short forms of all rows.
+class QuantizedRows(NamedTuple):
+    """The quantized coordinates of all words.
 
     Attributes
     ----------
@@ -52,18 +51,18 @@ class Sketch(NamedTuple):
 
     rows: NDArray[np.int8]
     leading: int
-    grain: NDArray[np.float64]
+    scales: NDArray[np.float64]
 
     @classmethod
-    def none(cls) -> Sketch:
-        """Return what stands for no sketch."""
+    def none(cls) -> QuantizedRows:
+        """No rows: for metrics that are not Euclidean."""
         rows = np.empty((0, _LINE), dtype=np.int8)
         rows.setflags(write=False)
         return cls(rows, _LINE, np.zeros(6))
 
 
-def sketch_of(coordinates: NDArray[Any]) -> Sketch:
-    """Return the short forms of Euclidean rows, shape (V, n).
+def quantize(coordinates: NDArray[Any]) -> QuantizedRows:
+    """Quantize Euclidean rows, shape (V, n).
 
     Turning rows, taking the length of a part of them, and clipping never lengthen a distance; rounding to steps moves each
     row by a length that is measured, and the longest such move counts twice, once for either row.
@@ -111,8 +110,8 @@ def sketch_of(coordinates: NDArray[Any]) -> Sketch:
         quarters = np.linalg.norm(part - steps * rounded, axis=1) / (_QUARTER * steps[0])
         block[:, -1] = np.minimum(np.ceil(quarters), _UNKNOWN)
     error = 1e-6 * longest
-    grain = [steps[0], 2 * most_leading + error, steps[-1], 2 * most + error]
-    return Sketch(rows, leading, np.array([*grain, _QUARTER * steps[0], error]))
+    scales = [steps[0], 2 * most_leading + error, steps[-1], 2 * most + error]
+    return QuantizedRows(rows, leading, np.array([*scales, _QUARTER * steps[0], error]))
 
 
 def _turned(directions: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -147,20 +146,20 @@ def leading_squares(rows: NDArray[np.int8], leading: int, i: int, j: int) -> int
 def all_squares(
     rows: NDArray[np.int8], leading: int, i: int, j: int, squares: int, step: float, fine: float
 ) -> float:
-    """Squared distance over all coordinates of two rows, from that sum; they take the place of the length of the rest."""
+    """Squared distance over all coordinates of two rows, from that sum; the length of the rest is left out of it."""
     total = np.int32(0)
     for c in range(np.uint64(leading), np.uint64(rows.shape[1])):
         difference = np.int32(np.int32(rows[i, c]) - np.int32(rows[j, c]))
         total = np.int32(total + np.int32(difference * difference))
     length, last = np.uint64(leading - 1), np.uint64(rows.shape[1] - 1)
     lengths = np.int64(rows[i, length]) - np.int64(rows[j, length])
-    told = np.int64(rows[i, last]) - np.int64(rows[j, last])
-    return step * step * (squares - lengths * lengths) + fine * fine * (total - told * told)
+    moved = np.int64(rows[i, last]) - np.int64(rows[j, last])
+    return step * step * (squares - lengths * lengths) + fine * fine * (total - moved * moved)
 
 
 @njit(cache=True, nogil=True)
-def moves(rows: NDArray[np.int8], i: int, j: int) -> int:
-    """How far two rows were moved together, in quarters of a step; without bounds if one was moved farther than it tells."""
+def displacement(rows: NDArray[np.int8], i: int, j: int) -> int:
+    """How far two rows were moved together, in quarters of a step; unbounded if one was moved farther than a byte holds."""
     last = np.uint64(rows.shape[1] - 1)
     first, second = np.int64(rows[i, last]), np.int64(rows[j, last])
     return first + second if max(first, second) < _UNKNOWN else 1 << 40
@@ -168,15 +167,15 @@ def moves(rows: NDArray[np.int8], i: int, j: int) -> int:
 
 @njit(cache=True, nogil=True)
 def surely_beyond(squares: int, distance: float, step: float, margin: float) -> bool:
-    """Whether a sum of squared differences tells that two rows are farther apart than a distance."""
+    """Whether two rows are farther apart than a distance, by their sum of squared differences."""
     return np.float64(squares) > ((distance + margin) / step) ** 2
 
 
 @njit(cache=True, nogil=True)
-def settled(
+def decided(
     near: float, moved: int, limit: float, t: float, margin: float, quarter: float, error: float
 ) -> int:
-    """What the distance of two short forms says of a word that is accepted within a limit of distance.
+    """What the distance of two quantized rows decides of a word that is accepted within a limit of distance.
 
     Returns 1 where the word is surely within the limit, -1 where it is surely beyond, 0 where only the distance itself can
     tell. A chance ``exp(-t d)`` is told from that at the limit only where they differ by far more than they are rounded.

@@ -27,15 +27,15 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.errors import IndexFolderError
-from textpriv.index.neighbours import Bands, processors
-from textpriv.index.quantized import Sketch
+from textpriv.index.neighbours import RankBands, processors
+from textpriv.index.quantized import QuantizedRows
 from textpriv.metrics import INTERPRETED, Metric, row_distance
 
 __all__ = [
     "BANDS_FILE",
     "FORMAT",
     "META",
-    "SKETCH_FILE",
+    "QUANTIZED_FILE",
     "Tables",
     "check_graph",
     "check_sample",
@@ -50,7 +50,7 @@ __all__ = [
 
 FORMAT = 1  # of the folder; raised when an older reader would misread a newer folder
 META = "index.json"
-SKETCH_FILE = "sketch.npy"
+QUANTIZED_FILE = "sketch.npy"
 BANDS_FILE = "bands.npy"
 
 _LEAF = 1 << 23  # bytes hashed at a time, so that a large file is hashed on all processors
@@ -74,8 +74,8 @@ class Tables:
     distances : ndarray, shape (V, k)
     coordinates : ndarray, shape (V, n')
     representatives : ndarray of int32, shape (V,)
-    sketch : Sketch
-    bands : Bands or None
+    quantized : QuantizedRows
+    bands : RankBands or None
     """
 
     words: list[str]
@@ -85,8 +85,8 @@ class Tables:
     distances: NDArray[Any]
     coordinates: NDArray[Any]
     representatives: NDArray[np.int32]
-    sketch: Sketch
-    bands: Bands | None
+    quantized: QuantizedRows
+    bands: RankBands | None
 
 
 def _refuse(path: Path, what: str) -> NoReturn:
@@ -254,7 +254,7 @@ def verify_files(
 
 
 def read_tables(folder: Path, meta: Mapping[str, Any]) -> Tables:
-    """Map the arrays of a folder; types and shapes are checked, and of what they hold the words, sketch steps and bands.
+    """Map the arrays of a folder; types and shapes are checked, and of what they hold the words, scales and bands.
 
     Raises
     ------
@@ -280,7 +280,7 @@ def read_tables(folder: Path, meta: Mapping[str, Any]) -> Tables:
         _mapped(folder, "distances.npy", (size, k), *_FLOATS),
         coordinates,
         _mapped(folder, "representatives.npy", (size,), np.dtype(np.int32)),
-        _stored_sketch(folder, meta, size),
+        _stored_quantized(folder, meta, size),
         _stored_bands(folder, meta, size),
     )
 
@@ -323,25 +323,25 @@ def _mapped(
     return np.asarray(array)
 
 
-def _stored_sketch(folder: Path, meta: Mapping[str, Any], size: int) -> Sketch:
-    """The sketch of a saved folder; one that is empty where an earlier version has kept none like it."""
+def _stored_quantized(folder: Path, meta: Mapping[str, Any], size: int) -> QuantizedRows:
+    """The quantized rows of a saved folder; none where an earlier version has saved none like them."""
     path, found = folder / META, meta.get("sketch", {"grain": []})
-    grain = found.get("grain") if isinstance(found, dict) else None
-    if not isinstance(grain, list) or not all(_number(value, 0.0) for value in grain):
+    scales = found.get("grain") if isinstance(found, dict) else None
+    if not isinstance(scales, list) or not all(_number(value, 0.0) for value in scales):
         _refuse(path, "'sketch' must have steps that are finite numbers from 0 up")
-    if len(grain) != len(Sketch.none().grain) or SKETCH_FILE not in meta["files"]:
-        return Sketch.none()
-    rows = _mapped(folder, SKETCH_FILE, (size, None), np.dtype(np.int8))
-    leading, line = found.get("leading"), Sketch.none().leading
+    if len(scales) != len(QuantizedRows.none().scales) or QUANTIZED_FILE not in meta["files"]:
+        return QuantizedRows.none()
+    rows = _mapped(folder, QUANTIZED_FILE, (size, None), np.dtype(np.int8))
+    leading, line = found.get("leading"), QuantizedRows.none().leading
     if not _whole(leading, line, rows.shape[1] - 1) or leading % line or rows.shape[1] % line:
-        _refuse(folder / SKETCH_FILE, "its rows do not have the parts that index.json tells of")
-    if not (grain[0] > 0 and grain[2] > 0):
+        _refuse(folder / QUANTIZED_FILE, "its rows do not have the parts that index.json tells of")
+    if not (scales[0] > 0 and scales[2] > 0):
         _refuse(path, "'sketch' must have steps above 0")
-    return Sketch(rows, leading, np.array(grain, dtype=np.float64))
+    return QuantizedRows(rows, leading, np.array(scales, dtype=np.float64))
 
 
-def _stored_bands(folder: Path, meta: Mapping[str, Any], size: int) -> Bands | None:
-    """The bounds of a saved folder; None where an earlier version, or an approximate search, has kept none."""
+def _stored_bands(folder: Path, meta: Mapping[str, Any], size: int) -> RankBands | None:
+    """The bounds of a saved folder; None where an earlier version, or an approximate search, has saved none."""
     found = meta.get("bands")
     if found is None or BANDS_FILE not in meta["files"]:
         return None
@@ -354,7 +354,7 @@ def _stored_bands(folder: Path, meta: Mapping[str, Any], size: int) -> Bands | N
     if not (np.diff(bounds) > 0).all() or not _number(found.get("step"), 0.0) or not found["step"]:
         _refuse(folder / BANDS_FILE, "its bands or their steps do not rise")
     nearest = _mapped(folder, BANDS_FILE, (size, len(starts) - 1), np.dtype(np.uint8))
-    return Bands(bounds, nearest, float(found["step"]))
+    return RankBands(bounds, nearest, float(found["step"]))
 
 
 # Values
@@ -522,7 +522,7 @@ def check_sample(folder: Path, meta: Mapping[str, Any], tables: Tables, metric: 
             _refuse(folder / META, "words are farther apart than the diameter")
         least = given[-1] if meta["backend"] == "exact" else 0.0
         least = np.maximum(least, _band_bounds(tables, row, others))
-        least = np.maximum(least, _sketch_bounds(tables, row, others))
+        least = np.maximum(least, _quantized_bounds(tables, row, others))
         if not (far + slack[len(listed) :] >= least).all():
             _refuse(folder, "a word that is not listed is nearer than the lists tell")
 
@@ -544,12 +544,12 @@ def _band_bounds(tables: Tables, row: int, words: NDArray[Any]) -> NDArray[np.fl
     return np.asarray(tables.bands.nearest[row, band] * tables.bands.step)
 
 
-def _sketch_bounds(tables: Tables, row: int, words: NDArray[Any]) -> NDArray[np.float64]:
-    rows, leading, grain = tables.sketch
+def _quantized_bounds(tables: Tables, row: int, words: NDArray[Any]) -> NDArray[np.float64]:
+    rows, leading, scales = tables.quantized
     if not len(rows):
         return np.zeros(len(words))
     apart = rows[words, :leading].astype(np.float64) - rows[row, :leading]
-    return np.asarray(grain[0] * np.linalg.norm(apart, axis=1) - grain[1])
+    return np.asarray(scales[0] * np.linalg.norm(apart, axis=1) - scales[1])
 
 
 # The graph

@@ -167,7 +167,7 @@ class BalancedTEM(TEM):
     def __repr__(self) -> str:
         return f"BalancedTEM(epsilon={self.epsilon:g}, kept={self.kept!r}, gamma={self.gamma:.4g}, t={self.t:.4g})"
 
-    def _settle(self, gamma: float) -> float:
+    def _find_rate(self, gamma: float) -> float:
         """Choose between the two laws: as recorded for exactly these settings, or computed now."""
         self._refuse_unproved()
         binding = {"kind": "balance", **self.binding()}
@@ -187,7 +187,7 @@ class BalancedTEM(TEM):
         kept, evidence = record.get("kept"), record.get("evidence")
         if kept not in ("balanced", "calibrated") or not isinstance(evidence, dict):
             return False
-        settled = isinstance(evidence.get(kept), dict) and self._settled(
+        settled = isinstance(evidence.get(kept), dict) and self._keeps_promise(
             evidence[kept].get("t"), record.get("rho_with_rounding")
         )
         weights = numbers(record.get("weights"), len(self.index))

@@ -164,7 +164,7 @@ class PermuteAndFlip(Mechanism):
                 index.representatives,
                 index.neighbours.ids,
                 index.neighbours.distances,
-                *index.sketch,
+                *index.quantized,
                 self.t,
                 self.gamma,
                 ids,
@@ -323,9 +323,9 @@ def _sample(
     representatives: NDArray[np.int32],
     neighbours: NDArray[np.int32],
     distances: NDArray[Any],
-    sketch: NDArray[np.int8],
+    quantized: NDArray[np.int8],
     leading: int,
-    grain: NDArray[np.float64],
+    scales: NDArray[np.float64],
     t: float,
     gamma: float,
     ids: NDArray[np.int32],
@@ -406,12 +406,12 @@ def _sample(
                     # A candidate of acceptance a = r b is one with probability (a / (1 - a s)) / (b / (1 - b s)).
                     left = exp(-now)
                     part_of_one = np.float64(random[coin]) * 2.0**-64
-                    if sketch.shape[0] > 0 and part_of_one >= 2.0**-19:
+                    if quantized.shape[0] > 0 and part_of_one >= 2.0**-19:
                         # Most words are too far for this coin, which a look at the short forms tells.
                         least = part_of_one / (left + part_of_one * (1.0 - left))
                         limit = max(edge - log(least) / t, reach)
-                        squares = leading_squares(sketch, leading, word, candidate)
-                        if limit < gamma and surely_beyond(squares, limit, grain[0], grain[1]):
+                        squares = leading_squares(quantized, leading, word, candidate)
+                        if limit < gamma and surely_beyond(squares, limit, scales[0], scales[1]):
                             continue
                     unlisted, beyond = False, 0.0
                     if edge < gamma:

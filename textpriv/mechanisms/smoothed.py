@@ -368,7 +368,7 @@ class SmoothedTEM(TEM):
             f"t={self.t:.4g})"
         )
 
-    def _settle(self, gamma: float) -> float:
+    def _find_rate(self, gamma: float) -> float:
         """Find the background: recorded for exactly these settings, or computed now."""
         self._refuse_unproved()
         index, t = self.index, self.share * self.epsilon
@@ -409,7 +409,7 @@ class SmoothedTEM(TEM):
         kappa = numbers(record.get("kappa"), len(self.index))
         return (
             all(isinstance(figure, int | float) and math.isfinite(figure) for figure in figures)
-            and self._settled(self.share * self.epsilon, record.get("rho_with_rounding"))
+            and self._keeps_promise(self.share * self.epsilon, record.get("rho_with_rounding"))
             and numbers(record.get("log_z"), len(self.index)) is not None
             and kappa is not None
             and bool((kappa >= 0).all())

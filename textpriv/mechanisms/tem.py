@@ -1,19 +1,14 @@
-"""TEM, the truncated exponential mechanism on words, with any public prior.
+"""TEM, the truncated exponential mechanism on words, with any public prior: its law, its rate and its statement.
 
 Source: Carvalho, Vasiloudis, Feyisetan, "TEM: High Utility Metric Differential Privacy on Text", Algorithm 2 and Theorems
 2 and 3. The output law of a word w is ``P_w(y) = nu(y) exp(-t min(d(w, y), gamma)) / Z(w)`` with a public prior nu (uniform
-as published) and rate t = epsilon / 2. It is drawn exactly, without computing Z, by the envelope sampler (mechanisms.md
-3.4): the word's nearest list holds the head of the law, and a rejection step on the prior draws the rest. That step has an
-envelope for each band of the vocabulary, by a bound on how near its words can be: one round returns any word, listed or in
-whichever band, with a probability in proportion to its weight, so the law does not depend on the bands.
+as published) and rate t = epsilon / 2. It is drawn exactly, without computing Z, by the sampler of ``tem_sampler``.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -21,36 +16,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.arithmetic import exps, fixed_sum, log
+from textpriv.arithmetic import log
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, positive
-from textpriv.mechanisms.base_measure import (
-    PARTS,
-    BaseMeasure,
-    bernoulli,
-    integer_parts,
-    numbers,
-    quantiles,
-)
-from textpriv.mechanisms.calibration.prior_search import level
+from textpriv.mechanisms.base_measure import BaseMeasure, numbers
+from textpriv.mechanisms.calibration.prior_search import search_prior
 from textpriv.mechanisms.calibration.privacy_constant import largest_rate
-from textpriv.mechanisms.sampling import draw_documents, drawn_distances
-from textpriv.mechanisms.tem_sampler import (
-    _COARSE,
-    _ROW,
-    _SPARE,
-    _fill,
-    _Prior,
-    _sample,
-    _Tables,
-    _Words,
-)
+from textpriv.mechanisms.sampling import drawn_distances
+from textpriv.mechanisms.tem_sampler import EnvelopeSampler
 from textpriv.metrics import INTERPRETED
-from textpriv.randomness import RandomWords, Stream
+from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement, UnsoundWarning
 
-__all__ = ["TEM", "configure", "truncation"]
+__all__ = ["LARGEST_EXPONENT", "TEM", "configure", "truncation"]
 
 # A truncated distance of this many nats is the most that keeps every probability representable to a known relative error
 # (mechanisms.md 2.4): "no truncation" means this.
@@ -138,7 +117,6 @@ class TEM(Mechanism):
             )
         self.rate = rate
         self.rho_bound = self.epsilon
-        self.levelled: tuple[dict[str, Any], ...] = ()
         if not index.exact:
             warnings.warn(
                 f"TEM over approximate lists (recall {index.recall:.4f}) has no proved guarantee: a missed neighbour "
@@ -158,21 +136,9 @@ class TEM(Mechanism):
             wanted = truncation(beta, len(index), self.epsilon / 2)
         else:
             wanted = math.inf
-        self.t = self._settle(wanted)
+        self.t = self._find_rate(wanted)
         self.gamma = min(wanted, LARGEST_EXPONENT / self.t)
-        self._ranges = self.measure.ranges(index.bands.starts)
-        self._words = _Words(
-            index.metric.kind,
-            index.coordinates,
-            index.representatives,
-            index.neighbours.ids,
-            index.neighbours.distances,
-        )
-        self._prior = _Prior(self.measure.parts, *self.measure.tables())
-        self._empty_tables()
-        self._probes = quantiles(self.measure.cumulative, min(64, len(index)))
-        self._rows: OrderedDict[int, tuple[NDArray[np.uint64], NDArray[np.float64]]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._sampler = EnvelopeSampler(index, self.measure, self.t, self.gamma)
 
     def settings(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this mechanism on the same index."""
@@ -195,40 +161,39 @@ class TEM(Mechanism):
         return bound
 
     def drawn_from(self) -> dict[str, Any]:
-        """What the sampler reads besides: the measure, which may be levelled, the rate and the truncation."""
+        """What the sampler reads besides: the measure, which a prior search may have found, the rate and the truncation."""
         measure = checksum(self.measure.parts)
         return {**super().drawn_from(), "prior": measure, "law": [self.t, self.gamma]}
 
-    def _settle(self, gamma: float) -> float:
+    def _find_rate(self, gamma: float) -> float:
         """Fix the measure for a wanted truncation, and return the rate."""
         if self.rate == "half":
             return self.epsilon / 2
         if self.rate == "best":
-            self._level(gamma)
+            self._search_prior(gamma)
         return self._calibrate(gamma)
 
-    def _level(self, gamma: float) -> None:
-        """Replace the prior by the best levelled measure: recorded for exactly this prior, or searched now."""
+    def _search_prior(self, gamma: float) -> None:
+        """Replace the prior by the one that a prior search finds: recorded for exactly this prior, or searched now."""
         self._refuse_unproved()
         binding = {"kind": "levelling", **self.binding()}
         record = self.index.find_record(binding)
         weights = None if record is None else numbers(record.get("weights"), len(self.index))
         if record is None or weights is None or not (weights > 0).all():
-            levelled = level(
+            searched = search_prior(
                 self.index,
                 self.measure.weights,
                 self.epsilon,
                 lambda rate: min(gamma, LARGEST_EXPONENT / rate),
             )
             record = {
-                "start": levelled.start,
-                "steps": levelled.steps,
-                "evidence": list(levelled.evidence),
-                "weights": levelled.weights.tolist(),
+                "start": searched.start,
+                "steps": searched.steps,
+                "evidence": list(searched.evidence),
+                "weights": searched.weights.tolist(),
             }
             self.index.keep_record(binding, record)
-            weights = levelled.weights
-        self.levelled = tuple(record["evidence"])
+            weights = searched.weights
         self.measure = BaseMeasure(weights)
 
     def _refuse_unproved(self) -> None:
@@ -245,7 +210,7 @@ class TEM(Mechanism):
         binding = {"kind": "calibration", **self.binding()}
         record = index.find_record(binding)
         if record is None or not (
-            self._settled(record.get("t"), record.get("rho_with_rounding"))
+            self._keeps_promise(record.get("t"), record.get("rho_with_rounding"))
             and self._confirmed(
                 record.get("pair"),
                 record["rho_with_rounding"],
@@ -262,7 +227,7 @@ class TEM(Mechanism):
         self.rho_bound = float(record["rho_with_rounding"])
         return float(record["t"])
 
-    def _settled(self, t: Any, rho: Any) -> bool:
+    def _keeps_promise(self, t: Any, rho: Any) -> bool:
         """Whether a recorded rate and constant keep the promise, as everything that is computed does."""
         if not (
             isinstance(t, float)
@@ -330,18 +295,6 @@ class TEM(Mechanism):
 
     # Draws
 
-    def _empty_tables(self) -> None:
-        self._tables = _Tables.empty(len(self.index), self.index.k, len(self._ranges.weights))
-        if self.index.metric.kind == INTERPRETED:
-            self._tables.mode[:] = _ROW
-
-    def _filled(self, ids: NDArray[np.int32]) -> tuple[Any, ...]:
-        """Fill in the rows that these words lack; return what compiled functions read (see :func:`_named`)."""
-        named = self._words, self._prior, self._ranges, self.index.sketch, self._tables
-        held = *map(tuple, named), self.t, self.gamma
-        _fill(held, tuple(self.index.bands), self._probes, np.ascontiguousarray(ids))
-        return held
-
     def sample_documents(
         self,
         ids: NDArray[np.int32],
@@ -349,63 +302,7 @@ class TEM(Mechanism):
         streams: Sequence[RandomWords],
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
-
-        def sampler(
-            pending: NDArray[np.int64],
-            done: NDArray[np.int64],
-            random: NDArray[np.uint64],
-            starts: NDArray[np.int64],
-            position: NDArray[np.int64],
-            out: NDArray[np.int32],
-        ) -> list[tuple[int, int]]:
-            rows: list[tuple[int, int]] = _sample(
-                held,
-                ids,
-                offsets,
-                pending,
-                done,
-                random,
-                starts,
-                position,
-                out,
-            )
-            return rows
-
-        with self._lock:
-            held = self._filled(ids)
-        # Other threads may draw and fill in more rows meanwhile: what stands in a row never changes.
-        out, deferred = draw_documents(sampler, offsets, streams, _SPARE)
-        with self._lock:
-            for token, key in deferred:
-                out[token] = self._draw_from_row(int(ids[token]), key)
-        return out
-
-    def _row(self, word: int) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
-        """Cumulative whole parts of a word's full row, and the real number of parts of each output."""
-        row = int(self.index.representatives[word])
-        if row in self._rows:
-            self._rows.move_to_end(row)
-            return self._rows[row]
-        weights = self.measure.weights * exps(
-            -self.t * np.minimum(self.distances(word), self.gamma)
-        )
-        real = weights * (float(PARTS) / fixed_sum(weights))
-        parts = integer_parts(np.where(real < float(_COARSE), np.ceil(real), real))
-        self._rows[row] = np.cumsum(parts, dtype=np.uint64), real
-        if len(self._rows) > 64:
-            self._rows.popitem(last=False)
-        return self._rows[row]
-
-    def _draw_from_row(self, word: int, key: bytes) -> int:
-        """Draw from a full row with a stream of the token's own."""
-        cumulative, real = self._row(word)
-        stream = Stream(key)
-        while True:
-            first, second, third = stream.words(3)
-            found = int(np.searchsorted(cumulative, first >> np.uint64(2), side="right"))
-            parts = int(cumulative[found]) - (int(cumulative[found - 1]) if found else 0)
-            if parts >= int(_COARSE) or bernoulli(real[found] / parts, second, third):
-                return found
+        return self._sampler.sample_documents(ids, offsets, streams)
 
     # The guarantee
 

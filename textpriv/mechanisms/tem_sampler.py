@@ -1,60 +1,71 @@
-"""The envelope sampler of TEM: the tables of words and the compiled functions that draw with them.
+"""The envelope sampler of TEM: exact draws from exponential laws over nearest lists, as kernels and as a plain reference.
 
 A round proposes a word, from the nearest list or from a band of the vocabulary, and accepts it with an exact coin
-(mechanisms.md 3.4). The law, its rate and its statement stand in ``tem``; the measure in ``base_measure``.
+(mechanisms.md 3.4): any word is returned with a probability in proportion to its weight, so the law does not depend on the
+bands. :func:`reference_sample` is the same sampler as one reads it; the kernels draw the same words from the same stream.
+The law, its rate and its statement stand in ``tem``; the measure in ``base_measure``.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from textpriv.arithmetic import exp
-from textpriv.index.neighbours import NO_WORD, Bands
+from textpriv.arithmetic import exp, exps, fixed_sum
+from textpriv.index.index import Index
+from textpriv.index.neighbours import NO_WORD, RankBands
 from textpriv.index.quantized import (
-    Sketch,
+    QuantizedRows,
     all_squares,
+    decided,
+    displacement,
     leading_squares,
-    moves,
-    settled,
     surely_beyond,
 )
 from textpriv.mechanisms.base_measure import (
     PARTS,
+    BaseMeasure,
     Ranges,
     bernoulli,
     draw,
     find,
+    integer_parts,
+    quantiles,
     upper_half,
 )
-from textpriv.mechanisms.sampling import ROOM, fetch, listed
-from textpriv.metrics import row_distance
+from textpriv.mechanisms.sampling import ROOM, draw_documents, drawn_distances, fetch, listed
+from textpriv.metrics import INTERPRETED, row_distance
+from textpriv.randomness import RandomWords, Stream
+
+__all__ = ["EnvelopeSampler", "reference_sample"]
 
 _NEW, _ENVELOPE, _ROW = np.uint8(0), np.uint8(1), np.uint8(2)
-# A word whose expected number of rounds exceeds this is drawn from its full row instead: a row costs about as much as some
-# thousands of them.
-_PATIENCE = 4096.0
+# A word with more expected rounds than this is drawn from its full row: a row costs about as much as thousands of them.
+_MAX_ROUNDS = 4096.0
 # Parts below this are accepted against their exact real weight, so that rounding to whole parts never changes a
 # probability by more than 2^-32 of itself.
 _COARSE = np.uint64(1 << 32)
 _ROUNDING = 1e-12  # far more than sums and products of some weights are rounded by
-# Tokens of a document whose rounds are drawn together, so that the rows they look at arrive together.
+# Tokens of a document whose rounds are drawn together, so that the rows they read arrive together.
 _TOGETHER = 256
-# Tokens from where a word's row of the tables is asked for to where it is drawn, and from where its units are; these only if
-# no more than such a part of its draws stays in its list.
+# Tokens from where a word's row of the tables is prefetched to where it is drawn, and from where its units are; these only
+# if no more than such a part of its draws stays in its list.
 _AHEAD, _NEXT, _SELDOM = 8, 4, np.uint64(PARTS // 2)
 _SPARE = 8  # random words a token read ahead
 _UNITS = 65535  # into which the envelope of the bands is divided, with at least one for each that has words to draw
-# A word's row of the table begins with what every draw asks for, so that it comes in one cache line: the end of the head,
-# the edge, the reach, the scale and the unit as floats, and then the cumulative parts of the head.
+# Columns of a word's row of the table, first what every draw reads, so that it comes in one cache line: the end of the head,
+# and as floats the edge, the reach, the scale and the unit; then the cumulative parts of the head.
 _END, _EDGE, _REACH, _SCALE, _UNIT, _HEAD = range(6)
 
 
-class _Words(NamedTuple):
-    """What a compiled sampler needs of an index: the kind of its metric, and arrays under their names there."""
+class IndexArrays(NamedTuple):
+    """What the kernels read of an index: the kind of its metric, and arrays under their names there."""
 
     kind: int
     coordinates: NDArray[Any]
@@ -63,8 +74,8 @@ class _Words(NamedTuple):
     distances: NDArray[Any]
 
 
-class _Prior(NamedTuple):
-    """What it needs of the measure, as :class:`BaseMeasure` holds it."""
+class MeasureArrays(NamedTuple):
+    """What the kernels read of a :class:`BaseMeasure`."""
 
     parts: NDArray[np.uint64]
     cumulative: NDArray[np.uint64]
@@ -72,34 +83,32 @@ class _Prior(NamedTuple):
     shift: np.uint64
 
 
-class _Tables(NamedTuple):
-    """What is prepared for words, each of which gets the next row when it is first met.
-
-    So only rows in use take memory, and those of common words lie together.
+class Tables(NamedTuple):
+    """What is prepared for words: rows in the order in which words are first drawn for, so that only these take memory.
 
     Attributes
     ----------
     mode : ndarray of uint8, shape (V,)
         How a word is drawn: not prepared yet, by its row and the envelope, or from its full law.
-    places : ndarray of int32, shape (V,)
-        The row of a word.
+    row_of : ndarray of int32, shape (V,)
+        The row of each word.
     used : ndarray of int64, shape (1,)
         How many rows are in use.
     table, floats : ndarray of uint64, and the same memory as float64, shape (V, w)
-        What a draw asks for first, in one cache line (``_END`` to ``_UNIT``), and the cumulative parts of the head.
+        The columns ``_END`` to ``_UNIT``, and from ``_HEAD`` the cumulative parts of the head.
     units : ndarray of uint16, shape (V, B)
         Where each band ends among the units of the envelope.
     """
 
     mode: NDArray[np.uint8]
-    places: NDArray[np.int32]
+    row_of: NDArray[np.int32]
     used: NDArray[np.int64]
     table: NDArray[np.uint64]
     floats: NDArray[np.float64]
     units: NDArray[np.uint16]
 
     @classmethod
-    def empty(cls, size: int, k: int, bands: int) -> _Tables:
+    def empty(cls, size: int, k: int, bands: int) -> Tables:
         """Return tables in which no word is prepared."""
         table = np.empty((size, -(-(k + _HEAD) // 8) * 8), dtype=np.uint64)
         return cls(
@@ -112,46 +121,66 @@ class _Tables(NamedTuple):
         )
 
 
-class _Held(NamedTuple):
-    """All that the compiled functions read, and what they fill in."""
+class SamplerState(NamedTuple):
+    """All that the kernels read, and the tables that they fill."""
 
-    words: _Words
-    prior: _Prior
+    words: IndexArrays
+    prior: MeasureArrays
     ranges: Ranges
-    sketch: Sketch
-    tables: _Tables
+    quantized: QuantizedRows
+    tables: Tables
     t: float
     gamma: float
 
 
 @njit(cache=True, nogil=True)
-def _named(held: tuple[Any, ...]) -> _Held:
-    """What is held, under its names. Plain tuples are given: named ones take longer to recognise than some draws."""
-    words, prior, ranges, sketch, tables, t, gamma = held
-    return _Held(
-        _Words(*words), _Prior(*prior), Ranges(*ranges), Sketch(*sketch), _Tables(*tables), t, gamma
+def _state(state: tuple[Any, ...]) -> SamplerState:
+    """The state under its names. Kernels are given plain tuples: named ones take longer to recognise than some draws."""
+    words, prior, ranges, quantized, tables, t, gamma = state
+    return SamplerState(
+        IndexArrays(*words),
+        MeasureArrays(*prior),
+        Ranges(*ranges),
+        QuantizedRows(*quantized),
+        Tables(*tables),
+        t,
+        gamma,
     )
 
 
 @njit(cache=True, nogil=True)
-def _prepare(held: _Held, known: Bands, probes: NDArray[np.int32], word: int) -> None:
+def _expected_acceptance(
+    state: SamplerState, probes: NDArray[np.int32], word: int, edge: float
+) -> float:
+    """What a proposal outside the list of a word is accepted with on average, estimated on a fixed public sample."""
+    words, t, gamma = state.words, state.t, state.gamma
+    kind, coordinates = words.kind, words.coordinates
+    accepted = 0.0
+    for probe in probes:
+        if not listed(words.neighbours, np.int64(word), np.int64(probe)):
+            distance = row_distance(kind, coordinates, np.int64(word), coordinates, np.int64(probe))
+            accepted += exp(-t * min(max(distance, edge), gamma))
+    return accepted / probes.shape[0]
+
+
+@njit(cache=True, nogil=True)
+def _prepare(state: SamplerState, known: RankBands, probes: NDArray[np.int32], word: int) -> None:
     """Give a word its row of the tables.
 
-    They hold the cumulative whole parts of its head; what is left of 2^62 is the envelope of the bands, and the units into
-    which that is divided, of which each band has at least as many as the words in it can weigh.
+    The row holds the cumulative whole parts of the word's head. What is left of 2^62 is the envelope of the bands; the units
+    into which that is divided are at least as many for each band as the words in it can weigh.
     """
-    words, prior, ranges, _, tables, t, gamma = held
+    words, prior, ranges, _, tables, t, gamma = state
     ids, distances = words.neighbours, words.distances
     nearest, weights, parts = known.nearest, ranges.weights, prior.parts
     table, floats, units = tables.table, tables.floats, tables.units
     k, bands = ids.shape[1], nearest.shape[1]
-    unit = 2.0**-62
     head, expected = np.empty(k), np.empty(bands)
     total, most = 0.0, 0.0
-    for place in range(k):
-        exponent = t * min(np.float64(distances[word, place]), gamma)
-        head[place] = parts[ids[word, place]] * unit * exp(-exponent)
-        total += head[place]
+    for rank in range(k):
+        exponent = t * min(np.float64(distances[word, rank]), gamma)
+        head[rank] = parts[ids[word, rank]] * 2.0**-62 * exp(-exponent)
+        total += head[rank]
     # Rounded down, so that no word outside the list is nearer than the edge and no acceptance exceeds one.
     edge = min(np.float64(distances[word, k - 1]) * (1.0 - 2.0**-23), gamma)
     for band in range(bands):
@@ -168,30 +197,15 @@ def _prepare(held: _Held, known: Bands, probes: NDArray[np.int32], word: int) ->
         expected[band] = running
     most = running * quantum
     everything = total + most
-    if everything / total > _PATIENCE:
-        # That was an upper bound on the rounds; what is accepted decides, as estimated on a fixed public sample so that the
-        # choice is the same on every run.
-        certain = 0.0
-        for probe in probes:
-            if not listed(ids, np.int64(word), np.int64(probe)):
-                distance = max(
-                    row_distance(
-                        words.kind,
-                        words.coordinates,
-                        np.int64(word),
-                        words.coordinates,
-                        np.int64(probe),
-                    ),
-                    edge,
-                )
-                certain += exp(-t * min(distance, gamma))
-        certain = total + certain / probes.shape[0]
-        if everything / certain > _PATIENCE:
+    # First by an upper bound on the rounds, then by what is accepted: the choice is the same on every run.
+    if everything / total > _MAX_ROUNDS:
+        certain = total + _expected_acceptance(state, probes, word, edge)
+        if everything / certain > _MAX_ROUNDS:
             tables.mode[word] = _ROW
             return
     row = tables.used[0]
     tables.used[0] += 1
-    tables.places[word] = row
+    tables.row_of[word] = row
     tables.mode[word] = _ENVELOPE
     for band in range(bands):
         units[row, band] = np.uint16(expected[band])
@@ -201,39 +215,31 @@ def _prepare(held: _Held, known: Bands, probes: NDArray[np.int32], word: int) ->
     floats[row, _EDGE] = edge
     # Rounded up: whatever lies beyond is not in the list.
     floats[row, _REACH] = np.float64(distances[word, k - 1]) * (1.0 + 2.0**-22)
-    largest, remaining = 0, np.uint64(PARTS)
-    for place in range(k):
-        whole = _whole(head[place] * factor)
-        table[row, _HEAD + place] = whole
-        remaining -= whole
-        if whole > table[row, _HEAD + largest]:
-            largest = place
-    # What is over or missing, below 2^12 parts, goes where it is less than 2^-40 of what stands there. Unsigned wrap-around
-    # makes a negative number subtract.
-    outside = _whole(most * factor)
-    if table[row, _HEAD + largest] >= outside:
-        table[row, _HEAD + largest] += remaining - outside
-    running_parts = np.uint64(0)
-    for place in range(k):
-        running_parts += table[row, _HEAD + place]
-        table[row, _HEAD + place] = running_parts
-    table[row, _END] = running_parts
+    table[row, _END] = _fill_head(
+        table[row, _HEAD : _HEAD + k], head * factor, _whole(most * factor)
+    )
 
 
 @njit(cache=True, nogil=True)
-def _fill(
-    held: tuple[Any, ...],
-    bands: tuple[Any, ...],
-    probes: NDArray[np.int32],
-    ids: NDArray[np.int32],
-) -> None:
-    """Give each word that has none its row of the tables."""
-    named, known = _named(held), Bands(*bands)
-    for token in range(ids.shape[0]):
-        if ids[token] >= 0:
-            word = named.words.representatives[ids[token]]
-            if named.tables.mode[word] == _NEW:
-                _prepare(named, known, probes, word)
+def _fill_head(
+    cumulative: NDArray[np.uint64], parts: NDArray[np.float64], outside: np.uint64
+) -> np.uint64:
+    """Write the cumulative whole parts of a head, with ``outside`` left of 2^62 in all; returns their sum."""
+    largest, remaining = 0, np.uint64(PARTS)
+    for rank in range(parts.shape[0]):
+        cumulative[rank] = _whole(parts[rank])
+        remaining -= cumulative[rank]
+        if cumulative[rank] > cumulative[largest]:
+            largest = rank
+    # What is over or missing, below 2^12 parts, goes where it is less than 2^-40 of what stands there. Unsigned wrap-around
+    # makes a negative number subtract.
+    if cumulative[largest] >= outside:
+        cumulative[largest] += remaining - outside
+    running = np.uint64(0)
+    for rank in range(parts.shape[0]):
+        running += cumulative[rank]
+        cumulative[rank] = running
+    return running
 
 
 @njit(cache=True, nogil=True)
@@ -242,166 +248,189 @@ def _whole(real: float) -> np.uint64:
     return np.uint64(np.ceil(real)) if real < _COARSE else np.uint64(real)
 
 
-# A round of many tokens at a time: first what each draws, whereby the rows that it needs are sent for, then the looks at
-# them, so that one wait serves all. Whether a token is done, its output tells: it is -1 until then.
+@njit(cache=True, nogil=True)
+def _fill_rows(
+    state: tuple[Any, ...],
+    bands: tuple[Any, ...],
+    probes: NDArray[np.int32],
+    ids: NDArray[np.int32],
+) -> None:
+    """Give each word that has none its row of the tables."""
+    named, known = _state(state), RankBands(*bands)
+    for token in range(ids.shape[0]):
+        if ids[token] >= 0:
+            word = named.words.representatives[ids[token]]
+            if named.tables.mode[word] == _NEW:
+                _prepare(named, known, probes, word)
+
+
+# A round of many tokens at a time: first each proposes, whereby the rows that it needs are prefetched, then each accepts, so
+# that one wait serves all. A token is done when its output is no longer -1.
 
 
 @njit(cache=True, nogil=True)
-def _choose(
-    held: _Held,
+def _fetch_units(table: NDArray[np.uint64], units: NDArray[np.uint16], row: int) -> None:
+    """Prefetch the units of a row whose draws are likely to leave the list; its head is there by now, and tells."""
+    if table[row, _END] < _SELDOM:
+        for line in range((2 * units.shape[1] + 63) >> 6):
+            fetch(units, row, line)  # type: ignore[call-arg]
+
+
+@njit(cache=True, nogil=True)
+def _fetch_rows(rows: NDArray[np.int8], word: int, candidate: int) -> None:
+    """Prefetch the quantized rows of two words."""
+    for line in range(rows.shape[1] >> 6):
+        fetch(rows, candidate, line)  # type: ignore[call-arg]
+        fetch(rows, word, line)
+
+
+@njit(cache=True, nogil=True)
+def _rank_of(table: NDArray[np.uint64], row: int, k: int, part: np.uint64) -> int:
+    """The list rank to which a part of a head belongs."""
+    low, high = 0, k - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if table[row, _HEAD + middle] > part:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _propose(
+    state: SamplerState,
     ids: NDArray[np.int32],
     active: NDArray[np.int64],
     number: int,
     random: NDArray[np.uint64],
-    place: int,
+    at: int,
     end: int,
     waiting: NDArray[np.int64],
     out: NDArray[np.int32],
 ) -> tuple[int, int]:
-    """One round of each active token up to the word that it looks at, if its list has not decided.
+    """One round of each active token up to the word that it proposes, if its list has not decided.
 
-    Returns the place of the next random word, or -1 where they ran out, and how many tokens wait for a look: of each
-    ``waiting`` holds the token, the word looked at, its band and the place of the coin.
+    Returns the offset of the next random word, or -1 where they ran out, and how many tokens wait for acceptance: of each
+    ``waiting`` holds the token, the word proposed, its band and the offset of the coin.
     """
-    words, prior, ranges, sketch, tables, t, gamma = held
+    words, prior, ranges, quantized, tables, t, gamma = state
     representatives, neighbours = words.representatives, words.neighbours
-    parts, rows, uneven = prior.parts, sketch.rows, ranges.uneven
-    places, table, units = tables.places, tables.table, tables.units
-    k, bands = neighbours.shape[1], uneven.shape[0]
-    unit = 2.0**-62
-    count = 0
+    parts, uneven = prior.parts, ranges.uneven
+    row_of, table, units = tables.row_of, tables.table, tables.units
+    bands, count = uneven.shape[0], 0
     for step in range(number):
-        if place > end:
+        if at > end:
             return -1, step
         token = active[step]
         if step + _AHEAD < number:
-            fetch(table, places[representatives[ids[active[step + _AHEAD]]]], 0)  # type: ignore[call-arg]
+            fetch(table, row_of[representatives[ids[active[step + _AHEAD]]]], 0)  # type: ignore[call-arg]
         if step + _NEXT < number:
-            # Its row is there by now, and tells whether a draw is likely to leave the list.
-            row = places[representatives[ids[active[step + _NEXT]]]]
-            if table[row, _END] < _SELDOM:
-                for line in range((2 * bands + 63) >> 6):
-                    fetch(units, row, line)  # type: ignore[call-arg]
+            _fetch_units(table, units, row_of[representatives[ids[active[step + _NEXT]]]])
         word = representatives[ids[token]]
-        own = places[word]
-        first, last = table[own, _HEAD], table[own, _END]
-        part = random[place] >> np.uint64(2)
-        place += 1
+        row = row_of[word]
+        first, last = table[row, _HEAD], table[row, _END]
+        part = random[at] >> np.uint64(2)
+        at += 1
         if part < first and first >= _COARSE:
             # Most draws keep the word, which stands first in its own list: no need to look further into the row.
             out[token] = word
             continue
         if part < last:
-            low, high = 0, k - 1
-            while low < high:
-                middle = (low + high) >> 1
-                if table[own, _HEAD + middle] > part:
-                    high = middle
-                else:
-                    low = middle + 1
-            width = table[own, _HEAD + low] - table[own, _HEAD + low - 1] if low > 0 else first
-            candidate = neighbours[word, low]
+            rank = _rank_of(table, row, neighbours.shape[1], part)
+            width = table[row, _HEAD + rank] - table[row, _HEAD + rank - 1] if rank > 0 else first
+            candidate = neighbours[word, rank]
             if width < _COARSE:
-                weight = (
-                    parts[candidate]
-                    * unit
-                    * exp(-t * min(np.float64(words.distances[word, low]), gamma))
-                    * tables.floats[own, _SCALE]
-                )
-                place += 2
-                if not bernoulli(weight / width, random[place - 2], random[place - 1]):
+                near = min(np.float64(words.distances[word, rank]), gamma)
+                weight = parts[candidate] * 2.0**-62 * exp(-t * near) * tables.floats[row, _SCALE]
+                at += 2
+                if not bernoulli(weight / width, random[at - 2], random[at - 1]):
                     continue
             out[token] = candidate
             continue
-        total_units = np.uint64(units[own, bands - 1])
+        total_units = np.uint64(units[row, bands - 1])
         outside = np.uint64(PARTS) - last
         if outside < _COARSE:
-            weight = total_units * tables.floats[own, _UNIT] * tables.floats[own, _SCALE]
-            place += 2
-            if not bernoulli(weight / outside, random[place - 2], random[place - 1]):
+            weight = total_units * tables.floats[row, _UNIT] * tables.floats[row, _SCALE]
+            at += 2
+            if not bernoulli(weight / outside, random[at - 2], random[at - 1]):
                 continue
-        which = np.uint16(((random[place] >> np.uint64(16)) * total_units) >> np.uint64(48))
-        place += 1
+        which = np.uint16(((random[at] >> np.uint64(16)) * total_units) >> np.uint64(48))
+        at += 1
         # The band to which a unit belongs is the number of those that end before it.
         band = np.int32(0)
         for other in range(bands):
-            band = np.int32(band + (units[own, other] <= which))
+            band = np.int32(band + (units[row, other] <= which))
         choice = ranges.choices[band]
-        while random[place] * choice < uneven[band] and place < end + 8:
-            place += 1
-        if place >= end + 8:
+        while random[at] * choice < uneven[band] and at < end + 8:
+            at += 1
+        if at >= end + 8:
             return -1, step
-        part = upper_half(random[place], choice)  # type: ignore[call-arg]
+        part = upper_half(random[at], choice)  # type: ignore[call-arg]
         if ranges.firsts[band] >= 0:
             candidate = ranges.firsts[band] + np.int64(part)
         else:
-            candidate = np.int64(
-                find(ranges.begins[band] + part, prior.cumulative, prior.guide, prior.shift)
-            )
+            part += ranges.begins[band]
+            candidate = np.int64(find(part, prior.cumulative, prior.guide, prior.shift))
         fetch(parts, candidate, 0)
-        for line in range(rows.shape[1] >> 6):
-            fetch(rows, candidate, line)
-            fetch(rows, word, line)
-        waiting[count, 0] = token
-        waiting[count, 1] = candidate
-        waiting[count, 2] = band
-        waiting[count, 3] = place + 1
-        count += 1
-        place += 3
-    return place, count
+        _fetch_rows(quantized.rows, word, candidate)
+        waiting[count, 0], waiting[count, 1] = token, candidate
+        waiting[count, 2], waiting[count, 3] = band, at + 1
+        at, count = at + 3, count + 1
+    return at, count
 
 
 @njit(cache=True, nogil=True)
-def _look(
-    held: _Held,
+def _accept(
+    state: SamplerState,
     ids: NDArray[np.int32],
     random: NDArray[np.uint64],
     waiting: NDArray[np.int64],
     count: int,
     out: NDArray[np.int32],
 ) -> None:
-    """The end of that round: whether the word looked at is accepted."""
-    words, prior, ranges, sketch, tables, t, gamma = held
+    """The end of that round: whether the word proposed is accepted."""
+    words, prior, ranges, quantized, tables, t, gamma = state
     kind, coordinates, representatives = words.kind, words.coordinates, words.representatives
-    rows, leading, grain = sketch.rows, sketch.leading, sketch.grain
+    rows, leading, scales = quantized.rows, quantized.leading, quantized.scales
     floats, units = tables.floats, tables.units
     for step in range(count):
-        token, candidate, band, place = waiting[step]
+        token, candidate, band, at = waiting[step]
         word = representatives[ids[token]]
-        own = tables.places[word]
-        edge = floats[own, _EDGE]
+        row = tables.row_of[word]
+        edge = floats[row, _EDGE]
         weight = ranges.weights[band]
         if ranges.firsts[band] >= 0:
             weight = prior.parts[candidate] * 2.0**-62 * ranges.choices[band]
-        share = units[own, band] - (units[own, band - 1] if band > 0 else 0)
-        envelope = share * floats[own, _UNIT]
+        share = units[row, band] - (units[row, band - 1] if band > 0 else 0)
+        envelope = share * floats[row, _UNIT]
         # The coin fails if its first word, as a part of 2^64, is no less than the probability; smaller probabilities than
         # these ask the second word.
-        part_of_one = np.float64(random[place]) * 2.0**-64
-        # Accepted is what is nearer than this. Most words are far beyond, which a look at the short forms tells. What they
-        # do not settle goes the exact way with the same coin, so that the draw is the same.
+        part_of_one = np.float64(random[at]) * 2.0**-64
+        # Accepted is what is nearer than this. Most words are far beyond, as their quantized rows tell. What these leave
+        # undecided goes the exact way with the same coin, so that the draw is the same.
         limit = -np.log(part_of_one * envelope / weight) / t
         known, near = 0, 0.0
         if rows.shape[0] > 0 and part_of_one >= 2.0**-19 and edge < limit < gamma:
             squares = leading_squares(rows, leading, word, candidate)
-            if surely_beyond(squares, limit, grain[0], grain[1]):
+            if surely_beyond(squares, limit, scales[0], scales[1]):
                 known = -1
             else:
                 near = np.sqrt(
-                    all_squares(rows, leading, word, candidate, squares, grain[0], grain[2])
+                    all_squares(rows, leading, word, candidate, squares, scales[0], scales[2])
                 )
-                moved = moves(rows, word, candidate)
-                known = settled(near, moved, limit, t, grain[3], grain[4], grain[5])
+                moved = displacement(rows, word, candidate)
+                known = decided(near, moved, limit, t, scales[3], scales[4], scales[5])
         if known == 0:
             distance = max(
                 row_distance(kind, coordinates, np.int64(word), coordinates, candidate), edge
             )
             weight *= exp(-t * min(distance, gamma))
-            if bernoulli(weight / envelope, random[place], random[place + 1]):
+            if bernoulli(weight / envelope, random[at], random[at + 1]):
                 known = 1
         # A word of the list is drawn with the head alone; here it fails like any other, and the round is over.
         if known > 0 and (
-            near - grain[3] > floats[own, _REACH]
+            near - scales[3] > floats[row, _REACH]
             or not listed(words.neighbours, np.int64(word), candidate)
         ):
             out[token] = candidate
@@ -409,7 +438,7 @@ def _look(
 
 @njit(cache=True, nogil=True)
 def _sample(
-    held: tuple[Any, ...],
+    state: tuple[Any, ...],
     ids: NDArray[np.int32],
     offsets: NDArray[np.int64],
     pending: NDArray[np.int64],
@@ -421,15 +450,15 @@ def _sample(
 ) -> list[tuple[int, int]]:
     """Draw until a document is finished or its random words run out; a round that ran out starts over with the same.
 
-    Returns the tokens to be drawn from full rows, each with the place of its four random words.
+    Returns the tokens to be drawn from full rows, each with the offset of its four random words.
     """
-    named = _named(held)
+    named = _state(state)
     words, prior, tables = named.words, named.prior, named.tables
     rows = [(np.int64(0), np.int64(0)) for _ in range(0)]
     active, waiting = np.empty(_TOGETHER, np.int64), np.empty((_TOGETHER, 4), np.int64)
     for slot in range(pending.shape[0]):
         document = pending[slot]
-        place = starts[slot]
+        at = starts[slot]
         end = starts[slot + 1] - ROOM
         first, stop = offsets[document], offsets[document + 1]
         # Which tokens stand in one group does not depend on where random words ran out.
@@ -443,40 +472,23 @@ def _sample(
                 if ids[token] >= 0 and tables.mode[words.representatives[ids[token]]] != _ROW:
                     active[number] = token
                     number += 1
-                elif place > end:
+                elif at > end:
                     break
                 elif ids[token] < 0:
-                    out[token] = draw(random[place], prior.cumulative, prior.guide, prior.shift)
-                    place += 1
+                    out[token] = draw(random[at], prior.cumulative, prior.guide, prior.shift)
+                    at += 1
                 else:
-                    rows.append((np.int64(token), np.int64(place)))
+                    rows.append((np.int64(token), np.int64(at)))
                     out[token] = 0
-                    place += 4
+                    at += 4
             while number > 0:
-                then, count = _choose(
-                    named,
-                    ids,
-                    active,
-                    number,
-                    random,
-                    place,
-                    end,
-                    waiting,
-                    out,
-                )
+                then, count = _propose(named, ids, active, number, random, at, end, waiting, out)
                 if then < 0:
                     for step in range(count):
                         out[active[step]] = -1
                     break
-                place = then
-                _look(
-                    named,
-                    ids,
-                    random,
-                    waiting,
-                    count,
-                    out,
-                )
+                at = then
+                _accept(named, ids, random, waiting, count, out)
                 left = 0
                 for step in range(number):
                     active[left] = active[step]
@@ -487,5 +499,143 @@ def _sample(
             if first < group:
                 break
         done[document] = first
-        position[slot] = place
+        position[slot] = at
     return rows
+
+
+class EnvelopeSampler:
+    """Draws from ``P_w(y) = nu(y) exp(-t min(d(w, y), gamma)) / Z(w)``, by tables that grow with the words in use.
+
+    Parameters
+    ----------
+    index : Index
+    measure : BaseMeasure
+        The base measure nu.
+    t, gamma : float
+    """
+
+    def __init__(self, index: Index, measure: BaseMeasure, t: float, gamma: float) -> None:
+        self.index, self.measure, self.t, self.gamma = index, measure, t, gamma
+        self.ranges = measure.ranges(index.bands.starts)
+        self._words = IndexArrays(
+            index.metric.kind,
+            index.coordinates,
+            index.representatives,
+            index.neighbours.ids,
+            index.neighbours.distances,
+        )
+        self._prior = MeasureArrays(measure.parts, *measure.tables())
+        self.tables = Tables.empty(len(index), index.k, len(self.ranges.weights))
+        if index.metric.kind == INTERPRETED:
+            self.tables.mode[:] = _ROW
+        self._probes = quantiles(measure.cumulative, min(64, len(index)))
+        self._rows: OrderedDict[int, tuple[NDArray[np.uint64], NDArray[np.float64]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def sample_documents(
+        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
+    ) -> NDArray[np.int32]:
+        """Draw one output for every token; see :meth:`textpriv.mechanisms.base.Mechanism.sample_documents`."""
+        with self._lock:
+            state = self._filled(ids)
+
+        def sampler(pending: Any, *rest: Any) -> list[tuple[int, int]]:
+            deferred: list[tuple[int, int]] = _sample(state, ids, offsets, pending, *rest)
+            return deferred
+
+        # Other threads may draw and fill in more rows meanwhile: what stands in a row never changes.
+        out, deferred = draw_documents(sampler, offsets, streams, _SPARE)
+        with self._lock:
+            for token, key in deferred:
+                out[token] = self.draw_from_row(int(ids[token]), key)
+        return out
+
+    def _filled(self, ids: NDArray[np.int32]) -> tuple[Any, ...]:
+        """Fill in the rows that these words lack; return what the kernels read (see :func:`_state`)."""
+        named = self._words, self._prior, self.ranges, self.index.quantized, self.tables
+        state = *map(tuple, named), self.t, self.gamma
+        _fill_rows(state, tuple(self.index.bands), self._probes, np.ascontiguousarray(ids))
+        return state
+
+    def row(self, word: int) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
+        """Cumulative whole parts of a word's full row, and the real number of parts of each output."""
+        row = int(self.index.representatives[word])
+        if row in self._rows:
+            self._rows.move_to_end(row)
+            return self._rows[row]
+        distances = drawn_distances(self.index, word)
+        weights = self.measure.weights * exps(-self.t * np.minimum(distances, self.gamma))
+        real = weights * (float(PARTS) / fixed_sum(weights))
+        parts = integer_parts(np.where(real < float(_COARSE), np.ceil(real), real))
+        self._rows[row] = np.cumsum(parts, dtype=np.uint64), real
+        if len(self._rows) > 64:
+            self._rows.popitem(last=False)
+        return self._rows[row]
+
+    def draw_from_row(self, word: int, key: bytes) -> int:
+        """Draw from a full row with a stream of the token's own."""
+        cumulative, real = self.row(word)
+        stream = Stream(key)
+        while True:
+            first, second, third = stream.words(3)
+            output = int(np.searchsorted(cumulative, first >> np.uint64(2), side="right"))
+            parts = int(cumulative[output]) - (int(cumulative[output - 1]) if output else 0)
+            if parts >= int(_COARSE) or bernoulli(real[output] / parts, second, third):
+                return output
+
+
+def reference_sample(sampler: EnvelopeSampler, ids: NDArray[np.int32], stream: Stream) -> list[int]:
+    """What the kernels draw for one document, plainly: no short cut, no quantized rows, a distance for every proposal."""
+    sampler._filled(ids)
+    mode, out = sampler.tables.mode, [-1] * len(ids)
+    for first in range(0, len(ids), _TOGETHER):
+        active = []
+        for token, word in enumerate(ids[first : first + _TOGETHER].tolist(), start=first):
+            if word < 0:
+                out[token] = draw(stream.words(1)[0], *sampler.measure.tables())
+            elif mode[sampler.index.representatives[word]] == _ROW:
+                out[token] = sampler.draw_from_row(word, stream.words(4).tobytes())
+            else:
+                active.append(token)
+        while active:
+            for token in active:
+                out[token] = _reference_round(sampler, ids[token], stream)
+            active = [token for token in active if out[token] < 0]
+    return out
+
+
+def _reference_round(sampler: EnvelopeSampler, word: int, stream: Stream) -> int:
+    """One round of a word: the output, or -1 where the proposal is not accepted (mechanisms.md 3.4)."""
+    index, tables, ranges = sampler.index, sampler.tables, sampler.ranges
+    word = int(index.representatives[word])
+    row, ids = tables.row_of[word], index.neighbours.ids[word]
+    ends = tables.table[row, _HEAD : _HEAD + index.k]
+    scale, unit, edge = tables.floats[row, [_SCALE, _UNIT, _EDGE]]
+    part = stream.words(1)[0] >> np.uint64(2)
+    units = np.diff(tables.units[row].astype(np.int64), prepend=0)
+    if part < ends[-1]:
+        rank = int(np.searchsorted(ends, part, side="right"))
+        near = min(float(index.neighbours.distances[word, rank]), sampler.gamma)
+        weight = sampler.measure.weights[ids[rank]] * exp(-sampler.t * near) * scale
+        parts = int(np.diff(ends, prepend=np.uint64(0))[rank])
+        output = int(ids[rank])
+        return output if parts >= _COARSE or bernoulli(weight / parts, *stream.words(2)) else -1
+    outside = PARTS - int(ends[-1])
+    if outside < _COARSE and not bernoulli(units.sum() * unit * scale / outside, *stream.words(2)):
+        return -1
+    which = (int(stream.words(1)[0]) >> 16) * int(units.sum()) >> 48
+    band = int(np.searchsorted(np.cumsum(units), which, side="right"))
+    choices, first = int(ranges.choices[band]), int(ranges.firsts[band])
+    while (product := int(stream.words(1)[0]) * choices) % 2**64 < ranges.uneven[band]:
+        continue
+    part = np.uint64(product >> 64)
+    weight = ranges.weights[band]
+    if first < 0:
+        output = find(ranges.begins[band] + part, *sampler.measure.tables())
+    else:
+        output = first + int(part)
+        weight = sampler.measure.weights[output] * ranges.choices[band]
+    distance = min(max(index.distance(word, output), edge), sampler.gamma)
+    probability = weight * exp(-sampler.t * distance) / (units[band] * unit)
+    accepted = bernoulli(probability, *stream.words(2))
+    return output if accepted and output not in ids else -1

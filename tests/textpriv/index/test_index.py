@@ -612,7 +612,7 @@ def test_a_saved_sketch_is_the_built_one(tmp_path):
     here = of_points(points, k=5)
     here.save(tmp_path / "saved.idx")
     there = Index.load(tmp_path / "saved.idx")
-    for mine, yours in zip(here.sketch, there.sketch, strict=True):
+    for mine, yours in zip(here.quantized, there.quantized, strict=True):
         np.testing.assert_array_equal(mine, yours)
     assert (tmp_path / "saved.idx" / "sketch.npy").is_file()
 
@@ -627,14 +627,14 @@ def test_a_folder_of_an_earlier_version_has_an_empty_sketch(tmp_path, kept):
             meta["sketch"] = kept
 
     rewrite_meta(tmp_path / "saved.idx", forget)
-    assert Index.load(tmp_path / "saved.idx").sketch.rows.shape[0] == 0
+    assert Index.load(tmp_path / "saved.idx").quantized.rows.shape[0] == 0
 
 
 def test_an_index_takes_its_sketch_along_as_it_is(tmp_path):
     here = of_points(scattered(), k=5)
     there = pickle.loads(pickle.dumps(here))
-    assert there._stored_sketch is not None
-    for mine, yours in zip(here.sketch, there.sketch, strict=True):
+    assert there._stored_quantized is not None
+    for mine, yours in zip(here.quantized, there.quantized, strict=True):
         np.testing.assert_array_equal(mine, yours)
 
 

@@ -52,7 +52,7 @@ def _tables(size: int, k: int) -> storage.Tables:
     own = np.arange(size, dtype=np.int32)
     words = [f"w{i}" for i in range(size)]
     return storage.Tables(
-        words, vectors, None, ids, distances, vectors, own, storage.Sketch.none(), None
+        words, vectors, None, ids, distances, vectors, own, storage.QuantizedRows.none(), None
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from textpriv.errors import TextprivError
 from textpriv.index import neighbours as module
 from textpriv.index.hnsw import approximate_lists, hnsw_index, measure_recall
-from textpriv.index.neighbours import NO_WORD, Bands, Neighbourhoods, exact_lists
+from textpriv.index.neighbours import NO_WORD, Neighbourhoods, RankBands, exact_lists
 from textpriv.metrics import CallableMetric, Mahalanobis, get_metric, row_distance
 from textpriv.vocabulary import Vocabulary
 
@@ -256,7 +256,7 @@ def test_a_bound_is_the_same_however_much_products_are_rounded(monkeypatch, name
 
 
 def test_bands_of_nothing_known_say_only_whether_lists_are_complete():
-    some, whole = Bands.none(5, 3), Bands.none(5, 5)
+    some, whole = RankBands.none(5, 3), RankBands.none(5, 5)
     assert some.nearest.tolist() == [[0]] * 5
     assert whole.nearest.tolist() == [[NO_WORD]] * 5
     assert some.starts.tolist() == [0, 5]
@@ -264,12 +264,12 @@ def test_bands_of_nothing_known_say_only_whether_lists_are_complete():
 
 def test_a_digest_stands_for_starts_bounds_and_step():
     starts = np.array([0, 2, 4], dtype=np.int32)
-    bands = Bands(starts, np.full((4, 2), 7, dtype=np.uint8), 0.5)
+    bands = RankBands(starts, np.full((4, 2), 7, dtype=np.uint8), 0.5)
     others = [
         bands._replace(starts=np.array([0, 1, 4], dtype=np.int32)),
         bands._replace(nearest=bands.nearest - np.uint8(1)),
         bands._replace(step=2 * bands.step),
-        Bands.none(4, 2),
+        RankBands.none(4, 2),
     ]
     assert bands.digest() == bands._replace().digest()
     assert len({found.digest() for found in (bands, *others)}) == 5

@@ -17,12 +17,13 @@ from scipy.spatial.distance import cdist
 
 from textpriv.errors import MechanismError
 from textpriv.index import Index
-from textpriv.index.quantized import Sketch
-from textpriv.mechanisms import TEM, UNKNOWN, tem, tem_sampler
+from textpriv.index.quantized import QuantizedRows
+from textpriv.mechanisms import TEM, UNKNOWN, tem_sampler
 from textpriv.mechanisms import sampling as draws
 from textpriv.mechanisms.base_measure import PARTS
 from textpriv.mechanisms.tem import truncation
 from textpriv.metrics import CallableMetric, Mahalanobis
+from textpriv.randomness import Stream
 from textpriv.statement import UnsoundWarning
 
 ENVELOPE, ROW = 1, 2  # values of a word's mode
@@ -41,15 +42,17 @@ def prior_of(name: str, size: int):
 
 def heads(mechanism: TEM) -> np.ndarray:
     """Cumulative whole parts of the heads, by rows of the tables."""
-    return mechanism._tables.table[:, tem_sampler._HEAD : tem_sampler._HEAD + mechanism.index.k]
+    return mechanism._sampler.tables.table[
+        :, tem_sampler._HEAD : tem_sampler._HEAD + mechanism.index.k
+    ]
 
 
 def edges(mechanism: TEM) -> np.ndarray:
-    return mechanism._tables.floats[:, tem_sampler._EDGE]
+    return mechanism._sampler.tables.floats[:, tem_sampler._EDGE]
 
 
 def scales(mechanism: TEM) -> np.ndarray:
-    return mechanism._tables.floats[:, tem_sampler._SCALE]
+    return mechanism._sampler.tables.floats[:, tem_sampler._SCALE]
 
 
 def law_of(mechanism: TEM, word) -> np.ndarray:
@@ -84,7 +87,7 @@ def prepared(mechanism: TEM, stream) -> TEM:
 def head_and_outside(mechanism: TEM, word: int):
     """What one round chooses, from the tables it reads: real parts by list place, and of the envelope of the bands."""
     row = mechanism.index.representatives[word]
-    place = mechanism._tables.places[row]
+    place = mechanism._sampler.tables.row_of[row]
     listed = mechanism.index.neighbours.ids[row]
     near = np.minimum(mechanism.index.neighbours.distances[row], mechanism.gamma)
     ends = [int(part) for part in heads(mechanism)[place]]
@@ -95,7 +98,8 @@ def head_and_outside(mechanism: TEM, word: int):
     outside = float(PARTS - ends[-1])
     if 0 < outside < COARSE:
         envelope = (
-            units_of(mechanism, word).sum() * mechanism._tables.floats[place, tem_sampler._UNIT]
+            units_of(mechanism, word).sum()
+            * mechanism._sampler.tables.floats[place, tem_sampler._UNIT]
         )
         outside *= min(envelope * scales(mechanism)[place] / outside, 1.0)
     return head, outside
@@ -103,8 +107,8 @@ def head_and_outside(mechanism: TEM, word: int):
 
 def units_of(mechanism: TEM, word: int) -> np.ndarray:
     """Units of the envelope by bands."""
-    row = mechanism._tables.places[mechanism.index.representatives[word]]
-    return np.diff(mechanism._tables.units[row].astype(int), prepend=0)
+    row = mechanism._sampler.tables.row_of[mechanism.index.representatives[word]]
+    return np.diff(mechanism._sampler.tables.units[row].astype(int), prepend=0)
 
 
 def bands_of(mechanism: TEM) -> np.ndarray:
@@ -116,13 +120,19 @@ def bands_of(mechanism: TEM) -> np.ndarray:
 def chances(mechanism: TEM, word: int) -> tuple[np.ndarray, np.ndarray]:
     """Of each word: how likely it is looked at once its band is chosen, and how likely it is then accepted."""
     row = mechanism.index.representatives[word]
-    place, band, ranges = mechanism._tables.places[row], bands_of(mechanism), mechanism._ranges
+    place, band, ranges = (
+        mechanism._sampler.tables.row_of[row],
+        bands_of(mechanism),
+        mechanism._sampler.ranges,
+    )
     level = ranges.firsts[band] >= 0
     parts, choices = mechanism.measure.parts.astype(float), ranges.choices[band].astype(float)
     looked = np.where(level, 1.0, parts) / choices
     weight = np.where(level, parts * choices / PARTS, ranges.weights[band])
     apart = np.maximum(mechanism.distances(word), edges(mechanism)[place])
-    envelope = units_of(mechanism, word)[band] * mechanism._tables.floats[place, tem_sampler._UNIT]
+    envelope = (
+        units_of(mechanism, word)[band] * mechanism._sampler.tables.floats[place, tem_sampler._UNIT]
+    )
     accepted = weight * np.exp(-mechanism.t * np.minimum(apart, mechanism.gamma))
     listed = mechanism.index.neighbours.ids[row]
     accepted[listed] = 0.0
@@ -144,12 +154,12 @@ def envelope_law(mechanism: TEM, word: int) -> np.ndarray:
 
 def looking_at(mechanism: TEM, word: int, other: int) -> list[int]:
     """Random words with which a round of a word looks at another one; the coin comes next."""
-    place = mechanism._tables.places[mechanism.index.representatives[word]]
+    place = mechanism._sampler.tables.row_of[mechanism.index.representatives[word]]
     band, end = int(bands_of(mechanism)[other]), int(heads(mechanism)[place, -1])
-    ends = [0, *mechanism._tables.units[place].tolist()]
+    ends = [0, *mechanism._sampler.tables.units[place].tolist()]
     # The middle of the numbers that choose a unit of the band, and of those that choose the word.
     which = (ends[band] + ends[band + 1] << 63) // ends[-1]
-    ranges = mechanism._ranges
+    ranges = mechanism._sampler.ranges
     if ranges.firsts[band] >= 0:
         low = int(other) - int(ranges.firsts[band])
         high = low + 1
@@ -424,7 +434,7 @@ def test_one_round_of_the_envelope_has_the_law_to_1e_12(
 ):
     mechanism = TEM(index_of(tied_points(60), k=k), 1.5, prior_of(prior, 60), gamma=gamma)
     prepared(mechanism, stream)
-    by_envelope = np.flatnonzero(mechanism._tables.mode == ENVELOPE)
+    by_envelope = np.flatnonzero(mechanism._sampler.tables.mode == ENVELOPE)
     assert len(by_envelope) > 5
     for word in by_envelope:
         assert np.abs(envelope_law(mechanism, word) - law_of(mechanism, word)).max() < 1e-12
@@ -438,8 +448,8 @@ def test_without_bounds_on_other_words_one_round_has_the_law_to_1e_12(
 ):
     mechanism = TEM(without_bands(index_of(tied_points(60), k=8)), 1.5, prior_of(prior, 60))
     prepared(mechanism, stream)
-    assert mechanism._tables.units.shape[1] == 1
-    by_envelope = np.flatnonzero(mechanism._tables.mode == ENVELOPE)
+    assert mechanism._sampler.tables.units.shape[1] == 1
+    by_envelope = np.flatnonzero(mechanism._sampler.tables.mode == ENVELOPE)
     assert len(by_envelope) > 5
     for word in by_envelope:
         assert np.abs(envelope_law(mechanism, word) - law_of(mechanism, word)).max() < 1e-12
@@ -455,7 +465,7 @@ def extreme(index_of, k: int) -> TEM:
 @pytest.mark.parametrize("k", [20, 45, 60])
 def test_coarse_parts_times_acceptance_are_exact_for_every_listed_word(index_of, stream, k):
     mechanism = prepared(extreme(index_of, k), stream)
-    by_envelope = np.flatnonzero(mechanism._tables.mode == ENVELOPE)
+    by_envelope = np.flatnonzero(mechanism._sampler.tables.mode == ENVELOPE)
     coarse = 0
     for word in by_envelope:
         listed = mechanism.index.neighbours.ids[word]
@@ -463,13 +473,14 @@ def test_coarse_parts_times_acceptance_are_exact_for_every_listed_word(index_of,
             -mechanism.t * np.minimum(mechanism.distances(word), mechanism.gamma)
         )
         head, outside = head_and_outside(mechanism, word)
-        place = mechanism._tables.places[word]
+        place = mechanism._sampler.tables.row_of[word]
         assert_allclose(head / scales(mechanism)[place], exact[listed], rtol=1e-9)
         widths = np.diff([0, *map(int, heads(mechanism)[place])])
         coarse += int((widths < COARSE).sum())
         if k < 60:
             envelope = (
-                units_of(mechanism, word).sum() * mechanism._tables.floats[place, tem_sampler._UNIT]
+                units_of(mechanism, word).sum()
+                * mechanism._sampler.tables.floats[place, tem_sampler._UNIT]
             )
             assert outside / scales(mechanism)[place] == pytest.approx(envelope, rel=1e-9)
             coarse += PARTS - int(heads(mechanism)[place, -1]) < COARSE
@@ -489,13 +500,13 @@ def test_a_complete_list_leaves_nothing_outside(index_of, stream, known):
         mechanism = TEM(without_bands(mechanism.index), 2.0, mechanism.prior)
     prepared(mechanism, stream)
     assert (heads(mechanism)[:, -1] == PARTS).all()
-    assert (mechanism._tables.units == 0).all()
+    assert (mechanism._sampler.tables.units == 0).all()
 
 
 def test_a_full_row_times_acceptance_is_exact_for_every_word(index_of):
     mechanism = extreme(index_of, 5)
     for word in range(60):
-        ends, real = mechanism._row(word)
+        ends, real = mechanism._sampler.row(word)
         whole = np.diff([0, *map(int, ends)])
         law = law_of(mechanism, word)
         accepted = np.where(whole < COARSE, whole * np.minimum(real / whole, 1.0), whole)
@@ -511,10 +522,12 @@ def twice_prepared(index_of, stream, **options) -> TEM:
 
 def test_a_head_draw_changes_words_exactly_at_the_cumulative_parts(index_of, stream):
     mechanism = twice_prepared(index_of, stream)
-    for word in np.flatnonzero(mechanism._tables.mode == ENVELOPE):
+    for word in np.flatnonzero(mechanism._sampler.tables.mode == ENVELOPE):
         listed = mechanism.index.neighbours.ids[word].tolist()
         start = 0
-        for place, end in enumerate(map(int, heads(mechanism)[mechanism._tables.places[word]])):
+        for place, end in enumerate(
+            map(int, heads(mechanism)[mechanism._sampler.tables.row_of[word]])
+        ):
             assert mechanism.sample([word], Script(start << 2))[0] == listed[place]
             assert mechanism.sample([word], Script((end - 1) << 2))[0] == listed[place]
             start = end
@@ -524,7 +537,7 @@ def test_a_head_draw_changes_words_exactly_at_the_cumulative_parts(index_of, str
 def test_a_word_outside_the_list_is_accepted_exactly_below_its_chance(index_of, stream, gamma):
     mechanism = twice_prepared(index_of, stream, gamma=gamma)
     met = 0
-    for word in np.flatnonzero(mechanism._tables.mode == ENVELOPE):
+    for word in np.flatnonzero(mechanism._sampler.tables.mode == ENVELOPE):
         _, accepted = chances(mechanism, word)
         for other in np.flatnonzero(accepted):
             look = looking_at(mechanism, word, other)
@@ -542,10 +555,10 @@ def test_a_word_outside_the_list_is_accepted_exactly_below_its_chance(index_of, 
 def test_words_beyond_gamma_are_accepted_nearly_at_once(index_of, stream):
     mechanism = twice_prepared(index_of, stream, gamma=0.05)
     met = 0
-    for word in np.flatnonzero(mechanism._tables.mode == ENVELOPE):
-        if edges(mechanism)[mechanism._tables.places[word]] == mechanism.gamma:
+    for word in np.flatnonzero(mechanism._sampler.tables.mode == ENVELOPE):
+        if edges(mechanism)[mechanism._sampler.tables.row_of[word]] == mechanism.gamma:
             band = bands_of(mechanism)
-            drawn_from_the_measure = mechanism._ranges.firsts[band] < 0
+            drawn_from_the_measure = mechanism._sampler.ranges.firsts[band] < 0
             # But for the rounding to whole units.
             many = units_of(mechanism, word)[band] > 1000
             accepted = chances(mechanism, word)[1][drawn_from_the_measure & many]
@@ -557,7 +570,7 @@ def test_words_beyond_gamma_are_accepted_nearly_at_once(index_of, stream):
 def test_a_listed_word_that_is_looked_at_ends_the_round(index_of, stream):
     mechanism = twice_prepared(index_of, stream)
     met = 0
-    for word in np.flatnonzero(mechanism._tables.mode == ENVELOPE):
+    for word in np.flatnonzero(mechanism._sampler.tables.mode == ENVELOPE):
         _, accepted = chances(mechanism, word)
         band, units = bands_of(mechanism), units_of(mechanism, word)
         for listed in mechanism.index.neighbours.ids[word, 1:]:
@@ -584,12 +597,12 @@ def test_a_band_and_a_word_of_it_change_exactly_where_their_numbers_end(index_of
     # Bands of one word each would not tell; of 600 words the later ones have many.
     points = np.random.default_rng(9).normal(size=(600, 2))
     mechanism = prepared(TEM(index_of(points, k=6), 1.0, prior_of(prior, 600)), stream)
-    by_measure = int((mechanism._ranges.firsts < 0).sum())
+    by_measure = int((mechanism._sampler.ranges.firsts < 0).sum())
     assert by_measure == 0 if prior == "zipf" else by_measure > 20
     word = 17
     band, ends = (
         bands_of(mechanism),
-        [0, *mechanism._tables.units[mechanism._tables.places[word]].tolist()],
+        [0, *mechanism._sampler.tables.units[mechanism._sampler.tables.row_of[word]].tolist()],
     )
     _, accepted = chances(mechanism, word)
     met = 0
@@ -620,7 +633,7 @@ def test_random_words_that_would_prefer_some_are_passed_over(index_of, stream):
     for other in np.flatnonzero(accepted)[::11]:
         look = looking_at(mechanism, 17, other)
         # Zero times anything has a lower half of zero.
-        if mechanism._ranges.uneven[bands_of(mechanism)[other]] > 0:
+        if mechanism._sampler.ranges.uneven[bands_of(mechanism)[other]] > 0:
             passed = [*look[:-1], 0, 0, look[-1]]
             assert mechanism.sample([17], Script(*passed, 0, 0))[0] == other
             met += 1
@@ -631,7 +644,7 @@ def test_coarse_head_parts_are_accepted_exactly_below_their_weight(index_of, str
     mechanism = prepared(extreme(index_of, 60), stream)
     met = 0
     for word in range(0, 60, 7):
-        ends = [0, *map(int, heads(mechanism)[mechanism._tables.places[word]])]
+        ends = [0, *map(int, heads(mechanism)[mechanism._sampler.tables.row_of[word]])]
         head, _ = head_and_outside(mechanism, word)
         own = mechanism.sample([word], Script(0))[0]
         for place, output in enumerate(mechanism.index.neighbours.ids[word]):
@@ -650,8 +663,8 @@ def test_coarse_head_parts_are_accepted_exactly_below_their_weight(index_of, str
 def test_a_coarse_envelope_is_entered_exactly_below_its_weight(index_of, stream):
     mechanism = prepared(extreme(index_of, 45), stream)
     met = 0
-    for word in np.flatnonzero(mechanism._tables.mode == ENVELOPE):
-        width = PARTS - int(heads(mechanism)[mechanism._tables.places[word], -1])
+    for word in np.flatnonzero(mechanism._sampler.tables.mode == ENVELOPE):
+        width = PARTS - int(heads(mechanism)[mechanism._sampler.tables.row_of[word], -1])
         probability = head_and_outside(mechanism, word)[1] / width
         if width >= COARSE or not 2.0**-20 < probability < 1 - 1e-9:
             continue
@@ -661,7 +674,7 @@ def test_a_coarse_envelope_is_entered_exactly_below_its_weight(index_of, stream)
         below, above = (int(probability * (1 + e) * 2.0**64) for e in (-1e-12, 1e-12))
         assert mechanism.sample([word], Script(begin, below, 0, *look, 0, 0))[0] == other
         # Refused, the round starts over, and the next random word chooses the widest part of the head.
-        ends = [0, *map(int, heads(mechanism)[mechanism._tables.places[word]])]
+        ends = [0, *map(int, heads(mechanism)[mechanism._sampler.tables.row_of[word]])]
         place = int(np.argmax(np.diff(ends)))
         head = mechanism.index.neighbours.ids[word, place]
         found = mechanism.sample([word], Script(begin, above, 0, ends[place] << 2, *look, 0, 0))[0]
@@ -674,7 +687,7 @@ def test_coarse_parts_of_a_full_row_are_accepted_exactly_below_their_weight(inde
     mechanism = extreme(index_of, 5)
     met = 0
     for word in range(0, 60, 7):
-        ends, real = mechanism._row(word)
+        ends, real = mechanism._sampler.row(word)
         bounds = [0, *map(int, ends)]
         widest = int(np.argmax(np.diff(bounds)))
         for output in range(60):
@@ -685,8 +698,8 @@ def test_coarse_parts_of_a_full_row_are_accepted_exactly_below_their_weight(inde
             below, above = (int(probability * (1 + e) * 2.0**64) for e in (-1e-12, 1e-12))
             for first, expected in ((below, output), (above, widest)):
                 script = Script(bounds[output] << 2, first, 0, bounds[widest] << 2)
-                monkeypatch.setattr(tem, "Stream", lambda key, script=script: script)
-                assert mechanism._draw_from_row(word, b"") == expected
+                monkeypatch.setattr(tem_sampler, "Stream", lambda key, script=script: script)
+                assert mechanism._sampler.draw_from_row(word, b"") == expected
             met += 1
     assert met > 20
 
@@ -738,7 +751,9 @@ def test_samples_follow_the_law(
         counts = drawn(mechanism, word, count, stream, size, k, prior, gamma)
         assert goodness(counts, law_of(mechanism, word)) > level
     # Only without a list do some words of a large vocabulary need so many rounds that their full row is drawn from.
-    modes = mechanism._tables.mode[mechanism.index.representatives[[0, size // 2, copies[-1]]]]
+    modes = mechanism._sampler.tables.mode[
+        mechanism.index.representatives[[0, size // 2, copies[-1]]]
+    ]
     assert (modes == ENVELOPE).all() if k > 1 else (modes == ENVELOPE).any()
 
 
@@ -763,7 +778,7 @@ def expecting(index_of):
 def test_the_envelope_of_a_band_covers_each_word_in_it(expecting, stream, metric, dtype):
     mechanism = prepared(expecting(metric, dtype), stream)
     checked, share = 0, []
-    for word in np.flatnonzero(mechanism._tables.mode == ENVELOPE)[::37]:
+    for word in np.flatnonzero(mechanism._sampler.tables.mode == ENVELOPE)[::37]:
         _, accepted = chances(mechanism, word)
         assert (accepted <= 1 + 1e-12).all()
         checked += int((accepted > 0).sum())
@@ -778,10 +793,10 @@ def test_the_envelope_of_a_band_covers_each_word_in_it(expecting, stream, metric
 def test_small_chances_ask_the_second_random_word(expecting, stream, t, short):
     mechanism = expecting(t=t)
     if not short:
-        mechanism.index.__dict__["sketch"] = Sketch.none()
+        mechanism.index.__dict__["quantized"] = QuantizedRows.none()
     prepared(mechanism, stream)
     fine, coarse = 0, 0
-    for word in np.flatnonzero(mechanism._tables.mode == ENVELOPE)[5::211]:
+    for word in np.flatnonzero(mechanism._sampler.tables.mode == ENVELOPE)[5::211]:
         _, accepted = chances(mechanism, word)
         outside = np.flatnonzero(accepted)
         rarest = outside[np.argsort(accepted[outside])[:8]]
@@ -815,17 +830,17 @@ def test_words_with_envelopes_of_many_bands_are_sampled_by_the_law(
     expecting, stream, goodness, level, metric, word
 ):
     mechanism = expecting(metric)
-    assert mechanism._tables.units.shape[1] > 40
+    assert mechanism._sampler.tables.units.shape[1] > 40
     counts = drawn(mechanism, word, 40_000, stream, "bands", metric)
     assert goodness(counts, law_of(mechanism, word)) > level
-    assert mechanism._tables.mode[word] == ENVELOPE
+    assert mechanism._sampler.tables.mode[word] == ENVELOPE
 
 
 def test_a_band_of_listed_words_alone_is_never_chosen(index_of, stream):
     # The list of a word amid the first ones holds them all.
     points = np.concatenate([np.linspace(0, 1, 600), np.linspace(50, 90, 2400)])
     mechanism = prepared(TEM(index_of(points, k=610), 1.0, "zipf"), stream)
-    assert mechanism._tables.mode[100] == ENVELOPE
+    assert mechanism._sampler.tables.mode[100] == ENVELOPE
     units, starts = units_of(mechanism, 100), mechanism.index.bands.starts
     assert (units[starts[1:] <= 600] == 0).all()
     assert (units[starts[:-1] >= 610] > 0).all()
@@ -840,9 +855,9 @@ def test_draws_are_the_same_with_and_without_short_forms_of_rows(index_of, strea
     for short in (True, False):
         mechanism = TEM(index_of(points, dtype, k=12), 6.0, prior)
         if not short:
-            mechanism.index.__dict__["sketch"] = Sketch.none()
+            mechanism.index.__dict__["quantized"] = QuantizedRows.none()
         found.append(mechanism.sample(ids, stream("short forms")))
-    assert (mechanism._tables.mode == ENVELOPE).sum() > 2000
+    assert (mechanism._sampler.tables.mode == ENVELOPE).sum() > 2000
     assert (found[0] == found[1]).all()
 
 
@@ -851,7 +866,7 @@ def test_without_short_forms_of_rows_words_are_sampled_by_the_law(
     expecting, stream, goodness, level, word
 ):
     mechanism = expecting()
-    mechanism.index.__dict__["sketch"] = Sketch.none()
+    mechanism.index.__dict__["quantized"] = QuantizedRows.none()
     counts = drawn(mechanism, word, 20_000, stream, "no short forms")
     assert goodness(counts, law_of(mechanism, word)) > level
 
@@ -873,7 +888,7 @@ def test_an_angular_index_is_sampled_by_the_law(index_of, stream, goodness, leve
 @pytest.mark.parametrize("prior", PRIORS)
 def test_full_rows_are_sampled_by_the_law(tied_indexes, stream, goodness, level, prior):
     mechanism = TEM(tied_indexes(5000, 8), 1.0, prior_of(prior, 5000))
-    mechanism._tables.mode[:] = ROW
+    mechanism._sampler.tables.mode[:] = ROW
     counts = drawn(mechanism, 17, 15_000, stream, "row", prior)
     assert goodness(counts, law_of(mechanism, 17)) > level
 
@@ -886,7 +901,7 @@ def test_a_word_that_would_need_too_many_rounds_is_drawn_from_its_full_row(
     index = without_bands(index_of(points, k=1))
     mechanism = TEM(index, 4.0, np.array([1e-7, *np.ones(40)]))
     counts = drawn(mechanism, 0, 10_000, stream, "patience")
-    assert mechanism._tables.mode[0] == ROW
+    assert mechanism._sampler.tables.mode[0] == ROW
     assert goodness(counts, law_of(mechanism, 0)) > level
 
 
@@ -935,7 +950,7 @@ def test_words_that_rounding_hides_from_each_other_are_drawn_from_one_table(inde
 def mixed(index_of, tied_points):
     """A mechanism with envelope words and full-row words."""
     mechanism = TEM(index_of(tied_points(60), k=8), 1.0, "zipf")
-    mechanism._tables.mode[::7] = ROW
+    mechanism._sampler.tables.mode[::7] = ROW
     return mechanism
 
 
@@ -1012,9 +1027,9 @@ def test_a_document_that_outruns_its_random_words_draws_as_with_enough_of_them(
     offsets = np.array([0, 202, 202, 252])
     short = [Counting(stream("thirst", i)) for i in range(3)]
     drawn_short = mechanism.sample_documents(ids, offsets, short)
-    assert mechanism._tables.mode[0] == ENVELOPE
+    assert mechanism._sampler.tables.mode[0] == ENVELOPE
     assert short[0].reads > 1
-    monkeypatch.setattr(tem, "_SPARE", 5000)
+    monkeypatch.setattr(tem_sampler, "_SPARE", 5000)
     monkeypatch.setattr(draws, "_AT_ONCE", 1 << 22)
     ample = [Counting(stream("thirst", i)) for i in range(3)]
     drawn_ample = mechanism.sample_documents(ids, offsets, ample)
@@ -1031,11 +1046,11 @@ def test_random_words_may_run_out_in_the_middle_of_a_round(index_of, stream, mon
     found = []
     monkeypatch.setattr(draws, "_AT_ONCE", 1 << 22)
     for generous in (0, 100):  # 32 words at a time, and enough at once
-        monkeypatch.setattr(tem, "_SPARE", generous)
+        monkeypatch.setattr(tem_sampler, "_SPARE", generous)
         streams = [Counting(stream("middle", i)) for i in range(2)]
         found.append(mechanism.sample_documents(ids, offsets, streams))
         assert (streams[0].reads == 1) == (generous == 100)
-    assert mechanism._tables.mode[0] == ENVELOPE
+    assert mechanism._sampler.tables.mode[0] == ENVELOPE
     assert (found[0] == found[1]).all()
 
 
@@ -1065,7 +1080,7 @@ def test_a_document_that_outruns_its_random_words_still_follows_the_law(
 def test_threads_that_share_a_mechanism_draw_as_one_does(index_of, tied_points, stream):
     index = index_of(tied_points(60), k=8)
     shared, single = TEM(index, 1.0), TEM(index, 1.0)
-    shared._tables.mode[::5] = single._tables.mode[::5] = ROW
+    shared._sampler.tables.mode[::5] = single._sampler.tables.mode[::5] = ROW
     ids = np.tile(np.arange(60), 40)
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda i: shared.sample(ids, stream("thread", i)), range(12)))
@@ -1124,7 +1139,7 @@ def test_over_approximate_lists_the_stated_law_is_the_one_that_is_drawn(
     with pytest.warns(UnsoundWarning, match="approximate"):
         mechanism = TEM(index, 1.0, "uniform", gamma=6.0)
     mechanism.sample(missed, stream("missed"))
-    assert (mechanism._tables.mode[missed] == ENVELOPE).all()
+    assert (mechanism._sampler.tables.mode[missed] == ENVELOPE).all()
     for word in missed:
         assert_allclose(envelope_law(mechanism, word), law_of(mechanism, word), rtol=1e-5)
 
@@ -1177,3 +1192,27 @@ def test_a_mechanism_over_an_unsaved_index_travels_by_value(three_points, stream
 def test_a_mechanism_writes_itself_without_its_prior(three_points):
     assert "mapping" not in repr(TEM(three_points, 1.0, {"w0": 3.0}))
     assert "dict" in repr(TEM(three_points, 1.0, {"w0": 3.0}))
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("k", [2, 8, 60])
+@pytest.mark.parametrize("t", [0.02, 2.0])
+def test_the_kernels_draw_what_the_reference_sampler_draws(index_of, tied_points, prior, k, t):
+    mechanism = TEM(index_of(tied_points(60), k=k), t, prior_of(prior, 60))
+    mechanism._sampler.tables.mode[::9] = ROW  # some words are drawn from full rows
+    ids = np.random.default_rng(5).integers(-1, 60, 700).astype(np.int32)
+    drawn = mechanism.sample_documents(ids, np.array([0, 700]), [Stream(b"r" * 32)])
+    expected = tem_sampler.reference_sample(mechanism._sampler, ids, Stream(b"r" * 32))
+    assert drawn.tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_reference_agrees_where_quantized_rows_decide_most_draws(index_of, dtype):
+    rng = np.random.default_rng(6)
+    mechanism = TEM(index_of(rng.normal(size=(500, 20)).astype(dtype), k=4), 1.5, "zipf")
+    ids = rng.integers(500, size=2000).astype(np.int32)
+    drawn = mechanism.sample_documents(ids, np.array([0, 2000]), [Stream(b"q" * 32)])
+    assert drawn.tolist() == tem_sampler.reference_sample(
+        mechanism._sampler, ids, Stream(b"q" * 32)
+    )
+    assert (drawn != ids).mean() > 0.5

@@ -2,7 +2,7 @@
 
 The constant of an exponential law is its rate plus the steepest slope of ``ln Z`` (mechanisms.md 3.3), and the slope is
 steep because a prior concentrates on few words: hubs have a large normaliser, outlying words a small one. Dividing the
-measure by a power of its own normaliser levels ``Z``, towards the balanced measure on which it is constant. A few half
+measure by a power of its own normaliser flattens ``Z``, towards the balanced measure on which it is constant. A few half
 steps raise the rate by more than the moved mass costs; more steps cost more than they raise. The steps to take are
 chosen by a public figure, the expected probability of keeping a word drawn from the prior. Everything here is computed
 from public tables, from distances in single precision, since the law that comes out is certified like any other, and is the
@@ -23,21 +23,21 @@ from textpriv.index.index import Index
 from textpriv.mechanisms.base_measure import BaseMeasure
 from textpriv.mechanisms.calibration.privacy_constant import log_normalisers, tight_constants
 
-__all__ = ["Levelled", "level"]
+__all__ = ["SearchedPrior", "search_prior"]
 
 _STEPS = 4
-# Where a pass over all pairs takes no time, the search also starts from the uniform measure and takes more steps. On
+# Where a pair sweep takes no time, the search also starts from the uniform measure and takes more steps. On
 # small vocabularies that often wins; on large ones it spends the mass on rare words.
 _SMALL, _MANY_STEPS = 8192, 12
-# Normalisers are taken at this part of epsilon, near the rates that levelled measures reach.
+# Normalisers are taken at this part of epsilon, near the rates that searched measures reach.
 _AT = 0.7
 _GRID = (0.56, 0.7, 0.9)
 _FINE_GRID = (0.56, 0.7, 0.8, 0.9, 0.95, 1.0)
 
 
 @dataclass(frozen=True)
-class Levelled:
-    """A measure found by the search.
+class SearchedPrior:
+    """The base measure that a search has found.
 
     Attributes
     ----------
@@ -56,13 +56,13 @@ class Levelled:
     evidence: tuple[dict[str, Any], ...]
 
 
-def level(
+def search_prior(
     index: Index,
     prior: NDArray[np.float64],
     epsilon: float,
     truncated: Callable[[float], float],
     progress: Callable[[int, int], None] | None = None,
-) -> Levelled:
+) -> SearchedPrior:
     """Search the half steps ``nu <- nu Z^(-1/2)`` from a prior for the measure that keeps the most words.
 
     Up to 8,192 words the search also starts from the uniform measure, and takes 12 half steps instead of 4.
@@ -113,12 +113,12 @@ def level(
     )
     value = {law: constant.value for law, constant in zip(laws, constants, strict=True)}
     evidence: list[dict[str, Any]] = []
-    for place, (weights, (start, steps)) in enumerate(zip(measures, names, strict=True)):
-        rate = _crossing(rates, [value[i, place] for i in range(len(rates))], epsilon)
-        keep = fixed_sum(prior * weights * exps(-_between(rate, rates, log_z[:, place])))
+    for number, (weights, (start, steps)) in enumerate(zip(measures, names, strict=True)):
+        rate = _crossing(rates, [value[i, number] for i in range(len(rates))], epsilon)
+        keep = fixed_sum(prior * weights * exps(-_between(rate, rates, log_z[:, number])))
         evidence.append({"start": start, "steps": steps, "rate": rate, "keep": keep})
-    best = max(range(len(evidence)), key=lambda place: float(evidence[place]["keep"]))
-    return Levelled(measures[best], *names[best], tuple(evidence))
+    best = max(range(len(evidence)), key=lambda number: float(evidence[number]["keep"]))
+    return SearchedPrior(measures[best], *names[best], tuple(evidence))
 
 
 def _between(

@@ -8,10 +8,10 @@ from scipy.spatial.distance import cdist
 
 from textpriv.index.quantized import (
     all_squares,
+    decided,
+    displacement,
     leading_squares,
-    moves,
-    settled,
-    sketch_of,
+    quantize,
     surely_beyond,
 )
 
@@ -55,18 +55,18 @@ def scattered(kind):
 
 def bounds(points):
     """Of all pairs: the distance, what leading numbers say at least, and what all coordinates say at least and at most."""
-    rows, leading, grain = sketch_of(points)
+    rows, leading, scales = quantize(points)
     size = len(points)
     first, near, moved = np.zeros((3, size, size))
     for i in range(size):
         for j in range(i, size):
             squares = leading_squares(rows, leading, i, j)
-            first[i, j] = grain[0] * np.sqrt(squares)
-            near[i, j] = np.sqrt(all_squares(rows, leading, i, j, squares, grain[0], grain[2]))
-            moved[i, j] = moves(rows, i, j)
+            first[i, j] = scales[0] * np.sqrt(squares)
+            near[i, j] = np.sqrt(all_squares(rows, leading, i, j, squares, scales[0], scales[2]))
+            moved[i, j] = displacement(rows, i, j)
     first, near, moved = (np.triu(each) + np.triu(each, 1).T for each in (first, near, moved))
     apart = cdist(points.astype(float), points.astype(float))
-    return apart, first - grain[1], near - grain[3], near + grain[4] * moved + grain[5]
+    return apart, first - scales[1], near - scales[3], near + scales[4] * moved + scales[5]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -91,14 +91,14 @@ def test_bounds_are_near_the_distance_and_those_of_all_coordinates_nearer(kind):
 
 
 def test_a_row_that_was_moved_far_has_no_bound_from_above():
-    rows, _, _ = sketch_of(scattered("one far coordinate"))
-    assert moves(rows, 5, 6) > 1e9
-    assert moves(rows, 6, 7) < 254
+    rows, _, _ = quantize(scattered("one far coordinate"))
+    assert displacement(rows, 5, 6) > 1e9
+    assert displacement(rows, 6, 7) < 254
 
 
 def test_rows_are_whole_cache_lines():
     for dimension in (1, 63, 64, 191, 192, 300, 700):
-        rows, leading, _ = sketch_of(np.random.default_rng(0).normal(size=(20, dimension)))
+        rows, leading, _ = quantize(np.random.default_rng(0).normal(size=(20, dimension)))
         assert rows.shape[1] % 64 == leading % 64 == 0
         assert leading == min(192, -(-(dimension + 1) // 64) * 64)
         assert rows.shape[1] - leading > max(dimension - 191, 0)
@@ -107,7 +107,7 @@ def test_rows_are_whole_cache_lines():
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_settled_is_what_the_distance_says(kind):
     points = scattered(kind)
-    rows, leading, grain = sketch_of(points)
+    rows, leading, scales = quantize(points)
     apart = cdist(points, points)
     rng = np.random.default_rng(1)
     t = 5.0 / max(apart.max(), 1e-30)
@@ -115,9 +115,9 @@ def test_what_is_settled_is_what_the_distance_says(kind):
     for i, j in rng.integers(0, 300, size=(4000, 2)):
         limit = rng.uniform(0, 1.2) * apart.max()
         squares = leading_squares(rows, leading, i, j)
-        near = np.sqrt(all_squares(rows, leading, i, j, squares, grain[0], grain[2]))
-        early = surely_beyond(squares, limit, grain[0], grain[1])
-        found = settled(near, moves(rows, i, j), limit, t, *grain[3:])
+        near = np.sqrt(all_squares(rows, leading, i, j, squares, scales[0], scales[2]))
+        early = surely_beyond(squares, limit, scales[0], scales[1])
+        found = decided(near, displacement(rows, i, j), limit, t, *scales[3:])
         if early or found < 0:
             assert apart[i, j] > limit * (1 - 1e-12)
         elif found > 0:
@@ -131,10 +131,10 @@ def test_what_is_settled_is_what_the_distance_says(kind):
 def test_a_chance_within_rounding_of_the_coin_is_left_to_the_distance():
     points = np.zeros((4, 3))
     points[:, 0] = [0, 1, 2, 3]
-    rows, leading, grain = sketch_of(points)
+    rows, leading, scales = quantize(points)
     squares = leading_squares(rows, leading, 0, 3)
-    near = np.sqrt(all_squares(rows, leading, 0, 3, squares, grain[0], grain[2]))
-    moved = moves(rows, 0, 3)
-    most = near + grain[4] * moved + grain[5]
+    near = np.sqrt(all_squares(rows, leading, 0, 3, squares, scales[0], scales[2]))
+    moved = displacement(rows, 0, 3)
+    most = near + scales[4] * moved + scales[5]
     for t, found in ((1e-13, 0), (1.0, 1)):
-        assert settled(near, moved, most + 1, t, *grain[3:]) == found
+        assert decided(near, moved, most + 1, t, *scales[3:]) == found

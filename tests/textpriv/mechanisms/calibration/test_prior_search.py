@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import textpriv
-from textpriv.mechanisms.calibration.prior_search import level
+from textpriv.mechanisms.calibration.prior_search import search_prior
 from textpriv.mechanisms.tem import LARGEST_EXPONENT
 
 EPSILON = 3.0
@@ -57,14 +57,14 @@ def test_each_rate_keeps_more_words_than_the_one_before_it(index, prior):
 
 def test_the_measure_taken_is_the_one_that_keeps_the_most_words(index):
     prior = index.vocabulary.prior_weights("zipf")
-    found = level(index, prior, EPSILON, lambda rate: LARGEST_EXPONENT / rate)
+    found = search_prior(index, prior, EPSILON, lambda rate: LARGEST_EXPONENT / rate)
     best = max(found.evidence, key=lambda entry: entry["keep"])
     assert (found.start, found.steps) == (best["start"], best["steps"])
 
 
 def test_the_search_starts_from_the_prior_and_from_the_uniform_measure(index):
     prior = index.vocabulary.prior_weights("zipf")
-    found = level(index, prior, EPSILON, lambda rate: LARGEST_EXPONENT / rate)
+    found = search_prior(index, prior, EPSILON, lambda rate: LARGEST_EXPONENT / rate)
     for start in ("prior", "uniform"):
         steps = [entry["steps"] for entry in found.evidence if entry["start"] == start]
         assert steps == list(range(13))
@@ -73,7 +73,7 @@ def test_the_search_starts_from_the_prior_and_from_the_uniform_measure(index):
 def test_a_large_vocabulary_is_searched_from_its_prior_alone(index, monkeypatch):
     monkeypatch.setattr("textpriv.mechanisms.calibration.prior_search._SMALL", 100)
     prior = index.vocabulary.prior_weights("zipf")
-    found = level(index, prior, EPSILON, lambda rate: LARGEST_EXPONENT / rate)
+    found = search_prior(index, prior, EPSILON, lambda rate: LARGEST_EXPONENT / rate)
     assert [(e["start"], e["steps"]) for e in found.evidence] == [("prior", n) for n in range(5)]
 
 
@@ -95,7 +95,7 @@ def test_the_search_is_recorded_with_the_index_and_not_repeated(index, monkeypat
     def fail(*args, **kwargs):
         raise AssertionError("searched again")
 
-    monkeypatch.setattr("textpriv.mechanisms.tem.level", fail)
+    monkeypatch.setattr("textpriv.mechanisms.tem.search_prior", fail)
     monkeypatch.setattr("textpriv.mechanisms.tem.largest_rate", fail)
     again = textpriv.TEM(index, EPSILON, rate="best")
     assert again.t == first.t
