@@ -16,10 +16,23 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy.stats import beta, norm
+from scipy.stats import beta, binom, norm
 
 import pairwise.algorithms.contrastive_plans
-from pairwise import DPPMetricLearner, PrivateAUCClassifier, PrivateLDA, PrivateMetricLearner
+from pairwise import (
+    DPPMetricLearner,
+    Edges,
+    Ftrl,
+    Gradient,
+    InputPerturbation,
+    Matching,
+    NodeDP,
+    PrivateAUCClassifier,
+    PrivateLDA,
+    PrivateMetricLearner,
+    Pure,
+    SGDOutput,
+)
 from pairwise.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from pairwise.accounting.zcdp import release_mu
 from pairwise.algorithms.gradient import AUCPairs, noisy_descent, plan_gradient
@@ -102,7 +115,7 @@ COMMON = {"epsilon": 1.0, "delta": DELTA, "classes": [0, 1], "random_state": 0}
 def _auc(**settings):
     # One release each: the centre and the threshold are releases of their own, searched below.
     alone = {"threshold_share": 0.0}
-    if "algorithm" not in settings:
+    if isinstance(settings["algorithm"], Gradient):
         alone["centre_share"] = 0.0
     return lambda: PrivateAUCClassifier(**{**COMMON, **alone, **settings})
 
@@ -114,35 +127,35 @@ def _metric(**settings):
 def _matching():
     # The release that gives a start is that of PrivateLDA, which is searched by itself.
     return DPPMetricLearner(
-        algorithm="matching", delta=DELTA, n_steps=1, start_share=0.0, random_state=0
+        algorithm=Matching(n_steps=1, start_share=0.0), delta=DELTA, random_state=0
     )
 
 
 # What each estimator releases, and the least share of its bound that the search has to reach. The share is of the whole
 # run in units of its noise, where several things are released, and of ``sensitivity()`` otherwise.
 ESTIMATORS = {
-    "auc gradient, hinge, four steps": (_auc(loss="hinge", steps=4), 0.99),
-    "auc gradient, logistic": (_auc(steps=1), 0.99),
-    "auc gradient, floating point": (_auc(steps=1, hardened=False), 0.99),
+    "auc gradient, hinge, four steps": (_auc(algorithm=Gradient(loss="hinge", steps=4)), 0.99),
+    "auc gradient, logistic": (_auc(algorithm=Gradient(steps=1)), 0.99),
+    "auc gradient, floating point": (_auc(algorithm=Gradient(steps=1), hardened=False), 0.99),
     "auc onpairstrc": (_auc(algorithm="onpairstrc"), 0.9),
     "auc onpairc": (_auc(algorithm="onpairc"), 0.9),
     "auc onpairc, floating point": (_auc(algorithm="onpairc", hardened=False), 0.9),
     # The hinge is linear in so small a ball, so the gradients of two neighbours differ alike whatever was released.
-    "auc ftrl": (_auc(algorithm="ftrl", loss="hinge"), 0.99),
-    "auc ftrl, floating point": (_auc(algorithm="ftrl", loss="hinge", hardened=False), 0.99),
-    "metric ftrl": (_metric(algorithm="ftrl", loss="hinge", radius=0.1), 0.99),
+    "auc ftrl": (_auc(algorithm=Ftrl(loss="hinge")), 0.99),
+    "auc ftrl, floating point": (_auc(algorithm=Ftrl(loss="hinge"), hardened=False), 0.99),
+    "metric ftrl": (_metric(algorithm=Ftrl(loss="hinge", radius=0.1)), 0.99),
     "auc offpairstrc": (_auc(algorithm="offpairstrc"), 0.89),
     "auc offpairc": (_auc(algorithm="offpairc"), 0.9),
-    "auc sgd-output": (_auc(algorithm="sgd-output", steps=16), 0.88),
-    "auc sgd-output, hinge": (_auc(algorithm="sgd-output", loss="hinge", steps=16), 0.88),
+    "auc sgd-output": (_auc(algorithm=SGDOutput(steps=16)), 0.88),
+    "auc sgd-output, hinge": (_auc(algorithm=SGDOutput(loss="hinge", steps=16)), 0.88),
     "auc statistics": (_auc(algorithm="statistics"), 0.99),
-    "metric gradient": (_metric(steps=1), 0.83),
+    "metric gradient": (_metric(algorithm=Gradient(steps=1)), 0.83),
     "metric onpairstrc": (_metric(algorithm="onpairstrc"), 0.52),
     "metric onpairc": (_metric(algorithm="onpairc"), 0.57),
     "metric offpairstrc": (_metric(algorithm="offpairstrc"), 0.5),
     "metric offpairc": (_metric(algorithm="offpairc"), 0.78),
-    "metric sgd-output": (_metric(algorithm="sgd-output", steps=16), 0.65),
-    "metric sgd-output, hinge": (_metric(algorithm="sgd-output", loss="hinge", steps=16), 0.9),
+    "metric sgd-output": (_metric(algorithm=SGDOutput(steps=16)), 0.65),
+    "metric sgd-output, hinge": (_metric(algorithm=SGDOutput(loss="hinge", steps=16)), 0.9),
     "metric statistics": (_metric(algorithm="statistics"), 0.99),
     "lda": (lambda: PrivateLDA(**COMMON), 0.99),
     "lda, floating point": (lambda: PrivateLDA(hardened=False, **COMMON), 0.99),
@@ -247,21 +260,35 @@ def test_none_of_ten_thousand_neighbours_moves_a_fit_past_its_bound_and_one_come
 # Telling two neighbours apart
 
 
-def audit(name: str, factor: float) -> float:
-    """Return a lower bound on epsilon for an estimator whose noise is multiplied by ``factor``."""
-    found = worst_neighbours(name)
-    runs = 300_000 if found.distance > 0.6 * _allowed(name) else 2_000_000
-    direction = found.one.scaled - found.two.scaled
-    distance = np.linalg.norm(direction)
-    direction = direction / distance
-    # In units of the noise that is drawn the neighbours are this far apart.
-    mu = float(distance) / factor
-    # The threshold with the best bound that this many runs can prove, by theory and hence fixed in advance.
+RUNS = (30_000, 100_000, 300_000, 1_000_000)
+
+
+def best_cut(mu: float, runs: int) -> float:
+    """The threshold with the best bound that so many runs can prove, by theory and hence fixed in advance."""
     cuts = np.linspace(0.0, 5.0, 101)
     expected = [
         lower_bound(round(runs * norm.sf(c - mu)), round(runs * norm.sf(c)), runs) for c in cuts
     ]
-    cut = cuts[int(np.argmax(expected))]
+    return float(cuts[int(np.argmax(expected))])
+
+
+def flagged_for_sure(mu: float, runs: int) -> bool:
+    """Whether so many runs prove an epsilon above one, but with probability 2e-8; for all 25 together below 1e-6."""
+    cut = best_cut(mu, runs)
+    hits, false = binom.ppf(1e-8, runs, norm.sf(cut - mu)), binom.isf(1e-8, runs, norm.sf(cut))
+    return lower_bound(int(hits), int(false), runs) > 1.0
+
+
+def audit(name: str, factor: float) -> float:
+    """Return a lower bound on epsilon for an estimator whose noise is multiplied by ``factor``."""
+    found = worst_neighbours(name)
+    # As many runs as show a quarter of the noise; the copies with all of it are drawn as often.
+    runs = next(n for n in RUNS if flagged_for_sure(4 * found.distance, n))
+    direction = found.one.scaled - found.two.scaled
+    distance = np.linalg.norm(direction)
+    direction = direction / distance
+    # In units of the noise that is drawn the neighbours are this far apart.
+    cut = best_cut(float(distance) / factor, runs)
     # The likelihood ratio depends on the projection on the direction in which the neighbours differ.
     counts = []
     for side, seen in enumerate((found.one, found.two)):
@@ -290,25 +317,23 @@ def test_the_same_audit_flags_a_copy_with_a_quarter_of_the_noise(name):
 # Edge lists and individuals perturbed at home: Gaussian and Laplace noise, groups of pairs
 
 
-def _edge_learner(points, algorithm, noise, kappa=1, **settings):
+def _edge_learner(points, options, noise, kappa=1, **settings):
     return DPPMetricLearner(
-        algorithm=algorithm,
+        algorithm=options(n_steps=1, **settings),
         noise=noise,
         kappa=kappa,
         preprocessor=points,
-        n_steps=1,
         delta=DELTA,
         random_state=0,
-        **settings,
     )
 
 
-EDGES = [("edges", None), ("pure", None), ("node-dp", None), ("node-dp", "laplace")]
+EDGES = [(Edges, None), (Pure, None), (NodeDP, None), (NodeDP, "laplace")]
 
 
-@pytest.mark.parametrize(("algorithm", "noise"), EDGES)
+@pytest.mark.parametrize(("options", "noise"), EDGES)
 def test_none_of_ten_thousand_changed_pairs_moves_an_edge_list_past_its_bound(
-    algorithm, noise, monkeypatch
+    options, noise, monkeypatch
 ):
     seen = watch(monkeypatch)
     r = np.random.default_rng(2)
@@ -323,7 +348,7 @@ def test_none_of_ten_thousand_changed_pairs_moves_an_edge_list_past_its_bound(
             v = u if r.random() < 0.6 else r.normal(size=2)
             own = np.outer([0.5, -0.5], v) * r.choice([2.0, 1.0, 0.3])
             learner = _edge_learner(
-                np.concatenate((own, others)), algorithm, noise, adjacency="replace-one"
+                np.concatenate((own, others)), options, noise, adjacency="replace-one"
             )
             seen.clear()
             learner.fit([[0, 1], [2, 3], [4, 5]], [1 - 2 * (k % 2), 1, -1])
@@ -337,7 +362,7 @@ def test_none_of_ten_thousand_changed_pairs_moves_an_edge_list_past_its_bound(
     assert 0.95 * bound <= longest <= bound
 
 
-def _edge_audit(algorithm, noise, factor) -> float:
+def _edge_audit(options, noise, factor) -> float:
     """Two pairs of one individual are there, or contribute nothing: zero-out, kappa = 2."""
     released = []
     with pytest.MonkeyPatch.context() as patch:
@@ -345,7 +370,7 @@ def _edge_audit(algorithm, noise, factor) -> float:
         # Dissimilar points further apart than the margin have no gradient.
         for points, sign in (([[0.5], [-0.5], [-0.4]], 1), ([[1.0], [-1.0], [-0.99]], -1)):
             seen.clear()
-            learner = _edge_learner(np.array(points), algorithm, noise, kappa=2)
+            learner = _edge_learner(np.array(points), options, noise, kappa=2)
             learner.fit([[0, 1], [0, 2]], [sign, sign])
             released.append(seen[0])
     shift = float(released[0].value[0] - released[1].value[0])
@@ -362,12 +387,12 @@ def _edge_audit(algorithm, noise, factor) -> float:
     return lower_bound(counts[0], counts[1], runs, 0.0 if released[0].laplace else DELTA)
 
 
-@pytest.mark.parametrize(("algorithm", "noise"), EDGES)
+@pytest.mark.parametrize(("options", "noise"), EDGES)
 def test_the_audit_of_an_edge_list_finds_less_than_one_and_flags_a_quarter_of_the_noise(
-    algorithm, noise
+    options, noise
 ):
-    assert _edge_audit(algorithm, noise, 1.0) < 1.0
-    assert _edge_audit(algorithm, noise, 0.25) > 1.0
+    assert _edge_audit(options, noise, 1.0) < 1.0
+    assert _edge_audit(options, noise, 0.25) > 1.0
 
 
 @pytest.mark.parametrize(("factor", "flagged"), [(1.0, False), (0.25, True)])
@@ -384,7 +409,7 @@ def test_the_audit_of_perturbed_individuals_flags_only_a_quarter_of_the_noise(fa
         patch.setattr(pairwise.algorithms.contrastive_plans, "perturb_individuals", spy)
         for x, y in ((1.0, 0), (-1.0, 1)):
             DPPMetricLearner(
-                algorithm="input-perturbation", classes=[0, 1], random_state=0, n_steps=1
+                algorithm=InputPerturbation(n_steps=1), classes=[0, 1], random_state=0
             ).fit([[x], [0.0]], [y, 0])
     counts = []
     for side, (X, codes, n_classes, settings) in enumerate(calls):
