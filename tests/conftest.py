@@ -42,6 +42,7 @@ def _compiled() -> Path:
 # Before the first import of what is compiled; processes that tests start find it too.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(_compiled()))
 
+from textpriv.demo import train_vocabulary  # noqa: E402
 from textpriv.index import Index  # noqa: E402
 from textpriv.randomness import KeyedStreams, Stream  # noqa: E402
 from textpriv.vocabulary import Vocabulary  # noqa: E402
@@ -160,6 +161,20 @@ def index_of(vocabulary_of) -> Callable[..., Index]:
 def three_points(index_of) -> Index:
     """The points 0, 1 and 3 on a line."""
     return index_of([0.0, 1.0, 3.0])
+
+
+@pytest.fixture(scope="session")
+def demo_vocabulary() -> Vocabulary:
+    """The words of the demo, trained in one pass over what comes with gensim."""
+    return train_vocabulary(epochs=1)
+
+
+@pytest.fixture(scope="session")
+def demo_index(demo_vocabulary, tmp_path_factory) -> Path:
+    """The folder of a small index of these English words; no test writes into it."""
+    folder = tmp_path_factory.mktemp("demo") / "demo.idx"
+    Index.build(demo_vocabulary, metric="angular", k=64, hnsw=False).save(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from textpriv import demo
-from textpriv.index import Index
-
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = sorted(
@@ -25,18 +22,10 @@ PAGES = sorted(
 PLACES = ("demo.idx", "glove.idx")
 
 
-@pytest.fixture(scope="session")
-def small_index(tmp_path_factory) -> Path:
-    """The folder of a small index of English words, trained in one pass over what comes with gensim."""
-    folder = tmp_path_factory.mktemp("docs") / "demo.idx"
-    Index.build(demo.train_vocabulary(epochs=1), metric="angular", k=64, hnsw=False).save(folder)
-    return folder
-
-
 @pytest.mark.parametrize("page", PAGES)
-def test_python_of_a_page_runs(page, small_index, tmp_path, monkeypatch):
+def test_python_of_a_page_runs(page, demo_index, tmp_path, monkeypatch):
     for place in PLACES:
-        (tmp_path / place).symlink_to(small_index)
+        (tmp_path / place).symlink_to(demo_index)
     monkeypatch.chdir(tmp_path)
     blocks = BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
     names: dict[str, object] = {"__name__": "page"}
@@ -45,9 +34,9 @@ def test_python_of_a_page_runs(page, small_index, tmp_path, monkeypatch):
 
 
 def test_the_page_on_training_runs_as_it_stands_and_saves_no_raw_word(
-    small_index, tmp_path, monkeypatch
+    demo_index, tmp_path, monkeypatch
 ):
-    (tmp_path / "demo.idx").symlink_to(small_index)
+    (tmp_path / "demo.idx").symlink_to(demo_index)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv(

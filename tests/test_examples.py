@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from textpriv import demo
-from textpriv.index import Index
-
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 # What each example is called with ("INDEX" becomes a small index), and what it must print.
 RUNS = {
@@ -29,24 +26,16 @@ RUNS = {
 }
 
 
-@pytest.fixture(scope="module")
-def small_index(tmp_path_factory) -> Path:
-    """The folder of a small index of English words, trained in one pass over what comes with gensim."""
-    folder = tmp_path_factory.mktemp("examples") / "demo.idx"
-    Index.build(demo.train_vocabulary(epochs=1), metric="angular", k=64, hnsw=False).save(folder)
-    return folder
-
-
 def test_every_example_is_run_here():
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == sorted(RUNS)
 
 
 @pytest.mark.parametrize("name", sorted(RUNS))
-def test_example_runs_and_prints(name, small_index, tmp_path, monkeypatch, capsys):
+def test_example_runs_and_prints(name, demo_index, tmp_path, monkeypatch, capsys):
     if name == "spark_job.py" and shutil.which("java") is None:
         pytest.skip("no Java runtime, which Spark needs")
     arguments, expected = RUNS[name]
-    given = [str(small_index) if each == "INDEX" else each for each in arguments]
+    given = [str(demo_index) if each == "INDEX" else each for each in arguments]
     monkeypatch.setattr(sys, "argv", [name, *given])
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")

@@ -6,16 +6,20 @@ import gzip
 import importlib.util
 import itertools
 import json
-import os
-import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pandas as pd
 import pytest
 import typer
 from typer.testing import CliRunner
+
+from textpriv import demo
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
@@ -116,6 +120,10 @@ def index(data_dir, tmp_path_factory) -> Path:
     return folder
 
 
+def _threads(workers: int, mp_context: object) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers)
+
+
 @pytest.fixture
 def no_hub(monkeypatch, data_dir):
     """The hub of data sets answers from the made folder, so that a recipe without --data-dir needs no network."""
@@ -191,7 +199,12 @@ def test_laws(data_dir, index, tmp_path):
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_end_to_end(data_dir, index, tmp_path, given):
+def test_end_to_end(data_dir, index, tmp_path, monkeypatch, given):
+    # All that ship are read by a test of the recipe's own.
+    shipped = loaded("end_to_end").shipped
+    monkeypatch.setattr(
+        loaded("end_to_end"), "shipped", lambda: tuple(each[::10] for each in shipped())
+    )
     options = ["--epsilon-words", 4, "--trials", 1, "--limit", 100, "--out", tmp_path / "e"]
     shown = run("end_to_end", "--index", index, *options, *_with(given, data_dir))
     assert shown.count("| clear |") == 2
@@ -210,11 +223,13 @@ def test_imdb_without_data(data_dir, tmp_path):
     assert "epsilon" in run("imdb", *options, "--choose")
 
 
-# Each command once, and either source of its tables twice.
+# Each command once, and either source of its tables twice; one of them in processes.
 @pytest.mark.parametrize(
     ("command", "given"), [("auc", True), ("metric", False), ("dpp", False), ("huai", True)]
 )
-def test_uci(data_dir, tmp_path, command, given):
+def test_uci(data_dir, tmp_path, monkeypatch, command, given):
+    if command != "dpp":
+        monkeypatch.setattr(loaded("uci"), "ProcessPoolExecutor", _threads)
     chosen = ["--sets", "hepatitis" if given else "breast_cancer"]
     run(
         "uci",
@@ -242,30 +257,32 @@ def test_benchmark(data_dir, tmp_path):
     assert "## Growth" in (tmp_path / "b.md").read_text()
 
 
-def test_benchmark_without_data(tmp_path):
+def test_benchmark_without_data(tmp_path, demo_vocabulary, monkeypatch):
     # The parts differ only in what is measured; the vectors and texts are those of the demo.
+    monkeypatch.setattr(demo, "train_vocabulary", lambda: demo_vocabulary)
     run("benchmark", "--quick", "--part", "rates", "--output", tmp_path / "b")
     assert "## Side by side" in (tmp_path / "b.md").read_text()
 
 
-def test_retrieval(data_dir, tmp_path):
-    # Without data it is run by the tests of its own, with as many texts as by default.
+def test_retrieval(data_dir, tmp_path, monkeypatch):
+    # Without data it is run by the tests of its own, whole and in processes. The digits are the same with data.
+    recipe = loaded("retrieval")
+
+    @contextmanager
+    def served(records, codebook):
+        with recipe.RetrievalServer(recipe.Catalogue(records, codebook)) as server:
+            thread = Thread(target=server.serve_forever)
+            thread.start()
+            yield server.address
+            server.shutdown()
+            thread.join()
+
+    tsne = replace(recipe.REFERENCES["tsne"], seeds=0)
+    monkeypatch.setattr(recipe, "server_process", served)
+    monkeypatch.setattr(recipe, "ProcessPoolExecutor", _threads)
+    monkeypatch.setattr(recipe, "EPSILONS", (4.0,))
+    monkeypatch.setitem(recipe.REFERENCES, "tsne", tsne)
     options = ["--seeds", "1", "--queries", "8", "--text-queries", "8", "--text-records", "64"]
-    done = subprocess.run(
-        [
-            sys.executable,
-            RECIPES / "retrieval.py",
-            "--data-dir",
-            data_dir,
-            "--out",
-            tmp_path / "r",
-            *options,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+    shown = run("retrieval", "--data-dir", data_dir, "--out", tmp_path / "r", *options)
+    assert "64 IMDB test reviews searched" in shown
     assert (tmp_path / "r.csv").is_file()

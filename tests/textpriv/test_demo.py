@@ -15,9 +15,9 @@ from textpriv.index import Index
 from textpriv.vocabulary import Vocabulary
 
 
-@pytest.fixture(scope="module")
-def vocabulary() -> Vocabulary:
-    return demo.train_vocabulary(epochs=1)
+@pytest.fixture
+def vocabulary(demo_vocabulary) -> Vocabulary:
+    return demo_vocabulary
 
 
 def _index(vocabulary: Vocabulary, scale: float = 1.0) -> Index:
