@@ -7,6 +7,7 @@ from .guarantees.certificate import Certificate as Certificate
 from .guarantees.certificate import certify as certify
 from .guarantees.epsilon import eps_from_odds as eps_from_odds
 from .guarantees.epsilon import epsilon_for as epsilon_for
+from .guarantees.epsilon import epsilon_from_odds as epsilon_from_odds
 from .index import Index as Index
 from .ledger import Document as Document
 from .ledger import Ledger as Ledger

@@ -156,9 +156,9 @@ def _steps(estimator: Any, name: str = "") -> list[tuple[str, Any]]:
     if inner is None:
         return [(name, estimator)]
     return [
-        found
+        nested
         for step, each, *_ in inner
-        for found in _steps(each, f"{name}.{step}" if name else step)
+        for nested in _steps(each, f"{name}.{step}" if name else step)
     ]
 
 

@@ -33,14 +33,14 @@ def within_margin(scores: Array, positive: NDArray[np.bool_]) -> Array:
     # + 0.0 turns -0.0, which has other bits, into 0.0.
     shifted = scores - positive + 0.0
     n = len(shifted)
-    places = np.uint64(max(1, (n - 1).bit_length()))
+    bits = np.uint64(max(1, (n - 1).bit_length()))
     # Sorting numbers is several times faster than sorting places, so the place travels in the low bits of the number. Of
     # the number that leaves some 46 bits, and what they do not tell apart is put right afterwards.
-    keys = _pack(shifted.view(np.int64), places)
+    keys = _pack(shifted.view(np.int64), bits)
     keys.sort()
     order = np.empty(n, dtype=np.int64)
     ordered = np.empty(n, dtype=np.float64)
-    if not _unpack(keys, places, shifted, order, ordered):
+    if not _unpack(keys, bits, shifted, order, ordered):
         order = np.argsort(shifted)
         ordered = shifted[order]
     counts = np.empty(n, dtype=np.float64)

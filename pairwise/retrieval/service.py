@@ -163,8 +163,8 @@ class Catalogue:
         wanted = self.codebook[np.asarray(cells, dtype=np.int64)]
         with self._lock:  # ef belongs to the index, so two requests must not set it at once
             self._index.set_ef(max(64, 2 * k))
-            found, _ = self._index.knn_query(wanted, k=k, num_threads=1)
-        return np.unique(found.astype(np.int64))
+            rows, _ = self._index.knn_query(wanted, k=k, num_threads=1)
+        return np.unique(rows.astype(np.int64))
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -212,10 +212,10 @@ def _print_checks(checks: list[Check]) -> None:
         table.add_column(name, no_wrap=name != "found", overflow="fold")
     for check in checks:
         status = check.status + (" (required)" if check.fails else "")
-        found = Text(check.found)
+        result = Text(check.found)
         if check.remedy:
-            found.append(f"\n{check.remedy}", style="italic")
-        table.add_row(check.name, Text(status, style=styles[check.status]), found)
+            result.append(f"\n{check.remedy}", style="italic")
+        table.add_row(check.name, Text(status, style=styles[check.status]), result)
     console = Console(highlight=False)
     console.print(table)
     broken = sum(check.fails for check in checks)

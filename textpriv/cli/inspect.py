@@ -119,14 +119,14 @@ def explain(
 
     loaded = Index.load(folder)
     made = _build(loaded, epsilon, law)
-    kept = float(np.exp(made.log_prob(word)[loaded.vocabulary.id(word)]))
+    stays = float(np.exp(made.log_prob(word)[loaded.vocabulary.id(word)]))
     outputs = made.explain(word, n=n)
     if as_json:
         print_json(
             {
                 "word": word,
                 "epsilon": epsilon,
-                "keep_probability": kept,
+                "keep_probability": stays,
                 "outputs": [
                     {"word": other, "probability": float(probability), "distance": float(distance)}
                     for other, probability, distance in outputs
@@ -135,7 +135,7 @@ def explain(
             }
         )
         return
-    _print_outputs(word, epsilon, kept, outputs)
+    _print_outputs(word, epsilon, stays, outputs)
     print(made.statement.typical_odds)
 
 

@@ -50,14 +50,14 @@ def write_event(event: str, **values: object) -> None:
 
 def _events() -> Callable[[Progress], None]:
     started = time.monotonic()
-    told = started - _EVENT_SECONDS
+    last = started - _EVENT_SECONDS
 
     def show(progress: Progress) -> None:
-        nonlocal told
+        nonlocal last
         now = time.monotonic()
-        if now - told < _EVENT_SECONDS:
+        if now - last < _EVENT_SECONDS:
             return
-        told = now
+        last = now
         seconds, fraction = now - started, progress.fraction
         # What this run has done, of which alone the seconds tell.
         tokens = progress.tokens - progress.resumed

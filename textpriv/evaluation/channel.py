@@ -152,7 +152,7 @@ class ChannelVectorizer(TransformerMixin, BaseEstimator):
 
     def _read(self, documents: Iterable[Any]) -> Iterable[NDArray[np.int32]]:
         reader: Privatizer | None = None
-        for place, document in enumerate(documents):
+        for number, document in enumerate(documents):
             if isinstance(document, str):
                 reader = reader or Privatizer(self.mechanism)
                 yield reader.read(document).codes
@@ -160,7 +160,7 @@ class ChannelVectorizer(TransformerMixin, BaseEstimator):
             ids = np.asarray(document)
             if ids.ndim != 1 or (ids.size and not np.issubdtype(ids.dtype, np.integer)):
                 raise TextprivError(
-                    f"document {place} is of type {type(document).__name__}, not a text or a list of word ids."
+                    f"document {number} is of type {type(document).__name__}, not a text or a list of word ids."
                 )
             yield ids.astype(np.int32)
 

@@ -108,8 +108,8 @@ class CoupledMadlib:
         # Strides are coprime to the prime pool, so no document meets a noise vector twice.
         start = np.repeat(rng.integers(0, pool, len(lengths)), lengths)
         stride = np.repeat(rng.integers(1, pool, len(lengths)), lengths)
-        place = np.arange(len(ids)) - np.repeat(offsets[:-1], lengths)
-        noise = ((start + stride * place) % pool).astype(np.int32)
+        position = np.arange(len(ids)) - np.repeat(offsets[:-1], lengths)
+        noise = ((start + stride * position) % pool).astype(np.int32)
         known, unknown = np.flatnonzero(ids >= 0), np.flatnonzero(ids < 0)
         cluster, least, largest = self._limits
         order = known[np.lexsort((cluster[ids[known]], noise[known]))]
@@ -156,8 +156,8 @@ def _answer(
     for row in range(scores.shape[0]):
         score = scores[row]
         group, count = -1, 0
-        for place in range(bounds[row], bounds[row + 1]):
-            word = ids[order[place]]
+        for position in range(bounds[row], bounds[row + 1]):
+            word = ids[order[position]]
             if cluster[word] != group:
                 group = cluster[word]
                 low, high = least[group], largest[group]
@@ -178,4 +178,4 @@ def _answer(
                     total += points[word, j] * points[rival, j]
                 if total > best:
                     best, chosen = total, rival
-            out[order[place]] = chosen
+            out[order[position]] = chosen

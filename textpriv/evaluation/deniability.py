@@ -71,8 +71,8 @@ class WordSample:
 
     def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Estimate the mean under the prior; ``values`` has shape (m, ...)."""
-        found: NDArray[np.float64] = np.tensordot(self.shares, values, axes=1)
-        return found
+        means: NDArray[np.float64] = np.tensordot(self.shares, values, axes=1)
+        return means
 
     def standard_error(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Standard error of :meth:`mean`: 0 for all words, else from differences between strata that lie side by side."""
@@ -84,8 +84,10 @@ class WordSample:
         differences = np.diff(tail, axis=0)
         # Each difference holds the spread of two strata, and each stratum but two is in two differences.
         scale = len(tail) / (2 * len(differences))
-        found: NDArray[np.float64] = self.shares[-1] * np.sqrt(scale * (differences**2).sum(axis=0))
-        return found
+        errors: NDArray[np.float64] = self.shares[-1] * np.sqrt(
+            scale * (differences**2).sum(axis=0)
+        )
+        return errors
 
 
 @dataclass(frozen=True)
@@ -185,14 +187,16 @@ def deniability(
         law = np.exp(mechanism.log_prob(word))
         with np.errstate(divide="ignore"):
             distinct = -np.expm1(draws * np.log1p(-np.minimum(law, 1.0))).sum()
-        held = np.cumsum(np.sort(law)[::-1])
-        support = min(int(np.searchsorted(held, 1.0 - eta)) + 1, len(law))
+        mass = np.cumsum(np.sort(law)[::-1])
+        support = min(int(np.searchsorted(mass, 1.0 - eta)) + 1, len(law))
         return float(law[word]), float(distinct), support
 
-    different, places = np.unique(chosen.ids, return_inverse=True)
+    different, rows = np.unique(chosen.ids, return_inverse=True)
     with ThreadPoolExecutor(processors()) as pool:
-        found = list(pool.map(figures, different.tolist()))
-    keep, distinct, support = (np.array(column)[places] for column in zip(*found, strict=True))
+        figures_of_words = list(pool.map(figures, different.tolist()))
+    keep, distinct, support = (
+        np.array(column)[rows] for column in zip(*figures_of_words, strict=True)
+    )
     return Deniability(
         chosen,
         keep.astype(np.float64),
@@ -234,19 +238,19 @@ def sampled_deniability(
         For parameters without meaning.
     """
     chosen = _choose(mechanism, words, word_prior, sample, draws, eta)
-    different, places = np.unique(chosen.ids, return_inverse=True)
+    different, rows = np.unique(chosen.ids, return_inverse=True)
     keep, distinct, support = (np.empty(len(different)) for _ in range(3))
-    for place, word in enumerate(different.tolist()):
+    for row, word in enumerate(different.tolist()):
         outputs = mechanism.sample(np.full(draws, word, dtype=np.int32), rng)
         counts = np.sort(np.unique(outputs, return_counts=True)[1])[::-1]
-        keep[place] = np.mean(outputs == word)
-        distinct[place] = len(counts)
-        support[place] = np.searchsorted(np.cumsum(counts), (1 - eta) * draws - 1e-9) + 1
+        keep[row] = np.mean(outputs == word)
+        distinct[row] = len(counts)
+        support[row] = np.searchsorted(np.cumsum(counts), (1 - eta) * draws - 1e-9) + 1
     return Deniability(
         chosen,
-        keep[places],
-        distinct[places],
-        support[places].astype(np.int64),
+        keep[rows],
+        distinct[rows],
+        support[rows].astype(np.int64),
         int(draws),
         float(eta),
     )

@@ -64,32 +64,32 @@ class Law:
         if index.metric.kind != EUCLIDEAN or not index.exact:
             return index.distances_of(words).astype(np.float32)
         points, squares = self._points
-        found: NDArray[np.float32] = points[rows] @ points.T
-        found *= -2
-        found += squares
-        found += squares[rows, None]
-        np.maximum(found, 0, out=found)
-        np.sqrt(found, out=found)
+        distances: NDArray[np.float32] = points[rows] @ points.T
+        distances *= -2
+        distances += squares
+        distances += squares[rows, None]
+        np.maximum(distances, 0, out=distances)
+        np.sqrt(distances, out=distances)
         np.put_along_axis(
-            found,
+            distances,
             index.neighbours.ids[rows].astype(np.int64),
             index.neighbours.distances[rows].astype(np.float32),
             axis=1,
         )
-        return found
+        return distances
 
     def rows(self, words: NDArray[np.int64]) -> NDArray[np.float32]:
         """The law of some words, shape (len(words), V); every row sums to 1."""
         if self._exponential is None or not self.index.exact:
             return np.exp([self.mechanism.log_prob(int(word)) for word in words]).astype(np.float32)
         measure, rate, gamma = self._exponential
-        found = self.distances(words)
-        np.minimum(found, np.float32(gamma), out=found)
-        found *= np.float32(-rate)
-        np.exp(found, out=found)
-        found *= measure.astype(np.float32)
-        found /= found.sum(axis=1, dtype=np.float64, keepdims=True).astype(np.float32)
-        return found
+        rows = self.distances(words)
+        np.minimum(rows, np.float32(gamma), out=rows)
+        rows *= np.float32(-rate)
+        np.exp(rows, out=rows)
+        rows *= measure.astype(np.float32)
+        rows /= rows.sum(axis=1, dtype=np.float64, keepdims=True).astype(np.float32)
+        return rows
 
     def blocks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """All words in order: ids (B,) and their law (B, V)."""
@@ -101,10 +101,10 @@ class Law:
     @cached_property
     def marginal(self) -> NDArray[np.float64]:
         """How often each word comes out, shape (V,)."""
-        found = np.zeros(len(self))
+        marginal = np.zeros(len(self))
         for words, law in self.blocks():
-            found += self.prior[words] @ law
-        return found
+            marginal += self.prior[words] @ law
+        return marginal
 
     def posterior_means(self, table: NDArray[np.floating]) -> NDArray[np.float32]:
         """The mean row of a table over the words that an output may come from (mechanisms.md 3.4b).
@@ -130,8 +130,8 @@ class Law:
             marginal += weight @ law
             total += law.T @ (weight[:, None] * given[words]).astype(np.float32)
         self.__dict__["marginal"] = marginal
-        found: NDArray[np.float32] = (total / marginal[:, None]).astype(np.float32)
-        return found
+        means: NDArray[np.float32] = (total / marginal[:, None]).astype(np.float32)
+        return means
 
     def posterior(self, floor: float = 0.01) -> csr_matrix:
         """The probabilities of the words an output may come from, shape (V outputs, V words).

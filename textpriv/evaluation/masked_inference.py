@@ -140,12 +140,14 @@ def masked_language_model(path: str, words: Sequence[str]) -> Any:
     def log_prob(left: str, right: str) -> NDArray[np.float64]:
         inputs = tokenizer(f"{left} {tokenizer.mask_token} {right}", return_tensors="pt")
         ids = inputs["input_ids"][0]
-        place = int((ids == tokenizer.mask_token_id).nonzero()[0, 0])
-        begin = max(0, min(place - longest // 2, len(ids) - longest))
-        kept = {name: each[:, begin : begin + longest] for name, each in inputs.items()}
+        position = int((ids == tokenizer.mask_token_id).nonzero()[0, 0])
+        begin = max(0, min(position - longest // 2, len(ids) - longest))
+        inputs_within = {name: each[:, begin : begin + longest] for name, each in inputs.items()}
         with torch.no_grad():
-            found = model(**kept).logits[0, place - begin].double().log_softmax(-1).numpy()
-        return np.where(whole, found[token], -np.inf)
+            scores = (
+                model(**inputs_within).logits[0, position - begin].double().log_softmax(-1).numpy()
+            )
+        return np.where(whole, scores[token], -np.inf)
 
     return log_prob
 
@@ -266,8 +268,8 @@ def _context_scores(
 def _columns(law: Law, outputs: NDArray[np.int32]) -> NDArray[np.float32]:
     """Log P_w(y) over all words w for each given output y, shape (len(outputs), V)."""
     different, back = np.unique(outputs, return_inverse=True)
-    found = np.empty((len(different), len(law)), dtype=np.float32)
+    columns = np.empty((len(different), len(law)), dtype=np.float32)
     for words, block in law.blocks():
         with np.errstate(divide="ignore"):
-            found[:, words] = np.log(block[:, different].T)
-    return found[back]
+            columns[:, words] = np.log(block[:, different].T)
+    return columns[back]

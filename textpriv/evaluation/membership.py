@@ -111,8 +111,8 @@ def shadow_attack(
 
 def true_class_logit(outputs: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
     """Return log(p / (1 - p)) of each document's true class, shape (D,)."""
-    found = _outputs(outputs)
-    true = np.clip(found[np.arange(len(found)), np.asarray(labels)], 1e-12, 1 - 1e-12)
+    scores = _outputs(outputs)
+    true = np.clip(scores[np.arange(len(scores)), np.asarray(labels)], 1e-12, 1 - 1e-12)
     logit: NDArray[np.float64] = np.log(true) - np.log1p(-true)
     return logit
 
@@ -155,9 +155,9 @@ def offline_lira(
 
 
 def _outputs(values: ArrayLike) -> NDArray[np.float64]:
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 2 or found.shape[1] < 2:
+    scores = np.asarray(values, dtype=np.float64)
+    if scores.ndim != 2 or scores.shape[1] < 2:
         raise TextprivError(
-            f"a model's outputs have one row a document and one column a class; got shape {found.shape}."
+            f"a model's outputs have one row a document and one column a class; got shape {scores.shape}."
         )
-    return found
+    return scores

@@ -64,14 +64,14 @@ def log_likelihoods(
     public. Unknown words draw from one law and add nothing.
     """
     lengths, wanted = np.diff(private_offsets), np.diff(clear_offsets)
-    found = np.full((len(lengths), len(wanted)), -np.inf)
+    likelihoods = np.full((len(lengths), len(wanted)), -np.inf)
     pairs = [
         (document, candidate)
         for document, length in enumerate(lengths.tolist())
         for candidate in np.flatnonzero(wanted == length).tolist()
     ]
     if not pairs:
-        return found
+        return likelihoods
     inputs, outputs, home = [], [], []
     for number, (document, candidate) in enumerate(pairs):
         word = clear[clear_offsets[candidate] : clear_offsets[candidate + 1]]
@@ -94,8 +94,8 @@ def log_likelihoods(
         ):
             np.add.at(total, where[start:end], row[out[start:end]])
     for value, (document, candidate) in zip(total, pairs, strict=True):
-        found[document, candidate] = value
-    return found
+        likelihoods[document, candidate] = value
+    return likelihoods
 
 
 def reidentify(
@@ -202,5 +202,5 @@ def _success_ceiling(loss: float, candidates: int) -> float:
 
 def _rows_to_unit(rows: NDArray[np.floating]) -> NDArray[np.float64]:
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    found: NDArray[np.float64] = rows.astype(np.float64) / np.where(norms > 0, norms, 1)
-    return found
+    unit: NDArray[np.float64] = rows.astype(np.float64) / np.where(norms > 0, norms, 1)
+    return unit

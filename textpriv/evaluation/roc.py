@@ -81,7 +81,7 @@ class Attack:
         return {
             "attack": self.name,
             "auc": self.auc.to_dict(),
-            "tpr": {f"{rate:g}": found.to_dict() for rate, found in self.tpr.items()},
+            "tpr": {f"{rate:g}": value.to_dict() for rate, value in self.tpr.items()},
             "success": None if self.success is None else self.success.to_dict(),
             "positives": self.positives,
             "negatives": self.negatives,
@@ -165,18 +165,18 @@ def score_attack(
     from scipy.stats import norm
 
     reach = float(norm.ppf((1 + confidence) / 2)) * error
-    found = {}
+    rates = {}
     for rate in FALSE_POSITIVE_RATES:
         # The lowest threshold that no more than this share of the negatives passes.
         allowed = math.floor(rate * len(no) + 1e-9)
         threshold = np.sort(no)[::-1][allowed] if allowed < len(no) else -np.inf
         hits = int(np.count_nonzero(yes > threshold))
         low, high = binomial_interval(hits, len(yes), confidence)
-        found[rate] = Rate(hits / len(yes), low, high, tpr_ceiling(loss, rate))
+        rates[rate] = Rate(hits / len(yes), low, high, tpr_ceiling(loss, rate))
     return Attack(
         name=name,
         auc=Rate(value, max(0.0, value - reach), min(1.0, value + reach), auc_ceiling(loss)),
-        tpr=found,
+        tpr=rates,
         positives=len(yes),
         negatives=len(no),
         loss=loss,
@@ -198,7 +198,7 @@ def _auc(yes: NDArray[np.float64], no: NDArray[np.float64]) -> tuple[float, floa
 
 def _below(line: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """How many entries of a sorted line lie below each value, equal ones counting half."""
-    found: NDArray[np.float64] = (
+    below: NDArray[np.float64] = (
         np.searchsorted(line, values, "left") + np.searchsorted(line, values, "right")
     ) / 2.0
-    return found
+    return below

@@ -114,18 +114,18 @@ def exposure(
             for name, (size, words) in chosen.items()
         ]
     guess = _best_guess(mechanism)
-    found = []
+    rows = []
     for name, (size, words) in chosen.items():
         ids = [vocabulary.id(word) for word in words]
         keep, guessed = np.zeros(len(ids)), np.zeros(len(ids))
-        for place, word in enumerate(ids):
+        for position, word in enumerate(ids):
             law = np.exp(mechanism.log_prob(word))
-            keep[place] = law[word]
+            keep[position] = law[word]
             if guess is not None:
-                guessed[place] = law[guess == word].sum()
+                guessed[position] = law[guess == word].sum()
         right = None if guess is None else guessed
-        found.append(ListExposure(name, size, tuple(words), keep, right, 0))
-    return found
+        rows.append(ListExposure(name, size, tuple(words), keep, right, 0))
+    return rows
 
 
 def _best_guess(mechanism: Mechanism) -> NDArray[np.int64] | None:

@@ -58,23 +58,23 @@ def count_matrix(ids: NDArray[np.int32], offsets: NDArray[np.int64], words: int)
 
 def log_counts(counts: csr_matrix) -> csr_matrix:
     """Return log(1 + count), so that a word said often does not drown the others."""
-    found = counts.copy()
-    found.data = np.log1p(found.data)
-    return found
+    logs = counts.copy()
+    logs.data = np.log1p(logs.data)
+    return logs
 
 
 def root_counts(counts: csr_matrix) -> csr_matrix:
     """Return the square root of every count: weights of a mean in which a repeated word does not drown the others."""
-    found = counts.copy()
-    found.data = np.sqrt(found.data)
-    return found
+    roots = counts.copy()
+    roots.data = np.sqrt(roots.data)
+    return roots
 
 
 def mean_rows(counts: csr_matrix, table: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the mean row of the table, weighted by counts, for each document: shape (D, n); zero for an empty one."""
     totals = np.asarray(counts.sum(axis=1)).reshape(-1, 1)
-    found: NDArray[np.float32] = (counts @ table / np.maximum(totals, 1)).astype(np.float32)
-    return found
+    means: NDArray[np.float32] = (counts @ table / np.maximum(totals, 1)).astype(np.float32)
+    return means
 
 
 def standardized(vocabulary: Vocabulary, scale: float = 5.0) -> NDArray[np.float32]:
@@ -86,10 +86,10 @@ def standardized(vocabulary: Vocabulary, scale: float = 5.0) -> NDArray[np.float
     prior = vocabulary.prior_weights("zipf")
     mean = prior @ vectors
     deviation = np.sqrt(prior @ (vectors - mean) ** 2)
-    found: NDArray[np.float32] = (
+    rows: NDArray[np.float32] = (
         scale * (vectors - mean) / np.where(deviation > 0, deviation, 1.0)
     ).astype(np.float32)
-    return found
+    return rows
 
 
 def whitened(vocabulary: Vocabulary) -> NDArray[np.float32]:
@@ -105,10 +105,8 @@ def whitened(vocabulary: Vocabulary) -> NDArray[np.float32]:
     variances, directions = np.linalg.eigh((centred * prior[:, None]).T @ centred)
     varies = variances > 1e-10 * variances.max()
     lengths = np.where(varies, np.where(varies, variances, 1.0) ** -0.5, 0.0)
-    found: NDArray[np.float32] = (centred @ (directions * lengths) @ directions.T).astype(
-        np.float32
-    )
-    return found
+    rows: NDArray[np.float32] = (centred @ (directions * lengths) @ directions.T).astype(np.float32)
+    return rows
 
 
 def word_count_classifier() -> Any:
@@ -281,8 +279,8 @@ class MeanEmbeddingClassifier:
             if counts is None:
                 raise TextprivError("give documents as counts or as means.")
             means = mean_rows(counts, self.table_)
-        found: NDArray[np.float32] = means @ self.weight_ + self.bias_
-        return found
+        logits: NDArray[np.float32] = means @ self.weight_ + self.bias_
+        return logits
 
     def predict_proba(
         self, counts: csr_matrix | None, *, means: NDArray[np.float32] | None = None
@@ -290,17 +288,17 @@ class MeanEmbeddingClassifier:
         """Return the probabilities of the classes, shape (D, classes)."""
         from scipy.special import softmax
 
-        found: NDArray[np.float64] = softmax(
+        probabilities: NDArray[np.float64] = softmax(
             self.decision(counts, means=means).astype(np.float64), axis=1
         )
-        return found
+        return probabilities
 
     def predict(
         self, counts: csr_matrix | None, *, means: NDArray[np.float32] | None = None
     ) -> NDArray[np.int64]:
         """Return the likeliest classes, shape (D,)."""
-        found: NDArray[np.int64] = self.decision(counts, means=means).argmax(axis=1)
-        return found
+        classes: NDArray[np.int64] = self.decision(counts, means=means).argmax(axis=1)
+        return classes
 
     def score(
         self,

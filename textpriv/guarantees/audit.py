@@ -181,10 +181,10 @@ def audit(
         except TextprivError as error:
             checks.append(Check("made", name, False, str(error)))
             continue
-        found, leak = _attack(mechanism, epsilon, sizes)
+        attacks, leak = _attack(mechanism, epsilon, sizes)
         if name == "clusters":
-            found.append(_long_document(mechanism, sizes.longest))
-        checks += [replace(check, vocabulary=name) for check in found]
+            attacks.append(_long_document(mechanism, sizes.longest))
+        checks += [replace(check, vocabulary=name) for check in attacks]
         leaks.append(leak)
         if name == "clusters" and mechanism.needs_exact_lists:
             checks.append(_try_approximate(make, vocabulary))
@@ -539,8 +539,10 @@ def _drawn_ratio(
     for loss in _LOSSES:
         near = np.abs(np.log(np.where(claimed > 0, claimed, 1e-9)) - math.log(loss))
         near += 1e-3 * rng.random(near.shape)
-        for place in np.argsort(np.triu(near, 1) + np.tril(np.full_like(near, 1e9)), axis=None)[:2]:
-            first, second = divmod(int(place), len(apart))
+        for position in np.argsort(np.triu(near, 1) + np.tril(np.full_like(near, 1e9)), axis=None)[
+            :2
+        ]:
+            first, second = divmod(int(position), len(apart))
             if apart[first, second] > 0:
                 pairs.add((first, second))
     counts = {}
@@ -598,15 +600,15 @@ def _try_approximate(make: Callable[[Index], Mechanism], vocabulary: Vocabulary)
 def _searched(mechanism: Mechanism) -> Check:
     claimed = mechanism.statement.epsilon or mechanism.epsilon
     try:
-        found, pairs = search(mechanism)
+        constant, pairs = search(mechanism)
     except MechanismError:
         return Check("search", "", True, "no law to search by")
-    first, second = (mechanism.index.vocabulary.words[word] for word in found.pair)
+    first, second = (mechanism.index.vocabulary.words[word] for word in constant.pair)
     return Check(
         "search",
         "",
-        found.value <= claimed * (1 + 1e-9),
-        f"{first!r} against {second!r}: {found.value:.6g} per unit of distance, claimed {claimed:g}; {pairs:,} pairs",
+        constant.value <= claimed * (1 + 1e-9),
+        f"{first!r} against {second!r}: {constant.value:.6g} per unit of distance, claimed {claimed:g}; {pairs:,} pairs",
     )
 
 

@@ -229,22 +229,22 @@ def certify(
     # Certificates of the first version had looked at no draw and at no list.
     binding = {"kind": "certificate", "version": 2, **mechanism.binding()}
     if reuse and index.metric.kind != INTERPRETED:
-        kept = index.find_record(binding)
-        if kept is not None:
-            return Certificate.from_dict(kept)
+        record = index.find_record(binding)
+        if record is not None:
+            return Certificate.from_dict(record)
     started = time.perf_counter()
     law = mechanism.exponential_law()
     trustworthy = index.exact and index.metric.kind != INTERPRETED
     own = _own(mechanism, progress) if trustworthy else None
     if law is not None and trustworthy and _agrees(mechanism, *law):
-        found = _closed(mechanism, *law, progress, device)
+        constant = _closed(mechanism, *law, progress, device)
     elif own is not None:
-        found = own
+        constant = own
     elif _has_law(mechanism):
-        found = _by_law(mechanism, progress)
+        constant = _by_law(mechanism, progress)
     else:
-        found = _by_samples(mechanism, progress)
-    certificate = _judge(mechanism, found, binding, time.perf_counter() - started)
+        constant = _by_samples(mechanism, progress)
+    certificate = _judge(mechanism, constant, binding, time.perf_counter() - started)
     index.keep_record(binding, certificate.to_dict())
     return certificate
 
@@ -389,28 +389,28 @@ def _over_all_pairs(mechanism: Mechanism, constant: Constant, method: str) -> _F
     """A constant over all pairs of words that have laws of their own, and of words that use another one's with some."""
     index = mechanism.index
     words = len(inputs(index))
-    found = _of_shared_laws(mechanism)
-    if len(found):
-        constant = max(constant, *found, key=lambda each: each.value)
+    shared = _of_shared_laws(mechanism)
+    if len(shared):
+        constant = max(constant, *shared, key=lambda each: each.value)
         method += "; words that share the law of another are compared by their own vectors with those nearest to them"
     rounded = rounding_charged(index, constant).value
-    pairs = words * (words - 1) // 2 + len(found)
-    return _Found(constant, rounded, pairs, not found, method)
+    pairs = words * (words - 1) // 2 + len(shared)
+    return _Found(constant, rounded, pairs, not shared, method)
 
 
 def _of_shared_laws(mechanism: Mechanism) -> list[Constant]:
     """Words whose law is that of a word farther away than rounding explains, with those nearest to their own vectors."""
     index = mechanism.index
     everything, free = np.arange(len(index)), allowance(mechanism)
-    found = []
+    constants = []
     for word in index.wide[:_EXHAUSTIVE].tolist():
         law, apart = mechanism.log_prob(word), index.distances_between(word, everything)
         apart[word] = np.inf
         for other in np.argsort(apart, kind="stable")[:_NEAREST].tolist():
             loss = float(largest_ratios(law, mechanism.log_prob(other)[None])[0])
             ratio = max(loss - free, 0.0) / max(float(apart[other]), 1e-300)
-            found.append(Constant(ratio, (word, other)))
-    return found
+            constants.append(Constant(ratio, (word, other)))
+    return constants
 
 
 def _closed_on_device(
@@ -431,7 +431,7 @@ def _closed_on_device(
         log_z = on.log_normalisers(
             chosen, kind, index.coordinates, weights, [rate], [gamma], report("normalisers")
         )
-        found = on.tight_constants(
+        constants = on.tight_constants(
             chosen,
             kind,
             index.coordinates[words],
@@ -441,7 +441,7 @@ def _closed_on_device(
             LOGARITHMS[np.float64],
             report("pairs of words"),
         )
-    ((value, row, column),) = found
+    ((value, row, column),) = constants
     constant = Constant(value, (int(words[row]), int(words[column])))
     return _over_all_pairs(mechanism, constant, f"closed form over all pairs, float64, on {chosen}")
 
@@ -456,15 +456,15 @@ def _own(mechanism: Mechanism, progress: Report) -> _Found | None:
     first, second = (mechanism.log_prob(word) for word in constant.pair)
     shown = float(largest_ratios(first, second[None])[0])
     apart = index.distance(*constant.pair)
-    found = _over_all_pairs(mechanism, constant, "closed form over all pairs, float64")
+    constants = _over_all_pairs(mechanism, constant, "closed form over all pairs, float64")
     searched, _ = search(mechanism, laws=_TRIED)
     farthest = index.distance(*searched.pair)
     if (
         not abs(shown - constant.value * apart) <= _AGREEMENT
-        or searched.value * farthest > found.constant.value * farthest + _AGREEMENT
+        or searched.value * farthest > constants.constant.value * farthest + _AGREEMENT
     ):
         return None
-    return found
+    return constants
 
 
 def _has_law(mechanism: Mechanism) -> bool:

@@ -7,6 +7,7 @@ figures of one given mechanism are in ``textpriv.evaluation.deniability``; what 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
 from textpriv.metrics import ANGULAR, EUCLIDEAN
 from textpriv.vocabulary.vocabulary import Prior
 
-__all__ = ["Choice", "choose_epsilon", "eps_from_odds", "epsilon_for"]
+__all__ = ["Choice", "choose_epsilon", "eps_from_odds", "epsilon_for", "epsilon_from_odds"]
 
 _EVERY_WORD_UP_TO = 50_000  # words of a vocabulary; a larger one is sampled
 _SAMPLE = 8192
@@ -42,7 +43,7 @@ _TINY = 1e-200
 _FAST = {"reassoc", "contract", "nsz"}
 
 
-def eps_from_odds(odds: float, d_ref: float) -> float:
+def epsilon_from_odds(odds: float, d_ref: float) -> float:
     """The epsilon at which two words at distance ``d_ref`` are told apart by odds of at most ``odds`` to 1.
 
     Parameters
@@ -64,7 +65,7 @@ def eps_from_odds(odds: float, d_ref: float) -> float:
 
     Examples
     --------
-    >>> round(eps_from_odds(20.0, 2.0), 4)
+    >>> round(epsilon_from_odds(20.0, 2.0), 4)
     1.4979
     """
     if positive("odds", odds) <= 1:
@@ -72,6 +73,14 @@ def eps_from_odds(odds: float, d_ref: float) -> float:
             f"odds must be above 1: at 1 to 1 nothing can be told apart, and no word gets through; got {odds}."
         )
     return math.log(odds) / positive("the reference distance", d_ref)
+
+
+def eps_from_odds(odds: float, d_ref: float) -> float:
+    """The former name of :func:`epsilon_from_odds`, deprecated."""
+    warnings.warn(
+        "eps_from_odds is called epsilon_from_odds now.", DeprecationWarning, stacklevel=2
+    )
+    return epsilon_from_odds(odds, d_ref)
 
 
 @dataclass(frozen=True)
@@ -231,7 +240,7 @@ def choose_epsilon(
         raise MechanismError(f"unknown mechanism {mechanism!r}; use 'tem' or 'madlib'.")
     if odds is not None:
         reference = index.reference_distance if distance is None else distance
-        epsilon = eps_from_odds(odds, reference)
+        epsilon = epsilon_from_odds(odds, reference)
         return Choice(epsilon, "odds", float(odds), float(odds), 0.0, 0)
     if distance is not None:
         raise MechanismError("distance= belongs to odds=; leave it out.")
@@ -354,9 +363,9 @@ class _Search:
             excess = self.sign * (values - self.wanted)
             inside = np.flatnonzero((excess[:-1] <= 0) & (excess[1:] >= 0))
             if len(inside):
-                found, over = _root(grid, excess, int(inside[-1]))
+                epsilon, over = _root(grid, excess, int(inside[-1]))
                 value = np.array([self.wanted + self.sign * over])
-                return self._choice(found, value, errors[inside[-1] : inside[-1] + 1])
+                return self._choice(epsilon, value, errors[inside[-1] : inside[-1] + 1])
             centre = float(grid[-1] if excess[-1] < 0 else grid[0])
             width = 0.4
         raise MechanismError(
@@ -449,9 +458,9 @@ class _Search:
 
 
 def _root(
-    grid: NDArray[np.float64], values: NDArray[np.float64], place: int
+    grid: NDArray[np.float64], values: NDArray[np.float64], position: int
 ) -> tuple[float, float]:
-    """Where the polynomial through all points crosses zero upwards after ``grid[place]``, and its value there."""
+    """Where the polynomial through all points crosses zero upwards after ``grid[position]``, and its value there."""
     from scipy.interpolate import BarycentricInterpolator
     from scipy.optimize import brentq
 
@@ -460,12 +469,12 @@ def _root(
     def value(x: float) -> float:
         return float(curve(x))
 
-    left, right = float(grid[place]), float(grid[place + 1])
+    left, right = float(grid[position]), float(grid[position + 1])
     # At a point that is hit exactly the polynomial may miss zero by rounding.
-    found = left if values[place] == 0 else right
+    root = left if values[position] == 0 else right
     if value(left) < 0 < value(right):
-        found = float(brentq(value, left, right, rtol=1e-12))
-    return found, value(found)
+        root = float(brentq(value, left, right, rtol=1e-12))
+    return root, value(root)
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
@@ -543,8 +552,8 @@ def _at_calibrated_rate(search: _Search, half: Callable[[float, float | None], T
     index = search.index
     cap: float | None = None
     for _ in range(20):
-        found = search.solve(_Capped(half, cap))
-        weights, rate, gamma = half(found.epsilon, cap).exponential_law()
+        choice = search.solve(_Capped(half, cap))
+        weights, rate, gamma = half(choice.epsilon, cap).exponential_law()
         log_z = log_normalisers(index, weights, [rate], [gamma])
         (constant,) = tight_constants(index, [rate], [gamma], log_z)
         epsilon = min(max(constant.value / (1 - 1e-6), rate), 2 * rate)
@@ -552,4 +561,4 @@ def _at_calibrated_rate(search: _Search, half: Callable[[float, float | None], T
         if math.isclose(due, gamma, rel_tol=1e-7):
             break
         cap = due
-    return replace(found, epsilon=epsilon)
+    return replace(choice, epsilon=epsilon)

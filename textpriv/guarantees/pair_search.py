@@ -165,16 +165,16 @@ def _suspects(index: Index) -> Iterator[int]:
     near = words[np.argsort(nearest[words], kind="stable")]
     hubs = words[np.argsort(-often[words], kind="stable")]
     rare = words[np.argsort(often[words], kind="stable")]
-    for place in range(len(words)):
-        yield int(near[place])
-        yield int(ids[near[place], told_apart[near[place]].argmax()])
-        yield int(hubs[place])
-        yield int(rare[place])
+    for position in range(len(words)):
+        yield int(near[position])
+        yield int(ids[near[position], told_apart[near[position]].argmax()])
+        yield int(hubs[position])
+        yield int(rare[position])
         # A hub and a rare word next to each other: their normalisers differ over a short way.
-        yield int(ids[rare[place]][often[ids[rare[place]]].argmax()])
+        yield int(ids[rare[position]][often[ids[rare[position]]].argmax()])
         if not index.exact:
-            yield from _taken(iter(_missed(index, int(hubs[place]))), 2)
-            yield from _taken(iter(_missed(index, int(near[place]))), 2)
+            yield from _taken(iter(_missed(index, int(hubs[position]))), 2)
+            yield from _taken(iter(_missed(index, int(near[position]))), 2)
 
 
 def _around(index: Index, word: int) -> list[int]:
@@ -188,8 +188,8 @@ def _missed(index: Index, word: int) -> list[int]:
     apart = index.distances_of(np.array([word]))[0]
     inside = np.flatnonzero(apart < float(index.neighbours.distances[word, -1]))
     inside = inside[~np.isin(inside, index.neighbours.ids[word])]
-    found: list[int] = inside[np.argsort(apart[inside], kind="stable")].tolist()
-    return found
+    words: list[int] = inside[np.argsort(apart[inside], kind="stable")].tolist()
+    return words
 
 
 def _taken(items: Iterator[int], count: int) -> Iterator[int]:

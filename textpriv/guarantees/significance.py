@@ -147,12 +147,12 @@ def two_samples(first: NDArray[np.int64], second: NDArray[np.int64]) -> float:
 
 def _pools(expected: NDArray[np.float64]) -> list[int]:
     """Where groups start, so that each is expected at least 8 times; ``expected`` ascends."""
-    starts, held = [0], 0.0
-    for place, value in enumerate(expected.tolist()):
-        if held >= 8.0:
-            starts.append(place)
-            held = 0.0
-        held += value
-    if held < 8.0 and len(starts) > 1:
+    starts, pooled = [0], 0.0
+    for position, value in enumerate(expected.tolist()):
+        if pooled >= 8.0:
+            starts.append(position)
+            pooled = 0.0
+        pooled += value
+    if pooled < 8.0 and len(starts) > 1:
         starts.pop()
     return starts

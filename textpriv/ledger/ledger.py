@@ -327,20 +327,20 @@ class Ledger:
         if not epsilon:
             raise LedgerError(f"epsilon must be above 0; got {terms.epsilon}.")
         entries = []
-        for place, charge in enumerate(charges):
+        for number, charge in enumerate(charges):
             try:
                 entries.append(self._entry(terms, epsilon, charge))
             except LedgerError as error:
-                error.place = place
+                error.place = number
                 raise
         releases = []
         nats_of: dict[bytes, int] = {}
         with self._transaction("BEGIN IMMEDIATE") as connection:
-            for place, entry in enumerate(entries):
+            for number, entry in enumerate(entries):
                 try:
                     releases.append(self._charge(connection, entry, nats_of))
                 except LedgerError as error:
-                    error.place = place
+                    error.place = number
                     raise
         return releases
 

@@ -107,12 +107,12 @@ def _create(path: Path) -> None:
 def _check_file(path: Path) -> tuple[int, int]:
     """Refuse what is no file of the user's own; return by which device and inode it is known again."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise LedgerError(
             f"cannot open the ledger {path}: {error.strerror}. Put the file back, or name another."
         ) from None
-    mode = found.st_mode
+    mode = status.st_mode
     if not stat.S_ISREG(mode):
         raise LedgerError(f"{path} is not a file. Name a file for the ledger.")
     if mode & 0o077:
@@ -120,7 +120,7 @@ def _check_file(path: Path) -> tuple[int, int]:
             f"{path} can be used by other users (mode {stat.S_IMODE(mode):o}), and a ledger holds the keys of what was "
             f"released. If nobody has read it, close it with: chmod 600 {path}"
         )
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 @contextlib.contextmanager
@@ -129,18 +129,20 @@ def _plain_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        found = str(error)
-        if "locked" in found or "busy" in found:
+        message = str(error)
+        if "locked" in message or "busy" in message:
             remedy = (
                 f"another process has held it for {_PATIENCE:.0f} seconds. End that, and try again"
             )
-        elif "readonly" in found or "unable to open" in found:
+        elif "readonly" in message or "unable to open" in message:
             remedy = "it and its folder must be writable. Change that, or work on a ledger in another folder"
-        elif any(sign in found for sign in ("no such table", "no such column", "decode to UTF-8")):
+        elif any(
+            sign in message for sign in ("no such table", "no such column", "decode to UTF-8")
+        ):
             raise _damaged(path) from None
         else:
             remedy = "nothing of this was counted. Repair the cause, and try again"
-        raise LedgerError(f"cannot use the ledger {path} ({found}): {remedy}.") from None
+        raise LedgerError(f"cannot use the ledger {path} ({message}): {remedy}.") from None
     except UnicodeDecodeError:  # of a damaged schema, quoted in SQLite's own message
         raise _damaged(path) from None
     except sqlite3.DatabaseError as error:

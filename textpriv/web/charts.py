@@ -69,13 +69,13 @@ class Chart:
     def svg(self) -> str:
         """Return the chart as one SVG element that scales to the width of the page."""
         parts = [self._axes()]
-        for place, line in enumerate(self.lines):
+        for number, line in enumerate(self.lines):
             if len(line.low):
                 edge = [*zip(self.x, line.high, strict=True)]
                 edge += [*zip(self.x, line.low, strict=True)][::-1]
-                parts.append(f'<polygon class="band b{place}" points="{self._points(edge)}"/>')
+                parts.append(f'<polygon class="band b{number}" points="{self._points(edge)}"/>')
             points = self._points(zip(self.x, line.values, strict=True))
-            parts.append(f'<polyline class="line l{place}" points="{points}"/>')
+            parts.append(f'<polyline class="line l{number}" points="{points}"/>')
         parts.append('<polyline class="line chosen" points=""/>')
         if self.mark is not None:
             parts.append(self._mark(*self.mark))

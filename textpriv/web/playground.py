@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from textpriv.bounds import odds_in_words
 from textpriv.errors import TextprivError
-from textpriv.guarantees.epsilon import eps_from_odds
+from textpriv.guarantees.epsilon import epsilon_from_odds
 from textpriv.index.index import Index
 from textpriv.mechanisms import mechanism_names, registry
 from textpriv.metrics import EUCLIDEAN
@@ -140,7 +140,7 @@ class Playground:
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self.epsilon = rounded(eps_from_odds(_ODDS, index.reference_distance or 1.0))
+        self.epsilon = rounded(epsilon_from_odds(_ODDS, index.reference_distance or 1.0))
         self._distances = typical_pairs(index)
         self._sensitive = {
             index.vocabulary.id(word)
@@ -279,8 +279,8 @@ class Playground:
         chosen = sorted(known, key=lambda word: word not in self._sensitive)[:_SHOWN_WORDS]
         words = self.index.vocabulary.words
         keep = [float(np.exp(mechanism.log_prob(word)[word])) for word in chosen]
-        found = zip((words[word] for word in chosen), keep, strict=True)
-        return sorted(found, key=lambda each: -each[1])
+        shares = zip((words[word] for word in chosen), keep, strict=True)
+        return sorted(shares, key=lambda each: -each[1])
 
     def explain(self, word: str, settings: Settings) -> dict[str, Any] | None:
         """Return the law of one word; None if the mechanism is not ready yet.

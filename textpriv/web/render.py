@@ -100,9 +100,9 @@ def render(document: Doc | PrivateTokens | Iterable[Doc | PrivateTokens]) -> Ren
     if not isinstance(several, Iterable) or isinstance(several, str):
         raise _refused(document)
     parts = []
-    for place, each in enumerate(several):
+    for number, each in enumerate(several):
         if isinstance(each, Doc):
-            parts.append(_of_doc(each, place))
+            parts.append(_of_doc(each, number))
         elif isinstance(each, PrivateTokens):
             parts.append(_of_tokens(each))
         else:

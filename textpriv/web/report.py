@@ -97,10 +97,10 @@ class WordLaws:
 
         # One law at a time in each thread: all of them would fill the memory. A sampler is used by one thread only.
         with ThreadPoolExecutor(processors() if exact else 1) as pool:
-            found = list(pool.map(look, ids))
+            laws = list(pool.map(look, ids))
         words = mechanism.index.vocabulary.words
-        keep = np.array([kept for kept, _ in found])
-        return cls(tuple(words[word] for word in ids), keep, [each for _, each in found], exact)
+        keep = np.array([stays for stays, _ in laws])
+        return cls(tuple(words[word] for word in ids), keep, [each for _, each in laws], exact)
 
 
 @dataclass(frozen=True)
@@ -301,12 +301,12 @@ def _figures(mechanism: Mechanism, epsilons: list[float]) -> _Figures:
     rate = str(settings.get("rate", "half"))
     rows, bands = [], []
     for epsilon in epsilons:
-        found = deniability(_at(mechanism, epsilon), sample=_MEASURED, draws=_DRAWS)
+        figures = deniability(_at(mechanism, epsilon), sample=_MEASURED, draws=_DRAWS)
         means = [
-            float(found.sample.mean(np.asarray(column, dtype=np.float64)))
-            for column in (found.keep, found.distinct, found.support)
+            float(figures.sample.mean(np.asarray(column, dtype=np.float64)))
+            for column in (figures.keep, figures.distinct, figures.support)
         ]
-        low, high = weighted_quantiles(found.keep, found.sample.shares, (0.1, 0.9))
+        low, high = weighted_quantiles(figures.keep, figures.sample.shares, (0.1, 0.9))
         bands.append((low, high))
         rows.append((epsilon, *means))
     keep = Chart(
@@ -378,7 +378,7 @@ def _data(
     """What the script of the page looks words up in."""
     vocabulary = mechanism.index.vocabulary.words
     shown = sorted({i for outputs in laws.outputs for i, _, _ in outputs})
-    place = {word: number for number, word in enumerate(shown)}
+    position = {word: number for number, word in enumerate(shown)}
     curves: list[list[float]] = [[] for _ in ids]
     if epsilons and _movable(mechanism):
         for epsilon in epsilons:
@@ -400,7 +400,7 @@ def _data(
                 "word": word,
                 "keep": _short(keep),
                 "curve": curve,
-                "outputs": [[place[i], _short(p), _short(d)] for i, p, d in outputs],
+                "outputs": [[position[i], _short(p), _short(d)] for i, p, d in outputs],
             }
             for word, keep, curve, outputs in zip(
                 laws.words, laws.keep.tolist(), curves, laws.outputs, strict=True

@@ -166,12 +166,12 @@ def bind(host: str, port: int, *, allow_remote: bool = False) -> socket.socket:
         For an address that others can reach, unless that is allowed, and for one that cannot be had.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         raise TextprivError(
             f"{host!r} is no address of this computer; use 127.0.0.1, which is the default."
         ) from None
-    family, kind, protocol, _, address = found[0]
+    family, kind, protocol, _, address = addresses[0]
     if not allow_remote and not ipaddress.ip_address(str(address[0])).is_loopback:
         raise TextprivError(
             f"{host} can be reached from other computers, and what is typed would travel unencrypted. Use 127.0.0.1, or "

@@ -10,7 +10,7 @@ import pytest
 import textpriv
 from textpriv.errors import MechanismError
 from textpriv.evaluation.deniability import WordSample, deniability
-from textpriv.guarantees.epsilon import choose_epsilon, eps_from_odds, epsilon_for
+from textpriv.guarantees.epsilon import choose_epsilon, epsilon_for, epsilon_from_odds
 from textpriv.index import Index
 from textpriv.mechanisms import TEM
 from textpriv.vocabulary import Vocabulary
@@ -45,13 +45,13 @@ def simulate(mechanism, word_prior, tokens, rng):
 
 
 def test_odds_at_a_distance_are_what_the_epsilon_allows():
-    assert math.exp(eps_from_odds(20.0, 1.7) * 1.7) == pytest.approx(20.0)
+    assert math.exp(epsilon_from_odds(20.0, 1.7) * 1.7) == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize(("odds", "distance"), [(1.0, 1.0), (0.5, 1.0), (2.0, 0.0), (2.0, -1.0)])
 def test_odds_without_meaning_are_refused(odds, distance):
     with pytest.raises(MechanismError):
-        eps_from_odds(odds, distance)
+        epsilon_from_odds(odds, distance)
 
 
 @pytest.mark.parametrize("mechanism", ["tem", "madlib"])
@@ -273,4 +273,9 @@ def test_a_target_out_of_reach_names_the_range(index):
 
 def test_the_names_are_in_the_package():
     assert textpriv.epsilon_for is epsilon_for
-    assert textpriv.eps_from_odds is eps_from_odds
+    assert textpriv.epsilon_from_odds is epsilon_from_odds
+
+
+def test_the_former_name_of_epsilon_from_odds_warns_and_gives_the_same():
+    with pytest.warns(DeprecationWarning, match="epsilon_from_odds"):
+        assert textpriv.eps_from_odds(20.0, 1.7) == epsilon_from_odds(20.0, 1.7)
