@@ -39,8 +39,9 @@ __all__ = [
     "row_distance",
 ]
 
-# Codes of the compiled distances. A metric that is Euclidean after a change of coordinates shares the first.
-EUCLIDEAN, MANHATTAN, CHEBYSHEV, ANGULAR, INTERPRETED = 0, 1, 2, 3, -1
+# Codes of the compiled distances. A metric that is Euclidean after a change of coordinates shares the first. That of a tree
+# is no function of two rows alone: it stands with the tree.
+EUCLIDEAN, MANHATTAN, CHEBYSHEV, ANGULAR, INTERPRETED, TREE = 0, 1, 2, 3, -1, -2
 
 # Whole tables and numbers of rows: a row cut out of a table in a compiled loop is counted as a reference, once more and once
 # less, and that would take longer than a short distance. Columns are unsigned so that none is taken from the end, which
@@ -117,7 +118,7 @@ class Metric(ABC):
     name : str
         The name by which :func:`get_metric` finds it and an index records it.
     kind : int
-        Code of the compiled distance on :meth:`coordinates`; negative if the distance is an interpreted callable.
+        Code of the compiled distance on :meth:`coordinates`; negative for an interpreted callable and for a tree.
     """
 
     name: str
@@ -424,6 +425,8 @@ def get_metric(metric: str | Metric | dict[str, Any]) -> Metric:
         raise MetricError(
             f"the index was built with the user's metric {name!r}; pass the same CallableMetric object as metric=."
         )
+    if name == "tree":
+        raise MetricError("the distance of a tree belongs to its words: build a textpriv.Tree.")
     if name not in METRICS:
         raise MetricError(
             f"unknown metric {name!r}; known: {', '.join(METRICS)}, or a CallableMetric."
@@ -433,7 +436,7 @@ def get_metric(metric: str | Metric | dict[str, Any]) -> Metric:
 
 def is_builtin(metric: Metric) -> bool:
     """Whether a metric's settings say all of it, as those of this library do; a user's own is known by its name only."""
-    return type(metric) is METRICS.get(metric.name)
+    return metric.kind == TREE or type(metric) is METRICS.get(metric.name)
 
 
 def check_metric(metric: Metric, vectors: NDArray[Any], *, sample: int = 96, seed: int = 0) -> None:

@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 from textpriv.errors import TextprivError
-from textpriv.index import Index
-from textpriv.mechanisms import TEM, BalancedTEM, Madlib, PermuteAndFlip, SmoothedTEM
+from textpriv.index import Index, Tree
+from textpriv.mechanisms import TEM, BalancedTEM, Madlib, PermuteAndFlip, SmoothedTEM, TreeTEM
 from textpriv.privatizer import Privatizer
 from textpriv.statement import PrivacyStatement, UnsoundWarning
 from textpriv.tokenization.policy import ACTIONS, CLASSES, TokenPolicy
@@ -38,6 +38,16 @@ def build(metric="euclidean", backend="exact") -> Index:
     words = [f"w{number}" for number in range(len(points))]
     vectors = np.array(points, dtype=np.float64)
     return Index.build(Vocabulary(words, vectors), metric=metric, k=12, backend=backend)
+
+
+def grown() -> Tree:
+    """A tree over the same words, whose heights are whole numbers."""
+    groups = {"synonyms": 12, "kind": 4}
+    return Tree.build(build().vocabulary, metric="euclidean", heights="levels", groups=groups)
+
+
+def single() -> Tree:
+    return Tree.build(build().vocabulary, "single", metric="euclidean")
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +81,9 @@ MECHANISMS = {
     "BalancedTEM, epsilon 0.02": lambda: BalancedTEM(build(), 0.02),
     "BalancedTEM, epsilon 0.02, zipf": lambda: BalancedTEM(build(), 0.02, prior="zipf"),
     "BalancedTEM, manhattan": lambda: BalancedTEM(build("manhattan"), 0.05),
+    "TreeTEM": lambda: TreeTEM(single(), 2.0),
+    "TreeTEM, zipf": lambda: TreeTEM(grown(), 0.5, prior="zipf"),
+    "TreeTEM, levels": lambda: TreeTEM(grown(), levels={"synonyms": 3, "kind": 30, "any": 3000}),
     "PermuteAndFlip": lambda: PermuteAndFlip(build(), 2.0),
     "PermuteAndFlip, beta 0.1": lambda: PermuteAndFlip(build(), 2.0, beta=0.1),
     "PermuteAndFlip, gamma": lambda: PermuteAndFlip(build(), 2.0, gamma=3.0),

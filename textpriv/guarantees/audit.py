@@ -31,6 +31,7 @@ from textpriv.guarantees.significance import (
     two_samples,
 )
 from textpriv.index.index import Index
+from textpriv.index.tree import Tree
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.randomness import KeyedStreams
 from textpriv.vocabulary.vocabulary import Vocabulary
@@ -177,7 +178,11 @@ def audit(
     for name, vectors, k in _vocabularies(quick):
         vocabulary = Vocabulary([f"w{i}" for i in range(len(vectors))], vectors / epsilon)
         try:
-            mechanism = make(Index.build(vocabulary, k=k))
+            mechanism = make(
+                Tree.build(vocabulary, metric="euclidean")
+                if getattr(configured, "over_trees", False)
+                else Index.build(vocabulary, k=k)
+            )
         except TextprivError as error:
             checks.append(Check("made", name, False, str(error)))
             continue
@@ -241,7 +246,7 @@ def _attack(mechanism: Mechanism, epsilon: float, sizes: _Sizes) -> tuple[list[C
     claimed = mechanism.statement.epsilon
     bound = epsilon if claimed is None else min(claimed, epsilon)
     # By the metric itself, not by the index: what the index holds is part of what is tried.
-    vectors = mechanism.index.vocabulary.vectors
+    vectors = mechanism.index.vocabulary.vectors  # places of leaves, where it is a tree
     apart = mechanism.index.metric.pairwise(vectors, vectors)
     laws = _laws(mechanism)
     if laws is None:

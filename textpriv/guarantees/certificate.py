@@ -33,7 +33,7 @@ from textpriv.mechanisms.calibration.privacy_constant import (
     rounding_charged,
     tight_constants,
 )
-from textpriv.metrics import INTERPRETED, pairwise_distances
+from textpriv.metrics import INTERPRETED, TREE, pairwise_distances
 from textpriv.randomness import KeyedStreams
 
 __all__ = ["Certificate", "certify"]
@@ -277,7 +277,7 @@ def _judge(
     observations = (_observe_draws(mechanism), _observe_lists(index))
     observed = tuple(sentence for passed, sentence in observations if passed and sentence)
     refuted = tuple(sentence for passed, sentence in observations if not passed)
-    holds, notes = holds and not refuted, notes + refuted
+    holds, notes = holds and not refuted, notes + refuted + mechanism.caveats()
     if index.metric.kind == INTERPRETED and not found.exact:
         notes += (
             "The metric is the user's own; it was tested on a sample and is otherwise taken on trust",
@@ -304,7 +304,10 @@ def _judge(
 def _observe_draws(mechanism: Mechanism) -> tuple[bool, str]:
     """Draw some words, and an unknown one, against their law: whether they fit it, and the sentence that says so."""
     words = inputs(mechanism.index)
-    chosen = words[np.unique(np.linspace(0, len(words) - 1, _DRAWN).astype(int))].tolist()
+    count = _DRAWN
+    if mechanism.over_trees:  # whose certificate takes no longer than this look at long laws
+        count = max(3, min(_DRAWN, _ENTRIES // (10 * len(mechanism.index))))
+    chosen = words[np.unique(np.linspace(0, len(words) - 1, count).astype(int))].tolist()
     streams = KeyedStreams(seed=9)
     least = 1.0
     try:
@@ -327,7 +330,7 @@ def _observe_draws(mechanism: Mechanism) -> tuple[bool, str]:
 
 def _observe_lists(index: Index) -> tuple[bool, str]:
     """Compare some exact lists with distances computed anew from the given vectors."""
-    if not index.exact:
+    if not index.exact or index.metric.kind == TREE:
         return True, ""
     words, size = inputs(index), len(index)
     count = max(1, min(_LISTS, _ENTRIES // size))
@@ -457,7 +460,8 @@ def _own(mechanism: Mechanism, progress: Report) -> _Found | None:
     shown = float(largest_ratios(first, second[None])[0])
     apart = index.distance(*constant.pair)
     constants = _over_all_pairs(mechanism, constant, "closed form over all pairs, float64")
-    searched, _ = search(mechanism, laws=_TRIED)
+    # A law of a large vocabulary is long, and all that are tried are compared with each other.
+    searched, _ = search(mechanism, laws=max(4, min(_TRIED, _ENTRIES // (8 * len(index)))))
     farthest = index.distance(*searched.pair)
     if (
         not abs(shown - constant.value * apart) <= _AGREEMENT
@@ -486,7 +490,7 @@ def _by_law(mechanism: Mechanism, progress: Report) -> _Found:
         return _Found(best, best.value, compared, False, method)
     free, metric = allowance(mechanism), index.metric
     given = None
-    if metric.kind != INTERPRETED:
+    if metric.kind not in (INTERPRETED, TREE):
         given = metric.coordinates(index.vocabulary.vectors.astype(np.float64))
     best = Constant(0.0, (0, 0))
     with reporter(progress) as report:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from textpriv.guarantees.significance import largest_ratios
 from textpriv.index.index import Index
+from textpriv.index.tree import Tree
 from textpriv.mechanisms.base import Mechanism
 from textpriv.mechanisms.calibration.pair_sweep import Progress
 from textpriv.mechanisms.calibration.privacy_constant import Constant, inputs
@@ -150,6 +151,9 @@ class _ComparedLaws:
 def _suspects(index: Index) -> Iterator[int]:
     """Words in the order in which an adversary would try them; endless repetition is left to the caller."""
     words = inputs(index)
+    if isinstance(index, Tree):
+        yield from _leaves(index)
+        return
     ids, distances = index.neighbours.ids, index.neighbours.distances
     often = np.bincount(ids.reshape(-1), minlength=len(index))
     for word in index.wide.tolist():
@@ -177,8 +181,25 @@ def _suspects(index: Index) -> Iterator[int]:
             yield from _taken(iter(_missed(index, int(near[position]))), 2)
 
 
+def _leaves(tree: Tree) -> Iterator[int]:
+    """Neighbouring leaves of a tree: where one leaves the largest groups for small ones, and evenly over all."""
+    nodes, last = tree.nodes, len(tree) - 1
+    # How many words the group has that the leaf after a place joins: normalisers differ most where it changes most.
+    size = (nodes.end - nodes.start)[nodes.parent[nodes.atom]] if last else np.zeros(1)
+    steps = np.argsort(-np.abs(np.diff(np.log(size))), kind="stable")
+    even = np.unique(np.linspace(0, max(last - 1, 0), len(steps)).astype(np.int64))
+    for edge, place in zip(steps.tolist(), even.tolist(), strict=False):
+        for leaf in (edge, edge + 1, place, place + 1):
+            yield int(tree.representatives[tree.order[leaf]])
+    yield int(tree.order[0])
+
+
 def _around(index: Index, word: int) -> list[int]:
     """The neighbours of a word, those that its list has missed first."""
+    if isinstance(index, Tree):
+        place = int(index.places[word])
+        near = index.order[max(place - 8, 0) : place + 9]
+        return [each for each in near.tolist() if each != word]
     listed: list[int] = index.neighbours.ids[word].tolist()
     return listed if index.exact else [*_missed(index, word)[:2], *listed]
 

@@ -34,6 +34,7 @@ from textpriv.index.storage import (
     FORMAT,
     META,
     QUANTIZED_FILE,
+    TREE,
     Tables,
     check_graph,
     check_sample,
@@ -592,6 +593,9 @@ class Index:
                 for name in names
             },
         }
+        self._write_listing(folder, meta)
+
+    def _write_listing(self, folder: Path, meta: dict[str, Any]) -> None:
         meta["checksum"] = meta_checksum(meta)
         # Records carry their own checksums and may be added later, so the list of files leaves them out.
         if self.path is not None and (self.path / _RECORDS).is_dir():
@@ -634,6 +638,10 @@ class Index:
         cls, folder: Path, metric: str | Metric | None, *, verify: bool, check: bool = True
     ) -> Index:
         meta = read_meta(folder)
+        if meta.get("kind") == TREE:
+            from textpriv.index.tree import Tree
+
+            return Tree.opened(folder, meta, metric, verify=verify, check=check)
         recorded = meta["metric"]
         if metric is not None:
             wanted = get_metric(metric)

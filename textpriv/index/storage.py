@@ -34,9 +34,13 @@ from textpriv.metrics import INTERPRETED, Metric, row_distance
 __all__ = [
     "BANDS_FILE",
     "FORMAT",
+    "LEVELS",
     "META",
     "QUANTIZED_FILE",
+    "TREE",
+    "TREE_FORMAT",
     "Tables",
+    "TreeTables",
     "check_graph",
     "check_sample",
     "check_values",
@@ -45,10 +49,15 @@ __all__ = [
     "read_json",
     "read_meta",
     "read_tables",
+    "read_tree",
     "verify_files",
 ]
 
 FORMAT = 1  # of the folder; raised when an older reader would misread a newer folder
+TREE_FORMAT = (
+    2  # of a tree's folder, which a reader of format 1 alone would take for a damaged index
+)
+TREE = "tree"  # what the listing of such a folder has as its kind
 META = "index.json"
 QUANTIZED_FILE = "sketch.npy"
 BANDS_FILE = "bands.npy"
@@ -57,8 +66,10 @@ _LEAF = 1 << 23  # bytes hashed at a time, so that a large file is hashed on all
 _ROWS = 4096  # rows checked at a time
 _SAMPLE = 16  # words whose listed distances are computed again
 _NEEDED = ("words.json", "vectors.npy", "neighbours.npy", "distances.npy", "representatives.npy")
+_NEEDED_OF_TREE = ("words.json", "order.npy", "gaps.npy")
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _MOST = 2**31 - 1  # words have int32 ids
+LEVELS = 64  # different heights that a tree may have
 
 
 @dataclass(frozen=True)
@@ -87,6 +98,24 @@ class Tables:
     representatives: NDArray[np.int32]
     quantized: QuantizedRows
     bands: RankBands | None
+
+
+@dataclass(frozen=True)
+class TreeTables:
+    """The arrays of a tree's folder, mapped, as :class:`textpriv.index.tree.Tree` describes them.
+
+    Attributes
+    ----------
+    words : list of str
+    prior : ndarray of float64, shape (V,), or None
+    order : ndarray of int32, shape (V,)
+    gaps : ndarray of uint8, shape (V,)
+    """
+
+    words: list[str]
+    prior: NDArray[np.float64] | None
+    order: NDArray[np.int32]
+    gaps: NDArray[np.uint8]
 
 
 def _refuse(path: Path, what: str) -> NoReturn:
@@ -159,21 +188,23 @@ def read_meta(folder: Path) -> dict[str, Any]:
     version = meta.get("format") if isinstance(meta, dict) else None
     if type(version) is not int or version < 1:
         _refuse(path, "it names no format")
-    if version > FORMAT:
+    newest = TREE_FORMAT if meta.get("kind") == TREE else FORMAT
+    if version > newest:
         raise IndexFolderError(
-            f"{path} has format {version}, and this version reads up to {FORMAT}. Upgrade textpriv, or "
+            f"{path} has format {version}, and this version reads up to {newest}. Upgrade textpriv, or "
             "build the index again."
         )
     if meta.get("checksum") != meta_checksum(meta):
         raise IndexFolderError(f"{path} was altered after it was written; build the index again.")
-    _check_meta(path, meta)
+    if meta.get("kind") == TREE:
+        _check_tree_meta(path, meta)
+    else:
+        _check_meta(path, meta)
     return dict(meta)
 
 
 def _check_meta(path: Path, meta: Mapping[str, Any]) -> None:
-    for name in ("words", "dimension", "k"):
-        if not _whole(meta.get(name), 1, _MOST):
-            _refuse(path, f"{name!r} must be a whole number from 1 up")
+    _check_listing(path, meta, _NEEDED, ("words", "dimension", "k"))
     if meta["k"] > meta["words"]:
         _refuse(path, "lists are longer than the vocabulary")
     for name in ("tau", "diameter_bound"):
@@ -183,11 +214,49 @@ def _check_meta(path: Path, meta: Mapping[str, Any]) -> None:
         _refuse(path, "'backend' and 'recall' do not say how the lists were found")
     if meta["backend"] == "exact" and meta["recall"] != 1:
         _refuse(path, "exact lists have recall 1")
-    if not _is_digest(meta.get("fingerprint")):
-        _refuse(path, "'fingerprint' must be 64 hexadecimal digits")
     metric = meta.get("metric")
     if not isinstance(metric, dict) or not isinstance(metric.get("name"), str):
         _refuse(path, "it names no metric")
+
+
+def _check_tree_meta(path: Path, meta: Mapping[str, Any]) -> None:
+    _check_listing(path, meta, _NEEDED_OF_TREE, ("words",))
+    heights, names, apart = (meta.get(name) for name in ("heights", "names", "separated"))
+    if (
+        not isinstance(heights, list)
+        or len(heights) > LEVELS
+        or not all(_number(height, 0.0) for height in heights)
+        or any(high <= low for low, high in zip([0.0, *heights], heights, strict=False))
+    ):
+        _refuse(path, f"'heights' must be at most {LEVELS} rising numbers above 0")
+    if (
+        not isinstance(names, list)
+        or len(names) not in (0, len(heights))
+        or not all(type(name) is str and name for name in names)
+        or len(set(names)) != len(names)
+    ):
+        _refuse(path, "'names' must name every height, each differently, or be empty")
+    if (
+        not isinstance(apart, dict)
+        or not _whole(apart.get("looked_at"), 0, _MOST)
+        or not isinstance(apart.get("shares"), list)
+        or len(apart["shares"]) != (len(heights) if apart["looked_at"] else 0)
+        or not all(_number(share, 0.0, 1.0) for share in apart["shares"])
+    ):
+        _refuse(path, "'separated' must have a share for every height")
+    for name in ("source", "below"):
+        if meta.get(name) is not None and not isinstance(meta[name], str):
+            _refuse(path, f"{name!r} must be a word")
+
+
+def _check_listing(
+    path: Path, meta: Mapping[str, Any], needed: Iterable[str], counts: Iterable[str]
+) -> None:
+    for name in counts:
+        if not _whole(meta.get(name), 1, _MOST):
+            _refuse(path, f"{name!r} must be a whole number from 1 up")
+    if not _is_digest(meta.get("fingerprint")):
+        _refuse(path, "'fingerprint' must be 64 hexadecimal digits")
     files = meta.get("files")
     if not isinstance(files, dict):
         _refuse(path, "it lists no files")
@@ -198,7 +267,7 @@ def _check_meta(path: Path, meta: Mapping[str, Any]) -> None:
             _refuse(path, "its list of files is none")
         if not _whole(entry.get("bytes"), 0, 2**62) or not _is_digest(entry.get("sha256")):
             _refuse(path, f"it has no size or checksum of {name!r}")
-    for name in _NEEDED:
+    for name in needed:
         if name not in files:
             _refuse(path, f"it does not list {name!r}")
 
@@ -283,6 +352,30 @@ def read_tables(folder: Path, meta: Mapping[str, Any]) -> Tables:
         _stored_quantized(folder, meta, size),
         _stored_bands(folder, meta, size),
     )
+
+
+def read_tree(folder: Path, meta: Mapping[str, Any]) -> TreeTables:
+    """Map the arrays of a tree's folder; every value of them is checked.
+
+    Raises
+    ------
+    IndexFolderError
+        Naming the file.
+    """
+    size = meta["words"]
+    order = _mapped(folder, "order.npy", (size,), np.dtype(np.int32))
+    gaps = _mapped(folder, "gaps.npy", (size,), np.dtype(np.uint8))
+    # Whoever stands there twice keeps another from standing there.
+    if order.min() < 0 or order.max() >= size or np.bincount(order, minlength=size).max() > 1:
+        _refuse(folder / "order.npy", "it is no order of all words")
+    if gaps.max() != len(meta["heights"]) or gaps[-1]:
+        _refuse(folder / "gaps.npy", "its largest height is not the last of those listed")
+    prior = None
+    if "prior.npy" in meta["files"]:
+        prior = _mapped(folder, "prior.npy", (size,), np.dtype(np.float64))
+        if not (np.isfinite(prior).all() and (prior > 0).all()):
+            _refuse(folder / "prior.npy", "a weight is not a finite number above 0")
+    return TreeTables(_words(folder / "words.json", size), prior, order, gaps)
 
 
 def _words(path: Path, size: int) -> list[str]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from textpriv.mechanisms.permute_and_flip import PermuteAndFlip
     from textpriv.mechanisms.smoothed import SmoothedTEM
     from textpriv.mechanisms.tem import TEM
+    from textpriv.mechanisms.tree_tem import TreeTEM
 
 __all__ = [
     "TEM",
@@ -30,6 +31,7 @@ __all__ = [
     "Mechanism",
     "PermuteAndFlip",
     "SmoothedTEM",
+    "TreeTEM",
     "mechanism_names",
     "registry",
 ]
@@ -71,6 +73,7 @@ _HOME = {
     "PermuteAndFlip": "permute_and_flip",
     "SmoothedTEM": "smoothed",
     "TEM": "tem",
+    "TreeTEM": "tree_tem",
     "UNKNOWN": "base",
 }
 

@@ -21,7 +21,7 @@ from textpriv.bounds import at_least
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.index.typical import REFERENCE
-from textpriv.metrics import INTERPRETED
+from textpriv.metrics import INTERPRETED, TREE
 from textpriv.randomness import RandomWords, as_stream
 from textpriv.statement import PrivacyStatement
 from textpriv.vocabulary.sensitive_words import FIRST_NAMES, words_in
@@ -72,16 +72,26 @@ class Mechanism(ABC):
         Whether the guarantee rests on the nearest lists; then an approximate index voids it.
     reads_bands : bool
         Whether what is drawn, and not its law, depends on the index's bounds on what its lists leave out.
+    over_trees : bool
+        Whether it draws from a :class:`textpriv.index.tree.Tree`, which has no vectors and no lists, and from nothing else.
     """
 
     name: str
     needs_exact_lists: bool
     reads_bands: bool = False
+    over_trees: bool = False
 
     def __init__(self, index: Index, epsilon: float) -> None:
         if not isinstance(index, Index):
             raise MechanismError(
                 f"a mechanism needs a textpriv.Index; got {type(index).__name__}. Build one with Index.build(vocab)."
+            )
+        if (index.metric.kind == TREE) != self.over_trees:
+            raise MechanismError(
+                f"{self.name} draws from a tree, and this index is none. Make one with: textpriv tree SOURCE OUT"
+                if self.over_trees
+                else f"{self.name} draws from vectors, and this index is a tree. Use TreeTEM (--mechanism tree), or an "
+                "index made with: textpriv index SOURCE OUT"
             )
         self.index = index
         self.epsilon = positive("epsilon", epsilon)
@@ -217,6 +227,10 @@ class Mechanism(ABC):
         None for a mechanism without one. A certificate tries its worst pair, and others, by the law before it is believed.
         """
         return None
+
+    def caveats(self) -> tuple[str, ...]:
+        """What the promise leaves out although a reader might not expect it: sentences for statement and certificate."""
+        return ()
 
     def binding(self) -> dict[str, Any]:
         """What a record about this mechanism is bound to: its law on its vocabulary, in JSON types and checksums."""

@@ -1,0 +1,495 @@
+"""TreeTEM: law, measure, constant and sentences against dense computation, and its sampler against its law.
+
+Statistical tests compare p-values with 1e-9 under fixed keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import pickle
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import trees
+from conftest import LEVEL
+from numpy.testing import assert_allclose
+
+import textpriv
+from textpriv.errors import MechanismError
+from textpriv.guarantees.audit import audit
+from textpriv.guarantees.certificate import certify
+from textpriv.guarantees.significance import goodness_of_fit
+from textpriv.index import Index, Tree
+from textpriv.mechanisms import TEM, UNKNOWN, TreeTEM, tree_tem
+from textpriv.mechanisms.base_measure import PARTS
+from textpriv.randomness import KeyedStreams
+from textpriv.vocabulary import Vocabulary
+
+PRIORS = ["full", "zipf", "steep"]
+
+
+def prior_of(name: str, size: int):
+    if name == "steep":
+        return np.random.default_rng(3).permutation(np.logspace(0, 6, size))
+    return name
+
+
+def laws_of(mechanism: TreeTEM) -> np.ndarray:
+    return np.stack([mechanism.log_prob(word) for word in range(len(mechanism.index))])
+
+
+def dense(mechanism: TreeTEM) -> tuple[np.ndarray, np.ndarray]:
+    """Distances, and the logarithm of the law by its definition."""
+    apart = mechanism.index.distances_of(np.arange(len(mechanism.index)))
+    score = np.log(mechanism.weights) - mechanism.t * np.minimum(apart, mechanism.gamma)
+    return apart, score - np.logaddexp.reduce(score, axis=1)[:, None]
+
+
+def losses(laws: np.ndarray) -> np.ndarray:
+    """For each ordered pair of words the largest log-ratio over all outputs."""
+    return np.stack([(law - laws).max(axis=1) for law in laws])
+
+
+# The law
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("name", trees.HARD)
+def test_law_constant_and_worst_losses_are_those_of_dense_computation(name, prior):
+    tree = trees.HARD[name]()
+    for epsilon in (0.2, 2.0, 25.0):
+        mechanism = TreeTEM(tree, epsilon, prior=prior_of(prior, len(tree)))
+        apart, wanted = dense(mechanism)
+        laws = laws_of(mechanism)
+        assert_allclose(laws, wanted, rtol=0, atol=1e-10)
+        lost, told = losses(laws), apart > 0
+        assert_allclose((lost[told] / apart[told]).max(), mechanism.rho_bound, rtol=1e-7)
+        assert mechanism.rho_bound <= epsilon * (1 + 1e-9)
+        assert (lost <= epsilon * apart + tree_tem.SLACK).all()
+        assert (lost[~told] == 0).all()
+        figures = mechanism.statement.figures
+        known = lost.max()
+        unknown = mechanism.log_prob(UNKNOWN)
+        against = max((unknown - laws).max(), (laws - unknown).max())
+        assert_allclose(np.exp(unknown), mechanism.weights, rtol=1e-12)
+        assert_allclose(figures["unknown_word_loss"], against, rtol=1e-7, atol=1e-9)
+        assert_allclose(figures["worst_word_loss"], max(known, against), rtol=1e-7, atol=1e-9)
+        assert against <= epsilon * tree.diameter_bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", trees.HARD)
+def test_the_full_measure_solves_the_dense_system_is_positive_and_spends_all_of_epsilon(name):
+    tree = trees.HARD[name]()
+    own = np.flatnonzero(tree.representatives == np.arange(len(tree)))
+    for epsilon in (0.05, 1.0, 6.0):
+        mechanism = TreeTEM(tree, epsilon)
+        apart = np.minimum(tree.distances_of(own)[:, own], mechanism.gamma)
+        wanted = np.linalg.solve(np.exp(-epsilon * apart), np.ones(len(own)))
+        found = np.bincount(tree.representatives, weights=mechanism.weights)[own]
+        assert (found > 0).all()
+        assert_allclose(found, wanted / wanted.sum(), rtol=1e-6)
+        assert mechanism.t == epsilon
+        assert abs(mechanism.rho_bound - epsilon) <= 1e-12 * epsilon
+        assert np.ptp(mechanism._law.log_z) < 1e-12
+
+
+def test_at_400_000_words_the_full_measure_is_positive_and_its_constant_epsilon_to_1e_12():
+    size = 400_000
+    rng = np.random.default_rng(5)
+    # Heights between leaves as a random hierarchy has them: each 1.6 times as seldom as the one below it.
+    gaps = np.minimum(rng.geometric(1 - 1 / 1.6, size - 1), 24)
+    used = np.unique(gaps)
+    codes = np.searchsorted(used, gaps) + 1
+    tree = Tree(trees.words(size), rng.permutation(size), codes, np.linspace(0.4, 4.0, len(used)))
+    mechanism = TreeTEM(tree, 3.0)
+    law = mechanism._law
+    assert mechanism.t == 3.0
+    assert law.measure.weights.min() > 0
+    # Without what the constant leaves to the slack: by how much normalisers differ at all.
+    spread = float(np.ptp(law.log_z))
+    assert spread / tree.heights[0] <= 3e-12
+    assert abs(mechanism.rho_bound - 3.0) <= 1e-12
+    # Two words that stand side by side have one normaliser by direct sums, too.
+    for word in tree.order[[1000, 1001, 399_999]]:
+        total = np.exp(mechanism.log_prob(int(word))).sum()
+        assert abs(total - 1) < 1e-11
+
+
+def test_other_priors_are_calibrated_to_the_whole_budget_or_take_half():
+    tree = trees.HARD["many heights"]()
+    found = TreeTEM(tree, 2.0, prior="zipf")
+    assert 1.0 < found.t < 2.0
+    assert_allclose(found.rho_bound, 2.0, rtol=1e-9)
+    half = TreeTEM(tree, 2.0, prior="zipf", rate="half")
+    assert half.t == 1.0
+    assert half.rho_bound < 2.0
+
+
+def test_beyond_30_nats_all_words_count_alike_and_the_promise_holds():
+    mechanism = TreeTEM(trees.tree([1, 2, 1], [1.0, 500.0]), 3.0)
+    assert mechanism.gamma == 10.0
+    laws = laws_of(mechanism)
+    assert losses(laws).max() <= 30 + 1e-9
+    assert mechanism.statement.figures["worst_word_loss"] <= 30 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "give one of them"),
+        ({"epsilon": 1.0, "levels": {"any": 3}}, "give one of them"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"epsilon": 1.0, "rate": "best"}, "unknown rate"),
+        ({"epsilon": 1.0, "rate": "half"}, "halve epsilon"),
+        ({"levels": {"any": 3}}, "heights without names"),
+        ({"levels": {"a": 3, "b": 1.0}}, "must be above"),
+        ({"levels": {"a": 3, "b": "x"}}, "odds\\['b'\\]"),
+    ],
+)
+def test_settings_without_meaning_are_refused(settings, said):
+    with pytest.raises(MechanismError, match=said):
+        TreeTEM(trees.tree([1, 2]), **settings)
+
+
+def test_a_tree_and_an_index_are_not_taken_for_each_other():
+    index = Index.build(Vocabulary(["a", "b"], np.array([[0.0], [1.0]])))
+    with pytest.raises(MechanismError, match="textpriv tree SOURCE OUT"):
+        TreeTEM(index, 1.0)
+    with pytest.raises(MechanismError, match="this index is a tree"):
+        TEM(trees.star(3), 1.0)
+
+
+# Levels
+
+
+NAMED = ("synonyms", "kind", "any")
+
+
+def named_tree() -> Tree:
+    rng = np.random.default_rng(8)
+    return trees.tree(rng.choice([1, 1, 1, 2, 2, 3], 119), names=NAMED)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_every_number_of_the_sentence_of_levels_holds_by_brute_force_and_is_reached(prior):
+    odds = {"synonyms": 3, "kind": 30, "any": 3000}
+    mechanism = TreeTEM(named_tree(), levels=odds, prior=prior_of(prior, 120))
+    tree, laws = mechanism.index, laws_of(mechanism)
+    lost = losses(laws)
+    sentence = mechanism.levels_in_words
+    assert sentence in mechanism.statement.notes
+    said = re.findall(r"level '(\w+)' are told apart by odds of at most ([\d.,]+) to 1", sentence)
+    last = re.search(
+        r"any two words, an unknown one included, by odds of at most ([\d.,]+) to 1", sentence
+    )
+    told = {name: float(number.replace(",", "")) for name, number in said}
+    told["any"] = float(last.group(1).replace(",", ""))
+    assert list(told) == list(NAMED)
+    for level, name in enumerate(NAMED, start=1):
+        within = np.stack([tree.levels_of(word)[tree.places] <= level for word in range(120)])
+        worst = math.exp(lost[within].max())
+        assert worst <= told[name] <= odds[name] * (1 + 1e-12)
+        if prior == "full":
+            assert worst >= odds[name] * (1 - 1e-7)
+    unknown = mechanism.log_prob(UNKNOWN)
+    assert math.exp(max((unknown - laws).max(), (laws - unknown).max())) <= told["any"]
+
+
+def test_levels_left_out_take_the_odds_above_and_unnamed_heights_go_by_their_order():
+    mechanism = TreeTEM(named_tree(), levels={"kind": 30, "any": 3000})
+    assert mechanism.index.names == ("kind", "any")
+    assert_allclose(mechanism.index.heights, np.log([30, 3000]), atol=1e-8)
+    bare = TreeTEM(trees.tree([1, 2, 1]), levels={"close": 2, "any": 9})
+    assert bare.index.names == ("close", "any")
+    for levels in ({"kind": 30}, {"kind": 30, "any": 3}, {"sort": 3, "any": 9}):
+        with pytest.raises(MechanismError, match=r"levels of the tree|must not fall"):
+            TreeTEM(named_tree(), levels=levels)
+
+
+def test_with_epsilon_the_sentence_gives_the_odds_that_follow():
+    sentence = TreeTEM(named_tree(), 1.0).levels_in_words
+    assert "'synonyms' are told apart by odds of at most 2.72 to 1" in sentence
+    assert "any two words, an unknown one included, by odds of at most 20.1 to 1" in sentence
+
+
+def test_the_groups_of_a_word_are_those_of_the_tree_with_what_its_law_gives_them():
+    mechanism = TreeTEM(named_tree(), 1.0)
+    law = np.exp(mechanism.log_prob(7))
+    for name, count, loss, share in mechanism.groups(7):
+        level = NAMED.index(name) + 1
+        group = mechanism.index.group(7, level)
+        assert count == len(group)
+        assert_allclose(share, law[group].sum())
+        assert_allclose(loss, level, atol=1e-6)
+
+
+# Draws
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize(
+    "name", ["a chain", "words at distance 0", "one far, many near", "balanced"]
+)
+def test_draws_of_hard_trees_fit_their_law(name, prior):
+    tree = trees.HARD[name]()
+    streams = KeyedStreams(seed=4)
+    for epsilon in (0.3, 4.0):
+        mechanism = TreeTEM(tree, epsilon, prior=prior_of(prior, len(tree)))
+        for word in (0, len(tree) // 2, len(tree) - 1, UNKNOWN):
+            ids = np.full(40_000, word, dtype=np.int32)
+            drawn = mechanism.sample(ids, streams.stream(f"{name} {epsilon} {word}"))
+            counts = np.bincount(drawn, minlength=len(tree))
+            assert goodness_of_fit(counts, np.exp(mechanism.log_prob(word))) > LEVEL
+
+
+def test_small_weights_are_drawn_as_often_as_their_law_says():
+    """Weights of a few whole parts: the far word has one of e^-29, drawn from the near ones by an exact coin."""
+    tree = trees.tree([1] * 3 + [2], [1e-3, 1.0])
+    mechanism = TreeTEM(tree, 29.0, prior=np.array([1.0, 1.0, 1.0, 1.0, 1.0]))
+    held = tree_tem._Tables(*mechanism._held)
+    widths = held.nodes[1:, 0] - held.nodes[held.nodes[1:, 1].astype(int), 0]
+    assert widths.min() < 2**32
+    # With the scale of a hundred parts everything is drawn through coins, and by the same law.
+    scale = 100.0
+    words, nodes, level = tree_tem._filled(
+        *(getattr(tree.nodes, name) for name in ("start", "end", "level", "parent", "atom")),
+        tree.places,
+        np.lexsort((-tree.nodes.level.astype(np.int16), tree.nodes.start)),
+        held.before,
+        held.reach,
+        scale,
+    )
+    mechanism._held = tuple(held._replace(words=words, nodes=nodes, level=level, scale=scale))
+    for word in (0, 1, 4):
+        ids = np.full(60_000, word, dtype=np.int32)
+        drawn = mechanism.sample(ids, KeyedStreams(seed=4).stream(word))
+        counts = np.bincount(drawn, minlength=5)
+        assert goodness_of_fit(counts, np.exp(mechanism.log_prob(word))) > LEVEL
+
+
+def test_tokens_of_a_document_are_drawn_independently():
+    tree = trees.HARD["a star"]()
+    mechanism = TreeTEM(tree, 1.0)
+    ids = np.tile(np.array([0, 0, 5], dtype=np.int32), 60_000)
+    drawn = mechanism.sample(ids, KeyedStreams(seed=6).stream("joint")).reshape(-1, 3)
+    first, second, third = (np.exp(mechanism.log_prob(word)) for word in (0, 0, 5))
+    for one, other, laws in ((0, 1, (first, second)), (1, 2, (second, third))):
+        counts = np.bincount(drawn[:, one] * 40 + drawn[:, other], minlength=1600)
+        assert goodness_of_fit(counts, np.outer(*laws).ravel()) > LEVEL
+
+
+def test_a_document_is_drawn_the_same_way_alone_and_among_others_of_any_length():
+    tree = trees.random_tree(300, 20, 9, together=0.1)
+    mechanism = TreeTEM(tree, 1.5, prior="zipf")
+    rng = np.random.default_rng(2)
+    lengths = [0, 1, 7, 60_000, 3]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ids = rng.integers(UNKNOWN, 300, offsets[-1]).astype(np.int32)
+    streams = KeyedStreams(seed=1)
+    together = mechanism.sample_documents(ids, offsets, [streams.stream(i) for i in range(5)])
+    for i in range(5):
+        part = slice(offsets[i], offsets[i + 1])
+        assert np.array_equal(mechanism.sample(ids[part], streams.stream(i)), together[part])
+
+
+def test_under_a_key_the_words_are_these_on_every_processor():
+    """Whole parts of measure and weights, and what is drawn, under a fixed key."""
+    seen = hashlib.sha256()
+    tree = trees.random_tree(700, 40, 11, together=0.05)
+    for settings in ({"epsilon": 1.3}, {"epsilon": 2.0, "prior": "zipf"}):
+        mechanism = TreeTEM(tree, **settings)
+        held = tree_tem._Tables(*mechanism._held)
+        ids = np.random.default_rng(0).integers(UNKNOWN, 700, 5_000).astype(np.int32)
+        for array in (held.before, held.words, held.nodes[:, 0]):
+            seen.update(np.ascontiguousarray(array).tobytes())
+        seen.update(mechanism.sample(ids, KeyedStreams(seed=3).stream("golden")).tobytes())
+    assert seen.hexdigest()[:16] == GOLDEN
+
+
+GOLDEN = "dcf3b809b853d523"
+
+
+def test_measures_are_whole_parts_that_sum_to_one():
+    for name in trees.HARD:
+        assert int(TreeTEM(trees.HARD[name](), 2.0)._law.measure.parts.sum()) == PARTS
+
+
+def test_a_mechanism_comes_out_of_a_pickle_as_it_was(tmp_path):
+    named_tree().save(tmp_path / "tree")
+    for tree in (named_tree(), Index.load(tmp_path / "tree")):
+        for settings in ({"epsilon": 2.0}, {"levels": {"kind": 5, "any": 50}, "prior": "zipf"}):
+            mechanism = TreeTEM(tree, **settings)
+            again = pickle.loads(pickle.dumps(mechanism))
+            assert again.binding() == mechanism.binding()
+            assert again.drawn_from() == mechanism.drawn_from()
+            ids = np.arange(120, dtype=np.int32)
+            streams = KeyedStreams(seed=1)
+            assert np.array_equal(
+                again.sample(ids, streams.stream(0)), mechanism.sample(ids, streams.stream(0))
+            )
+
+
+def test_bindings_tell_trees_heights_measures_and_rates_apart():
+    tree = named_tree()
+    other = tree.reheighted([1.0, 2.0, 3.5], NAMED)
+    made = [
+        TreeTEM(tree, 1.0),
+        TreeTEM(tree, 2.0),
+        TreeTEM(tree, 1.0, prior="zipf"),
+        TreeTEM(tree, 1.0, prior="zipf", rate="half"),
+        TreeTEM(other, 1.0),
+        TreeTEM(tree, levels={"any": 9}),
+        TreeTEM(tree, levels={"kind": 3, "any": 9}),
+    ]
+    assert len({str((each.binding(), each.drawn_from())) for each in made}) == len(made)
+
+
+# What is claimed
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_the_certificate_is_exact_and_holds(prior):
+    tree = trees.HARD["words at distance 0"]()
+    mechanism = TreeTEM(tree, 3.0, prior=prior_of(prior, len(tree)))
+    found = certify(mechanism)
+    assert found.holds
+    assert found.exact
+    assert_allclose(found.rho, mechanism.rho_bound)
+    assert "closed form over all pairs" in found.method
+    words = [mechanism.index.vocabulary.id(word) for word in found.worst_pair]
+    first, second = (mechanism.log_prob(word) for word in words)
+    assert_allclose((first - second).max(), found.rho * found.distance, rtol=1e-7)
+
+
+def test_the_certificate_of_40_000_words_takes_less_than_a_second_and_says_what_is_parted():
+    tree = trees.random_tree(40_000, 30, 1)
+    tree.separated = 50, tuple(np.linspace(0.9, 0.0, len(tree.heights)))
+    mechanism = TreeTEM(tree, 3.0)
+    certify(mechanism)
+    found = certify(TreeTEM(tree, 3.5))
+    assert found.seconds < 1.0
+    assert found.holds
+    assert "90 % lie outside" in found.paragraph()
+
+
+class TooFast(TreeTEM):
+    """At the rate of the full measure under another prior."""
+
+    def _settle(self, weights):
+        return tree_tem._Law.at(self.index, self.epsilon, weights)
+
+
+class Understated(TreeTEM):
+    @property
+    def statement(self):
+        return replace(super().statement, epsilon=self.epsilon * 0.98)
+
+
+class WithoutExclusion(TreeTEM):
+    """Chooses an ancestor by all of its words, those of the child towards the word among them."""
+
+    def _tables(self):
+        held = tree_tem._Tables(*super()._tables())
+        nodes, words, scale = held.nodes.copy(), held.words.copy(), held.scale / 128
+        for at in range(1, len(nodes)):
+            up = int(nodes[at, 1])
+            weight = float(nodes[up, 3] - nodes[up, 2]) / PARTS
+            weight *= math.exp(-held.reach[held.level[up]])
+            nodes[at, 0] = int(nodes[up, 0]) + math.ceil(weight * scale)
+        words[:, 1] >>= np.uint64(7)
+        return tuple(held._replace(nodes=nodes, words=words, scale=scale))
+
+
+class OwnUnknown(TreeTEM):
+    """Gives an unknown word the law of the first word, which is not said."""
+
+    def sample_documents(self, ids, offsets, streams):
+        return super().sample_documents(np.maximum(ids, 0), offsets, streams)
+
+
+class SometimesRaw(TreeTEM):
+    """Releases one word in 200 as it is."""
+
+    def sample_documents(self, ids, offsets, streams):
+        out = super().sample_documents(ids, offsets, streams)
+        out[::200] = np.where(ids[::200] >= 0, ids[::200], out[::200])
+        return out
+
+
+class SharedDraws(TreeTEM):
+    """Each word gets the output of the one before it, every other time."""
+
+    def sample_documents(self, ids, offsets, streams):
+        out = super().sample_documents(ids, offsets, streams)
+        out[1::2] = out[: len(out[1::2]) * 2 : 2]
+        return out
+
+
+class Steeper(TreeTEM):
+    """Draws by other heights than it states."""
+
+    def _tables(self):
+        held = tree_tem._Tables(*super()._tables())
+        self._law = self._law._replace(reach=self._law.reach * 1.5)
+        made = super()._tables()
+        self._law = self._law._replace(reach=held.reach)
+        return made
+
+
+@pytest.mark.parametrize(
+    ("broken", "check", "settings"),
+    [
+        (TooFast, "ratio", {"prior": "zipf"}),
+        (Understated, "ratio", {}),
+        (WithoutExclusion, "sampler", {}),
+        (OwnUnknown, "sampler", {}),
+        (SometimesRaw, "release", {}),
+        (SharedDraws, "independence", {}),
+        (Steeper, "sampler", {}),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_the_audit_catches_what_is_broken(broken, check, settings):
+    report = audit(broken, **settings)
+    assert check in {each.name for each in report.failures}
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"prior": "zipf"}, {"prior": "uniform", "rate": "half"}], ids=str
+)
+def test_the_audit_finds_nothing_wrong(settings):
+    report = audit(TreeTEM, **settings)
+    assert report.passed, str(report)
+
+
+def test_a_certificate_refutes_a_rate_that_is_too_high():
+    found = certify(TooFast(trees.HARD["many heights"](), 2.0, prior="zipf"))
+    assert not found.holds
+    assert found.rho > 2.0
+
+
+def test_the_statement_says_the_sum_and_the_zcdp_bound_that_hold():
+    mechanism = TreeTEM(trees.HARD["many heights"](), 1.5)
+    statement = mechanism.statement
+    assert statement.proved
+    assert statement.epsilon == 1.5
+    (note,) = [each for each in statement.notes if "zCDP" in each]
+    factor = float(re.search(r"are therefore ([\d.]+) x \(u_1\^2", note).group(1))
+    # Bounded range (mechanisms.md 10.2): the log-ratio of two words moves within 2 t u, whose square over 8 is its zCDP.
+    laws, apart = laws_of(mechanism), mechanism.index.distances_of(np.arange(300))
+    ranges = np.stack([np.ptp(law - laws, axis=1) for law in laws])
+    assert (ranges <= 2 * mechanism.t * apart + 1e-9).all()
+    assert_allclose(factor, (2 * mechanism.t) ** 2 / 8, rtol=1e-5)
+    # ... and by the divergences themselves, at several orders.
+    first, second = 0, int(apart[0].argmax())
+    for order in (1.5, 2.0, 8.0):
+        moment = np.logaddexp.reduce(order * laws[first] + (1 - order) * laws[second])
+        assert moment / (order - 1) <= order * factor * apart[first, second] ** 2 + 1e-12
+
+
+def test_it_is_public_under_its_name():
+    assert textpriv.TreeTEM is TreeTEM
+    assert textpriv.Tree is Tree

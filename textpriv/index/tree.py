@@ -1,0 +1,668 @@
+"""A public rooted tree whose leaves are the words: an index that keeps a hierarchy in place of nearest lists.
+
+The distance of two words is the height of the lowest node above both, an ultrametric. With the leaves in depth-first order
+it is the largest of the heights between them, so the whole tree is an order of the words and one height between each two
+neighbours in it: whatever stands there, it is a tree. Equal heights are one level, and there are at most 64. How trees are
+found stands in ``clustering`` and ``hierarchies``; no law stands here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from textpriv.bounds import at_most
+from textpriv.errors import IndexFolderError, TextprivError
+from textpriv.files import flush
+from textpriv.html_card import card
+from textpriv.index.index import Index, reporter
+from textpriv.index.neighbours import Neighbourhoods, RankBands
+from textpriv.index.storage import (
+    LEVELS,
+    TREE,
+    TREE_FORMAT,
+    checksum,
+    read_tree,
+    verify_files,
+)
+from textpriv.index.typical import RANKS, REFERENCE, SHARES, Typical, weighted_quantiles
+from textpriv.metrics import TREE as TREE_KIND
+from textpriv.metrics import Metric, Rounding
+from textpriv.vocabulary.vocabulary import Vocabulary, read_only
+
+__all__ = ["LEVELS", "Nodes", "Tree", "TreeMetric"]
+
+
+class TreeMetric(Metric):
+    """The distance in a tree between two leaves, each given by its place in depth-first order.
+
+    Parameters
+    ----------
+    gaps : ndarray of uint8, shape (V - 1,)
+        Between neighbouring leaves: 0 where they are one, else the number of the height, from 1.
+    heights : ndarray of float64, shape (L,)
+        Rising, above 0.
+    """
+
+    name, kind = "tree", TREE_KIND
+
+    def __init__(self, gaps: NDArray[np.uint8], heights: NDArray[np.float64]) -> None:
+        self.gaps = gaps
+        self.table = np.concatenate([[0.0], heights])
+
+    @cached_property
+    def _largest(self) -> list[NDArray[np.uint8]]:
+        """The largest gap of each run of 1, 2, 4, ... gaps, by where it begins."""
+        found = [self.gaps]
+        while 2 << (len(found) - 1) <= len(self.gaps):
+            last, step = found[-1], 1 << (len(found) - 1)
+            found.append(np.maximum(last[:-step], last[step:]))
+        return found
+
+    def levels(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Numbers of the heights at which pairs of leaves meet, pair by pair; 0 for one leaf."""
+        low, high = np.minimum(first, second), np.maximum(first, second)
+        found = np.zeros(low.shape, dtype=np.uint8)
+        power = np.frexp((high - low).astype(np.float64))[1] - 1
+        for each in np.unique(power[high > low]).tolist():
+            at = (power == each) & (high > low)
+            table = self._largest[each]
+            found[at] = np.maximum(table[low[at]], table[high[at] - (1 << each)])
+        return found
+
+    def coordinates(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """Return the places of the leaves themselves."""
+        return vectors
+
+    def coordinate_errors(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
+        """Return zeros: nothing was rounded."""
+        return np.zeros(len(vectors))
+
+    def pairwise(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
+        """Distances between all leaves of ``a`` (m, 1) and ``b`` (p, 1), shape (m, p)."""
+        left, right = (np.asarray(each, dtype=np.int64).reshape(-1) for each in (a, b))
+        pairs = np.broadcast_arrays(left[:, None], right[None])
+        found: NDArray[np.float64] = self.table[self.levels(*pairs)]
+        return found
+
+    def settings(self) -> dict[str, Any]:
+        """Return the heights, and a checksum of which stands between which leaves."""
+        shape = hashlib.sha256(self.gaps.tobytes()).hexdigest()
+        return {"name": self.name, "heights": self.table[1:].tolist(), "gaps": shape}
+
+    def __repr__(self) -> str:
+        return f"TreeMetric({len(self.table) - 1} heights)"
+
+
+class Nodes(NamedTuple):
+    """The nodes of a tree: first its atoms, leaves that hold all words at distance 0 of each other, then inner nodes.
+
+    A node's parent has a higher number than the node, and the root the highest.
+
+    Attributes
+    ----------
+    start, end : ndarray of int32, shape (N,)
+        The leaves below a node, as places in depth-first order.
+    level : ndarray of uint8, shape (N,)
+        The number of its height; 0 for an atom.
+    parent : ndarray of int32, shape (N,)
+        -1 for the root.
+    atom : ndarray of int32, shape (V,)
+        The atom of each place.
+    """
+
+    start: NDArray[np.int32]
+    end: NDArray[np.int32]
+    level: NDArray[np.uint8]
+    parent: NDArray[np.int32]
+    atom: NDArray[np.int32]
+
+    @property
+    def atoms(self) -> int:
+        """How many of the nodes are atoms."""
+        return int(self.atom[-1]) + 1
+
+
+@njit(cache=True, nogil=True)
+def _nodes(gaps: NDArray[np.uint8]) -> tuple[Any, ...]:
+    """The nodes in the order in which they begin; see :class:`Nodes`, but for numbers of inner nodes."""
+    size = gaps.shape[0] + 1
+    start, end = np.empty(2 * size, np.int32), np.empty(2 * size, np.int32)
+    level, parent = np.zeros(2 * size, np.uint8), np.full(2 * size, -1, np.int32)
+    atom = np.empty(size, np.int32)
+    atoms = 0
+    for place in range(size):
+        if place == 0 or gaps[place - 1] > 0:
+            start[atoms] = place
+            atoms += 1
+        atom[place] = atoms - 1
+        end[atoms - 1] = place + 1
+    count, open_nodes, depth = atoms, np.empty(256, np.int32), 0
+    for one in range(atoms):
+        current = one
+        gap = gaps[end[one] - 1] if one < atoms - 1 else np.uint8(255)
+        while depth > 0 and level[open_nodes[depth - 1]] < gap:
+            depth -= 1
+            top = open_nodes[depth]
+            parent[current], end[top] = top, end[one]
+            current = top
+        if one == atoms - 1:
+            break
+        if depth > 0 and level[open_nodes[depth - 1]] == gap:
+            parent[current] = open_nodes[depth - 1]
+        else:
+            start[count], level[count] = start[current], gap
+            parent[current] = count
+            open_nodes[depth] = count
+            depth += 1
+            count += 1
+    return start[:count], end[:count], level[:count], parent[:count], atom
+
+
+class Tree(Index):
+    """Vocabulary and a rooted tree over it: what a mechanism over a tree draws from.
+
+    Make one with :meth:`build`, :meth:`from_file`, :meth:`from_paths` or :meth:`from_wordnet`, or open a saved one with
+    :meth:`load`. It is an :class:`Index` in all that its users ask of one, but has neither vectors nor nearest lists.
+
+    Parameters
+    ----------
+    vocabulary : Vocabulary
+        Words and perhaps a prior; its vectors are left out.
+    order : array_like of int, shape (V,)
+        Word ids in depth-first order.
+    gaps : array_like of int, shape (V - 1,)
+        Between neighbouring leaves: 0 where they are one word to every mechanism, else the number of their height.
+    heights : array_like of float, shape (L,)
+        Rising, above 0, at most 64; the last is that of the root.
+    names : sequence of str
+        Of the heights, in the same order; or none.
+    source : str
+        What the tree was made from, for its readers.
+    below : str, optional
+        The metric of the vectors that no distance in the tree exceeds; only single linkage has one.
+    separated : (int, sequence of float)
+        How many words were looked at, and what share of their ten nearest words by vectors lies outside their group of
+        each height.
+
+    Attributes
+    ----------
+    order : ndarray of int32, shape (V,)
+    places : ndarray of int32, shape (V,)
+        Where each word stands in that order.
+    gaps : ndarray of uint8, shape (V - 1,)
+    heights : ndarray of float64, shape (L,)
+    names : tuple of str
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        order: ArrayLike,
+        gaps: ArrayLike,
+        heights: ArrayLike,
+        *,
+        names: Sequence[str] = (),
+        source: str = "given",
+        below: str | None = None,
+        separated: tuple[int, Sequence[float]] = (0, ()),
+        path: Path | None = None,
+    ) -> None:
+        size = len(vocabulary)
+        self.order = read_only(np.ascontiguousarray(order, dtype=np.int32))
+        self.gaps = read_only(np.ascontiguousarray(gaps, dtype=np.uint8))
+        self.heights = read_only(np.ascontiguousarray(heights, dtype=np.float64))
+        self.names = tuple(names)
+        levels = len(self.heights)
+        if self.order.shape != (size,) or not np.array_equal(np.sort(self.order), np.arange(size)):
+            raise TextprivError(f"order must hold each of the {size:,} word ids once.")
+        if levels > LEVELS or not (np.diff(self.heights, prepend=0.0) > 0).all():
+            raise TextprivError(f"heights must be at most {LEVELS} rising numbers above 0.")
+        if self.gaps.shape != (size - 1,) or self.gaps.max(initial=0) != levels:
+            raise TextprivError(
+                "gaps must hold a number of a height between every two words, and the last height must be among them."
+            )
+        if len(self.names) not in (0, levels):
+            raise TextprivError(f"{len(self.names)} names were given for {levels} heights.")
+        places = np.empty(size, dtype=np.int32)
+        places[self.order] = np.arange(size, dtype=np.int32)
+        self.places = read_only(places)
+        self.source, self.below = source, below
+        self.separated = int(separated[0]), tuple(map(float, separated[1]))
+        self._origin: tuple[Tree, NDArray[np.float64], tuple[str, ...]] | None = None
+        starts = np.concatenate([[0], np.flatnonzero(self.gaps) + 1])
+        first = np.minimum.reduceat(self.order, starts)
+        one = np.repeat(first, np.diff(starts, append=size))
+        vectors = self.places.astype(np.float64)[:, None]
+        leaves = Vocabulary.trusted(vocabulary.words, vectors, vocabulary.prior)
+        if "_ids" in vocabulary.__dict__:
+            leaves.__dict__["_ids"] = vocabulary._ids
+        representatives = np.empty(size, dtype=np.int32)
+        representatives[self.order] = one
+        metric = TreeMetric(self.gaps, self.heights)
+        content = [leaves.fingerprint(), metric.settings()]
+        super().__init__(
+            leaves,
+            metric,
+            vectors,
+            Neighbourhoods(np.empty((size, 0), np.int32), np.empty((size, 0)), None),
+            representatives,
+            backend="exact",
+            recall=1.0,
+            rounding=Rounding(0.0, 0.0),
+            diameter_bound=float(self.heights[-1]) if levels else 0.0,
+            fingerprint=hashlib.sha256(json.dumps(content).encode()).hexdigest(),
+            path=path,
+        )
+
+    # Distances
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        """The nodes, children before parents."""
+        start, end, level, parent, atom = _nodes(self.gaps)
+        atoms = int(atom[-1]) + 1
+        # By rising level: a parent's is above its child's.
+        rank = np.argsort(level, kind="stable").astype(np.int32)
+        number = np.empty(len(rank), dtype=np.int32)
+        number[rank] = np.arange(len(rank), dtype=np.int32)
+        parents = np.where(parent[rank] < 0, -1, number[parent[rank]]).astype(np.int32)
+        assert np.array_equal(rank[:atoms], np.arange(atoms))
+        return Nodes(start[rank], end[rank], level[rank], parents, atom)
+
+    def levels_of(self, word: int) -> NDArray[np.uint8]:
+        """Numbers of the heights at which a word meets each leaf, in depth-first order, shape (V,); 0 for itself."""
+        place = int(self.places[word])
+        found = np.zeros(len(self), dtype=np.uint8)
+        np.maximum.accumulate(self.gaps[place:], out=found[place + 1 :])
+        np.maximum.accumulate(self.gaps[:place][::-1], out=found[:place][::-1])
+        return found
+
+    def distances_of(self, words: NDArray[np.int64], *, device: str = "cpu") -> NDArray[np.float64]:
+        """Distances from some words to every word: shape (len(words), V)."""
+        table = np.concatenate([[0.0], self.heights])
+        return np.stack([table[self.levels_of(int(word))[self.places]] for word in words])
+
+    def _paired(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
+        metric = self.metric
+        assert isinstance(metric, TreeMetric)
+        ends = (self.places[np.asarray(words)].astype(np.int64) for words in (first, second))
+        found: NDArray[np.float64] = metric.table[metric.levels(*ends)]
+        return found
+
+    @cached_property
+    def typical(self) -> dict[int, Typical]:
+        """As for an index: the distances within which running words have so many others, words at distance 0 as one."""
+        weights = self.vocabulary.prior_weights(
+            "zipf" if self.vocabulary.prior is None else "counts"
+        )
+        nodes = self.nodes
+        atoms = nodes.atoms
+        before = np.concatenate([[0], np.cumsum(np.bincount(nodes.atom[nodes.start[:atoms]]))])
+        of_end = nodes.atom[nodes.end - 1] + 1
+        others = before[of_end] - before[nodes.atom[nodes.start]] - 1
+        table = np.concatenate([[0.0], self.heights])
+        mass: NDArray[np.float64] = np.zeros(atoms)
+        np.add.at(mass, nodes.atom, weights[self.order])
+        found = {}
+        for rank in RANKS:
+            if rank > REFERENCE and atoms <= rank:
+                continue
+            up = np.arange(atoms)
+            while (short := np.flatnonzero((others[up] < rank) & (nodes.parent[up] >= 0))).size:
+                up[short] = nodes.parent[up[short]]
+            at = table[nodes.level[up]]
+            found[rank] = Typical(*weighted_quantiles(at, mass, SHARES))
+        return found
+
+    @cached_property
+    def bands(self) -> RankBands:
+        """None: a tree has no lists."""
+        return RankBands.none(len(self), 1)
+
+    def group(self, word: int, level: int) -> NDArray[np.int32]:
+        """Ids of the words within a height (by its number, from 1) of a word, itself among them, by id."""
+        near: NDArray[np.int32] = np.sort(self.order[self.levels_of(word) <= level])
+        return near
+
+    # Other trees of the same words
+
+    def reheighted(self, heights: ArrayLike, names: Sequence[str] = ()) -> Tree:
+        """The same tree with other heights, shape (L,), not falling; levels of equal height become one.
+
+        Raises
+        ------
+        TextprivError
+        """
+        given = np.asarray(heights, dtype=np.float64)
+        if given.shape != self.heights.shape:
+            raise TextprivError(
+                f"the tree has {len(self.heights)} heights, and {given.size} were given."
+            )
+        values, number = np.unique(given, return_inverse=True)
+        if (np.diff(given) < 0).any():
+            raise TextprivError("heights must not fall towards the root.")
+        codes = np.concatenate([[0], number + 1]).astype(np.uint8)
+        last = np.searchsorted(number, np.arange(len(values)), side="right") - 1
+        looked, shares = self.separated
+        made = Tree(
+            self.vocabulary,
+            self.order,
+            codes[self.gaps],
+            values,
+            names=[names[at] for at in last] if names else (),
+            source=self.source,
+            separated=(looked, [shares[at] for at in last] if shares else ()),
+        )
+        made._origin = self, given, tuple(names)
+        return made
+
+    def cut(self, groups: Mapping[str, int]) -> Tree:
+        """The tree of a few levels with names: each holds at most so many groups, and height 1 is that of the finest.
+
+        Parameters
+        ----------
+        groups : mapping from str to int
+            The level of all words together is added under the name "any" where it is missing.
+
+        Raises
+        ------
+        TextprivError
+            For numbers that name no level, or the same.
+        """
+        codes, names = cut_levels(self.heights[self.gaps.astype(int) - 1] * (self.gaps > 0), groups)
+        levels, found = np.unique(codes[codes > 0], return_inverse=True)
+        codes[codes > 0] = found + 1
+        looked, shares = self.separated
+        top = [int(self.gaps[codes == level].max()) - 1 for level in range(1, len(levels) + 1)]
+        return Tree(
+            self.vocabulary,
+            self.order,
+            codes,
+            np.arange(1.0, len(levels) + 1),
+            names=[names[level - 1] for level in levels],
+            source=self.source,
+            separated=(looked, [shares[at] for at in top] if shares else ()),
+        )
+
+    @classmethod
+    def build(  # type: ignore[override]
+        cls,
+        vocabulary: Vocabulary,
+        method: str = "auto",
+        *,
+        heights: str = "distance",
+        groups: Mapping[str, int] | None = None,
+        metric: str | Metric = "unit_euclidean",
+        dimensions: int | None = None,
+        progress: bool | Callable[[str, int, int], None] = False,
+        **ignored: Any,
+    ) -> Tree:
+        """Find a tree in the vectors of a vocabulary, which must be public.
+
+        Parameters
+        ----------
+        vocabulary : Vocabulary
+        method : {"auto", "ward", "average", "complete", "single", "kmeans"}
+            Ward, average and complete linkage take time that grows with the square of the words, average and complete
+            linkage also memory: 16 bytes for each pair. Single linkage (the largest ultrametric below the distance) keeps
+            the promise epsilon d in the metric of the vectors, too. Bisecting k-means, finished by Ward's method in groups
+            of up to 1,024 words, takes any number of them. "auto" is Ward up to 50,000 words, else bisecting k-means.
+        heights : {"distance", "rank", "levels"}
+            Heights are the distances at which groups were joined; or the logarithm of the mean group's size, as a part of
+            that of all words; or 1, 2, ... of the levels of ``groups``. At most 64 are kept, the others rounded down.
+        groups : mapping from str to int, optional
+            For ``heights="levels"``: names of levels and how many groups each has at most; see :meth:`cut`.
+        metric : str or Metric
+            In whose coordinates the words are clustered; one that is Euclidean there.
+        dimensions : int, optional
+            Cluster in so many principal directions only (not for single linkage, whose promise is of the whole distance).
+        progress : bool or callable
+            As in :meth:`Index.build`.
+
+        Raises
+        ------
+        MetricError, TextprivError
+        """
+        from textpriv.index.clustering import built
+
+        with reporter(progress) as report:
+            found = built(vocabulary, method, heights, groups, metric, dimensions, report)
+        return cls(vocabulary, **found.arrays, **found.labels)
+
+    @classmethod
+    def from_paths(
+        cls,
+        vocabulary: Vocabulary | Sequence[str],
+        paths: Sequence[Sequence[str]],
+        names: Sequence[str] = (),
+        source: str = "given paths",
+    ) -> Tree:
+        """The tree of a hierarchy in which each word has its place.
+
+        Parameters
+        ----------
+        vocabulary : Vocabulary or sequence of str
+        paths : sequence of V sequences of str
+            The groups of each word, the widest first. Words meet at the last group that they share; a word without a path
+            meets the others at the root.
+        names : sequence of str
+            What the groups of each depth are called, the widest first, as many as the longest path; the root is "any".
+
+        Raises
+        ------
+        TextprivError
+            For more than 63 groups above a word, or names that do not fit.
+        """
+        from textpriv.index.hierarchies import tree_of
+
+        words = vocabulary if isinstance(vocabulary, Vocabulary) else _bare(vocabulary)
+        order, gaps, depth = tree_of(paths)
+        if names and len(names) != depth:
+            raise TextprivError(f"the longest path has {depth} groups, and {len(names)} names.")
+        titles = [*list(names)[::-1], "any"] if names else []
+        used = np.unique(gaps[gaps > 0])
+        codes = np.searchsorted(used, gaps) + 1
+        codes[gaps == 0] = 0
+        return cls(
+            words,
+            order,
+            codes,
+            used.astype(np.float64),
+            names=[titles[level - 1] for level in used.tolist()] if titles else (),
+            source=source,
+        )
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Tree:
+        """Read a hierarchy from a text file of lines ``word<TAB>group/group/...``, the widest group first.
+
+        A first line whose word is ``word`` gives the names of the depths: ``word<TAB>chapter/block``. Words are ranked as
+        they stand. See :meth:`from_paths`.
+
+        Raises
+        ------
+        VocabularyError
+            Naming the line that cannot be read; it is never quoted.
+        """
+        from textpriv.index.hierarchies import read_paths
+
+        words, paths, names = read_paths(Path(path))
+        return cls.from_paths(words, paths, names, source=f"the file {Path(path).name}")
+
+    @classmethod
+    def from_wordnet(cls, vocabulary: Vocabulary) -> Tree:
+        """WordNet's hierarchy over a vocabulary: each word under the hypernyms of its first noun or else other sense.
+
+        Raises
+        ------
+        TextprivError
+            Where nltk or its WordNet is not installed, with what to install.
+        """
+        from textpriv.index.hierarchies import wordnet_paths
+
+        return cls.from_paths(vocabulary, wordnet_paths(vocabulary.words), source="WordNet")
+
+    # Files
+
+    def _write(self, folder: Path) -> None:
+        arrays: dict[str, NDArray[Any]] = {
+            "order.npy": self.order,
+            "gaps.npy": np.concatenate([self.gaps, np.zeros(1, np.uint8)]),
+        }
+        if self.vocabulary.prior is not None:
+            arrays["prior.npy"] = self.vocabulary.prior
+        for name, array in arrays.items():
+            with open(folder / name, "wb") as file:
+                np.save(file, array, allow_pickle=False)
+                flush(file)
+        with open(folder / "words.json", "w", encoding="utf-8") as text:
+            json.dump(self.vocabulary.words, text, ensure_ascii=False)
+            flush(text)
+        meta: dict[str, Any] = {
+            "format": TREE_FORMAT,
+            "kind": TREE,
+            "words": len(self),
+            "heights": self.heights.tolist(),
+            "names": list(self.names),
+            "source": self.source,
+            "below": self.below,
+            "separated": {"looked_at": self.separated[0], "shares": list(self.separated[1])},
+            "fingerprint": self.fingerprint,
+            "files": {
+                name: {"bytes": (folder / name).stat().st_size, "sha256": checksum(folder / name)}
+                for name in [*arrays, "words.json"]
+            },
+        }
+        self._write_listing(folder, meta)
+
+    @classmethod
+    def opened(
+        cls,
+        folder: Path,
+        meta: Mapping[str, Any],
+        metric: str | Metric | None,
+        *,
+        verify: bool,
+        check: bool,
+    ) -> Tree:
+        """Open a tree's folder whose listing was read; see :meth:`Index.load`."""
+        if metric is not None:
+            raise IndexFolderError(
+                f"{folder} is a tree, whose distance is its own: leave metric out."
+            )
+        verify_files(folder, meta, list(meta["files"]), content=verify)
+        tables = read_tree(folder, meta)
+        looked, shares = meta["separated"]["looked_at"], meta["separated"]["shares"]
+        tree = cls(
+            Vocabulary.trusted(tables.words, np.empty((len(tables.words), 0)), tables.prior),
+            tables.order,
+            tables.gaps[:-1],
+            meta["heights"],
+            names=meta["names"],
+            source=meta["source"] or "unknown",
+            below=meta["below"],
+            separated=(looked, shares),
+            path=folder.resolve(),
+        )
+        if tree.fingerprint != meta["fingerprint"]:
+            raise IndexFolderError(
+                f"{folder / 'index.json'} has the fingerprint of another tree; build the index again."
+            )
+        return tree
+
+    def find_record(self, binding: Mapping[str, Any]) -> dict[str, Any] | None:
+        """As for an index; a tree with other heights asks the one that it was made from."""
+        return Index.find_record(self if self._origin is None else self._origin[0], binding)
+
+    def keep_record(self, binding: Mapping[str, Any], content: dict[str, Any]) -> None:
+        """As for an index; a tree with other heights keeps it with the one that it was made from."""
+        Index.keep_record(self if self._origin is None else self._origin[0], binding, content)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.path is not None:
+            return super().__reduce__()
+        if self._origin is not None:
+            return _reheighted, self._origin
+        arrays = self.vocabulary, np.array(self.order), np.array(self.gaps), np.array(self.heights)
+        return _remade, (
+            arrays,
+            self.names,
+            self.source,
+            self.below,
+            self.separated,
+            dict(self._records),
+        )
+
+    def __repr__(self) -> str:
+        return f"Tree({len(self)} words, {len(self.heights)} heights, {self.source})"
+
+    def _repr_html_(self) -> str:
+        shown = ", ".join(at_most(float(height), 3) for height in self.heights[-4:])
+        return card(
+            "Tree",
+            [
+                ("words", f"{len(self):,}"),
+                ("made from", self.source),
+                ("heights", f"{len(self.heights)}, the largest {shown}"),
+                ("levels", ", ".join(self.names) or "without names"),
+                ("counts", "stored" if self.vocabulary.prior is not None else "none"),
+                ("folder", "in memory only" if self.path is None else str(self.path)),
+                ("fingerprint", self.fingerprint[:16]),
+            ],
+        )
+
+
+def cut_levels(
+    gaps: NDArray[np.float64], groups: Mapping[str, int]
+) -> tuple[NDArray[np.uint8], list[str]]:
+    """Numbers of levels between neighbouring leaves for heights between them, shape (V - 1,), and the levels' names."""
+    named = dict(groups)
+    if not all(type(number) is int and number >= 1 for number in named.values()):
+        raise TextprivError("each level has a whole number of groups from 1 up.")
+    if 1 not in named.values():
+        named["any"] = 1
+    ordered = sorted(named.items(), key=lambda each: -each[1])
+    if len(set(named.values())) != len(named) or len(named) > LEVELS:
+        raise TextprivError(
+            f"levels must have different numbers of groups, and be at most {LEVELS}."
+        )
+    falling = -np.sort(-gaps)
+    codes = np.where(gaps > 0, 1, 0).astype(np.uint8)
+    for number, (_, count) in enumerate(ordered[:-1], start=2):
+        # Above the height with which so many groups are left, words are apart; ties leave fewer groups.
+        if count <= len(gaps):
+            codes[gaps > falling[count - 1]] = number
+        else:
+            codes[gaps > 0] = number
+    return codes, [name for name, _ in ordered]
+
+
+def _bare(words: Sequence[str]) -> Vocabulary:
+    return Vocabulary(words, np.zeros((len(words), 1)))
+
+
+def _reheighted(tree: Tree, heights: NDArray[np.float64], names: Sequence[str]) -> Tree:
+    return tree.reheighted(heights, names)
+
+
+def _remade(
+    arrays: tuple[Any, ...],
+    names: tuple[str, ...],
+    source: str,
+    below: str | None,
+    separated: tuple[int, tuple[float, ...]],
+    records: dict[str, Any],
+) -> Tree:
+    tree = Tree(*arrays, names=names, source=source, below=below, separated=separated)
+    tree._records = records
+    return tree
