@@ -41,6 +41,7 @@ def _compiled() -> Path:
 
 # Before the first import of what is compiled; processes that tests start find it too.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(_compiled()))
+os.environ.setdefault("TEXTPRIV_CACHE_DIR", str(_compiled() / "indexes"))
 
 from textpriv.demo import train_vocabulary  # noqa: E402
 from textpriv.index import Index  # noqa: E402

@@ -23,7 +23,7 @@ ORDER = (
     {"evaluation", "engines", "pipeline"},
     {"privatizer"},
     {"ledger"},
-    {"tokenization"},
+    {"tokenization", "amounts"},
     {"mechanisms"},
     {"index"},
     {"vocabulary", "metrics", "randomness", "run_key"},

@@ -405,6 +405,27 @@ class Index:
         index._warn_of_width()
         return index
 
+    @classmethod
+    def builtin(cls, language: str = "en") -> Index:
+        """Open the index over :meth:`Vocabulary.builtin`, which is built at the first use and kept for the next.
+
+        It is kept in the user's cache folder, or in that of the environment variable TEXTPRIV_CACHE_DIR; where neither can
+        be written, it is built in memory.
+
+        Parameters
+        ----------
+        language : str
+            "en".
+
+        Raises
+        ------
+        VocabularyError
+            Where no vocabulary of that language comes with the package.
+        """
+        from textpriv.index.builtin import builtin_index
+
+        return builtin_index(language)
+
     def find_record(self, binding: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return what was recorded for exactly this binding, in memory or in the folder.
 

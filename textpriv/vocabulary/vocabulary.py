@@ -190,6 +190,35 @@ class Vocabulary:
         return vocabulary
 
     @classmethod
+    def builtin(cls, language: str = "en") -> Vocabulary:
+        """Read a vocabulary that comes with the package; nothing is downloaded.
+
+        Parameters
+        ----------
+        language
+            Code of a language. There is "en": the 25,000 commonest words of GloVe 6B with vectors of 50 dimensions (public
+            domain), in order of frequency.
+
+        Returns
+        -------
+        Vocabulary
+            With float32 vectors and no counts; ``prior="zipf"`` suits its order.
+
+        Raises
+        ------
+        VocabularyError
+            Where there is none of that language; the message says what to do.
+
+        Examples
+        --------
+        >>> Vocabulary.builtin("en").words[:3]
+        ['the', 'of', 'to']
+        """
+        from textpriv.vocabulary.builtin import read_builtin
+
+        return read_builtin(language)
+
+    @classmethod
     def trusted(
         cls, words: list[str], vectors: NDArray[Any], prior: NDArray[np.float64] | None
     ) -> Vocabulary:

@@ -1,0 +1,138 @@
+"""What an amount of privacy means on an index: odds at typical distances, how many words stay, what the best guess recovers.
+
+Nobody can choose an epsilon by its number, so whoever is asked for one is shown a few of them with what they mean. They
+follow from public tables alone. To find the epsilon of a wished meaning is the matter of ``guarantees.epsilon``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from textpriv.bounds import at_most, odds_in_words
+from textpriv.index.index import Index
+from textpriv.mechanisms.tem import TEM
+
+__all__ = [
+    "AMOUNTS_BINDING",
+    "SHARES",
+    "Amount",
+    "amounts",
+    "amounts_table",
+    "keep_share",
+    "record_of",
+]
+
+SHARES = (0.15, 0.5, 0.9)  # of running words that stay: few, half, most
+AMOUNTS_BINDING = {"kind": "amounts", "version": 1, "shares": list(SHARES)}
+_WORDS = 200  # looked at where no more is recorded
+_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Amount:
+    """An epsilon of TEM with a Zipf prior, and what it means on one index.
+
+    Attributes
+    ----------
+    epsilon : float
+        Per unit of distance.
+    keep : float
+        Share of running words that stay as they are.
+    loss, loss_90 : float
+        Log odds, in nats, at most, between a word and its 10th nearest: for half and for nine tenths of running words.
+    recovered : float or None
+        Share of running words that the best guess of a lone word names rightly, knowing the law and how often each word is
+        written; None where it was not computed.
+    """
+
+    epsilon: float
+    keep: float
+    loss: float
+    loss_90: float
+    recovered: float | None = None
+
+    @classmethod
+    def of(
+        cls, index: Index, epsilon: float, *, recovered: float | None = None, every: bool = False
+    ) -> Amount:
+        """Compute what an epsilon means; ``every`` looks at all words, and not at a sample."""
+        mechanism = TEM(index, epsilon=epsilon)
+        figures = mechanism.statement.figures
+        # A bound is rounded up.
+        loss, loss_90 = (
+            float(at_most(figures[f"reference_loss{which}"], 6)) for which in ("", "_90")
+        )
+        kept = round(keep_share(mechanism, len(index) if every else _WORDS), 4)
+        return cls(epsilon, kept, loss, loss_90, recovered)
+
+
+def keep_share(mechanism: TEM, words: int) -> float:
+    """Share of running words, counted by rank, that stay as they are.
+
+    Parameters
+    ----------
+    mechanism : TEM
+    words : int
+        How many words are looked at: those that part running words into so many equal parts. All of them, each with its
+        weight, if there are no more.
+    """
+    index = mechanism.index
+    prior = index.vocabulary.prior_weights("zipf")
+    measure, rate, gamma = mechanism.exponential_law()
+    if words >= len(index):
+        ids, weights = np.arange(len(index)), prior
+    else:
+        middles = (np.arange(words) + 0.5) / words
+        ids = np.minimum(np.searchsorted(np.cumsum(prior), middles), len(index) - 1)
+        weights = np.full(words, 1 / words)
+    kept = 0.0
+    for start in range(0, len(ids), _ROWS):
+        rows = ids[start : start + _ROWS]
+        law = measure * np.exp(-rate * np.minimum(index.distances_of(rows), gamma))
+        own = law[np.arange(len(rows)), rows] / law.sum(axis=1)
+        kept += float(own @ weights[start : start + _ROWS])
+    return kept
+
+
+def record_of(found: Sequence[Amount]) -> dict[str, Any]:
+    """Return amounts as they are recorded with an index."""
+    return {"amounts": [asdict(amount) for amount in found]}
+
+
+def amounts(index: Index) -> list[Amount]:
+    """Three amounts, at which few, half and most of the running words stay; found once and kept with the index."""
+    kept = index.find_record(AMOUNTS_BINDING)
+    if kept is None:
+        kept = record_of([_with_share(index, share) for share in SHARES])
+        index.keep_record(AMOUNTS_BINDING, kept)
+    return [Amount(**amount) for amount in kept["amounts"]]
+
+
+def _with_share(index: Index, share: float) -> Amount:
+    """The amount, its epsilon of two digits, at which a share of the running words stays."""
+    low = high = 1.0 / (index.reference_distance or 1.0)
+    while keep_share(TEM(index, epsilon=high), _WORDS) < share and high < 2.0**40:
+        high *= 2
+    while keep_share(TEM(index, epsilon=low), _WORDS) > share and low > 2.0**-40:
+        low /= 2
+    for _ in range(8):
+        middle = (low * high) ** 0.5
+        below = keep_share(TEM(index, epsilon=middle), _WORDS) < share
+        low, high = (middle, high) if below else (low, middle)
+    return Amount.of(index, float(f"{(low * high) ** 0.5:.2g}"))
+
+
+def amounts_table(index: Index) -> str:
+    """Three amounts and what they mean, a line each, for a screen."""
+    rows = [("epsilon", "words that stay", "odds, half of all words", "odds, nine tenths")]
+    for each in amounts(index):
+        odds = odds_in_words(each.loss), odds_in_words(each.loss_90)
+        rows.append((f"{each.epsilon:g}", f"about {each.keep:.0%}", *odds))
+    lines = ["  {:<7}  {:<15}  {:<23}  {}".format(*row) for row in rows]
+    return "\n".join(
+        [*lines, "  Odds: at most, between a word and its 10th nearest one, by one output."]
+    )

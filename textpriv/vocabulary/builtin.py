@@ -1,0 +1,66 @@
+"""The vocabularies that come with the package: public words and vectors, read from its own files and checked.
+
+What they were made from, under which licence and with which checksums, stands in a file beside them, with what was computed
+of them (``tools/make_builtin_vocabulary.py`` writes it). Indexes over them are in ``index.builtin``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from textpriv.errors import VocabularyError
+from textpriv.vocabulary.vocabulary import Vocabulary
+
+__all__ = ["DATA", "FILES", "languages", "read_builtin", "read_manifest"]
+
+DATA = Path(__file__).parent / "data"
+FILES = {"words": "{}-words.txt", "numbers": "{}-numbers.npy", "scales": "{}-scales.npy"}
+
+
+def languages() -> list[str]:
+    """Codes of the languages that there are."""
+    return sorted(path.stem for path in DATA.glob("*.json"))
+
+
+def read_manifest(language: str) -> dict[str, Any]:
+    """What is recorded of a vocabulary: its source, licence and checksums, a recommended law, and computed records.
+
+    Raises
+    ------
+    VocabularyError
+        Where there is none of that language.
+    """
+    if language not in languages():
+        raise VocabularyError(
+            f"No vocabulary of the language {language!r} comes with the package, only of: {', '.join(languages())}. Get "
+            "public word vectors of that language, such as those of fastText, make an index of them with: textpriv index "
+            "VECTORS FOLDER, and name that folder as the index."
+        )
+    content: dict[str, Any] = json.loads((DATA / f"{language}.json").read_text(encoding="ascii"))
+    return content
+
+
+def read_builtin(language: str) -> Vocabulary:
+    """The vocabulary of a language, the commonest word first, vectors in float32.
+
+    Raises
+    ------
+    VocabularyError
+        Where there is none, or the installed files are not those that the package came with.
+    """
+    manifest = read_manifest(language)
+    for name, recorded in manifest["files"].items():
+        if hashlib.sha256((DATA / name).read_bytes()).hexdigest() != recorded:
+            raise VocabularyError(
+                f"{DATA / name} is not the file that this version came with: install textpriv again."
+            )
+    paths = {kind: DATA / pattern.format(language) for kind, pattern in FILES.items()}
+    numbers = np.load(paths["numbers"], allow_pickle=False)
+    scales = np.load(paths["scales"], allow_pickle=False)
+    words = paths["words"].read_text(encoding="ascii").split()
+    return Vocabulary(words, numbers * scales[:, None])
