@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from textpriv.errors import TextprivError
-from textpriv.index import Index, storage
+from textpriv.index import Index, hnsw, storage
 from textpriv.mechanisms import TEM
 from textpriv.randomness import KeyedStreams
 from textpriv.vocabulary import Vocabulary
@@ -101,7 +101,7 @@ def _swapped(array: np.ndarray) -> np.ndarray:
     return array[[1, 0, *range(2, len(array))]]
 
 
-_HEAD = storage._HEAD.size
+_HEAD = hnsw._HEAD.size
 DEEP = b"[" * 200_000
 
 DAMAGES: dict[str, Damage] = {

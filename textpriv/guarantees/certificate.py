@@ -23,7 +23,8 @@ from textpriv.errors import MechanismError
 from textpriv.guarantees.pair_search import allowance, search
 from textpriv.guarantees.significance import LEVEL, goodness_of_fit, largest_ratios, ratio_bound
 from textpriv.html_card import card
-from textpriv.index.index import Index, reporter
+from textpriv.index.index import Index
+from textpriv.index.progress import reporter
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.mechanisms.calibration.privacy_constant import (
     LOGARITHMS,

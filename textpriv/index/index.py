@@ -1,71 +1,74 @@
 """The public tables a mechanism draws from, built once: vocabulary, metric and nearest lists, in memory or as a folder.
 
 An index folder holds plain arrays that are mapped, not read, so that many processes share one copy. Every file is listed
-with its size and checksum in ``index.json``; a folder is written beside its place and moved there whole. This module
-knows files and arrays; it draws nothing and computes no law.
+with its size and checksum in ``index.json``. Folders are written in ``index.saving``, read and checked in ``index.storage``.
+Nothing is drawn here, and no law computed.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import shutil
-import tempfile
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.bounds import at_most
-from textpriv.errors import IndexFolderError, MetricError, TextprivError
-from textpriv.files import atomic_write, flush, umask
+from textpriv.errors import IndexFolderError, MetricError
 from textpriv.html_card import card
-from textpriv.index.hnsw import approximate_lists, hnsw_index, measure_recall
-from textpriv.index.neighbours import Neighbourhoods, RankBands, exact_lists
+from textpriv.index.building import build_tables, rounding_of
+from textpriv.index.checking import check_sample, check_values
+from textpriv.index.hnsw import hnsw_index, read_graph
+from textpriv.index.neighbours import Neighbourhoods
 from textpriv.index.quantized import QuantizedRows, quantize
+from textpriv.index.rank_bands import RankBands
+from textpriv.index.records import RECORDS, Records
+from textpriv.index.saving import save, write
 from textpriv.index.storage import (
-    BANDS_FILE,
     FORMAT,
+    GRAPH_FILE,
     META,
-    QUANTIZED_FILE,
     TREE,
-    Tables,
-    check_graph,
-    check_sample,
-    check_values,
-    checksum,
-    meta_checksum,
     read_meta,
     read_tables,
+    stored_metric,
+    stored_rounding,
+    stored_typical,
     verify_files,
 )
 from textpriv.index.typical import REFERENCE, Typical, typical_distances
 from textpriv.metrics import (
-    ANGULAR,
     EUCLIDEAN,
     INTERPRETED,
-    Mahalanobis,
     Metric,
     Rounding,
-    check_metric,
     distances_from,
     get_metric,
     paired_distances,
 )
-from textpriv.vocabulary.vocabulary import Vocabulary, equal_rows, read_only
+from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+__all__ = ["FORMAT", "Index"]
 
-__all__ = ["FORMAT", "Index", "reporter"]
-
-_RECORDS = "records"  # certificates and calibrations, one file each
+# What an index without a folder travels by; quantized rows and typical distances take longer to find than to send.
+_STATE = (
+    "vocabulary",
+    "metric",
+    "coordinates",
+    "neighbours",
+    "representatives",
+    "backend",
+    "recall",
+    "rounding",
+    "diameter_bound",
+    "fingerprint",
+    "quantized",
+    "typical",
+)
 _WIDE = 1e-3  # of the reference distance: a group of words with one law that is wider is warned of
 
 
@@ -134,8 +137,7 @@ class Index:
         self._graph = graph
         self._stored_quantized = quantized
         self._stored_typical = typical
-        self._records: dict[str, dict[str, Any]] = {}
-        self._bindings: dict[str, Any] = {}
+        self._records = Records(None if path is None else path / RECORDS)
 
     @property
     def k(self) -> int:
@@ -214,18 +216,6 @@ class Index:
             return 0.0
         return float(self._apart.max()) * (1 + self.rounding.relative) + self.rounding.absolute
 
-    def _warn_of_width(self) -> None:
-        """Warn where words share a law that are not close to each other."""
-        if not len(self.wide) or self.width <= _WIDE * self.reference_distance:
-            return
-        warnings.warn(
-            f"{len(self.wide):,} words share the law of another word up to {self.width:.3g} away, where half of all running "
-            f"words have their 10th nearest within {self.reference_distance:.3g}: chains of words that the rounding of the "
-            f"metric {self.metric.name!r} cannot tell apart. Every statement charges for it. Give the vectors in float64, "
-            "or leave such words out.",
-            stacklevel=3,
-        )
-
     def distance(self, first: int, second: int) -> float:
         """Distance between two words, by their own coordinates."""
         return float(self._paired(np.array([first]), np.array([second]))[0])
@@ -258,27 +248,7 @@ class Index:
         if self.path is not None:
             metric = self.metric if self.metric.kind == INTERPRETED else None
             return _reopen, (self.path, metric, self.fingerprint)
-        state = {
-            name: value
-            for name, value in self.__dict__.items()
-            if name
-            not in (
-                "graph",
-                "_graph",
-                "quantized",
-                "_stored_quantized",
-                "_stored_typical",
-                "bands",
-                "_members",
-                "_apart",
-                "width",
-                "path",
-                "_records",
-                "_bindings",
-            )
-        }
-        # Found once; looking at all rows again would take longer than sending the result.
-        state["quantized"], state["typical"] = self.quantized, self.typical
+        state = {name: getattr(self, name) for name in _STATE}
         return _revive, (state,)
 
     def __repr__(self) -> str:
@@ -290,21 +260,21 @@ class Index:
 
     def _repr_html_(self) -> str:
         lists = "exact" if self.exact else f"approximate, recall {self.recall:.4f}"
+        half, ninety = (
+            at_most(d, 4) for d in (self.reference_distance, self.reference_distance_90)
+        )
+        dimension, dtype = self.vocabulary.vectors.shape[1], self.coordinates.dtype
         return card(
             "Index",
             [
                 ("words", f"{len(self):,}"),
-                (
-                    "vectors",
-                    f"{self.vocabulary.vectors.shape[1]} dimensions, {self.coordinates.dtype}",
-                ),
+                ("vectors", f"{dimension} dimensions, {dtype}"),
                 ("metric", self.metric.name),
                 ("nearest lists", f"{self.k} words each, {lists}"),
                 ("counts", "stored" if self.vocabulary.prior is not None else "none"),
                 (
                     "10th neighbour",
-                    f"within {at_most(self.reference_distance, 4)} for half of all running words, "
-                    f"{at_most(self.reference_distance_90, 4)} for nine tenths",
+                    f"within {half} for half of all running words, {ninety} for nine tenths",
                 ),
                 ("diameter", f"at most {at_most(self.diameter_bound, 4)}"),
                 ("folder", "in memory only" if self.path is None else str(self.path)),
@@ -352,57 +322,11 @@ class Index:
         ------
         MetricError, TextprivError
         """
-        chosen = get_metric(metric)
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise TextprivError(
-                f"k is the length of a nearest list and must be a whole number from 1 up; got {k!r}."
-            )
-        if backend not in ("exact", "hnsw"):
-            raise TextprivError(
-                f"unknown backend {backend!r}; use 'exact', or 'hnsw' for approximate lists."
-            )
-        if device != "cpu":
-            from textpriv.index.torch_distances import choose_device
-
-            choose_device(device)
-        if chosen.kind == INTERPRETED:
-            check_metric(chosen, vocabulary.vectors)
-        coordinates = read_only(chosen.coordinates(vocabulary.vectors))
-        length = min(int(k), len(vocabulary))
-        with reporter(progress) as report:
-            graph = None
-            if backend == "hnsw" or (hnsw and chosen.kind == EUCLIDEAN):
-                if chosen.kind not in (EUCLIDEAN, ANGULAR):
-                    raise TextprivError(
-                        f"backend='hnsw' searches Euclidean space; the metric {chosen.name!r} needs backend='exact'."
-                    )
-                graph = hnsw_index(coordinates, progress=report("approximate index"))
-            recall = 1.0
-            if backend == "exact":
-                lists = exact_lists(
-                    coordinates, chosen, length, report("exact lists"), device=device
-                )
-            else:
-                lists = approximate_lists(
-                    coordinates, chosen, length, graph, report("approximate lists")
-                )
-                recall = measure_recall(lists, coordinates, chosen)
-        errors = chosen.coordinate_errors(vocabulary.vectors)
-        rounding = _rounding(coordinates, errors)
         index = cls(
             vocabulary,
-            chosen,
-            coordinates,
-            lists,
-            _representatives(coordinates, chosen, lists, errors),
-            backend=backend,
-            recall=recall,
-            rounding=rounding,
-            diameter_bound=_diameter_bound(coordinates, chosen, rounding),
-            fingerprint=vocabulary.fingerprint(),
-            graph=graph,
+            **build_tables(vocabulary, get_metric(metric), k, backend, hnsw, progress, device),
         )
-        index._warn_of_width()
+        _warn_of_width(index)
         return index
 
     @classmethod
@@ -431,38 +355,11 @@ class Index:
 
         A record whose binding or checksum does not match its content is ignored, with a warning.
         """
-        name = _record_name(binding)
-        if name in self._records:
-            return self._records[name]
-        if self.path is None:
-            return None
-        file = self.path / _RECORDS / f"{name}.json"
-        try:
-            entry = json.loads(file.read_text(encoding="utf-8"))
-            content, bound = dict(entry["content"]), entry["binding"]
-            sound = entry["checksum"] == _digest([bound, content]) and bound == _plain(binding)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            sound = False
-        if not sound:
-            warnings.warn(
-                f"{file} does not match what it is bound to and is ignored; it will be computed again.",
-                stacklevel=2,
-            )
-            return None
-        self._records[name] = content
-        return dict(content)
+        return self._records.find(binding)
 
     def keep_record(self, binding: Mapping[str, Any], content: dict[str, Any]) -> None:
         """Record something computed for a binding: in memory, and in the folder where that can be written."""
-        name = _record_name(binding)
-        self._records[name] = content
-        self._bindings[name] = _plain(binding)
-        if self.path is not None:
-            # A folder that others own may be read-only; the record then serves this process alone.
-            with suppress(OSError):
-                _write_record(self.path / _RECORDS, name, binding, content)
+        self._records.keep(binding, content)
 
     @cached_property
     def quantized(self) -> QuantizedRows:
@@ -482,9 +379,7 @@ class Index:
     @cached_property
     def bands(self) -> RankBands:
         """Bounds on the distances to words outside the lists, by rank bands; a trivial one where none are known."""
-        known = self.neighbours.bands
-        if known is None:
-            known = RankBands.none(len(self), self.k)
+        known = self.neighbours.bands or RankBands.none(len(self), self.k)
         return known._replace(nearest=read_only(known.nearest))
 
     @cached_property
@@ -503,16 +398,9 @@ class Index:
             )
         if self._graph is not None:
             return self._graph
-        meta = None if self.path is None else read_meta(self.path)
-        if self.path is not None and meta is not None and "hnsw.bin" in meta["files"]:
-            import hnswlib
-
-            verify_files(self.path, meta, ["hnsw.bin"])
-            check_graph(self.path / "hnsw.bin", self.coordinates)
-            graph = hnswlib.Index(space="l2", dim=int(self.coordinates.shape[1]))
-            graph.load_index(str(self.path / "hnsw.bin"), max_elements=len(self))
-            graph.set_ef(100)
-            return graph
+        if self.path is not None and GRAPH_FILE in read_meta(self.path)["files"]:
+            verify_files(self.path, read_meta(self.path), [GRAPH_FILE])
+            return read_graph(self.path / GRAPH_FILE, self.coordinates)
         return hnsw_index(self.coordinates)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -530,102 +418,10 @@ class Index:
         IndexFolderError
             If something stands at the path, or the vocabulary's metric cannot be recorded.
         """
-        target = Path(path)
-        if target.exists() and not (overwrite and (target / META).is_file()):
-            remedy = (
-                "pass overwrite=True (--force) to replace it, or choose another name"
-                if (target / META).is_file()
-                else "it is not an index folder; choose another name"
-            )
-            raise IndexFolderError(f"{target} exists already: {remedy}.")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        try:
-            self._write(staging)
-            os.chmod(staging, 0o777 & ~umask())
-            if target.exists():
-                old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-                os.replace(target, old / "index")
-                try:
-                    os.replace(staging, target)
-                except BaseException:
-                    os.replace(old / "index", target)
-                    old.rmdir()
-                    raise
-                shutil.rmtree(old)
-            else:
-                os.replace(staging, target)
-        except BaseException:
-            shutil.rmtree(staging, ignore_errors=True)
-            raise
+        save(self, Path(path), overwrite=overwrite)
 
     def _write(self, folder: Path) -> None:
-        arrays = {
-            "vectors.npy": self.vocabulary.vectors,
-            "neighbours.npy": self.neighbours.ids,
-            "distances.npy": self.neighbours.distances,
-            "representatives.npy": self.representatives,
-        }
-        if self.coordinates is not self.vocabulary.vectors:
-            arrays["coordinates.npy"] = self.coordinates
-        if self.vocabulary.prior is not None:
-            arrays["prior.npy"] = self.vocabulary.prior
-        if len(self.quantized.rows):
-            arrays[QUANTIZED_FILE] = self.quantized.rows
-        bands = self.neighbours.bands
-        if bands is not None:
-            arrays[BANDS_FILE] = bands.nearest
-        for name, array in arrays.items():
-            with open(folder / name, "wb") as file:
-                np.save(file, array, allow_pickle=False)
-                flush(file)
-        with open(folder / "words.json", "w", encoding="utf-8") as text:
-            json.dump(self.vocabulary.words, text, ensure_ascii=False)
-            flush(text)
-        names = [*arrays, "words.json"]
-        graph = self._graph if self._graph is not None else self.__dict__.get("graph")
-        if graph is not None:
-            graph.save_index(str(folder / "hnsw.bin"))
-            names.append("hnsw.bin")
-        elif self.path is not None and (self.path / "hnsw.bin").is_file():
-            # Not opened yet, so copied as it is; its checksum is compared with the recorded one first.
-            verify_files(self.path, read_meta(self.path), ["hnsw.bin"])
-            shutil.copyfile(self.path / "hnsw.bin", folder / "hnsw.bin")
-            names.append("hnsw.bin")
-        meta: dict[str, Any] = {
-            "format": FORMAT,
-            "words": len(self),
-            "dimension": int(self.vocabulary.vectors.shape[1]),
-            "metric": self.metric.settings(),
-            "k": self.k,
-            "backend": self.backend,
-            "recall": self.recall,
-            "tau": self.tau,
-            "rounding": list(self.rounding),
-            "typical": {str(rank): list(ends) for rank, ends in self.typical.items()},
-            "diameter_bound": self.diameter_bound,
-            "sketch": {"leading": self.quantized.leading, "grain": self.quantized.scales.tolist()},
-            "bands": None
-            if bands is None
-            else {"starts": bands.starts.tolist(), "step": bands.step},
-            "fingerprint": self.fingerprint,
-            "files": {
-                name: {"bytes": (folder / name).stat().st_size, "sha256": checksum(folder / name)}
-                for name in names
-            },
-        }
-        self._write_listing(folder, meta)
-
-    def _write_listing(self, folder: Path, meta: dict[str, Any]) -> None:
-        meta["checksum"] = meta_checksum(meta)
-        # Records carry their own checksums and may be added later, so the list of files leaves them out.
-        if self.path is not None and (self.path / _RECORDS).is_dir():
-            shutil.copytree(self.path / _RECORDS, folder / _RECORDS)
-        for name, binding in self._bindings.items():
-            _write_record(folder / _RECORDS, name, binding, self._records[name])
-        with open(folder / META, "w", encoding="utf-8") as text:
-            json.dump(meta, text, indent=1)
-            flush(text)
+        write(self, folder)
 
     @classmethod
     def load(
@@ -663,19 +459,9 @@ class Index:
             from textpriv.index.tree import Tree
 
             return Tree.opened(folder, meta, metric, verify=verify, check=check)
-        recorded = meta["metric"]
-        if metric is not None:
-            wanted = get_metric(metric)
-            if wanted.settings() != recorded:
-                raise IndexFolderError(
-                    f"{folder} was built with the metric {recorded['name']!r}, not {wanted.name!r}. Epsilon means "
-                    "something else under another metric: build an index with the metric you want."
-                )
-            chosen = wanted
-        else:
-            chosen = _metric_of(folder, recorded)
-        wanted_files = [name for name in meta["files"] if name != "hnsw.bin"]
-        verify_files(folder, meta, wanted_files, content=verify)
+        chosen = stored_metric(folder, meta, metric)
+        files = [name for name in meta["files"] if name != GRAPH_FILE]
+        verify_files(folder, meta, files, content=verify)
         tables = read_tables(folder, meta)
         if check:
             check_values(folder, tables, chosen.kind)
@@ -685,108 +471,41 @@ class Index:
             raise IndexFolderError(
                 f"{folder / META} has the fingerprint of other words or vectors; build the index again."
             )
-        index = cls._of(folder, meta, chosen, vocabulary, tables)
-        if check:
-            index._warn_of_width()
-        return index
-
-    @classmethod
-    def _of(
-        cls,
-        folder: Path,
-        meta: Mapping[str, Any],
-        metric: Metric,
-        vocabulary: Vocabulary,
-        tables: Tables,
-    ) -> Index:
-        return cls(
+        rounding = stored_rounding(folder, meta, chosen)
+        if rounding is None:
+            errors = chosen.coordinate_errors(tables.vectors)
+            rounding = rounding_of(tables.coordinates, errors)
+        index = cls(
             vocabulary,
-            metric,
+            chosen,
             tables.coordinates,
             Neighbourhoods(tables.ids, tables.distances, tables.bands),
             tables.representatives,
             backend=meta["backend"],
             recall=float(meta["recall"]),
-            rounding=_kept_rounding(folder, meta, metric, tables),
+            rounding=rounding,
             diameter_bound=float(meta["diameter_bound"]),
             fingerprint=meta["fingerprint"],
             path=folder.resolve(),
             quantized=tables.quantized,
-            typical=_kept_typical(folder, meta),
+            typical=stored_typical(folder, meta),
         )
+        if check:
+            _warn_of_width(index)
+        return index
 
 
-def _kept_rounding(
-    folder: Path, meta: Mapping[str, Any], metric: Metric, tables: Tables
-) -> Rounding:
-    """The bounds on rounding of a saved folder; of one of an earlier version they are found anew."""
-    if "rounding" in meta:
-        found = meta["rounding"]
-        if not (isinstance(found, list) and len(found) == 2 and all(map(_is_bound, found))):
-            raise IndexFolderError(f"{folder / META} is damaged; build the index again.")
-        return Rounding(*map(float, found))
-    if metric.name == Mahalanobis.name:
-        raise IndexFolderError(
-            f"{folder} was built by an earlier version, which rounded the coordinates of the metric 'mahalanobis' by more "
-            "than it charged. Build the index again."
-        )
-    return _rounding(tables.coordinates, metric.coordinate_errors(tables.vectors))
-
-
-def _is_bound(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value < np.inf
-
-
-def _kept_typical(folder: Path, meta: Mapping[str, Any]) -> dict[int, Typical] | None:
-    """The typical distances of a saved folder; None where an earlier version has recorded none of this kind."""
-    if "typical" not in meta:
-        return None
-    try:
-        found = {int(rank): Typical(*map(float, ends)) for rank, ends in meta["typical"].items()}
-    except (AttributeError, OverflowError, TypeError, ValueError):
-        found = {}
-    whole = all(0 <= ends.median <= ends.ninety < np.inf for ends in found.values())
-    if REFERENCE not in found or not whole:
-        raise IndexFolderError(f"{folder / META} is damaged; build the index again.")
-    return found
-
-
-def _metric_of(folder: Path, recorded: dict[str, Any]) -> Metric:
-    try:
-        return get_metric(recorded)
-    except TextprivError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise IndexFolderError(
-            f"{folder / META} is damaged (its metric has settings that none has); build the index again."
-        ) from error
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as it comes back from JSON."""
-    return json.loads(json.dumps(value))
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def _record_name(binding: Mapping[str, Any]) -> str:
-    return _digest(_plain(binding))[:32]
-
-
-def _write_record(
-    folder: Path, name: str, binding: Mapping[str, Any], content: dict[str, Any]
-) -> None:
-    folder.mkdir(exist_ok=True)
-    bound = _plain(binding)
-    entry = {
-        "binding": bound,
-        "content": content,
-        "checksum": _digest([bound, _plain(content)]),
-    }
-    with atomic_write(folder / f"{name}.json", mode=0o666 & ~umask()) as file:
-        file.write(json.dumps(entry, indent=1).encode())
+def _warn_of_width(index: Index) -> None:
+    """Warn where words share a law that are not close to each other."""
+    if not len(index.wide) or index.width <= _WIDE * index.reference_distance:
+        return
+    warnings.warn(
+        f"{len(index.wide):,} words share the law of another word up to {index.width:.3g} away, where half of all running "
+        f"words have their 10th nearest within {index.reference_distance:.3g}: chains of words that the rounding of the "
+        f"metric {index.metric.name!r} cannot tell apart. Every statement charges for it. Give the vectors in float64, "
+        "or leave such words out.",
+        stacklevel=3,
+    )
 
 
 def _reopen(path: Path, metric: Metric | None, fingerprint: str) -> Index:
@@ -801,96 +520,3 @@ def _reopen(path: Path, metric: Metric | None, fingerprint: str) -> Index:
 
 def _revive(state: dict[str, Any]) -> Index:
     return Index(**state)
-
-
-def _rounding(coordinates: NDArray[Any], errors: NDArray[np.float64]) -> Rounding:
-    """Bounds on the errors of distances: by float64 arithmetic on differences, storage in the lists, and coordinates."""
-    stored = float(np.finfo(coordinates.dtype).eps) / 2
-    arithmetic = (coordinates.shape[1] + 4) * 2.0**-53
-    return Rounding(stored + arithmetic, 2 * float(errors.max(initial=0.0)))
-
-
-def _diameter_bound(coordinates: NDArray[Any], metric: Metric, rounding: Rounding) -> float:
-    """Twice the distance from some word to the word farthest from it (triangle inequality), the least over a sample."""
-    size = len(coordinates)
-    centre = coordinates.mean(axis=0, dtype=np.float64)
-    offsets = np.linalg.norm(coordinates - centre, axis=1)
-    least = np.inf
-    for row in np.argsort(offsets, kind="stable")[: min(8, size)]:
-        least = min(least, 2 * float(_distances(coordinates, metric, int(row)).max()))
-    return least * (1 + (coordinates.shape[1] + 4) * 2.0**-53) + 2 * rounding.absolute
-
-
-def _distances(coordinates: NDArray[Any], metric: Metric, row: int) -> NDArray[np.float64]:
-    """Distances from one word to all, shape (V,)."""
-    if metric.kind == INTERPRETED:
-        return metric.pairwise(coordinates[row : row + 1], coordinates)[0]
-    out = np.empty(len(coordinates))
-    distances_from(metric.kind, coordinates, row, out)
-    return out
-
-
-def _representatives(
-    coordinates: NDArray[Any], metric: Metric, lists: Neighbourhoods, errors: NDArray[np.float64]
-) -> NDArray[np.int32]:
-    """Give words that cannot be told apart one input row: equal coordinates, and pairs closer than their own rounding.
-
-    The vectors of two such words may be at distance zero, at which no charge for rounding helps. All other pairs keep laws
-    of their own, however close: the error of distances to third words is charged to every pair alike.
-    """
-    equal = equal_rows(coordinates)
-    if not errors.any():
-        return equal
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    size = len(coordinates)
-    if lists.ids.shape[1] == 1 < size:
-        lists = exact_lists(coordinates, metric, 2)
-    # Each bound is stretched by what rounds the distance itself.
-    bound = errors * (1 + 1e-5)
-    reach = bound + bound.max()
-    row, place = np.nonzero(lists.distances[:, 1:] <= reach[:, None])
-    near = lists.ids[row, place + 1]
-    close = lists.distances[row, place + 1] <= bound[row] + bound[near]
-    own = np.arange(size)
-    left: list[NDArray[Any]] = [own, row[close]]
-    right: list[NDArray[Any]] = [equal, near[close]]
-    # A list that is full of such words may not name them all.
-    for word in np.unique(equal[lists.distances[:, -1] <= reach]):
-        others = np.flatnonzero(_distances(coordinates, metric, int(word)) <= bound[word] + bound)
-        left.append(np.full(len(others), word))
-        right.append(others)
-    ends = np.concatenate(left), np.concatenate(right)
-    graph = coo_matrix((np.ones(len(ends[0]), dtype=bool), ends), shape=(size, size))
-    count, label = connected_components(graph, directed=False)
-    first = np.full(count, size, dtype=np.int32)
-    np.minimum.at(first, label, own.astype(np.int32))
-    return first[label]
-
-
-@contextmanager
-def reporter(
-    progress: bool | Callable[[str, int, int], None],
-) -> Iterator[Callable[[str], Callable[[int, int], None] | None]]:
-    """Turn the ``progress`` argument into one reporting function a stage."""
-    if progress is False or progress is None:
-        yield lambda stage: None
-        return
-    if callable(progress):
-
-        def bind(stage: str) -> Callable[[int, int], None]:
-            return lambda done, everything: progress(stage, done, everything)
-
-        yield bind
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bars:
-
-        def bar(stage: str) -> Callable[[int, int], None]:
-            task = bars.add_task(stage)
-            return lambda done, everything: bars.update(task, completed=done, total=everything)
-
-        yield bar

@@ -1,16 +1,14 @@
-"""Exact k-nearest lists over a vocabulary, and the approximate index beside them.
+"""Exact k-nearest lists over a vocabulary.
 
 Lists are built by blocked float32 matrix products that only *screen*: every candidate within a proved bound of the
 product's rounding error is kept and ranked again by float64 direct differences, ties by id. From the same products come
-bounds on how near the words are that a list leaves out, in whole steps; where a product's rounding error leaves open which
-step it is, distances by differences decide. So lists and bounds are the same on every processor and device, as distances
-are (:mod:`textpriv.arithmetic`). The approximate index (hnswlib) answers nearest-neighbour queries for
-mechanisms whose guarantee does not rest on the search. No laws, no words, no files here.
+bounds on how near the words are that a list leaves out (``index.rank_bands``); where a product's rounding error leaves open
+which step it is, distances by differences decide. So lists and bounds are the same on every processor and device, as
+distances are (:mod:`textpriv.arithmetic`). No laws, no words, no files here.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import deque
 from collections.abc import Callable
@@ -23,10 +21,11 @@ from numba import njit
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from textpriv.metrics import ANGULAR, EUCLIDEAN, INTERPRETED, Metric, distances_from, row_distance
+from textpriv.index.rank_bands import RankBands, band_starts, bands_of_words, decide, step_length
+from textpriv.metrics import ANGULAR, EUCLIDEAN, INTERPRETED, Metric, row_distance
 from textpriv.vocabulary.vocabulary import read_only
 
-__all__ = ["NO_WORD", "Neighbourhoods", "RankBands", "exact_lists", "processors"]
+__all__ = ["Neighbourhoods", "exact_lists", "processors", "rank_candidates"]
 
 Progress = Callable[[int, int], None]
 
@@ -36,45 +35,7 @@ _ROWS = 256
 _COLUMNS = 4096
 _DEVICE_ROWS = 1024
 _STRIP = 1024  # columns compared with one bound before it may tighten
-# Few enough that a draw finds its band in two cache lines; more of them would save few tries.
-_BANDS = 64
-_SAMPLE = 32  # rows from whose bounds the length of a step is found
-NO_WORD = 255  # what stands for a band whose words are all listed
 _BOUND = 1e-9  # the part of a distance by which bounds keep off it, for all that rounds in double precision
-_ROUNDING = 1e-6  # the part of a distance by which a bound keeps below it, for all that rounds it
-
-
-class RankBands(NamedTuple):
-    """Bounds from below on how near the words are that a list leaves out.
-
-    Words that follow each other form a band: in a vocabulary by frequency they are alike in how far they are from others.
-
-    Attributes
-    ----------
-    starts : ndarray of int32, shape (B + 1,)
-        Band b holds the words ``starts[b]`` to ``starts[b + 1] - 1``.
-    nearest : ndarray of uint8, shape (V, B)
-        No word of the band that is missing in the list of the row's word is nearer to it than so many steps; 255 where
-        none is missing.
-    step : float
-        A distance.
-    """
-
-    starts: NDArray[np.int32]
-    nearest: NDArray[np.uint8]
-    step: float
-
-    @classmethod
-    def none(cls, size: int, k: int) -> RankBands:
-        """Return one band of all words, of which nothing is known but whether lists of length k leave any of them out."""
-        known = np.full((size, 1), NO_WORD if k >= size else 0, dtype=np.uint8)
-        return cls(np.array([0, size], dtype=np.int32), known, 1.0)
-
-    def digest(self) -> str:
-        """Return a checksum of all of it."""
-        found = hashlib.blake2b(np.float64(self.step).tobytes() + self.starts.tobytes())
-        found.update(np.ascontiguousarray(self.nearest).data)
-        return found.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -175,7 +136,7 @@ def _tighten(
 def _least_beyond(
     line: NDArray[np.float32],
     halves: NDArray[np.float32],
-    cuts: NDArray[np.int64],
+    edges: NDArray[np.int64],
     limit: np.float32,
     beyond: NDArray[np.float32],
     least: NDArray[np.float32],
@@ -190,7 +151,7 @@ def _least_beyond(
     for band in range(least.shape[0]):
         # Four at a time, none of which waits for another.
         first = second = third = fourth = nothing
-        j, end = np.uint64(cuts[band]), np.uint64(cuts[band + 1])
+        j, end = np.uint64(edges[band]), np.uint64(edges[band + 1])
         while j + four <= end:
             first = min(first, beyond[j])
             second = min(second, beyond[j + one])
@@ -215,66 +176,66 @@ def _screen(
     ids: NDArray[np.int32],
     scores: NDArray[np.float32],
     scratch: NDArray[np.float32],
-    cuts: NDArray[np.int64],
+    edges: NDArray[np.int64],
     band_of: NDArray[np.uint8],
     least: NDArray[np.float32],
 ) -> None:
     """Add to each row's candidates the columns whose score ``|y|^2/2 - x.y`` is within reach of its k least.
 
-    All others count among the least of their bands, which lie between ``cuts`` in the block of columns.
+    All others count among the least of their bands, which lie between ``edges`` in the block of columns.
     """
     width = products.shape[1]
-    room = ids.shape[1]
+    capacity = ids.shape[1]
     # One byte a column, written by a loop the compiler turns into vector instructions and read eight at a time: most
-    # stretches hold no candidate and are dismissed without a branch each.
+    # groups hold no candidate and are dismissed without a branch each.
     within = np.zeros(_STRIP, np.uint8)
-    stretches = within.view(np.uint64)
+    groups = within.view(np.uint64)
     beyond = np.empty(width, np.float32)
     for row in range(products.shape[0]):
         line = products[row]
         limit = bound[row]
-        held = count[row]
+        filled = count[row]
         for left in range(0, width, _STRIP):
-            if held < 0:
+            if filled < 0:
                 break
             columns = min(_STRIP, width - left)
             for j in range(columns):
                 within[j] = np.uint8(halves[left + j] - line[left + j] <= limit)
             within[columns:] = 0
-            for stretch in range(stretches.shape[0]):
-                if stretches[stretch] == 0 or held < 0:
+            for group in range(groups.shape[0]):
+                if groups[group] == 0 or filled < 0:
                     continue
-                for j in range(8 * stretch, 8 * stretch + 8):
+                for j in range(8 * group, 8 * group + 8):
                     if within[j] == 0:
                         continue
                     score = halves[left + j] - line[left + j]
                     if score > limit:
                         continue
-                    if held == room:
-                        held, limit = _tighten(
+                    if filled == capacity:
+                        filled, limit = _tighten(
                             ids[row],
                             scores[row],
                             scratch,
-                            held,
+                            filled,
                             k,
                             slack[row],
                             band_of,
                             least[row],
                         )
-                        if held == room:
-                            # More ties within the error bound than there is room for: this row is done in full.
-                            held = -1
+                        if filled == capacity:
+                            # More ties within the error bound than the row can hold: it is done in full.
+                            filled = -1
                             break
                         if score > limit:
                             continue
-                    ids[row, held] = first_column + left + j
-                    scores[row, held] = score
-                    held += 1
+                    ids[row, filled] = first_column + left + j
+                    scores[row, filled] = score
+                    filled += 1
         bound[row] = limit
-        count[row] = held
-        if held >= 0:
+        count[row] = filled
+        if filled >= 0:
             # What is beyond the bound now is no candidate; what an earlier block has left and this one drops, was counted.
-            _least_beyond(line, halves, cuts, limit, beyond, least[row])
+            _least_beyond(line, halves, edges, limit, beyond, least[row])
 
 
 @njit(cache=True, nogil=True)
@@ -297,7 +258,7 @@ def _finish(
 
 
 @njit(cache=True, nogil=True)
-def _rank(
+def rank_candidates(
     kind: int,
     coordinates: NDArray[Any],
     first_row: int,
@@ -345,62 +306,18 @@ def _rank(
             first = last
         out_ids[word, 0] = word
         out_distances[word, 0] = 0.0
-        for place in range(k - 1):
-            out_ids[word, place + 1] = found[ranking[place]]
-            out_distances[word, place + 1] = exact[ranking[place]]
+        for rank in range(k - 1):
+            out_ids[word, rank + 1] = found[ranking[rank]]
+            out_distances[word, rank + 1] = exact[ranking[rank]]
         if starts.shape[0] == 0:
             continue
         if count[row] < 0:
             low[row, :] = np.inf
             high[row, :] = np.inf
-        for place in range(k - 1, filled):
-            band = np.searchsorted(bands, found[ranking[place]], side="right")
-            low[row, band] = min(low[row, band], exact[ranking[place]])
-            high[row, band] = min(high[row, band], exact[ranking[place]])
-
-
-@njit(cache=True, nogil=True)
-def _steps(distance: float, step: float) -> int:
-    """Whole steps within a distance, of which no rounding makes more than there are."""
-    if distance == np.inf:
-        return NO_WORD
-    return np.int64(min(distance * ((1.0 - _ROUNDING) / step), NO_WORD - 1.0))
-
-
-@njit(cache=True, nogil=True)
-def _settle(
-    kind: int,
-    coordinates: NDArray[Any],
-    first_row: int,
-    lists: NDArray[np.int32],
-    starts: NDArray[np.int32],
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    step: float,
-    nearest: NDArray[np.uint8],
-) -> None:
-    """Write the bounds of some rows in whole steps; where theirs from below and above differ, distances decide."""
-    listed = np.zeros(coordinates.shape[0], np.bool_)
-    for row in range(low.shape[0]):
-        word = first_row + row
-        for place in range(lists.shape[1]):
-            listed[lists[word, place]] = True
-        for band in range(low.shape[1]):
-            found = _steps(low[row, band], step)
-            if found != _steps(high[row, band], step):
-                least = np.inf
-                for other in range(starts[band], starts[band + 1]):
-                    if not listed[other]:
-                        least = min(
-                            least,
-                            row_distance(
-                                kind, coordinates, np.int64(word), coordinates, np.int64(other)
-                            ),
-                        )
-                found = _steps(least, step)
-            nearest[word, band] = found
-        for place in range(lists.shape[1]):
-            listed[lists[word, place]] = False
+        for rank in range(k - 1, filled):
+            band = np.searchsorted(bands, found[ranking[rank]], side="right")
+            low[row, band] = min(low[row, band], exact[ranking[rank]])
+            high[row, band] = min(high[row, band], exact[ranking[rank]])
 
 
 def exact_lists(
@@ -442,9 +359,9 @@ def exact_lists(
     if metric.kind == INTERPRETED:
         _interpreted_lists(coordinates, metric, k, ids, distances, progress)
         return Neighbourhoods(ids, distances)
-    starts = _band_starts(size)
-    step = _step(metric.kind, coordinates, k, starts)
-    out = _Out(ids, distances, starts, np.empty((size, len(starts) - 1), dtype=np.uint8), step)
+    starts = band_starts(size)
+    step = step_length(metric.kind, coordinates, k, starts)
+    out = _Lists(ids, distances, starts, np.empty((size, len(starts) - 1), dtype=np.uint8), step)
     if metric.kind in (EUCLIDEAN, ANGULAR) and size > 2 * k:
         if device == "cpu":
             _screened_lists(coordinates, metric, k, out, progress)
@@ -463,8 +380,8 @@ def exact_lists(
     return Neighbourhoods(ids, distances, RankBands(starts, out.nearest, step))
 
 
-class _Out(NamedTuple):
-    """Lists and bounds, to be filled in row by row."""
+class _Lists(NamedTuple):
+    """The lists and bounds of all words, filled row by row."""
 
     ids: NDArray[np.int32]
     distances: NDArray[Any]
@@ -483,11 +400,13 @@ class _Out(NamedTuple):
         low: NDArray[np.float64],
         high: NDArray[np.float64],
     ) -> None:
-        """Rank the candidates of some rows, and settle how near what is not listed is."""
+        """Rank the candidates of some rows, and find the bounds on what is not listed."""
         k = self.ids.shape[1]
         lists = self.ids, self.distances, self.starts
-        _rank(metric.kind, coordinates, first_row, k, order, count, candidates, *lists, low, high)
-        _settle(
+        rank_candidates(
+            metric.kind, coordinates, first_row, k, order, count, candidates, *lists, low, high
+        )
+        decide(
             metric.kind,
             coordinates,
             first_row,
@@ -498,33 +417,6 @@ class _Out(NamedTuple):
             self.step,
             self.nearest,
         )
-
-
-def _step(kind: int, coordinates: NDArray[Any], k: int, starts: NDArray[np.int32]) -> float:
-    """Length of a step, by a public sample of rows; a few with far larger bounds do not make it long."""
-    size = len(coordinates)
-    found: list[NDArray[np.float64]] = []
-    exact = np.empty(size)
-    for row in range(0, size, -(-size // _SAMPLE)):
-        distances_from(kind, coordinates, row, exact)
-        exact[np.argsort(exact, kind="stable")[:k]] = np.inf
-        least = np.minimum.reduceat(exact, starts[:-1])
-        found.append(least[np.isfinite(least)])
-    sample = np.sort(np.concatenate(found))
-    largest = float(sample[len(sample) * 99 // 100]) if sample.size else 0.0
-    return max(largest / (NO_WORD - 1), float(np.finfo(np.float64).tiny))
-
-
-def _band_starts(size: int) -> NDArray[np.int32]:
-    """Where each band starts, and the end: bands of about equal shares of the Zipf-Mandelbrot law over the ranks."""
-    law = np.cumsum(1.0 / (np.arange(1, size + 1) + 2.7))
-    starts = np.searchsorted(law, law[-1] * np.arange(1, _BANDS) / _BANDS)
-    return np.unique(np.concatenate([[0], starts, [size]])).astype(np.int32)
-
-
-def _band_of(starts: NDArray[np.int32]) -> NDArray[np.uint8]:
-    """The band of every word."""
-    return np.repeat(np.arange(len(starts) - 1, dtype=np.uint8), np.diff(starts))
 
 
 def _bounds(
@@ -570,8 +462,8 @@ def _scores(
     return centred, squares, slack, float(np.ldexp(1.0, power))
 
 
-def _room(size: int, k: int) -> int:
-    """Candidates that a row may hold before it is done in full."""
+def _capacity(size: int, k: int) -> int:
+    """Candidates that a row can hold before it is done in full."""
     return min(size, 2 * k + 256)
 
 
@@ -579,7 +471,7 @@ def _screened_lists(
     coordinates: NDArray[Any],
     metric: Metric,
     k: int,
-    out: _Out,
+    out: _Lists,
     progress: Progress | None,
 ) -> None:
     size, starts = len(coordinates), out.starts
@@ -591,23 +483,23 @@ def _screened_lists(
     for left in lefts:
         # In order within a block, where the words of a band then stand together.
         order[left : left + _COLUMNS].sort()
-    cuts = [np.searchsorted(order[left : left + _COLUMNS], starts) for left in lefts]
-    band_of = _band_of(starts)[order]
+    edges = [np.searchsorted(order[left : left + _COLUMNS], starts) for left in lefts]
+    band_of = bands_of_words(starts)[order]
     columns = centred[order].astype(np.float32)
     halves = (squares[order] / 2).astype(np.float32)
-    room = _room(size, k)
+    capacity = _capacity(size, k)
 
     def search(start: int, stop: int) -> None:
         rows = stop - start
         queries = centred[start:stop].astype(np.float32)
         products = np.empty((rows, min(_COLUMNS, size)), dtype=np.float32)
-        candidates = np.empty((rows, room), dtype=np.int32)
-        scores = np.empty((rows, room), dtype=np.float32)
-        scratch = np.empty(room, dtype=np.float32)
+        candidates = np.empty((rows, capacity), dtype=np.int32)
+        scores = np.empty((rows, capacity), dtype=np.float32)
+        scratch = np.empty(capacity, dtype=np.float32)
         bound = np.full(rows, np.inf, dtype=np.float32)
         count = np.zeros(rows, dtype=np.int64)
         least = np.full((rows, len(starts) - 1), np.inf, dtype=np.float32)
-        for block_cuts, left in zip(cuts, lefts, strict=True):
+        for block_edges, left in zip(edges, lefts, strict=True):
             right = min(left + _COLUMNS, size)
             block = products if right - left == products.shape[1] else None
             block = np.dot(queries, columns[left:right].T, out=block)
@@ -622,7 +514,7 @@ def _screened_lists(
                 candidates,
                 scores,
                 scratch,
-                block_cuts,
+                block_edges,
                 band_of,
                 least,
             )
@@ -637,7 +529,7 @@ def _device_lists(
     coordinates: NDArray[Any],
     metric: Metric,
     k: int,
-    out: _Out,
+    out: _Lists,
     progress: Progress | None,
     device: str,
 ) -> None:
@@ -648,11 +540,11 @@ def _device_lists(
     chosen = choose_device(device)
     size, starts = len(coordinates), out.starts
     centred, squares, slack, scale = _scores(coordinates)
-    room = _room(size, k)
+    capacity = _capacity(size, k)
     own_order = np.arange(size, dtype=np.int32)
     columns = torch.from_numpy(centred.astype(np.float32)).to(chosen)
     halves = torch.from_numpy((squares / 2).astype(np.float32)).to(chosen)
-    band_of_words = _band_of(starts)
+    band_of_words = bands_of_words(starts)
     band_of = torch.from_numpy(band_of_words.astype(np.int64)).to(chosen)
 
     def rank(
@@ -664,10 +556,10 @@ def _device_lists(
         rows = slice(start, start + len(found))
         limit = scores[:, k - 1].astype(np.float64) + slack[rows]
         count = (scores <= limit[:, None]).sum(axis=1)
-        # More ties within the error bound than there is room for: this row is done in full.
-        count[(count == room) & (room < size)] = -1
+        # More ties within the error bound than the row can hold: it is done in full.
+        count[(count == capacity) & (capacity < size)] = -1
         # Candidates that are not ranked count among the least of their bands.
-        dropped = np.arange(room) >= count[:, None]
+        dropped = np.arange(capacity) >= count[:, None]
         bands = np.where(dropped, band_of_words[found], 0)
         np.minimum.at(
             least, (np.arange(len(found))[:, None], bands), np.where(dropped, scores, np.inf)
@@ -681,7 +573,7 @@ def _device_lists(
     with full_precision(chosen), ThreadPoolExecutor(processors()) as pool:
         for start in range(0, size, _DEVICE_ROWS):
             queries = centred[start : start + _DEVICE_ROWS].astype(np.float32)
-            found = candidates(chosen, queries, columns, halves, room, band_of)
+            found = candidates(chosen, queries, columns, halves, capacity, band_of)
             waiting.append(pool.submit(rank, start, *found))
             # The device goes on while the processors rank, a few blocks ahead at most.
             while len(waiting) > (2 * processors() if start + _DEVICE_ROWS < size else 0):

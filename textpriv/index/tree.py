@@ -22,15 +22,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from textpriv.bounds import at_most
 from textpriv.errors import IndexFolderError, TextprivError
-from textpriv.files import flush
 from textpriv.html_card import card
-from textpriv.index.index import Index, reporter
-from textpriv.index.neighbours import Neighbourhoods, RankBands
+from textpriv.index.index import Index
+from textpriv.index.neighbours import Neighbourhoods
+from textpriv.index.progress import reporter
+from textpriv.index.rank_bands import RankBands
+from textpriv.index.records import Records
+from textpriv.index.saving import write_arrays, write_listing
 from textpriv.index.storage import (
     LEVELS,
     TREE,
     TREE_FORMAT,
-    checksum,
     read_tree,
     verify_files,
 )
@@ -519,15 +521,6 @@ class Tree(Index):
             "order.npy": self.order,
             "gaps.npy": np.concatenate([self.gaps, np.zeros(1, np.uint8)]),
         }
-        if self.vocabulary.prior is not None:
-            arrays["prior.npy"] = self.vocabulary.prior
-        for name, array in arrays.items():
-            with open(folder / name, "wb") as file:
-                np.save(file, array, allow_pickle=False)
-                flush(file)
-        with open(folder / "words.json", "w", encoding="utf-8") as text:
-            json.dump(self.vocabulary.words, text, ensure_ascii=False)
-            flush(text)
         meta: dict[str, Any] = {
             "format": TREE_FORMAT,
             "kind": TREE,
@@ -538,12 +531,8 @@ class Tree(Index):
             "below": self.below,
             "separated": {"looked_at": self.separated[0], "shares": list(self.separated[1])},
             "fingerprint": self.fingerprint,
-            "files": {
-                name: {"bytes": (folder / name).stat().st_size, "sha256": checksum(folder / name)}
-                for name in [*arrays, "words.json"]
-            },
         }
-        self._write_listing(folder, meta)
+        write_listing(self, folder, meta, write_arrays(self, folder, arrays))
 
     @classmethod
     def opened(
@@ -600,7 +589,7 @@ class Tree(Index):
             self.source,
             self.below,
             self.separated,
-            dict(self._records),
+            self._records,
         )
 
     def __repr__(self) -> str:
@@ -661,7 +650,7 @@ def _remade(
     source: str,
     below: str | None,
     separated: tuple[int, tuple[float, ...]],
-    records: dict[str, Any],
+    records: Records,
 ) -> Tree:
     tree = Tree(*arrays, names=names, source=source, below=below, separated=separated)
     tree._records = records

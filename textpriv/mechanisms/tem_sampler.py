@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from textpriv.arithmetic import exp, exps, fixed_sum
 from textpriv.index.index import Index
-from textpriv.index.neighbours import NO_WORD, RankBands
 from textpriv.index.quantized import (
     QuantizedRows,
     all_squares,
@@ -28,6 +27,7 @@ from textpriv.index.quantized import (
     leading_squares,
     surely_beyond,
 )
+from textpriv.index.rank_bands import NO_WORD, RankBands
 from textpriv.mechanisms.base_measure import (
     PARTS,
     BaseMeasure,

@@ -490,7 +490,7 @@ HARM = {
 @pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
 def test_a_calibration_that_does_not_keep_the_promise_is_computed_anew(index, harm):
     first = TEM(index, 3.0, rate="calibrated")
-    (binding,) = index._bindings.values()
+    (binding,) = index._records.bindings.values()
     record = dict(index.find_record(binding))
     harm(record)
     index.keep_record(binding, record)
@@ -501,7 +501,9 @@ def test_a_calibration_that_does_not_keep_the_promise_is_computed_anew(index, ha
 @pytest.mark.parametrize("weights", [None, [1.0], [-1.0] * 120, ["many"] * 120])
 def test_a_levelled_measure_that_is_none_is_searched_anew(index, weights):
     first = TEM(index, 3.0, rate="best")
-    (binding,) = (bound for bound in index._bindings.values() if bound["kind"] == "levelling")
+    (binding,) = (
+        bound for bound in index._records.bindings.values() if bound["kind"] == "levelling"
+    )
     record = dict(index.find_record(binding))
     index.keep_record(binding, {**record, "weights": weights})
     assert (TEM(index, 3.0, rate="best").measure.parts == first.measure.parts).all()

@@ -11,7 +11,7 @@ import damage
 import numpy as np
 import pytest
 
-from textpriv.index import storage
+from textpriv.index import checking, storage
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +70,10 @@ def test_one_bad_value_in_any_row_and_column_is_seen(row, place):
         ("distances", place - 1.5),
     ]:
         tables = _tables(801, 8)
-        storage.check_values(Path("x"), tables, 0)
+        checking.check_values(Path("x"), tables, 0)
         getattr(tables, name)[row, place] = value
         with pytest.raises(storage.IndexFolderError, match=f"the list of word {row} "):
-            storage.check_values(Path("x"), tables, 0)
+            checking.check_values(Path("x"), tables, 0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -82,10 +82,10 @@ def test_a_value_that_is_not_finite_is_seen_in_any_row_and_the_largest_ones_are_
     dtype, value
 ):
     most = np.finfo(dtype).max
-    for row in (0, storage._ROWS - 1, storage._ROWS, 5000):
+    for row in (0, checking._ROWS - 1, checking._ROWS, 5000):
         vectors = np.full((5001, 2), most, dtype=dtype)
         vectors[::2] = -most
-        with storage.ThreadPoolExecutor(2) as pool:
-            assert storage._is_finite(vectors, pool)
+        with checking.ThreadPoolExecutor(2) as pool:
+            assert checking._is_finite(vectors, pool)
             vectors[row, 1] = value
-            assert not storage._is_finite(vectors, pool)
+            assert not checking._is_finite(vectors, pool)

@@ -15,6 +15,7 @@ from textpriv.index import Index
 from textpriv.index import neighbours as neighbourhoods
 from textpriv.index import torch_distances as module
 from textpriv.index.neighbours import exact_lists
+from textpriv.index.rank_bands import NO_WORD
 from textpriv.mechanisms import TEM, Madlib
 from textpriv.metrics import CallableMetric, get_metric, pairwise_distances
 
@@ -70,7 +71,7 @@ def test_lists_of_a_device_have_the_distances_of_the_processor(device, kind, dty
     bands = there.bands
     own[np.arange(700)[:, None], there.ids] = np.inf
     least = np.minimum.reduceat(own, bands.starts[:-1], axis=1)
-    found = np.where(bands.nearest == neighbourhoods.NO_WORD, np.inf, bands.nearest * bands.step)
+    found = np.where(bands.nearest == NO_WORD, np.inf, bands.nearest * bands.step)
     assert (found <= least).all()
     np.testing.assert_array_equal(np.isinf(found), np.isinf(least))
     if kind == "clusters":

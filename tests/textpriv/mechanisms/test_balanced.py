@@ -219,7 +219,7 @@ def test_a_record_that_does_not_keep_the_promise_is_computed_anew(index_of, clus
     index = index_of(clustered_points(6, 10, 10, 1.0))
     first = BalancedTEM(index, 2.0)
     assert first.kept == "balanced"
-    (binding,) = index._bindings.values()
+    (binding,) = index._records.bindings.values()
     record = copy.deepcopy(index.find_record(binding))
     harm(record)
     index.keep_record(binding, record)

@@ -298,7 +298,7 @@ HARM = {
 def test_a_record_that_does_not_keep_the_promise_is_computed_anew(index_of, harm):
     index = index_of(np.random.default_rng(3).normal(size=(60, 3)))
     first = SmoothedTEM(index, 2.0, share=0.75)
-    (binding,) = index._bindings.values()
+    (binding,) = index._records.bindings.values()
     record = copy.deepcopy(index.find_record(binding))
     harm(record)
     index.keep_record(binding, record)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from textpriv.errors import TextprivError
 from textpriv.index import neighbours as module
 from textpriv.index.hnsw import approximate_lists, hnsw_index, measure_recall
-from textpriv.index.neighbours import NO_WORD, Neighbourhoods, RankBands, exact_lists
+from textpriv.index.neighbours import Neighbourhoods, exact_lists
+from textpriv.index.rank_bands import NO_WORD, RankBands, band_starts
 from textpriv.metrics import CallableMetric, Mahalanobis, get_metric, row_distance
 from textpriv.vocabulary import Vocabulary
 
@@ -216,7 +217,7 @@ def test_bounds_that_float32_cannot_hold_do_not_stand_for_bands_without_words(k)
 
 @pytest.mark.parametrize("size", [1, 2, 3, 10, 700, 100_000])
 def test_bands_hold_all_words_and_about_equal_shares_of_the_zipf_law(size):
-    starts = module._band_starts(size)
+    starts = band_starts(size)
     assert starts[0] == 0
     assert starts[-1] == size
     assert (np.diff(starts) > 0).all()
