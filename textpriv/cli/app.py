@@ -19,6 +19,7 @@ from textpriv.cli.inspect import audit, certify, explain, leaks, playground, rep
 from textpriv.cli.messages import as_job, console, print_json, say
 from textpriv.cli.options import Command, Device, Json, Search, with_groups
 from textpriv.cli.privatize import privatize
+from textpriv.cli.tree import tree
 from textpriv.errors import IndexFolderError
 
 if TYPE_CHECKING:
@@ -228,6 +229,7 @@ def _print_checks(checks: list[Check]) -> None:
 for _command in (
     demo,
     index,
+    tree,
     privatize,
     explain,
     certify,

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from textpriv.bounds import odds_in_words
 from textpriv.cli.messages import announce_calibration, console, print_json, warn
 from textpriv.cli.options import (
     SHORT_NAMES,
@@ -32,7 +33,7 @@ from textpriv.errors import LedgerError
 if TYPE_CHECKING:
     from textpriv.guarantees.certificate import Certificate
     from textpriv.index.index import Index
-    from textpriv.mechanisms.base import Mechanism
+    from textpriv.mechanisms.base import Group, Mechanism
 
 __all__ = ["audit", "certify", "explain", "leaks", "playground", "report"]
 
@@ -93,12 +94,12 @@ class PrivateParts:
             )
 
 
-def _build(index: Index, epsilon: float, law: MechanismOptions) -> Mechanism:
+def _build(index: Index, epsilon: float | Mapping[str, float], law: MechanismOptions) -> Mechanism:
     from textpriv.mechanisms import registry
 
-    settings = law.settings()
+    settings = law.settings(epsilon)
     announce_calibration(law)
-    return registry.get(law.mechanism)(epsilon=epsilon, **settings)(index)
+    return registry.get(law.mechanism)(**settings)(index)
 
 
 def explain(
@@ -120,13 +121,14 @@ def explain(
     loaded = Index.load(folder)
     made = _build(loaded, epsilon, law)
     stays = float(np.exp(made.log_prob(word)[loaded.vocabulary.id(word)]))
-    outputs = made.explain(word, n=n)
+    outputs, groups = made.explain(word, n=n), made.groups(word)
     if as_json:
         print_json(
             {
                 "word": word,
-                "epsilon": epsilon,
+                "epsilon": made.epsilon,
                 "keep_probability": stays,
+                **({} if groups is None else {"groups": [each._asdict() for each in groups]}),
                 "outputs": [
                     {"word": other, "probability": float(probability), "distance": float(distance)}
                     for other, probability, distance in outputs
@@ -135,7 +137,9 @@ def explain(
             }
         )
         return
-    _print_outputs(word, epsilon, stays, outputs)
+    _print_outputs(word, made.epsilon, stays, outputs)
+    if groups is not None:
+        _print_groups(word, stays, groups)
     print(made.statement.typical_odds)
 
 
@@ -289,7 +293,7 @@ def leaks(
     privatizer = PrivatizerSettings(
         index=str(index),
         mechanism=law.mechanism,
-        options={"epsilon": epsilon, **law.settings()},
+        options=law.settings(epsilon),
         policy=vars(policy),
     ).build()
     batches = read_records(source, format, text_column)
@@ -339,12 +343,12 @@ def report(
     from textpriv.web.report import report_page, write_page
 
     private.check()
-    settings = law.settings()
+    settings = law.settings(epsilon)
     announce_calibration(law)
     privatizer = PrivatizerSettings(
         index=str(folder),
         mechanism=law.mechanism,
-        options={"epsilon": epsilon, **settings},
+        options=settings,
         policy=vars(policy),
     ).build()
     samples: list[str] = []
@@ -436,6 +440,28 @@ def _print_outputs(
     table.add_section()
     table.add_row(Text("all other words", style="dim"), f"{rest:.4f}", "")
     screen.print(table)
+
+
+def _print_groups(word: str, kept: float, groups: Sequence[Group]) -> None:
+    """A word's groups as a tree, from all words to the word."""
+    from rich.console import Console
+    from rich.text import Text
+    from rich.tree import Tree
+
+    chosen = sorted({round(at * (len(groups) - 1) / 7) for at in range(8)}, reverse=True)
+    branch = trunk = None
+    for group in (groups[at] for at in chosen if at < len(groups)):
+        label = Text.assemble(
+            (group.name, "bold"),
+            f": {group.words:,} words, told apart by odds of at most {odds_in_words(group.loss)}; "
+            f"{word} becomes one of them with probability {group.probability:.4f} ",
+            (f"({', '.join(group.likeliest)})", "dim"),
+        )
+        branch = Tree(label) if branch is None else branch.add(label)
+        trunk = trunk or branch
+    if branch is not None and trunk is not None:
+        branch.add(Text.assemble((word, "bold"), f" itself: {kept:.4f}"))
+        Console(highlight=False).print(trunk)
 
 
 def _print_certificate(certificate: Certificate) -> None:

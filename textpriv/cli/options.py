@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
@@ -86,9 +86,25 @@ def read_number(given: str | float) -> float:
         raise typer.BadParameter(f"{given!r} is no number; give one above 0, such as 6") from None
 
 
+def read_epsilon(given: str | float) -> float | dict[str, float]:
+    """Read an epsilon, or the odds of the levels of a tree, such as ``synonyms=3,kind=30,any=3000``."""
+    if not isinstance(given, str) or "=" not in given:
+        return read_number(given)
+    return {name: read_number(odds) for name, odds in read_pairs(given).items()}
+
+
+def read_pairs(given: str) -> dict[str, str]:
+    """Read ``NAME=NUMBER,NAME=NUMBER``, each name once."""
+    parts = [part.partition("=") for part in given.split(",")]
+    named = {name.strip(): value.strip() for name, _, value in parts}
+    if len(named) < len(parts) or not all(named) or not all(named.values()):
+        raise typer.BadParameter(f"{given!r} is not NAME=NUMBER,NAME=NUMBER with different names")
+    return named
+
+
 def _read_mechanism(given: str) -> str:
     """Read the name of a mechanism, short or registered; return the registered one."""
-    name = SHORT_NAMES.get(given, given)
+    name = SHORT_NAMES.get(given.removesuffix("-tem"), given)
     if name not in SHORT_NAMES.values():
         raise typer.BadParameter(f"{given!r} is none of {', '.join(SHORT_NAMES)}")
     return name
@@ -99,13 +115,15 @@ def _short_names() -> list[str]:
 
 
 Epsilon = Annotated[
-    float,
+    Any,
     typer.Option(
         "--epsilon",
         "-e",
-        parser=read_number,
+        "--levels",
+        parser=read_epsilon,
         metavar="NUMBER",
-        help="Privacy parameter, per unit of the vectors' distance. Smaller is more private.",
+        help="Privacy parameter, per unit of the vectors' distance. Smaller is more private. With a tree also the "
+        "largest odds by level: --levels synonyms=3,kind=30,any=3000.",
         show_default=False,
     ),
 ]
@@ -144,15 +162,16 @@ class MechanismOptions:
         str | None,
         typer.Option(
             help="All but permute-and-flip: how often each word is used in public text: zipf (by rank, the "
-            "default of all but balanced), uniform (as published), counts (stored in the index), or a file of "
-            "'word count' lines.",
+            "default of all but balanced and tree), uniform (as published), counts (stored in the index), or a file of "
+            "'word count' lines; tree: full (the default), which spends the whole budget.",
             show_default=False,
         ),
     ] = None
     gamma: Annotated[
         float | None,
         typer.Option(
-            help="All but madlib: distance beyond which all words count alike.", show_default=False
+            help="All but madlib and tree: distance beyond which all words count alike.",
+            show_default=False,
         ),
     ] = None
     beta: Annotated[
@@ -166,8 +185,9 @@ class MechanismOptions:
     rate: Annotated[
         Literal["half", "calibrated", "best"] | None,
         typer.Option(
-            help="tem: how the exponent follows from epsilon: half of it (the default), calibrated (the most "
-            "that these vectors allow), or best (which also moves the prior). Computed once for an index.",
+            help="tem, tree: how the exponent follows from epsilon: half of it (the default of tem), calibrated (the "
+            "most that these vectors allow, the default of tree), or best (tem: which also moves the prior). Computed "
+            "once for an index.",
             show_default=False,
         ),
     ] = None
@@ -191,9 +211,14 @@ class MechanismOptions:
         ),
     ] = None
 
-    def settings(self) -> dict[str, Any]:
-        """Return the settings that were given; one that the mechanism does not take is a usage error."""
-        given = {
+    def settings(self, epsilon: float | Mapping[str, float]) -> dict[str, Any]:
+        """Return epsilon, or levels in place of it, and what else was given; what is not taken is a usage error."""
+        if isinstance(epsilon, Mapping):
+            return {"levels": dict(epsilon), **self._given(levels=epsilon)}
+        return {"epsilon": epsilon, **self._given()}
+
+    def _given(self, **more: Any) -> dict[str, Any]:
+        given = more | {
             field.name: value
             for field in fields(self)[1:]
             if (value := getattr(self, field.name)) is not None
@@ -224,7 +249,8 @@ class MechanismOptions:
     def is_calibrated(self) -> bool:
         """Whether the law is searched for on the index, which may take long the first time."""
         searched = (SHORT_NAMES["smoothed"], SHORT_NAMES["balanced"])
-        return self.mechanism in searched or self.rate not in (None, "half")
+        tree = self.mechanism == SHORT_NAMES["tree"]  # where it takes seconds
+        return self.mechanism in searched or (self.rate not in (None, "half") and not tree)
 
 
 Action = Literal["sample", "mask", "drop", "keep"]

@@ -315,7 +315,7 @@ def privatize(
     settings = PrivatizerSettings(
         index=str(index),
         mechanism=law.mechanism,
-        options={"epsilon": epsilon, **law.settings()},
+        options=law.settings(epsilon),
         policy=vars(policy),
         seed=run.seed,
         **account.settings(),

@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from textpriv.mechanisms.calibration.pair_sweep import Progress
     from textpriv.mechanisms.calibration.privacy_constant import Constant
 
-__all__ = ["ALGORITHM", "UNKNOWN", "Mechanism", "checksum", "positive"]
+__all__ = ["ALGORITHM", "UNKNOWN", "Group", "Mechanism", "checksum", "positive"]
 
 # The version of laws, samplers and constants. Raised when the same settings draw otherwise under the same key, or when
 # what is recorded with an index would be computed otherwise: keys, ledgers and records are bound to it.
@@ -55,6 +55,30 @@ def positive(name: str, value: Any, *, infinite: bool = False) -> float:
         )
         raise MechanismError(f"{name} must be a finite number above 0; got {number}. {hint}")
     return number
+
+
+class Group(NamedTuple):
+    """The words within a distance of a word, in a tree.
+
+    Attributes
+    ----------
+    name : str
+        Of its level.
+    words : int
+        How many, the word itself among them.
+    loss : float
+        Nats by which two of them are told apart at most.
+    probability : float
+        That the word becomes one of them.
+    likeliest : tuple of str
+        Some of those that are in no closer group, likeliest first.
+    """
+
+    name: str
+    words: int
+    loss: float
+    probability: float
+    likeliest: tuple[str, ...]
 
 
 class Mechanism(ABC):
@@ -190,6 +214,10 @@ class Mechanism(ABC):
         top = np.argsort(-law, kind="stable")[:n]
         words = self.index.vocabulary.words
         return [(words[i], float(np.exp(law[i])), float(distance[i])) for i in top]
+
+    def groups(self, word: str | int) -> list[Group] | None:
+        """The groups of a word, the closest first; None for a mechanism that does not draw from a tree."""
+        return None
 
     def exponential_law(self) -> tuple[NDArray[np.float64], float, float] | None:
         """The base measure (V,), rate and truncation if the law is ``nu(y) exp(-t min(d, gamma)) / Z``, else None."""

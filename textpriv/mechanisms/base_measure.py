@@ -38,11 +38,21 @@ _FLOOR = 2.0**-40
 _LEVEL = 1.3
 
 
-def integer_parts(weights: NDArray[np.float64], total: int = PARTS) -> NDArray[np.uint64]:
-    """Round weights to at least one part each and exactly ``total`` parts in all; the largest takes the remainder."""
+def integer_parts(
+    weights: NDArray[np.float64], total: int = PARTS, *, evenly: bool = False
+) -> NDArray[np.uint64]:
+    """Round weights to at least one part each and exactly ``total`` parts in all.
+
+    The largest takes the remainder, or with ``evenly`` all do, which moves no sum of several by more than one part each.
+    """
     share = weights / fixed_sum(weights)
     parts = np.maximum(np.rint(share * float(total)), 1.0).astype(np.uint64)
     remainder = total - int(parts.sum(dtype=np.uint64))
+    if evenly:
+        each, left = divmod(remainder, len(parts))
+        wanted = parts.astype(np.int64) + each + (np.arange(len(parts)) < left)
+        if wanted.min() >= 1:
+            return wanted.astype(np.uint64)
     largest = int(parts.argmax())
     parts[largest] = np.uint64(int(parts[largest]) + remainder)
     return parts
@@ -149,6 +159,8 @@ class BaseMeasure:
     ----------
     weights : ndarray, shape (V,)
         Positive. A weight below 2^-40 of the total is raised to it.
+    evenly : bool
+        Share what rounding leaves over among all words; see :func:`integer_parts`.
 
     Attributes
     ----------
@@ -158,10 +170,10 @@ class BaseMeasure:
         ``parts / 2^62``.
     """
 
-    def __init__(self, weights: NDArray[np.float64]) -> None:
+    def __init__(self, weights: NDArray[np.float64], *, evenly: bool = False) -> None:
         given = np.asarray(weights, dtype=np.float64)
         share = given / fixed_sum(given)
-        self.parts = integer_parts(np.maximum(share, _FLOOR))
+        self.parts = integer_parts(np.maximum(share, _FLOOR), evenly=evenly)
         self.weights = self.parts.astype(np.float64) / PARTS
         self.cumulative = np.cumsum(self.parts, dtype=np.uint64)
         bits = max(1, min(22, len(share).bit_length() + 1))

@@ -24,7 +24,7 @@ from textpriv.bounds import at_most, odds_in_words
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.index.tree import Nodes, Tree
-from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, positive
+from textpriv.mechanisms.base import UNKNOWN, Group, Mechanism, checksum, positive
 from textpriv.mechanisms.base_measure import BaseMeasure, bernoulli, upper_half
 from textpriv.mechanisms.calibration.pair_sweep import Progress
 from textpriv.mechanisms.calibration.privacy_constant import Constant
@@ -47,6 +47,7 @@ _COARSE = np.uint64(1 << 32)  # parts below it are accepted against their real w
 _SPARE = 3  # random words a token read ahead
 # Tokens from where a word's row is asked for to where it is drawn, and from where its atom's is.
 _AHEAD, _NEXT = 16, 8
+_SHOWN = 5  # words of each group that are named
 _TOLERATED = 1e-10  # of epsilon, that a constant may exceed it by rounding; a certificate tolerates ten times as much
 
 
@@ -191,7 +192,7 @@ class _Law(NamedTuple):
         if weights is None:
             mass = _full_measure(nodes.level, nodes.parent, nodes.atoms, reach)
             weights = (mass / np.bincount(nodes.atom))[nodes.atom]
-        measure = BaseMeasure(weights)
+        measure = BaseMeasure(weights, evenly=True)
         log_z = logs(_normalisers(*_shape(nodes), _before(measure), reach))  # type: ignore[call-arg]
         worst, first, second, largest = _constant(
             nodes.level, nodes.parent, log_z, rate, reach, heights, _ARITHMETIC
@@ -445,9 +446,16 @@ class TreeTEM(Mechanism):
             raise MechanismError(
                 "prior='full' is the measure that spends all of epsilon: halve epsilon, or choose another prior."
             )
-        self.levels = None if levels is None else dict(levels)
+        self.levels = None
+        if levels is not None:
+            # As numbers of one type: 3 and 3.0 are one setting, and draw the same under a key.
+            self.levels = {
+                str(name): positive(f"odds[{name!r}]", odds) for name, odds in levels.items()
+            }
         super().__init__(
-            tree if levels is None or not isinstance(tree, Tree) else _with_odds(tree, levels),
+            tree
+            if self.levels is None or not isinstance(tree, Tree)
+            else _with_odds(tree, self.levels),
             1.0 if epsilon is None else epsilon,
         )
         self.prior, self.rate = prior, rate
@@ -550,29 +558,25 @@ class TreeTEM(Mechanism):
         """The constant over all pairs, from one pass over the nodes."""
         return self._law.constant
 
-    def groups(self, word: str | int) -> list[tuple[str, int, float, float]]:
-        """What a word's groups are, from the closest to all words.
-
-        Returns
-        -------
-        list of (str, int, float, float)
-            The name of the level (its height where it has none), how many words are in the group, the loss in nats by which
-            two words of it are told apart at most, and the probability that the word becomes one of them.
-        """
+    def groups(self, word: str | int) -> list[Group]:
+        """The groups of a word, from the closest to all words; see :class:`textpriv.mechanisms.base.Group`."""
         number = self.resolve(word)
         if number == UNKNOWN:
-            raise MechanismError("an unknown word has no groups: it stands at the root.")
-        law = np.exp(self.log_prob(number))[self.index.order]
-        met = self.index.levels_of(number)
-        found = []
-        for level, height in enumerate(self.index.heights.tolist(), start=1):
-            inside = met <= level
-            if level > 1 and not (met == level).any():
-                continue
-            name = self.index.names[level - 1] if self.index.names else f"height {height:.4g}"
-            count = int(np.count_nonzero(inside))
-            found.append((name, count, self._loss_within(height), float(law[inside].sum())))
-        return found
+            return []
+        law, tree = np.exp(self.log_prob(number))[self.index.order], self.index
+        met = tree.levels_of(number)
+        met[tree.places[number]] = 255
+        made, inside, total = [], 1, float(law[tree.places[number]])
+        for level in [each for each in np.unique(met).tolist() if each < 255]:
+            ring = np.flatnonzero(met == level)
+            inside, total = inside + len(ring), total + float(law[ring].sum())
+            top = ring[np.argsort(-law[ring], kind="stable")[:_SHOWN]]
+            likeliest = tuple(tree.vocabulary.words[each] for each in tree.order[top].tolist())
+            height = float(tree.heights[level - 1]) if level else 0.0
+            name = tree.names[level - 1] if tree.names and level else f"height {height:.4g}"
+            loss = self._loss_within(height) if level else 0.0
+            made.append(Group(name, inside, loss, min(total, 1.0), likeliest))
+        return made
 
     # Draws
 
@@ -686,19 +690,17 @@ class TreeTEM(Mechanism):
         return stated.extended(notes=(*levels, *notes, *self.caveats()))
 
 
-def _with_odds(tree: Tree, levels: Mapping[str, float]) -> Tree:
+def _with_odds(tree: Tree, odds: Mapping[str, float]) -> Tree:
     """The tree with heights such that a level's odds, rounding included, are at most those asked for."""
-    odds = {}
-    for name, value in levels.items():
-        odds[str(name)] = positive(f"odds[{name!r}]", value)
-        if odds[str(name)] <= 1.001:
-            raise MechanismError(f"the odds of level {name!r} must be above 1.001; got {value}.")
+    for name, value in odds.items():
+        if value <= 1.001:
+            raise MechanismError(f"the odds of level {name!r} must be above 1.001; got {value:g}.")
     titles = tree.names
     if not titles:
         if len(odds) != len(tree.heights):
             raise MechanismError(
                 f"the tree has {len(tree.heights)} heights without names, and {len(odds)} levels were given. Build one with "
-                "heights='levels' (textpriv tree SOURCE OUT --levels synonyms=5000,kind=500), or give epsilon."
+                "heights='levels' (textpriv tree SOURCE OUT --groups synonyms=5000,kind=500), or give epsilon."
             )
         titles = tuple(sorted(odds, key=lambda name: odds[name]))
     if not set(odds) <= set(titles) or titles[-1] not in odds:

@@ -24,7 +24,7 @@ from textpriv.errors import TextprivError
 from textpriv.guarantees.epsilon import epsilon_from_odds
 from textpriv.index.index import Index
 from textpriv.mechanisms import mechanism_names, registry
-from textpriv.metrics import EUCLIDEAN
+from textpriv.metrics import EUCLIDEAN, TREE
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
 from textpriv.vocabulary.sensitive_words import LISTS, words_in
@@ -50,7 +50,7 @@ AGAIN = (
     "d apart by odds of up to exp(n x epsilon x d): release one draw, and forget the others."
 )
 
-_PRIORS = ("zipf", "uniform", "counts")
+_PRIORS = ("full", "zipf", "uniform", "counts")
 RATES = ("half", "calibrated", "best")
 
 
@@ -105,7 +105,8 @@ class Settings:
     @property
     def slow(self) -> bool:
         """Whether making the mechanism may compute a rate, which takes long for a large vocabulary."""
-        return self.rate in ("calibrated", "best") or self.mechanism in ("smoothed", "balanced")
+        searched = self.rate in ("calibrated", "best") and self.mechanism != "tree"
+        return searched or self.mechanism in ("smoothed", "balanced")
 
     def options(self) -> dict[str, Any]:
         """Keyword arguments of the registered mechanism."""
@@ -152,7 +153,7 @@ class Playground:
         self._quick = ThreadPoolExecutor(2, thread_name_prefix="playground")
         self._slow = ThreadPoolExecutor(1, thread_name_prefix="playground-rate")
         # Tokens and classes hang on the policy alone, so one reader serves every mechanism.
-        self._reader = self._make(Settings(self.epsilon))
+        self._reader = self._make(Settings(self.epsilon, self.mechanisms[0]))
         self._reading = threading.Lock()
         self.warm()
 
@@ -164,11 +165,12 @@ class Playground:
     @property
     def mechanisms(self) -> list[str]:
         """Those that this index can carry."""
-        exact = ("smoothed", "balanced")
+        exact, tree = ("smoothed", "balanced"), self.index.metric.kind == TREE
         return [
             name
-            for name in mechanism_names()
-            if not (name == "madlib" and self.index.metric.kind != EUCLIDEAN)
+            for name, registered in mechanism_names().items()
+            if getattr(registry.get(registered), "over_trees", False) == tree
+            and not (name == "madlib" and self.index.metric.kind != EUCLIDEAN)
             and not (name in exact and not self.index.exact)
         ]
 
@@ -176,7 +178,17 @@ class Playground:
     def priors(self) -> list[str]:
         """Those that this index can carry."""
         stored = self.index.vocabulary.prior is not None
-        return [name for name in _PRIORS if name != "counts" or stored]
+        tree = self.index.metric.kind == TREE
+        return [
+            name for name in _PRIORS if (name != "counts" or stored) and (name != "full" or tree)
+        ]
+
+    @property
+    def rates(self) -> tuple[str, ...]:
+        """Those that this index can carry, the default first."""
+        if self.index.metric.kind == TREE:
+            return ("calibrated", "half")
+        return RATES if self.index.exact else RATES[:1]
 
     def __len__(self) -> int:
         """Mechanisms at hand or being prepared."""

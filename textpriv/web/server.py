@@ -19,7 +19,7 @@ from textpriv.errors import TextprivError
 from textpriv.index.index import Index
 from textpriv.web.guard import Guard, Refusal
 from textpriv.web.pages import asset, content_policy, fill
-from textpriv.web.playground import AGAIN, LONGEST, RATES, Playground, Settings, options_of, rounded
+from textpriv.web.playground import AGAIN, LONGEST, Playground, Settings, options_of, rounded
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -119,7 +119,7 @@ def _page(playground: Playground) -> tuple[str, str]:
             for name in playground.mechanisms
         },
         priors=playground.priors,
-        rates=RATES if index.exact else RATES[:1],
+        rates=playground.rates,
         longest=LONGEST,
         again=AGAIN,
         epsilon=playground.epsilon,

@@ -218,12 +218,15 @@ def test_with_epsilon_the_sentence_gives_the_odds_that_follow():
 def test_the_groups_of_a_word_are_those_of_the_tree_with_what_its_law_gives_them():
     mechanism = TreeTEM(named_tree(), 1.0)
     law = np.exp(mechanism.log_prob(7))
-    for name, count, loss, share in mechanism.groups(7):
+    for name, count, loss, share, likeliest in mechanism.groups(7):
         level = NAMED.index(name) + 1
         group = mechanism.index.group(7, level)
         assert count == len(group)
         assert_allclose(share, law[group].sum())
         assert_allclose(loss, level, atol=1e-6)
+        assert set(likeliest) <= {f"w{word}" for word in group}
+        assert np.all(np.diff([law[int(word[1:])] for word in likeliest]) <= 0)
+    assert TEM(Index.build(Vocabulary(["a"], np.zeros((1, 1)))), 1.0).groups(0) is None
 
 
 # Draws
@@ -309,7 +312,7 @@ def test_under_a_key_the_words_are_these_on_every_processor():
     assert seen.hexdigest()[:16] == GOLDEN
 
 
-GOLDEN = "dcf3b809b853d523"
+GOLDEN = "d475870faf191b36"
 
 
 def test_measures_are_whole_parts_that_sum_to_one():
