@@ -29,7 +29,7 @@ def vocabulary(precision: str):
 
 
 def mechanisms(index):
-    from textpriv import TEM, BalancedTEM, Madlib, PermuteAndFlip, SmoothedTEM
+    from textpriv import TEM, BalancedTEM, Madlib, PermuteAndFlip, SmoothedTEM, Tree, TreeTEM
 
     yield TEM(index, 2.0)
     yield TEM(index, 2.0, rate="calibrated")
@@ -38,6 +38,8 @@ def mechanisms(index):
     yield BalancedTEM(index, 2.0)
     yield PermuteAndFlip(index, 2.0)
     yield Madlib(index, 6.0, search="exact")
+    yield TreeTEM(Tree.build(index.vocabulary, metric="euclidean"), 2.0)
+    yield TreeTEM(Tree.build(index.vocabulary, "single", metric="euclidean"), 2.0, prior="zipf")
     yield Madlib(index, 6.0, search="exact", projection=4)
 
 

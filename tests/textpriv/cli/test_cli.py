@@ -219,9 +219,9 @@ def test_options_reach_the_mechanism_that_takes_them(texts, folder, tmp_path):
     ("mechanism", "option", "owners"),
     [
         ("tem", ("--share", 0.7), "smoothed"),
-        ("smoothed", ("--rate", "best"), "tem"),
+        ("smoothed", ("--rate", "best"), "tem or tree"),
         ("balanced", ("--beta", 0.1), "tem or permute-and-flip"),
-        ("permute-and-flip", ("--prior", "zipf"), "tem or balanced or smoothed"),
+        ("permute-and-flip", ("--prior", "zipf"), "tem or balanced or smoothed or tree"),
         ("madlib", ("--gamma", 1), "tem or balanced or permute-and-flip or smoothed"),
     ],
 )
