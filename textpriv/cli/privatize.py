@@ -370,14 +370,14 @@ def can_resume(source: str, target: str) -> bool:
 @contextlib.contextmanager
 def _saying_what_is_left(target: str) -> Iterator[None]:
     """Say how to go on where a run fails that can be continued."""
-    from textpriv.corpus.checkpoint import WorkFolder, is_being_written, work_path
+    from textpriv.corpus.checkpoint import Checkpoint, checkpoint_path, is_being_written
 
     try:
         yield
     except (TextprivError, OSError, KeyboardInterrupt):
         final = Path(os.path.realpath(target))
-        left = work_path(final, kept=True)
-        if WorkFolder.is_run(left) and not is_being_written(final):
+        left = checkpoint_path(final, resumable=True)
+        if Checkpoint.is_run(left) and not is_being_written(final):
             say(f"What was done is kept in {left}: go on with --resume.")
         raise
 

@@ -1,9 +1,9 @@
-"""Output that is whole or absent: parts, their checksums, and the folder in which a run can be continued.
+"""The checkpoint of a run: finished parts with their checksums, from which it can be continued, and output whole or absent.
 
-A run writes parts of each file into a work folder beside its output. A part counts as finished once a small entry with
+A run writes parts of each file into a checkpoint folder beside its output. A part counts as finished once a small entry with
 its checksum lies beside it, and both are on the disk; whatever has no entry is made anew. When all parts of all files
-are finished they are joined, and the output appears under its name in one step. What is in a part is up to ``corpus``
-and ``writing``; nothing here knows of records or texts. One run at a time writes to an output (:func:`only_writer`), and a
+are finished they are joined, and the output appears under its name in one step. What is in a part is up to ``parts`` and
+``formats``; nothing here knows of records or texts. One run at a time writes to an output (:func:`only_writer`), and a
 folder without a job file of ours is neither continued nor removed, whatever it is called.
 """
 
@@ -22,21 +22,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from textpriv.corpus.records import Place
+from textpriv.corpus.records import Cursor
 from textpriv.errors import CorpusError
 from textpriv.files import atomic_write, created, sha256_file, sync_folder, umask
 
 __all__ = [
     "MANIFEST",
+    "Checkpoint",
     "Entry",
-    "WorkFolder",
+    "checkpoint_path",
     "is_being_written",
     "only_writer",
-    "work_path",
 ]
 
 MANIFEST = "manifest.json"
-_FORMAT = 1  # of the work folder
+_FORMAT = 1  # of the folder
 _JOB = "job.json"
 _RUN_BYTES = 16  # of a run's random name
 _RESULT = "result"
@@ -47,14 +47,14 @@ _CLOSED = ("parts", "records")  # what is noted of a file that was read to its e
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of one finished part.
+    """The record of one finished part.
 
     Attributes
     ----------
     file, part : int
         Number of the input file in the corpus, and of the part in the file.
-    end : Place
-        Where the part after it begins in the input.
+    end : Cursor
+        Where the next part starts in the input.
     documents : int
         Records written.
     tokens, skipped : mapping of str to int
@@ -63,16 +63,16 @@ class Entry:
     sha256 : str
         Of the part.
     quarantine : str or None
-        SHA-256 of the bad records set aside with the part.
+        SHA-256 of the bad records quarantined with the part.
     unprotected : sequence of str
         Names of the other columns of its records that pass.
     matched : sequence of str
-        Patterns of the rule for columns that match any. No names: those that are left out must not be kept.
+        Patterns of the rule for columns that match any. No names: those that are left out must not be recorded.
     """
 
     file: int
     part: int
-    end: Place
+    end: Cursor
     documents: int
     tokens: Mapping[str, int]
     skipped: Mapping[str, int]
@@ -83,14 +83,14 @@ class Entry:
     matched: Sequence[str] = ()
 
     @classmethod
-    def from_dict(cls, found: Any, place: tuple[int, int]) -> Entry | None:
+    def from_dict(cls, content: Any, key: tuple[int, int]) -> Entry | None:
         """Return the entry that :func:`dataclasses.asdict` made into plain values.
 
         Parameters
         ----------
-        found
-            What a file of a work folder held: anything, if it is damaged.
-        place : tuple of int
+        content
+            What an entry's file contains: anything, if it is damaged.
+        key : tuple of int
             File and part by the name of that file.
 
         Returns
@@ -99,11 +99,11 @@ class Entry:
             None for what is no entry of this part: it counts as not finished.
         """
         try:
-            entry = cls(**{**found, "end": Place(**found["end"])})
+            entry = cls(**{**content, "end": Cursor(**content["end"])})
             sound = entry._is_sound()
         except (TypeError, KeyError, AttributeError):
             return None
-        return entry if sound and (entry.file, entry.part) == place else None
+        return entry if sound and (entry.file, entry.part) == key else None
 
     def _is_sound(self) -> bool:
         """Return whether every field has its type, and no count is negative."""
@@ -118,8 +118,8 @@ class Entry:
 
 
 @dataclass
-class WorkFolder:
-    """The folder of one run, opened by :meth:`begin` or :meth:`attach`.
+class Checkpoint:
+    """The checkpoint folder of one run, opened by :meth:`begin` or :meth:`attach`.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class WorkFolder:
     # Making and opening
 
     @classmethod
-    def begin(cls, path: Path, job: Callable[[str], Mapping[str, Any]], resume: bool) -> WorkFolder:
+    def begin(cls, path: Path, job: Callable[[str], Mapping[str, Any]], resume: bool) -> Checkpoint:
         """Make the folder of a run, or go on in one of the same job; :func:`only_writer` must hold the output.
 
         Parameters
@@ -152,11 +152,11 @@ class WorkFolder:
             If the folder is not one of a run, belongs to another job, or exists and ``resume`` is False.
         """
         cls.check(path, resume)
-        found = cls(path)
+        checkpoint = cls(path)
         if not os.path.lexists(path):
-            found._make(job)
-            return found
-        found._agree(job)
+            checkpoint._make(job)
+            return checkpoint
+        checkpoint._agree(job)
         for entry in os.scandir(path):
             if entry.name != _RESULT and not entry.is_file(follow_symlinks=False):
                 raise CorpusError(
@@ -165,12 +165,12 @@ class WorkFolder:
                 )
         # What a killed run had begun to put together is made anew from the parts; else a file that it left half
         # written would be published with the rest.
-        if found.result_path("").is_dir():
-            shutil.rmtree(found.result_path(""))
-        return found
+        if checkpoint.result_path("").is_dir():
+            shutil.rmtree(checkpoint.result_path(""))
+        return checkpoint
 
     @classmethod
-    def attach(cls, path: Path) -> WorkFolder:
+    def attach(cls, path: Path) -> Checkpoint:
         """Return the folder of a run that another process leads."""
         return cls(path)
 
@@ -201,12 +201,12 @@ class WorkFolder:
         """Return whether a folder carries the job file of a run; one of somebody else's does not."""
         if path.is_symlink() or not path.is_dir():
             return False
-        found = _read_json(path / _JOB)
+        job = _read_json(path / _JOB)
         return (
-            isinstance(found, dict)
-            and isinstance(found.get("work_folder"), int)
-            and isinstance(found.get("run"), str)
-            and len(found["run"]) == 2 * _RUN_BYTES
+            isinstance(job, dict)
+            and isinstance(job.get("work_folder"), int)
+            and isinstance(job.get("run"), str)
+            and len(job["run"]) == 2 * _RUN_BYTES
         )
 
     def _make(self, job: Callable[[str], Mapping[str, Any]]) -> None:
@@ -224,10 +224,12 @@ class WorkFolder:
         sync_folder(self.path.parent)
 
     def _agree(self, job: Callable[[str], Mapping[str, Any]]) -> None:
-        found = _read_json(self.path / _JOB)
-        self.run = str(found["run"])
+        recorded = _read_json(self.path / _JOB)
+        self.run = str(recorded["run"])
         wanted = json.loads(_job_content(self.run, job))
-        differing = sorted(key for key in {*found, *wanted} if found.get(key) != wanted.get(key))
+        differing = sorted(
+            key for key in {*recorded, *wanted} if recorded.get(key) != wanted.get(key)
+        )
         if differing:
             raise CorpusError(
                 f"The run in {self.path} was begun otherwise (differing: {', '.join(differing)}). Resume it with the same "
@@ -255,9 +257,9 @@ class WorkFolder:
             The part, the quarantine, and an empty list. The part is finished if, at the end of the block, the list holds
             its entry; the sizes and checksums are filled in here.
         """
-        final = self._place(file, part, "part")
-        aside = final.with_suffix(".bad")
-        # Two attempts at one part may run side by side (a slow task is started again elsewhere); both write the same.
+        final = self._part_path(file, part, "part")
+        quarantine = final.with_suffix(".bad")
+        # Two attempts at one part may run side by side (a slow task is started anew); both write the same.
         mark = secrets.token_hex(8)
         written = [
             final.with_suffix(f".part.{mark}.tmp"),
@@ -279,7 +281,7 @@ class WorkFolder:
                 "quarantine": sha256_file(written[1]) if written[1].stat().st_size else None,
             }
             if fields["quarantine"]:
-                os.replace(written[1], aside)
+                os.replace(written[1], quarantine)
             os.replace(written[0], final)
             sync_folder(self.path)
             _write_whole(final.with_suffix(".json"), json.dumps(fields).encode())
@@ -300,21 +302,21 @@ class WorkFolder:
         without : set
             Parts to leave out unread.
         """
-        found = {}
+        entries = {}
         for path in sorted(self.path.glob("*.json")):
             named = _PART_NAME.fullmatch(path.name)
             if named is None:
                 continue
-            place = int(named[1]), int(named[2])
-            if place in without:
+            key = int(named[1]), int(named[2])
+            if key in without:
                 continue
-            entry = Entry.from_dict(_read_json(path), place)
+            entry = Entry.from_dict(_read_json(path), key)
             if entry is not None and (not checked or self._is_whole(entry)):
-                found[place] = entry
-        return found
+                entries[key] = entry
+        return entries
 
     def _is_whole(self, entry: Entry) -> bool:
-        path = self._place(entry.file, entry.part, "part")
+        path = self._part_path(entry.file, entry.part, "part")
         try:
             return sha256_file(path) == entry.sha256 and (
                 entry.quarantine is None
@@ -330,16 +332,16 @@ class WorkFolder:
 
     def closed_file(self, file: int) -> tuple[int, int] | None:
         """Return the number of parts and of records of a file that was read to its end."""
-        found = _read_json(self.path / f"file-{file:06d}.json")
-        if not isinstance(found, dict) or not all(map(_is_count, map(found.get, _CLOSED))):
+        note = _read_json(self.path / f"file-{file:06d}.json")
+        if not isinstance(note, dict) or not all(map(_is_count, map(note.get, _CLOSED))):
             return None
-        return found["parts"], found["records"]
+        return note["parts"], note["records"]
 
     def parts(self, file: int, count: int) -> list[Path]:
         """Return the paths of the parts of a file."""
-        return [self._place(file, part, "part") for part in range(count)]
+        return [self._part_path(file, part, "part") for part in range(count)]
 
-    def _place(self, file: int, part: int, kind: str) -> Path:
+    def _part_path(self, file: int, part: int, kind: str) -> Path:
         return self.path / f"{file:06d}-{part:06d}.{kind}"
 
     # The result
@@ -392,9 +394,9 @@ class WorkFolder:
         sync_folder(target.parent)
 
     def publish_quarantine(self, target: Path, entries: Iterable[Entry]) -> bool:
-        """Let the bad records that were set aside appear in one file (mode 0600); return whether there are any."""
+        """Let the quarantined records appear in one file (mode 0600); return whether there are any."""
         paths = [
-            self._place(entry.file, entry.part, "bad") for entry in entries if entry.quarantine
+            self._part_path(entry.file, entry.part, "bad") for entry in entries if entry.quarantine
         ]
         if not paths:
             return False
@@ -419,14 +421,14 @@ def only_writer(target: Path) -> Iterator[None]:
     CorpusError
         If another run holds the output, or nothing can be written beside it.
     """
-    place = _lock_path(target)
+    path = _lock_path(target)
     while True:
         with _beside(target.name):
-            lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever held it before has removed the file; a lock on what has no name keeps nobody away.
-            if _is_at(lock, place):
+            # The run before has removed the file; a lock on what has no name keeps nobody away.
+            if _is_at(lock, path):
                 break
             os.close(lock)
         except OSError as error:
@@ -443,7 +445,7 @@ def only_writer(target: Path) -> Iterator[None]:
     finally:
         # Removed before it is let go, so that no other run's file is.
         with contextlib.suppress(OSError):
-            os.unlink(place)
+            os.unlink(path)
         # Said, and not left to the closing: a worker that has outlived this run may have the file open, too.
         fcntl.flock(lock, fcntl.LOCK_UN)
         os.close(lock)
@@ -486,9 +488,9 @@ def _beside(name: str) -> Iterator[None]:
         ) from None
 
 
-def work_path(target: Path, kept: bool) -> Path:
-    """Return the work folder of an output: by its name if it is to be found again, else hidden and one of its own."""
-    if kept:
+def checkpoint_path(target: Path, resumable: bool) -> Path:
+    """Return the checkpoint folder of an output: named after it if it can be resumed, else hidden and random."""
+    if resumable:
         return target.with_name(target.name + ".partial")
     return target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}.tmp")
 

@@ -1,4 +1,4 @@
-"""A job: which files are read and written, in which format, checked before anything is made.
+"""The plan of a job: which files are read and written, in which format, checked before anything is made.
 
 Names and settings only; no record is read here. Running it is the matter of ``corpus.run``.
 """
@@ -24,7 +24,7 @@ from textpriv.corpus.records import (
     STANDARD_STREAM,
     Batch,
     CorpusReader,
-    Place,
+    Cursor,
     is_stream,
 )
 from textpriv.engines.batch import (
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer
     from textpriv.run_key import RunKey
 
-__all__ = ["ENGINES"]
+__all__ = ["ENGINES", "Plan", "check_options", "names_in"]
 
 ENGINES = ("local", "spark", "ray")
 
@@ -51,7 +51,7 @@ _OWNED = Columns("text", document="document", author="author")
 _ENDS = 64 * 1024  # bytes of an input file, at either end, by which it is known again
 
 
-def _check_options(
+def check_options(
     privatizer: Privatizer,
     workers: int,
     settings: PrivatizerSettings | None,
@@ -60,6 +60,7 @@ def _check_options(
     key: RunKey | None,
     resume: bool | None,
 ) -> None:
+    """Refuse options that do not go together."""
     ledger = getattr(privatizer, "ledger", None)
     if workers < 1:
         raise CorpusError(f"workers must be at least 1; found {workers}.")
@@ -82,7 +83,7 @@ def _check_options(
 
 
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
     """The files of a job and how they are read and written; travels to other processes."""
 
     files: tuple[tuple[str, str], ...]  # names below the source ("" for a single file), and paths
@@ -101,22 +102,25 @@ class _Plan:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, source: str, target: str, format: str | None, **options: Any) -> _Plan:
+    def of(cls, source: str, target: str, format: str | None, **options: Any) -> Plan:
+        """Plan a job, with everything checked that its files and options show."""
         Columns(options["text_column"], *options["names"])  # refuses a text that is to be a name
         if options["part_records"] < 1:
-            raise CorpusError(f"part_records must be at least 1; found {options['part_records']}.")
+            raise CorpusError(
+                f"part_records must be at least 1; formats {options['part_records']}."
+            )
         compression = None
         is_folder = os.path.isdir(source)
         if is_folder:
             _refuse_overlap(source, target)
             files = _files_of(source, format)
-            found = {corpus_format(path, format)[0] for _, path in files}
-            if len(found) > 1:
+            formats = {corpus_format(path, format)[0] for _, path in files}
+            if len(formats) > 1:
                 raise CorpusError(
-                    f"{source} holds files of several formats ({', '.join(sorted(map(str, found)))}): expected one. Move "
+                    f"{source} holds files of several formats ({', '.join(sorted(map(str, formats)))}): expected one. Move "
                     "them into folders of their own."
                 )
-            format = found.pop()
+            format = formats.pop()
         else:
             format, compression = _common_format(source, target, format)
             _refuse_same_file(source, target)
@@ -131,11 +135,13 @@ class _Plan:
 
     @property
     def columns(self) -> Columns:
+        """The columns that go to an engine."""
         return replace((_COLUMNS, _NAMED, _OWNED)[len(self.names)], known_as=self.text_column)
 
     def reader(
-        self, file: int, start: Place | None = None, stop: int | None = None
+        self, file: int, start: Cursor | None = None, stop: int | None = None
     ) -> CorpusReader:
+        """The reader of an input file, or of some of its records."""
         return read_records(
             self.files[file][1],
             self.format,
@@ -172,9 +178,9 @@ class _Plan:
             columns[str(self.columns.number)] = pa.Array.from_buffers(
                 pa.uint64(), len(batch.texts), [None, numbers]
             )
-        for place, name in enumerate(self.names):
-            column = (self.columns.document, self.columns.author)[place]
-            columns[str(column)] = string_array(_names_in(reader, batch, name))
+        known = (self.columns.document, self.columns.author)
+        for column, name in zip(known, self.names, strict=False):
+            columns[str(column)] = string_array(names_in(reader, batch, name))
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def job(self, run: str, context: bytes, key: bytes | None, seed: int | None) -> dict[str, Any]:
@@ -189,35 +195,35 @@ class _Plan:
             "settings": context.hex(),
             "key": check,
             "seed": seed,
-            "input": [[name, *_likeness(path, run)] for name, path in self.files],
+            "input": [[name, *_file_fingerprint(path, run)] for name, path in self.files],
             "format": [self.format, self.compression],
             "columns": [self.text_column, *self.names, asdict(self.rule)],
             "bad records": [self.on_error, self.max_text_bytes],
             "part": self.part_records,
         }
 
-    def absolute(self) -> _Plan:
+    def absolute(self) -> Plan:
         """Return the plan with paths that mean the same in any process."""
         files = tuple((name, os.path.abspath(path)) for name, path in self.files)
         return replace(self, files=files)
 
 
-def _names_in(reader: CorpusReader, batch: Batch, column: str) -> list[str]:
+def names_in(reader: CorpusReader, batch: Batch, column: str) -> list[str]:
     """Read the names in a column, which the reader has checked; 7 and "7" are one name, for CSV cannot tell them apart."""
     return [str(value) for value in reader.values(batch, column)]
 
 
-def _likeness(path: str, run: str) -> tuple[int, str]:
+def _file_fingerprint(path: str, run: str) -> tuple[int, str]:
     """Return the size of a file and a hash of its ends, keyed by the run's name: to notice another input."""
     if is_stream(path):
         return 0, ""
-    found = hashlib.blake2b(key=run.encode(), digest_size=16)
+    digest = hashlib.blake2b(key=run.encode(), digest_size=16)
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        found.update(file.read(_ENDS))
+        digest.update(file.read(_ENDS))
         file.seek(max(0, size - _ENDS))
-        found.update(file.read(_ENDS))
-    return size, found.hexdigest()
+        digest.update(file.read(_ENDS))
+    return size, digest.hexdigest()
 
 
 def _files_of(source: str, format: str | None) -> tuple[tuple[str, str], ...]:
@@ -258,7 +264,7 @@ def _partition_columns(names: Iterable[str]) -> tuple[str, ...]:
 def _refuse_partitions(
     source: str, partitions: Sequence[str], text_column: str, rule: ColumnRule
 ) -> None:
-    """Refuse to leave out, or to make private, what the names of folders tell: the output has the same names."""
+    """Refuse to drop, or to make private, a column that names folders: the output has the same folders."""
     for name in partitions:
         if name == text_column or not rule.passes(name):
             raise CorpusError(
@@ -302,12 +308,3 @@ def _refuse_overlap(source: str, target: str) -> None:
             f"One of {source} and {target} lies in the other: the private files must not stand among the raw ones. Name "
             "another folder."
         )
-
-
-def _version_of(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when a file or folder is replaced; None where there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns

@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from textpriv.corpus.checkpoint import Entry, WorkFolder
+from textpriv.corpus.checkpoint import Checkpoint, Entry
 from textpriv.corpus.formats import FORMATS, writer_for
-from textpriv.corpus.job import _names_in, _Plan
+from textpriv.corpus.job import Plan, names_in
 from textpriv.corpus.records import (
     BadRecord,
     Batch,
     CorpusReader,
-    Place,
+    Cursor,
     RecordWriter,
 )
-from textpriv.corpus.report import _add_names, _other_columns
+from textpriv.corpus.report import add_names, other_columns
 from textpriv.engines.batch import (
     PrivatizerSettings,
     named_error,
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
     from textpriv.privatizer import Privatizer
 
-__all__ = ["FileJoiner", "PartRunner"]
+__all__ = ["FileJoiner", "NameCheck", "PartRunner", "PartWriter", "join_file", "released_texts"]
 
 
-def _texts_of(
-    plan: _Plan, file: int, batch: Batch, released: Released
+def released_texts(
+    plan: Plan, file: int, batch: Batch, released: Released
 ) -> tuple[list[str], Counter[str]]:
     """Return what was released for a batch, or raise its error with the name of the record."""
     try:
@@ -55,16 +55,16 @@ def _texts_of(
     return ([] if done is None else done.column(0).to_pylist()), tokens
 
 
-class _Names:
-    """Refuses two documents of one name, where no ledger counts them as versions of one document."""
+class NameCheck:
+    """The check that no two documents have one name, where no ledger counts them as versions of one document."""
 
-    def __init__(self, plan: _Plan, privatizer: Privatizer) -> None:
+    def __init__(self, plan: Plan, privatizer: Privatizer) -> None:
         self._plan = plan
         self._is_needed = bool(plan.names) and getattr(privatizer, "ledger", None) is None
         self._distinct = DistinctKeys()
 
-    def take(self, file: int, reader: CorpusReader, batch: Batch) -> None:
-        """Learn the names in a batch.
+    def add(self, file: int, reader: CorpusReader, batch: Batch) -> None:
+        """Add the names in a batch.
 
         Raises
         ------
@@ -74,23 +74,23 @@ class _Names:
         if not self._is_needed:
             return
         column = self._plan.names[0]
-        names = _names_in(reader, batch, column)
+        names = names_in(reader, batch, column)
         for position, name in zip(batch.positions, names, strict=True):
             if not self._distinct.add(name):
                 raise repeated_name(self._plan.record(file, position), column)
 
     def read(self, file: int, stop: int | None = None) -> None:
-        """Learn the names in a file, or in its first records, without anything being released."""
+        """Add the names in a file, or in its first records, without anything being released."""
         if self._is_needed:
             reader = self._plan.reader(file, stop=stop)
             for batch in reader:
-                self.take(file, reader, batch)
+                self.add(file, reader, batch)
 
 
-class _Parts:
-    """Writes the batches of one file, or of some parts of it, into a work folder."""
+class PartWriter:
+    """The writer of one file, or of some parts of it, into a checkpoint."""
 
-    def __init__(self, plan: _Plan, folder: WorkFolder, file: int, reader: CorpusReader) -> None:
+    def __init__(self, plan: Plan, folder: Checkpoint, file: int, reader: CorpusReader) -> None:
         self._plan = plan
         self._folder = folder
         self._file = file
@@ -102,9 +102,9 @@ class _Parts:
         self._skipped: Counter[str] = Counter()
         self._unprotected: dict[str, None] = {}
         self._matched: set[str] = set()
-        self._end = Place()
+        self._end = Cursor()
 
-    def take(self, batch: Batch, texts: Sequence[str], tokens: Counter[str]) -> None:
+    def write(self, batch: Batch, texts: Sequence[str], tokens: Counter[str]) -> None:
         """Write a batch; a part that is full is finished."""
         if self._writer is None:
             self._begin(batch.start // self._plan.part_records)
@@ -112,13 +112,13 @@ class _Parts:
         self._writer.write(batch, texts)
         self._documents += len(texts)
         self._tokens.update(tokens)
-        for names in _other_columns(self._reader, batch, self._plan.partitions):
-            _add_names(self._unprotected, filter(self._plan.rule.passes, names))
+        for names in other_columns(self._reader, batch, self._plan.partitions):
+            add_names(self._unprotected, filter(self._plan.rule.passes, names))
             self._matched.update(self._plan.rule.matched(names))
         for bad in batch.bad:
             self._skipped[bad.reason] += 1
             if self._plan.on_error == "quarantine":
-                self._aside.write(self._quarantined(bad))
+                self._quarantine.write(self._quarantined(bad))
         self._end = batch.end
         if batch.end.record % self._plan.part_records == 0:
             self._finish()
@@ -146,7 +146,7 @@ class _Parts:
         self._unprotected, self._matched = {}, set()
         self._part = part
         self._stack = contextlib.ExitStack()
-        out, self._aside, self._done = self._stack.enter_context(
+        out, self._quarantine, self._done = self._stack.enter_context(
             self._folder.part(self._file, part)
         )
         self._writer = writer_for(self._reader, out, self._plan.rule)
@@ -177,7 +177,7 @@ class _Parts:
     def _quarantined(self, bad: BadRecord) -> bytes:
         """One line of the quarantine: where a bad record stands, why it is bad, and its bytes."""
         name = self._plan.files[self._file][0] or os.path.basename(self._reader.name)
-        found: dict[str, Any] = {
+        line: dict[str, Any] = {
             "file": os.fsencode(name).decode("utf-8", "replace"),
             "record": bad.position + 1,
             "line": bad.line or None,
@@ -185,10 +185,10 @@ class _Parts:
         }
         if bad.raw is not None:
             try:
-                found["raw"] = bad.raw.decode("utf-8")
+                line["raw"] = bad.raw.decode("utf-8")
             except UnicodeDecodeError:
-                found["raw_base64"] = base64.b64encode(bad.raw).decode("ascii")
-        return json.dumps(found, ensure_ascii=False).encode("utf-8") + b"\n"
+                line["raw_base64"] = base64.b64encode(bad.raw).decode("ascii")
+        return json.dumps(line, ensure_ascii=False).encode("utf-8") + b"\n"
 
 
 @dataclass(frozen=True)
@@ -204,16 +204,16 @@ class PartRunner:
     context
         Goes before every identity.
     folder
-        The work folder, on storage that all processes share.
+        The checkpoint folder, on storage that all processes share.
     """
 
-    plan: _Plan
+    plan: Plan
     settings: PrivatizerSettings
     context: bytes
     folder: str
 
     def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Make the parts of a task; an error that the user can mend comes back as its message."""
+        """Make the parts of a task; an error that the user can correct comes back as its message."""
         try:
             release = release_in_process(self.settings, self.plan.columns, self.context)
             self._make(task, InProcess(release))
@@ -227,19 +227,19 @@ class PartRunner:
 
     def _make(self, task: Mapping[str, Any], local: InProcess) -> None:
         file, stop = task["file"], task["stop"]
-        start = Place(**task["start"])
-        folder = WorkFolder.attach(Path(self.folder))
+        start = Cursor(**task["start"])
+        folder = Checkpoint.attach(Path(self.folder))
         reader = self.plan.reader(file, start, stop)
 
         def jobs() -> Iterator[tuple[Batch, pa.RecordBatch | None]]:
             for batch in reader:
                 yield batch, self.plan.arrow(reader, batch, task["base"])
 
-        parts = _Parts(self.plan, folder, file, reader)
+        parts = PartWriter(self.plan, folder, file, reader)
         with contextlib.closing(parts):
             for batch, released in local.ordered(jobs()):
-                texts, tokens = _texts_of(self.plan, file, batch, released)
-                parts.take(batch, texts, tokens)
+                texts, tokens = released_texts(self.plan, file, batch, released)
+                parts.write(batch, texts, tokens)
             parts.end(is_empty=stop == 0)
 
 
@@ -247,13 +247,13 @@ class PartRunner:
 class FileJoiner:
     """Joins the parts of files in another process; see :class:`PartRunner`."""
 
-    plan: _Plan
+    plan: Plan
     folder: str
 
     def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
         """Join the parts of one file."""
         try:
-            _join(self.plan, WorkFolder.attach(Path(self.folder)), task["file"])
+            join_file(self.plan, Checkpoint.attach(Path(self.folder)), task["file"])
         except TextprivError as error:
             return {"error": str(error)}
         except OSError as error:
@@ -263,7 +263,8 @@ class FileJoiner:
         return {}
 
 
-def _join(plan: _Plan, folder: WorkFolder, file: int) -> None:
+def join_file(plan: Plan, folder: Checkpoint, file: int) -> None:
+    """Join the parts of one file of the output."""
     closed = folder.closed_file(file)
     if closed is None:
         raise CorpusError("A file was not read to its end. Continue the run with --resume.")

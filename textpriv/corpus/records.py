@@ -1,6 +1,6 @@
 """Records: batches of texts with what stands beside them, bad records, and the base of each format's reader and writer.
 
-What lives here: what a record is, what is wrong with a bad one, the place in a file from which reading can go on, and what
+What lives here: what a record is, what is wrong with a bad one, the cursor in a file from which reading can go on, and what
 all readers and writers share. What does not: the formats themselves (``corpus.formats``), what a text becomes
 (``privatizer``), and which files make a corpus (``corpus.job``). A message names a file and a record, and never quotes one.
 """
@@ -36,8 +36,8 @@ __all__ = [
     "BadRecord",
     "Batch",
     "CorpusReader",
+    "Cursor",
     "Format",
-    "Place",
     "RecordError",
     "RecordWriter",
     "compressed",
@@ -97,7 +97,7 @@ class BadRecord:
     reason
         A short name, such as ``"encoding"``.
     raw
-        Its bytes as they stand in the file, for the quarantine; None where they were not kept.
+        Its bytes as they stand in the file, for the quarantine; None where they were not read for it.
     """
 
     position: int
@@ -107,8 +107,8 @@ class BadRecord:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A place between two records of a file, from which reading can go on.
+class Cursor:
+    """A position between two records of a file, from which reading can go on.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class Batch:
     start
         Records of the file before the first one that this batch covers, good or bad.
     end
-        The place after the last one.
+        The cursor after the last one.
     """
 
     positions: list[int]
@@ -153,7 +153,7 @@ class Batch:
     rows: Any
     bad: list[BadRecord] = field(default_factory=list)
     start: int = 0
-    end: Place = Place()
+    end: Cursor = Cursor()
 
 
 class CorpusReader:
@@ -186,7 +186,7 @@ class CorpusReader:
         on_error: str = "fail",
         batch_size: int = 1000,
         max_text_bytes: int = MAX_TEXT_BYTES,
-        start: Place | None = None,
+        start: Cursor | None = None,
         stop: int | None = None,
         cut: int | None = None,
         names: Sequence[str] = (),
@@ -204,7 +204,7 @@ class CorpusReader:
         self.skipped: Counter[str] = Counter()
         self.columns: list[str] = []
         self.newline = "\n"
-        self._start, self._stop, self._cut = start or Place(), stop, cut
+        self._start, self._stop, self._cut = start or Cursor(), stop, cut
         self._names = tuple(names)
         self._position = 0
         self._line = 0
@@ -247,13 +247,13 @@ class CorpusReader:
         texts: list[str] = []
         rows: list[Any] = []
         bad: list[BadRecord] = []
-        begun = 0
+        batch_offset = 0
         with self._open() as stream:
             for record in self._records(stream):
                 position = self._position
                 self._position += 1
                 if record is None:  # before the start
-                    begun = self._offset
+                    batch_offset = self._offset
                     continue
                 if isinstance(record, RecordError):
                     bad.append(self.refused(record, position))
@@ -264,46 +264,46 @@ class CorpusReader:
                     rows.append(row)
                 if (
                     len(texts) + len(bad) >= self.batch_size
-                    or self._offset - begun >= BATCH_BYTES
+                    or self._offset - batch_offset >= BATCH_BYTES
                     or self._ends_here()
                 ):
-                    yield Batch(positions, texts, rows, bad, start, self._place())
+                    yield Batch(positions, texts, rows, bad, start, self._cursor())
                     positions, texts, rows, bad = [], [], [], []
-                    start, begun = self._position, self._offset
+                    start, batch_offset = self._position, self._offset
                     if self._position == self._stop:
                         return
             if texts or bad:
-                yield Batch(positions, texts, rows, bad, start, self._place())
+                yield Batch(positions, texts, rows, bad, start, self._cursor())
 
     def values(self, batch: Batch, column: str) -> list[Any]:
         """What the records of a batch have in a column."""
         return [row[column] for row in batch.rows]
 
-    def places(self) -> Iterator[Place]:
-        """Yield the place after every ``cut`` records, and the last one at the end of the file; nothing is parsed.
+    def cursors(self) -> Iterator[Cursor]:
+        """Yield the cursor after every ``cut`` records, and the last one at the end of the file; nothing is parsed.
 
         Raises
         ------
         CorpusError, OSError
             If the file as a whole cannot be read.
         """
-        self._start, self._stop = Place(sys.maxsize, 0, None), None
+        self._start, self._stop = Cursor(sys.maxsize, 0, None), None
         self._position = self._line = self._record_line = self._offset = 0
         with self._open() as stream:
             for _ in self._records(stream):
                 self._position += 1
                 if self._cut is not None and self._position % self._cut == 0:
-                    yield self._place()
+                    yield self._cursor()
             if self._cut is None or self._position % self._cut or not self._position:
-                yield self._place()
+                yield self._cursor()
 
     def _ends_here(self) -> bool:
         return self._position == self._stop or (
             self._cut is not None and self._position % self._cut == 0
         )
 
-    def _place(self) -> Place:
-        return Place(
+    def _cursor(self) -> Cursor:
+        return Cursor(
             self._position,
             self._line,
             self._offset if self._size and self._compression is None else None,
@@ -349,10 +349,10 @@ class CorpusReader:
 
     def enter(self, stream: BinaryIO) -> None:
         """Go to the start, where the file can be entered there; else the records before it are read over."""
-        place = self._start
-        if place.offset and self._raw is not None and self._size and self._compression is None:
-            stream.seek(place.offset)
-            self._position, self._line, self._offset = place.record, place.line, place.offset
+        cursor = self._start
+        if cursor.offset and self._raw is not None and self._size and self._compression is None:
+            stream.seek(cursor.offset)
+            self._position, self._line, self._offset = cursor.record, cursor.line, cursor.offset
 
     # Lines ----------------------------------------------------------------------------------------
 
@@ -516,6 +516,11 @@ class RecordWriter:
 
     def _record(self, row: Any, text: str) -> bytes:
         raise NotImplementedError
+
+    def passing(self, names: Sequence[str]) -> list[int]:
+        """The numbers of the columns that are written: the text and those that pass the rule."""
+        text = self._reader.text_column
+        return [n for n, name in enumerate(names) if name == text or self._rule.passes(name)]
 
 
 @contextlib.contextmanager

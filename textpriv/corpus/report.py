@@ -13,16 +13,18 @@ from itertools import accumulate
 from typing import Any
 
 from textpriv.corpus.checkpoint import Entry
-from textpriv.corpus.job import _Plan
+from textpriv.corpus.job import Plan
 from textpriv.corpus.records import (
     Batch,
     CorpusReader,
     is_stream,
 )
 
-__all__ = ["CorpusReport", "Progress"]
+__all__ = ["CorpusReport", "Progress", "Tally", "add_names", "other_columns"]
 
-_NAMES = 1000  # most names of other columns that are told; JSON may have a new one in every record
+_NAMES = (
+    1000  # most names of other columns that are reported; JSON may have a new one in every record
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class CorpusReport:
     files
         Files written.
     quarantine
-        The file of the bad records that were set aside; None if there are none.
+        The quarantine, a file of bad records; None if there are none.
     resumed
         Documents that an earlier, interrupted run had finished.
     unmatched
@@ -97,12 +99,12 @@ class CorpusReport:
         }
 
 
-class _Watch:
-    """Adds up what was done, and tells it."""
+class Tally:
+    """The counts of a run under way, and its progress events."""
 
     def __init__(
         self,
-        plan: _Plan,
+        plan: Plan,
         on_progress: Callable[[Progress], None] | None,
         on_unprotected: Callable[[tuple[str, ...]], None] | None,
     ) -> None:
@@ -116,49 +118,52 @@ class _Watch:
         self.skipped: Counter[str] = Counter()
         self.unprotected: dict[str, None] = {}
         self._matched: set[str] = set()
-        self._is_told = False
+        self._has_warned = False
         self.resumed = 0
 
-    def columns(self, reader: CorpusReader, batch: Batch) -> None:
-        """Learn the names of the other columns, and tell those of the first record that has any."""
-        for names in _other_columns(reader, batch, self._plan.partitions):
+    def add_columns(self, reader: CorpusReader, batch: Batch) -> None:
+        """Count the names of the other columns, and report those of the first record that has any."""
+        for names in other_columns(reader, batch, self._plan.partitions):
             passing = [name for name in names if self._plan.rule.passes(name)]
-            self._learn(passing, self._plan.rule.matched(names))
+            self._add_columns(passing, self._plan.rule.matched(names))
 
-    def _learn(self, passing: Sequence[str], matched: Sequence[str]) -> None:
-        if passing and not self._is_told and self._on_unprotected is not None:
-            self._is_told = True
+    def _add_columns(self, passing: Sequence[str], matched: Sequence[str]) -> None:
+        if passing and not self._has_warned and self._on_unprotected is not None:
+            self._has_warned = True
             self._on_unprotected(tuple(passing))
-        _add_names(self.unprotected, passing)
+        add_names(self.unprotected, passing)
         self._matched.update(matched)
 
-    def restored(self, entry: Entry) -> None:
+    def add_entry(self, entry: Entry) -> None:
         """Count what an earlier run has finished, or another process."""
-        self._learn(entry.unprotected, entry.matched)
+        self._add_columns(entry.unprotected, entry.matched)
         self.documents += entry.documents
         self.tokens.update(entry.tokens)
         self.skipped.update(entry.skipped)
 
-    def released(self, file: int, reader: CorpusReader, batch: Batch, tokens: Counter[str]) -> None:
+    def add_batch(
+        self, file: int, reader: CorpusReader, batch: Batch, tokens: Counter[str]
+    ) -> None:
         """Count a batch."""
         self.documents += len(batch.texts)
         self.tokens.update(tokens)
         self.skipped.update(bad.reason for bad in batch.bad)
         part, total = reader.fraction, self._sizes[-1]
         if part is None or not total:
-            self.tell(None)
+            self.report_progress(None)
         else:
             before, end = self._sizes[file], self._sizes[file + 1]
-            self.tell((before + part * (end - before)) / total)
+            self.report_progress((before + part * (end - before)) / total)
 
-    def tell(self, fraction: float | None) -> None:
-        """Tell how far the run is."""
+    def report_progress(self, fraction: float | None) -> None:
+        """Report how far the run is."""
         if self._on_progress is not None:
             done = None if fraction is None else min(1.0, fraction)
             tokens = sum(self.tokens.values())
             self._on_progress(Progress(self.documents, tokens, done, self.resumed))
 
     def report(self, seconds: float, **more: Any) -> CorpusReport:
+        """The report of the run."""
         return CorpusReport(
             documents=self.documents,
             tokens=dict(self.tokens),
@@ -170,7 +175,7 @@ class _Watch:
         )
 
 
-def _other_columns(
+def other_columns(
     reader: CorpusReader, batch: Batch, partitions: Sequence[str]
 ) -> Iterator[list[str]]:
     """Yield the names of the other columns: those of each JSON record that has new ones, else of the file.
@@ -179,14 +184,14 @@ def _other_columns(
     """
     known: set[str] = {reader.text_column}
     for names in batch.rows if reader.format == "jsonl" else [reader.columns]:
-        found = dict.fromkeys([*partitions, *names])
+        columns = dict.fromkeys([*partitions, *names])
         partitions = ()
-        if not known.issuperset(found):
-            known.update(found)
-            yield [name for name in found if name != reader.text_column]
+        if not known.issuperset(columns):
+            known.update(columns)
+            yield [name for name in columns if name != reader.text_column]
 
 
-def _add_names(known: dict[str, None], names: Iterable[str]) -> None:
+def add_names(known: dict[str, None], names: Iterable[str]) -> None:
     """Remember names in the order in which they first appear, but not endlessly many."""
     for name in names:
         if len(known) < _NAMES:

@@ -1,9 +1,9 @@
-"""A corpus in, a private corpus out: one file or a folder of shards, in constant memory, whole or absent.
+"""A corpus in, a private corpus out: one file or a folder of files, in constant memory, whole or absent.
 
-What lives here: what a job is. It names the files and their documents, hands batches or whole parts to an engine, and
-has the output appear when everything is done; a run that was cut short goes on where it was. What does not: the formats
-(``reading``, ``writing``), the files of a run under way (``shards``), the key (``runkey``), how a batch is made private
-and where (``engines``), and what the user sees (``cli``). Only the text column changes; other columns pass through
+What lives here: a run. It hands batches or whole parts to an engine, and has the output appear when everything is done; an
+interrupted run is continued. What does not: the plan of a job (``job``), the formats (``formats``), the files of a run under
+way (``checkpoint``), the key (``run_key``), how a batch is made private and where (``engines``), and what the user sees
+(``cli``). Only the text column changes; other columns pass through
 untouched, or are dropped by rule, and are not protected.
 """
 
@@ -24,22 +24,29 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from textpriv.corpus.checkpoint import MANIFEST, Entry, WorkFolder, only_writer, work_path
+from textpriv.corpus.checkpoint import MANIFEST, Checkpoint, Entry, checkpoint_path, only_writer
 from textpriv.corpus.columns import ColumnRule
 from textpriv.corpus.formats import read_records, writer_for
-from textpriv.corpus.job import _check_options, _Plan, _version_of
-from textpriv.corpus.parts import FileJoiner, PartRunner, _join, _Names, _Parts, _texts_of
+from textpriv.corpus.job import Plan, check_options
+from textpriv.corpus.parts import (
+    FileJoiner,
+    NameCheck,
+    PartRunner,
+    PartWriter,
+    join_file,
+    released_texts,
+)
 from textpriv.corpus.records import (
     MAX_TEXT_BYTES,
     STANDARD_STREAM,
     Batch,
     CorpusReader,
-    Place,
+    Cursor,
     RecordWriter,
     compressed,
     is_stream,
 )
-from textpriv.corpus.report import CorpusReport, Progress, _Watch
+from textpriv.corpus.report import CorpusReport, Progress, Tally
 from textpriv.engines.batch import (
     NO_SALT,
     BatchRelease,
@@ -104,7 +111,7 @@ def privatize_corpus(
         ``"jsonl"``, ``"csv"``, ``"text"`` or ``"parquet"`` for both ends; None goes by the extensions. With ``"-"`` at
         one end the other end's extension decides, with ``"-"`` at both it is ``"text"``.
     text_column, on_error, batch_size, max_text_bytes
-        As in :func:`read_records`. With ``on_error="quarantine"`` bad records are set aside in
+        As in :func:`read_records`. With ``on_error="quarantine"`` bad records go to the quarantine,
         ``target.quarantine.jsonl`` (mode 0600), which holds raw text.
     workers
         Number of processes that work, of which this is one if there are up to four; 1 uses this process alone.
@@ -130,7 +137,7 @@ def privatize_corpus(
         names.
     resume
         None keeps nothing of a run that fails. False begins a run that can be continued, True continues it (or begins
-        one). Needs a key, a seed or a ledger: without one the rest would be drawn from another key.
+        one). Needs a key, a seed or a ledger: without one the remaining documents would be drawn from another key.
     part_records
         Records after which what is done is safe on the disk; also the unit of work of Spark and Ray.
     on_progress
@@ -166,13 +173,13 @@ def privatize_corpus(
         raise CorpusError(
             "A stream passes only once, so its run can neither be continued nor be shared out: name files."
         )
-    _check_options(privatizer, workers, settings, engine, document_column, key, resume)
+    check_options(privatizer, workers, settings, engine, document_column, key, resume)
     if key is not None and (is_stream(target) or (is_stream(source) and document_column is None)):
         raise CorpusError(
             "A stream passes only once, so under a run key it would not be known again: name files (an input whose "
             "documents have names may be a stream)."
         )
-    plan = _Plan.of(
+    plan = Plan.of(
         source,
         target,
         format,
@@ -184,7 +191,7 @@ def privatize_corpus(
         part_records=part_records,
         names=tuple(name for name in (document_column, author_column) if name is not None),
     )
-    watch = _Watch(plan, on_progress, on_unprotected)
+    watch = Tally(plan, on_progress, on_unprotected)
     if is_stream(target):
         if plan.is_folder or plan.format == "parquet" or on_error == "quarantine":
             raise CorpusError(
@@ -192,20 +199,29 @@ def privatize_corpus(
                 "aside beside a stream: name a file as the output."
             )
         with _local_engine(plan, privatizer, settings, workers, secrets.token_bytes(16)) as local:
-            names = _Names(plan, privatizer)
+            names = NameCheck(plan, privatizer)
             _write_stream(plan, target, local, watch, names)
         return watch.report(time.perf_counter() - started)
     run = _Run(plan, Path(os.path.realpath(target)), privatizer, settings, key, watch)
     with run.opened(resume):
         if not run.complete:
             if engine == "local":
-                run.here(workers)
+                run.run_local(workers)
             else:
-                run.elsewhere(engine, address, workers)
+                run.run_distributed(engine, address, workers)
         return run.published(started)
 
 
-def _first_texts(plan: _Plan) -> Iterator[tuple[int, str]]:
+def _version_of(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file or folder is replaced; None where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _first_texts(plan: Plan) -> Iterator[tuple[int, str]]:
     """Yield the good documents from the first one on, with their numbers in the corpus."""
     base = 0
     for _, path in plan.files:
@@ -221,7 +237,7 @@ def _first_texts(plan: _Plan) -> Iterator[tuple[int, str]]:
 
 
 def _local_engine(
-    plan: _Plan,
+    plan: Plan,
     privatizer: Privatizer,
     settings: PrivatizerSettings | None,
     workers: int,
@@ -234,15 +250,15 @@ def _local_engine(
 
 
 def _write_stream(
-    plan: _Plan, target: str, local: InProcess | WorkerPool, watch: _Watch, names: _Names
+    plan: Plan, target: str, local: InProcess | WorkerPool, watch: Tally, names: NameCheck
 ) -> None:
     """Write one file to standard output, a device or a pipe, as it comes."""
     reader = plan.reader(0)
 
     def jobs() -> Iterator[tuple[Batch, pa.RecordBatch | None]]:
         for batch in reader:
-            watch.columns(reader, batch)
-            names.take(0, reader, batch)
+            watch.add_columns(reader, batch)
+            names.add(0, reader, batch)
             yield batch, plan.arrow(reader, batch, 0)
 
     with contextlib.ExitStack() as stack:
@@ -257,28 +273,28 @@ def _write_stream(
         with compressed(stream, plan.compression) as out:
             writer: RecordWriter | None = None
             for batch, released in local.ordered(jobs()):
-                texts, tokens = _texts_of(plan, 0, batch, released)
+                texts, tokens = released_texts(plan, 0, batch, released)
                 if writer is None:
                     writer = writer_for(reader, out, plan.rule)
                     writer.begin()
                 writer.write(batch, texts)
-                watch.released(0, reader, batch, tokens)
+                watch.add_batch(0, reader, batch, tokens)
             if writer is None:
                 writer_for(reader, out, plan.rule).begin()
         stream.flush()
 
 
 class _Run:
-    """One run into files: opens the work folder, has the parts made, and publishes the output."""
+    """One run into files: the checkpoint, the making of the parts, and the publication of the output."""
 
     def __init__(
         self,
-        plan: _Plan,
+        plan: Plan,
         target: Path,
         privatizer: Privatizer,
         settings: PrivatizerSettings | None,
         key: RunKey | None,
-        watch: _Watch,
+        watch: Tally,
     ) -> None:
         self._plan = plan
         self._target = target
@@ -287,7 +303,7 @@ class _Run:
         self._key = key
         self._watch = watch
         self._context = NO_SALT
-        self._names = _Names(plan, privatizer)
+        self._names = NameCheck(plan, privatizer)
         self._entries: dict[tuple[int, int], Entry] = {}
         self._engine: tuple[str, str | None, int] | None = None
         self._resumed = 0
@@ -296,10 +312,10 @@ class _Run:
 
     @contextlib.contextmanager
     def opened(self, resume: bool | None) -> Iterator[None]:
-        """Hold the output and open the work folder, which is gone after the block unless the run is to be continued."""
+        """Lock the output and open the checkpoint, which is removed after the block unless the run is to be continued."""
         for _, name in self._plan.files:
             if not is_stream(name):
-                open(name, "rb").close()  # a missing input is told before anything is made
+                open(name, "rb").close()  # a missing input is an error before anything is made
         self._check_target()
         with only_writer(self._target):
             # Another run may have ended between the beginning of this one and here.
@@ -317,10 +333,10 @@ class _Run:
 
     @contextlib.contextmanager
     def _opened(self, resume: bool | None) -> Iterator[None]:
-        path = work_path(self._target, kept=resume is not None)
+        path = checkpoint_path(self._target, resumable=resume is not None)
         new_key = self._key is not None and self._key.fresh
-        WorkFolder.check(path, bool(resume))
-        if resume and new_key and path.exists() and WorkFolder.attach(path).entries():
+        Checkpoint.check(path, bool(resume))
+        if resume and new_key and path.exists() and Checkpoint.attach(path).entries():
             raise CorpusError(
                 f"The run in {path} was begun under a run key that is gone, so it cannot be continued. Put "
                 f"{self._key.path} back, or remove that folder to begin again; both releases together then keep less "  # type: ignore[union-attr]
@@ -333,15 +349,15 @@ class _Run:
             self._context += corpus_name(_first_texts(self._plan), self._key.secret)
         self._refuse_output(resume)
         if self.complete:
-            WorkFolder.attach(path).remove()  # the run may have ended between its last two steps
+            Checkpoint.attach(path).remove()  # the run may have ended between its last two steps
             yield
             return
         if self._key is not None:
             if resume and new_key:
-                WorkFolder.attach(path).remove()  # nothing was finished there
+                Checkpoint.attach(path).remove()  # nothing was finished there
             self._key.keep()
         try:
-            self._folder = WorkFolder.begin(path, self._job, bool(resume))
+            self._folder = Checkpoint.begin(path, self._job, bool(resume))
         except BaseException:
             self._forget(new_key)
             raise
@@ -349,7 +365,7 @@ class _Run:
             if resume:
                 self._entries = self._folder.entries(checked=True)
                 for entry in self._entries.values():
-                    self._watch.restored(entry)
+                    self._watch.add_entry(entry)
                 self._resumed = self._watch.documents
                 self._watch.resumed = sum(self._watch.tokens.values())
             yield
@@ -378,11 +394,11 @@ class _Run:
 
     def _check_target(self) -> None:
         ledger = getattr(self._privatizer, "ledger", None)
-        for kept in (self._key, ledger):
-            place = None if kept is None else Path(os.path.realpath(kept.path))
-            if place is not None and (place == self._target or self._target in place.parents):
+        for secret in (self._key, ledger):
+            path = None if secret is None else Path(os.path.realpath(secret.path))
+            if path is not None and (path == self._target or self._target in path.parents):
                 raise CorpusError(
-                    f"{place} would lie in the output or be written over by it: a run key or a ledger must lie elsewhere. "
+                    f"{path} would lie in the output or be written over by it: a run key or a ledger must lie elsewhere. "
                     "Name another file."
                 )
         if not self._target.parent.is_dir():
@@ -399,9 +415,9 @@ class _Run:
         if self._target.is_dir() and not any(self._target.iterdir()):
             return
         if resume:
-            found = self._manifest()
-            run = found.get("run")
-            if isinstance(run, str) and found.get("job") == self._job_name(run):
+            manifest = self._manifest()
+            run = manifest.get("run")
+            if isinstance(run, str) and manifest.get("job") == self._job_name(run):
                 self.complete = True
                 return
         raise CorpusError(
@@ -410,10 +426,10 @@ class _Run:
 
     def _manifest(self) -> dict[str, Any]:
         try:
-            found = json.loads((self._target / MANIFEST).read_bytes())
+            content = json.loads((self._target / MANIFEST).read_bytes())
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return content if isinstance(content, dict) else {}
 
     def _job_name(self, run: str) -> str:
         content = json.dumps(self._job(run), sort_keys=True)
@@ -421,10 +437,10 @@ class _Run:
 
     # Making the parts
 
-    def here(self, workers: int) -> None:
+    def run_local(self, workers: int) -> None:
         """Make all parts in this process or its workers."""
         plan, folder, watch = self._plan, self._folder, self._watch
-        parts: _Parts | None = None
+        parts: PartWriter | None = None
         with contextlib.ExitStack() as stack:
             local = _local_engine(plan, self._privatizer, self._settings, workers, self._context)
             stack.enter_context(local)
@@ -432,11 +448,11 @@ class _Run:
             results = stack.enter_context(contextlib.closing(local.ordered(self._jobs())))
             try:
                 for (file, reader, batch, end), released in results:
-                    parts = parts or _Parts(plan, folder, file, reader)
+                    parts = parts or PartWriter(plan, folder, file, reader)
                     if batch is not None:
-                        texts, tokens = _texts_of(plan, file, batch, released)
-                        parts.take(batch, texts, tokens)
-                        watch.released(file, reader, batch, tokens)
+                        texts, tokens = released_texts(plan, file, batch, released)
+                        parts.write(batch, texts, tokens)
+                        watch.add_batch(file, reader, batch, tokens)
                         continue
                     parts.end(is_empty=end.record == 0)
                     folder.close_file(file, self._count(end), end.record)
@@ -445,7 +461,7 @@ class _Run:
                 if parts is not None:
                     parts.close()
 
-    def _jobs(self) -> Iterator[tuple[tuple[int, CorpusReader, Batch | None, Place], Any]]:
+    def _jobs(self) -> Iterator[tuple[tuple[int, CorpusReader, Batch | None, Cursor], Any]]:
         """Yield what is still to be done: each batch with what the engine is given, and each file's end with nothing."""
         base = 0
         for file in range(len(self._plan.files)):
@@ -457,22 +473,22 @@ class _Run:
                 self._names.read(file)
                 base += closed[1]
                 continue
-            end = self._entries[file, done - 1].end if done else Place()
+            end = self._entries[file, done - 1].end if done else Cursor()
             if done:
                 self._names.read(file, stop=end.record)
             reader = self._plan.reader(file, end)
             for batch in reader:
-                self._watch.columns(reader, batch)
-                self._names.take(file, reader, batch)
+                self._watch.add_columns(reader, batch)
+                self._names.add(file, reader, batch)
                 end = batch.end
                 yield (file, reader, batch, end), self._plan.arrow(reader, batch, base)
             yield (file, reader, None, end), None
             base += end.record
 
-    def _count(self, end: Place) -> int:
+    def _count(self, end: Cursor) -> int:
         return max(1, -(-end.record // self._plan.part_records))
 
-    def elsewhere(self, engine: str, address: str | None, workers: int) -> None:
+    def run_distributed(self, engine: str, address: str | None, workers: int) -> None:
         """Make all parts on Spark or Ray."""
         plan = self._plan
         assert self._settings is not None
@@ -482,33 +498,33 @@ class _Run:
             settings = replace(settings, key_file=str(self._key.path), run_key=b"")
         first = plan.reader(0, stop=plan.batch_size)
         for batch in first:
-            self._watch.columns(first, batch)
+            self._watch.add_columns(first, batch)
         tasks = []
         base = 0
         for file in range(len(plan.files)):
             self._names.read(file)
-            places = [Place(), *plan.reader(file).places()]
-            tasks += self._tasks(file, places, base)
-            base += places[-1].record
-            self._folder.close_file(file, self._count(places[-1]), places[-1].record)
+            cursors = [Cursor(), *plan.reader(file).cursors()]
+            tasks += self._tasks(file, cursors, base)
+            base += cursors[-1].record
+            self._folder.close_file(file, self._count(cursors[-1]), cursors[-1].record)
         self._engine = (engine, address, workers)
         if tasks:
             runner = PartRunner(plan.absolute(), settings, self._context, str(self._folder.path))
-            with self._followed(base):
+            with self._watched(base):
                 self._each(tasks, runner)
 
-    def _tasks(self, file: int, places: Sequence[Place], base: int) -> list[dict[str, Any]]:
+    def _tasks(self, file: int, cursors: Sequence[Cursor], base: int) -> list[dict[str, Any]]:
         """One task for each part that is missing; one for all of them where a file cannot be entered in its middle."""
         missing = [
-            part for part in range(self._count(places[-1])) if (file, part) not in self._entries
+            part for part in range(self._count(cursors[-1])) if (file, part) not in self._entries
         ]
-        if self._plan.format != "parquet" and places[-1].offset is None:
+        if self._plan.format != "parquet" and cursors[-1].offset is None:
             missing = missing[:1]
-            stops = [places[-1].record]
+            stops = [cursors[-1].record]
         else:
-            stops = [places[part + 1].record for part in missing]
+            stops = [cursors[part + 1].record for part in missing]
         return [
-            {"file": file, "start": asdict(places[part]), "stop": stop, "base": base}
+            {"file": file, "start": asdict(cursors[part]), "stop": stop, "base": base}
             for part, stop in zip(missing, stops, strict=False)
         ]
 
@@ -516,24 +532,24 @@ class _Run:
         assert self._engine is not None
         engine, address, workers = self._engine
         each = import_module(f"textpriv.engines.{engine}").each
-        for told in each(tasks, work, address=address, workers=workers):
-            if "error" in told:
-                raise CorpusError(told["error"])
+        for result in each(tasks, work, address=address, workers=workers):
+            if "error" in result:
+                raise CorpusError(result["error"])
 
     @contextlib.contextmanager
-    def _followed(self, records: int) -> Iterator[None]:
-        """Tell, from a thread, of the parts that other processes have finished."""
+    def _watched(self, records: int) -> Iterator[None]:
+        """Report, from a thread, the parts that other processes have finished."""
         over = threading.Event()
 
         def follow() -> None:
             seen = set(self._entries)
             while not over.wait(0.5):
                 with contextlib.suppress(OSError):
-                    for place, entry in self._folder.entries(without=seen).items():
-                        seen.add(place)
-                        self._watch.restored(entry)
+                    for key, entry in self._folder.entries(without=seen).items():
+                        seen.add(key)
+                        self._watch.add_entry(entry)
                 done = self._watch.documents + self._watch.skipped.total()
-                self._watch.tell(done / records if records else None)
+                self._watch.report_progress(done / records if records else None)
 
         thread = threading.Thread(target=follow, daemon=True)
         thread.start()
@@ -548,9 +564,9 @@ class _Run:
     def published(self, started: float) -> CorpusReport:
         """Join the parts, let the output appear, and report."""
         plan, watch = self._plan, self._watch
-        aside = self._target.with_name(self._target.name + ".quarantine.jsonl")
+        quarantine = self._target.with_name(self._target.name + ".quarantine.jsonl")
         if self.complete:
-            return self._report_published(started, aside)
+            return self._report_published(started, quarantine)
         entries = self._folder.entries()
         self._join_all()
         watch.documents = 0
@@ -559,9 +575,11 @@ class _Run:
         watch.unprotected.clear()
         documents: Counter[int] = Counter()
         for entry in sorted(entries.values(), key=lambda entry: (entry.file, entry.part)):
-            watch.restored(entry)
+            watch.add_entry(entry)
             documents[entry.file] += entry.documents
-        has_aside = self._folder.publish_quarantine(aside, [entries[at] for at in sorted(entries)])
+        has_quarantine = self._folder.publish_quarantine(
+            quarantine, [entries[at] for at in sorted(entries)]
+        )
         if plan.is_folder:
             self._folder.publish_folder(self._target, self._new_manifest(documents))
         else:
@@ -569,7 +587,7 @@ class _Run:
         return watch.report(
             time.perf_counter() - started,
             files=len(plan.files),
-            quarantine=str(aside) if has_aside else None,
+            quarantine=str(quarantine) if has_quarantine else None,
             resumed=self._resumed,
         )
 
@@ -583,7 +601,7 @@ class _Run:
             )
             return
         for file in range(count):
-            _join(plan, folder, file)
+            join_file(plan, folder, file)
 
     def _new_manifest(self, documents: Mapping[int, int]) -> dict[str, Any]:
         from textpriv import __version__
@@ -613,15 +631,15 @@ class _Run:
             "statement": None if statement is None else statement.to_dict(),
         }
 
-    def _report_published(self, started: float, aside: Path) -> CorpusReport:
-        found = self._manifest()
+    def _report_published(self, started: float, quarantine: Path) -> CorpusReport:
+        manifest = self._manifest()
         return CorpusReport(
-            documents=found["documents"],
-            tokens=found["tokens"],
-            skipped=found["skipped"],
-            unprotected=tuple(found["unprotected"]),
+            documents=manifest["documents"],
+            tokens=manifest["tokens"],
+            skipped=manifest["skipped"],
+            unprotected=tuple(manifest["unprotected"]),
             seconds=time.perf_counter() - started,
-            files=len(found["files"]),
-            quarantine=str(aside) if aside.exists() else None,
-            resumed=found["documents"],
+            files=len(manifest["files"]),
+            quarantine=str(quarantine) if quarantine.exists() else None,
+            resumed=manifest["documents"],
         )

@@ -156,15 +156,15 @@ def test_a_run_killed_at_any_of_20_moments_goes_on_to_the_same_bytes(
             check=False,
         )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert len(told) == 20
-    for killed, absent, _, status, same in told:
+    result = json.loads(done.stdout)
+    assert len(result) == 20
+    for killed, absent, _, status, same in result:
         # The output appears in one step, so a killed run may at most be killed after that.
         assert absent or not killed or same
         assert status == 0, done.stderr
         assert same
     # Most moments fall into the work: the test would be empty otherwise.
-    assert sum(killed and begun for killed, _, begun, _, _ in told) >= 8
+    assert sum(killed and begun for killed, _, begun, _, _ in result) >= 8
 
 
 def test_what_a_killed_run_left_half_written_is_not_published(index, shards, tmp_path):
@@ -379,13 +379,13 @@ def test_a_finished_folder_is_known_to_be_complete(index, shards, tmp_path):
 def test_a_run_that_ended_between_its_last_two_steps_is_complete(
     index, shards, tmp_path, monkeypatch
 ):
-    from textpriv.corpus.checkpoint import WorkFolder
+    from textpriv.corpus.checkpoint import Checkpoint
 
     def killed(self):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(WorkFolder, "remove", killed)
+        patch.setattr(Checkpoint, "remove", killed)
         with pytest.raises(KeyboardInterrupt):
             _run(index, shards, tmp_path / "out", False)
     before = _bytes(tmp_path / "out")
@@ -396,13 +396,13 @@ def test_a_run_that_ended_between_its_last_two_steps_is_complete(
 
 @pytest.mark.parametrize("step", ["part", "publish_folder"])
 def test_a_continued_run_reports_the_columns_of_all_its_records(tmp_path, index, monkeypatch, step):
-    from textpriv.corpus.checkpoint import WorkFolder
+    from textpriv.corpus.checkpoint import Checkpoint
 
     raw = tmp_path / "raw"
     raw.mkdir()
     rows = [{"text": "bana", "one": 1}] * 4 + [{"text": "bana", "two": 2}] * 4
     (raw / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    made = getattr(WorkFolder, step)
+    made = getattr(Checkpoint, step)
     rule = ColumnRule(keep=("one", "two", "three"))
 
     def fail(self, *given):
@@ -411,10 +411,10 @@ def test_a_continued_run_reports_the_columns_of_all_its_records(tmp_path, index,
         return made(self, *given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(WorkFolder, step, fail)
+        patch.setattr(Checkpoint, step, fail)
         with pytest.raises(OSError, match="No space"):
             _run(index, raw, tmp_path / "out", False, part_records=2, batch_size=1, columns=rule)
-    told = []
+    result = []
     report = _run(
         index,
         raw,
@@ -423,12 +423,12 @@ def test_a_continued_run_reports_the_columns_of_all_its_records(tmp_path, index,
         part_records=2,
         batch_size=1,
         columns=rule,
-        on_unprotected=told.append,
+        on_unprotected=result.append,
     )
     assert report.resumed >= 6
     assert report.unprotected == ("one", "two")
     assert report.unmatched == ("three",)
-    assert told == [("one",)]
+    assert result == [("one",)]
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["unprotected"] == ["one", "two"]
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from textpriv.corpus import ColumnRule, document_key, privatize_corpus, read_records
 from textpriv.corpus.formats import parquet
 from textpriv.corpus.formats.parquet import _has_all_values
-from textpriv.corpus.records import Place
+from textpriv.corpus.records import Cursor
 from textpriv.errors import CorpusError
 
 SECRET = "zanzibar"
@@ -223,11 +223,11 @@ def test_a_file_read_from_place_to_place_is_the_file(tmp_path, name, cut):
     if name != source.name:
         privatize_corpus(source, tmp_path / name, Echo())
         source, texts = tmp_path / name, [f"[{text}]" for text in texts]
-    places = [Place(), *read_records(source, cut=cut).places()]
-    assert [place.record for place in places] == [*range(0, 10, cut), 10]
+    cursors = [Cursor(), *read_records(source, cut=cut).cursors()]
+    assert [place.record for place in cursors] == [*range(0, 10, cut), 10]
     pieces = [
         _texts(source, start=start, stop=stop.record)
-        for start, stop in zip(places, places[1:], strict=False)
+        for start, stop in zip(cursors, cursors[1:], strict=False)
     ]
     assert [len(piece) for piece in pieces[:-1]] == [cut] * (len(pieces) - 1)
     assert [text for piece in pieces for text in piece] == texts
@@ -257,11 +257,11 @@ def test_a_folder_becomes_a_folder_of_the_same_files_with_their_checksums(tmp_pa
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_bytes())
     import hashlib
 
-    for told in manifest["files"]:
-        content = (tmp_path / "out" / told["name"]).read_bytes()
+    for result in manifest["files"]:
+        content = (tmp_path / "out" / result["name"]).read_bytes()
         assert (len(content), hashlib.sha256(content).hexdigest()) == (
-            told["bytes"],
-            told["sha256"],
+            result["bytes"],
+            result["sha256"],
         )
     assert manifest["documents"] == 7
     assert sorted(os.listdir(tmp_path)) == ["out", "raw"]
@@ -310,8 +310,8 @@ def test_a_shard_may_have_a_name_that_is_no_utf8(tmp_path):
     assert sorted(os.listdir(tmp_path / "out")) == [name, "manifest.json"]
     found = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert [file["name"] for file in found["files"]] == [name]
-    aside = json.loads((tmp_path / "out.quarantine.jsonl").read_text())
-    assert aside["file"] == "caf\N{REPLACEMENT CHARACTER}.jsonl"
+    quarantine = json.loads((tmp_path / "out.quarantine.jsonl").read_text())
+    assert quarantine["file"] == "caf\N{REPLACEMENT CHARACTER}.jsonl"
 
 
 def test_a_link_to_a_folder_of_shards_is_not_left_out_unsaid(tmp_path):
@@ -436,10 +436,10 @@ def test_bad_records_are_set_aside_with_their_bytes_for_their_owner_alone(tmp_pa
     )
     assert report.documents == 2
     assert report.skipped == {"malformed": 1, "encoding": 1}
-    aside = Path(str(report.quarantine))
-    assert aside == tmp_path / "b.jsonl.quarantine.jsonl"
-    assert stat.S_IMODE(aside.stat().st_mode) == 0o600
-    first, second = map(json.loads, aside.read_bytes().splitlines())
+    quarantine = Path(str(report.quarantine))
+    assert quarantine == tmp_path / "b.jsonl.quarantine.jsonl"
+    assert stat.S_IMODE(quarantine.stat().st_mode) == 0o600
+    first, second = map(json.loads, quarantine.read_bytes().splitlines())
     assert first == {
         "file": "a.jsonl",
         "record": 2,
@@ -511,7 +511,7 @@ def test_a_record_without_a_name_is_a_bad_one(tmp_path, value):
 @pytest.mark.parametrize("damaged", ["text", "other"])
 def test_a_damaged_file_that_refers_to_values_it_does_not_hold_is_told(tmp_path, damaged):
     columns = {name: pa.array(["a", "b", "a"]).dictionary_encode() for name in ("text", "other")}
-    source, told = tmp_path / "a.parquet", 0
+    source, result = tmp_path / "a.parquet", 0
     _parquet(source, {damaged: columns[damaged]}, compression="none", write_statistics=False)
     content = source.read_bytes()
     for place in range(40):
@@ -523,12 +523,12 @@ def test_a_damaged_file_that_refers_to_values_it_does_not_hold_is_told(tmp_path,
                 for batch in pq.ParquetFile(source).iter_batches():
                     batch.column(0).dictionary_decode()
             except pa.ArrowIndexError:
-                told += 1
+                result += 1
                 with pytest.raises(CorpusError, match=r"a\.parquet: .* damaged"):
                     privatize_corpus(source, tmp_path / "b.parquet", Echo(), on_error="skip")
             except (pa.ArrowException, OSError):
                 continue  # told by whoever reads the file
-    assert told > 0
+    assert result > 0
 
 
 def test_values_are_looked_for_inside_of_lists_and_structs():

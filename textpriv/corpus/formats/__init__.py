@@ -27,8 +27,8 @@ from textpriv.corpus.records import (
     MAX_TEXT_BYTES,
     STANDARD_STREAM,
     CorpusReader,
+    Cursor,
     Format,
-    Place,
     RecordWriter,
     is_stream,
 )
@@ -100,7 +100,7 @@ def read_records(
     *,
     batch_size: int = 1000,
     max_text_bytes: int = MAX_TEXT_BYTES,
-    start: Place | None = None,
+    start: Cursor | None = None,
     stop: int | None = None,
     cut: int | None = None,
     names: Sequence[str] = (),

@@ -33,8 +33,8 @@ class _CsvReader(CorpusReader):
     _record_is_line = False
 
     def values(self, batch: Batch, column: str) -> list[Any]:
-        place = self.columns.index(column)
-        return [row[place] for row in batch.rows]
+        number = self.columns.index(column)
+        return [row[number] for row in batch.rows]
 
     def _records(self, stream: BinaryIO) -> Iterator[tuple[str, Any] | RecordError | None]:
         limit = self.max_text_bytes * RECORD_FACTOR
@@ -91,7 +91,7 @@ class _CsvReader(CorpusReader):
                 yield row
             elif len(row) == len(header):
                 try:
-                    self.check_names(row[place] for place in named)
+                    self.check_names(row[number] for number in named)
                     yield self.check_text(row[column]), row
                 except RecordError as error:
                     error.raw = lines.raw()
@@ -105,7 +105,7 @@ class _CsvReader(CorpusReader):
 
 
 class _CsvLines:
-    """Feed decoded lines to ``csv.reader``, row by row, and stop a row that grows past the limit.
+    """Decoded lines for ``csv.reader``, row by row; a row that grows past the limit is stopped.
 
     An undecodable byte or a NUL is passed on in disguise and remembered as the row's flaw, so that
     the quoting around it is still understood and the next row starts where it should.
@@ -116,19 +116,19 @@ class _CsvLines:
         self._reader = reader
         self._limit = limit
         self._row_bytes = 0
-        self._kept: list[bytes] = []
+        self._row_lines: list[bytes] = []
         self.flaw: RecordError | None = None
         self.newline = "\n"
 
     def start_row(self) -> None:
         self._reader._record_line = self._reader._line + 1
         self._row_bytes = 0
-        self._kept.clear()
+        self._row_lines.clear()
         self.flaw = None
 
     def raw(self) -> bytes | None:
         """Return the bytes of the row, where they are kept for the quarantine."""
-        return b"".join(self._kept) or None
+        return b"".join(self._row_lines) or None
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -143,7 +143,7 @@ class _CsvLines:
         if self._reader._line == 1 and line.endswith(b"\r\n"):
             self.newline = "\r\n"
         if self._reader.on_error == "quarantine":
-            self._kept.append(line)
+            self._row_lines.append(line)
         if b"\0" in line:
             self.flaw = null_byte()
             line = line.replace(b"\0", b" ")
@@ -158,21 +158,14 @@ class _CsvWriter(RecordWriter):
     """Write rows under a header, with the line ending of the header that was read."""
 
     def begin(self) -> None:
-        self._out.write(self._row([self._reader.columns[place] for place in self._places()]))
+        header = self._reader.columns
+        self._out.write(self._row([header[number] for number in self.passing(header)]))
 
     def write(self, batch: Batch, texts: Sequence[str]) -> None:
-        places = self._places()
+        passing = self.passing(self._reader.columns)
         column = self._reader.columns.index(self._reader.text_column)
         for row, text in zip(batch.rows, texts, strict=True):
-            self._out.write(self._row([text if p == column else row[p] for p in places]))
-
-    def _places(self) -> list[int]:
-        text = self._reader.text_column
-        return [
-            place
-            for place, name in enumerate(self._reader.columns)
-            if name == text or self._rule.passes(name)
-        ]
+            self._out.write(self._row([text if n == column else row[n] for n in passing]))
 
     def _row(self, row: list[str]) -> bytes:
         buffer = io.StringIO(newline="")

@@ -17,8 +17,8 @@ from textpriv.corpus.records import (
     STANDARD_STREAM,
     Batch,
     CorpusReader,
+    Cursor,
     Format,
-    Place,
     RecordError,
     RecordWriter,
     not_utf8,
@@ -52,13 +52,13 @@ class _ParquetReader(CorpusReader):
                 first, end = end, end + rows.num_rows
                 yield self._batch(rows, first, end)
 
-    def places(self) -> Iterator[Place]:
+    def cursors(self) -> Iterator[Cursor]:
         with self._table() as table:
             total: int = table.metadata.num_rows
         step = self._cut or max(total, 1)
         for record in range(step, total, step):
-            yield Place(record, 0, None)
-        yield Place(total, 0, None)
+            yield Cursor(record, 0, None)
+        yield Cursor(total, 0, None)
 
     @property
     def fraction(self) -> float | None:
@@ -95,14 +95,14 @@ class _ParquetReader(CorpusReader):
 
         groups, passed = [], 0
         first, stop = self._start.record, self._stop
-        place = None
+        start = None
         for group in range(table.metadata.num_row_groups):
             rows = table.metadata.row_group(group).num_rows
             if passed + rows > first and (stop is None or passed < stop):
-                place = passed if place is None else place
+                start = passed if start is None else start
                 groups.append(group)
             passed += rows
-        position = place or 0
+        position = start or 0
         if not groups:
             return
         batches = table.iter_batches(
@@ -137,15 +137,15 @@ class _ParquetReader(CorpusReader):
 
     def _rows_at_once(self, table: Any, groups: list[int]) -> int:
         """As many rows as fit into a batch, by the mean size of those of the largest group."""
-        found = [table.metadata.row_group(group) for group in groups]
-        mean = max(group.total_byte_size / max(group.num_rows, 1) for group in found)
+        sizes = [table.metadata.row_group(group) for group in groups]
+        mean = max(group.total_byte_size / max(group.num_rows, 1) for group in sizes)
         return max(1, min(self.batch_size, int(4 * BATCH_BYTES / max(mean, 1.0))))
 
     def _batch(self, rows: pa.RecordBatch, first: int, end: int) -> Batch:
         values, problem = self._values(rows)
         names = [_possible_names(rows.column(self.columns.index(name))) for name in self._names]
         texts, good, bad = [], [], []
-        for place, value in enumerate(values):
+        for row, value in enumerate(values):
             try:
                 if problem is not None:
                     raise RecordError(*problem)
@@ -156,20 +156,18 @@ class _ParquetReader(CorpusReader):
                         "wrong_type",
                         f"expected a text in {self.text_column!r}, found none (null).",
                     )
-                self.check_names(column[place] for column in names)
+                self.check_names(column[row] for column in names)
                 texts.append(self.check_text(value))
-                good.append(place)
+                good.append(row)
             except RecordError as error:
                 if self.on_error == "quarantine":
-                    error.raw = _row_as_json(rows.slice(place, 1))
-                bad.append(self.refused(error, first + place))
+                    error.raw = _row_as_json(rows.slice(row, 1))
+                bad.append(self.refused(error, first + row))
         if bad:
             import pyarrow as pa
 
             rows = rows.take(pa.array(good, pa.int64()))
-        return Batch(
-            [first + place for place in good], texts, rows, bad, first, Place(end, 0, None)
-        )
+        return Batch([first + row for row in good], texts, rows, bad, first, Cursor(end, 0, None))
 
     def _values(self, rows: pa.RecordBatch) -> tuple[list[Any], tuple[str, str] | None]:
         """Return the texts (bytes for what is no UTF-8), or what is wrong with all of them."""
@@ -220,7 +218,7 @@ def _has_all_values(column: pa.Array) -> bool:
         lowest, highest = bounds["min"].as_py(), bounds["max"].as_py()
         return lowest is None or (lowest >= 0 and highest < len(column.dictionary))
     if pa.types.is_struct(column.type):
-        return all(_has_all_values(column.field(place)) for place in range(column.type.num_fields))
+        return all(map(_has_all_values, map(column.field, range(column.type.num_fields))))
     if pa.types.is_nested(column.type) and hasattr(column, "values"):
         return _has_all_values(column.values)
     return True
@@ -295,9 +293,9 @@ class _ParquetWriter(RecordWriter):
         schema = self._reader.schema
         assert schema is not None
         rows: pa.RecordBatch = batch.rows
-        place = schema.names.index(self._reader.text_column)
-        column = pa.array(texts, pa.string()).cast(schema.field(place).type)
-        columns = [column if i == place else rows.column(i) for i in self._places()]
+        text = schema.names.index(self._reader.text_column)
+        column = pa.array(texts, pa.string()).cast(schema.field(text).type)
+        columns = [column if n == text else rows.column(n) for n in self.passing(schema.names)]
         groups.add(pa.RecordBatch.from_arrays(columns, schema=groups.schema))
 
     def close(self) -> None:
@@ -307,28 +305,19 @@ class _ParquetWriter(RecordWriter):
         if self._groups is not None:
             self._groups.abandon()
 
-    def _places(self) -> list[int]:
-        assert self._reader.schema is not None
-        text = self._reader.text_column
-        return [
-            place
-            for place, name in enumerate(self._reader.schema.names)
-            if name == text or self._rule.passes(name)
-        ]
-
     def _opened(self) -> _RowGroups:
         if self._groups is None:
             import pyarrow as pa
 
             schema = self._reader.schema
             assert schema is not None
-            places = self._places()
+            passing = self.passing(schema.names)
             metadata = schema.metadata
-            if metadata and len(places) < len(schema.names):
+            if metadata and len(passing) < len(schema.names):
                 # It describes the columns of the input, some of which are dropped.
                 metadata = {key: value for key, value in metadata.items() if key != b"pandas"}
-            kept = pa.schema([schema.field(place) for place in places], metadata)
-            self._groups = _RowGroups(self._out, kept, self._reader.text_column)
+            written = pa.schema([schema.field(number) for number in passing], metadata)
+            self._groups = _RowGroups(self._out, written, self._reader.text_column)
         return self._groups
 
 
@@ -351,8 +340,8 @@ class _RowGroups:
 
         while rows.num_rows:
             sizes = np.zeros(rows.num_rows)
-            for place, column in enumerate(rows.columns):
-                if place == self._text and pa.types.is_dictionary(column.type):
+            for number, column in enumerate(rows.columns):
+                if number == self._text and pa.types.is_dictionary(column.type):
                     column = column.dictionary_decode()
                 sizes += _string_bytes(column)
             full = self._bytes + np.cumsum(sizes) >= _GROUP_BYTES
@@ -371,12 +360,12 @@ class _RowGroups:
         if self._count:
             # One piece in each column: the pages of a file follow the pieces that it was given.
             table = pa.Table.from_batches(self._rows, self.schema).combine_chunks()
-            for place, field in enumerate(self.schema):
+            for number, field in enumerate(self.schema):
                 if pa.types.is_dictionary(field.type) and not field.type.ordered:
                     # The order of a dictionary, too, is to follow from the rows of the group, unless it has a meaning.
-                    values = table.column(place).cast(field.type.value_type).combine_chunks()
+                    values = table.column(number).cast(field.type.value_type).combine_chunks()
                     again = values.dictionary_encode().cast(field.type)
-                    table = table.set_column(place, field, again)
+                    table = table.set_column(number, field, again)
             self._writer.write_table(table, row_group_size=self._count)
         self._rows, self._count, self._bytes = [], 0, 0
 
