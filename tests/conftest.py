@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,13 @@ LEVEL = 1e-9
 # others, with a new seed each time.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+# The thread that watches bars of progress would stay for good, and beside a thread no pool of workers is copied: each
+# worker of every later test would begin from nothing.
+with suppress(ImportError):
+    import tqdm
+
+    tqdm.tqdm.monitor_interval = 0
 
 
 @contextmanager
@@ -119,6 +126,19 @@ def real_data() -> Path:
             "no real data: set TEXTPRIV_DATA to the folder that holds embeddings/ and imdb/"
         )
     return folder
+
+
+@pytest.fixture(scope="module")
+def without_torch() -> Iterator[None]:
+    """Processes that are started have no torch, as where textpriv is installed by itself.
+
+    spaCy loads it wherever it is, which takes most of the time in which such a process starts, and nothing of it is used.
+    """
+    folder = str(Path(__file__).with_name("without_torch"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", folder, prepend=os.pathsep)
+        patch.syspath_prepend(folder)  # which goes with a process that is spawned
+        yield
 
 
 @pytest.fixture(scope="session")

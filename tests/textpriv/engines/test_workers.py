@@ -26,6 +26,7 @@ from textpriv.vocabulary import Vocabulary
 HERE = Path(__file__).resolve().parent
 WORDS = ["good", "film", "the", "night", ".", "it", "'s", "seven", "a.m."]
 COLUMNS = Columns("text", document="id")
+pytestmark = pytest.mark.usefixtures("without_torch")
 
 
 @pytest.fixture(scope="module")

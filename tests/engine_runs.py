@@ -1,0 +1,101 @@
+"""Runs of a small corpus on any engine, and tasks that fail or kill: what the tests of Spark and of Ray share.
+
+Executors get these by value, for they cannot import tests.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from textpriv.corpus import PrivatizerSettings, privatize_corpus
+from textpriv.corpus import run as corpus
+from textpriv.run_key import RunKey
+
+WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst", "ao")]
+
+
+def run(target: Path, source: Path, settings, key, resume=False, **options) -> Path:
+    key = RunKey.open(key.path)
+    options = {"part_records": 20, "settings": settings, **options}
+    privatize_corpus(source, target, settings.build(), key=key, resume=resume, **options)
+    return target
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.suffix != ".json"}
+
+
+@dataclass(frozen=True)
+class KilledOnce(corpus.PartRunner):
+    """Kills its own process at the first task that any process begins."""
+
+    marker: str = ""
+
+    def __call__(self, task):
+        try:
+            os.close(os.open(self.marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return super().__call__(task)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+@dataclass(frozen=True)
+class FailingAt(corpus.PartRunner):
+    """Fails always at one task."""
+
+    place: int = 0
+
+    def __call__(self, task):
+        if task["base"] == self.place:
+            raise OSError(5, "zanzibar")
+        return super().__call__(task)
+
+
+@dataclass(frozen=True)
+class KillingTheDriver(corpus.PartRunner):
+    """Kills the process that leads the run at one task."""
+
+    driver: int = 0
+    place: int = 0
+
+    def __call__(self, task):
+        if task["base"] == self.place:
+            os.kill(self.driver, signal.SIGKILL)
+        return super().__call__(task)
+
+
+def lead_and_be_killed(engine: str, target: str, shards: str, index: str, key: str) -> None:
+    """What the process does that a task of its own run kills."""
+    pickles = import_module({"spark": "pyspark", "ray": "ray"}[engine]).cloudpickle
+    pickles.register_pickle_by_value(sys.modules[__name__])
+    sent = RunKey.open(Path(key))
+    settings = PrivatizerSettings(index, options={"epsilon": 4.0}, run_key=sent.secret)
+    corpus.PartRunner = lambda *given: KillingTheDriver(*given, driver=os.getpid(), place=80)
+    run(Path(target), Path(shards), settings, sent, engine=engine, workers=2)
+
+
+def a_killed_driver_is_continued(engine, target: Path, shards: Path, index: Path, key, settings):
+    """Let a task kill the process that leads its run, and go on in this one; the folder that comes of it."""
+    given = [engine, *map(str, (target, shards, index, key.path))]
+    code = f"import engine_runs; engine_runs.lead_and_be_killed(*{given!r})"
+    # What it leaves behind may hold its output open: that goes to a file.
+    with open(target.with_name("told"), "wb") as told:
+        ended = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=told,
+            stderr=told,
+            cwd=Path(__file__).parent,
+            timeout=200,
+            check=False,
+        ).returncode
+    assert ended == -signal.SIGKILL, target.with_name("told").read_text("utf-8", "replace")
+    assert not target.exists()
+    return run(target, shards, settings, key, resume=True)

@@ -1,0 +1,80 @@
+"""A small corpus and what this process releases of it, to which every engine is compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from engine_runs import WORDS, KilledOnce, bytes_of, run
+
+from textpriv.corpus import PrivatizerSettings
+from textpriv.corpus import run as corpus
+from textpriv.engines.batch import BatchRelease, Columns
+from textpriv.index import Index
+from textpriv.run_key import RunKey
+from textpriv.vocabulary import Vocabulary
+
+
+@pytest.fixture(scope="session")
+def index(tmp_path_factory) -> Path:
+    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 8))
+    path = tmp_path_factory.mktemp("index") / "small.idx"
+    Index.build(Vocabulary(WORDS, vectors), k=16, hnsw=False).save(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def table() -> pa.Table:
+    rng = np.random.default_rng(1)
+    texts = [" ".join(WORDS[i] for i in rng.integers(len(WORDS), size=25)) for _ in range(120)]
+    names = [f"document {n}" for n in range(120)]
+    return pa.table({"id": names, "text": texts, "stars": list(range(120))})
+
+
+@pytest.fixture(scope="session")
+def shards(tmp_path_factory, table) -> Path:
+    folder = tmp_path_factory.mktemp("shards") / "raw"
+    folder.mkdir()
+    for n in range(3):
+        pq.write_table(table.slice(40 * n, 40), folder / f"{n}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def key(tmp_path_factory) -> RunKey:
+    key = RunKey.open(tmp_path_factory.mktemp("key") / "run.key")
+    key.keep()
+    return key
+
+
+@pytest.fixture(scope="session")
+def settings(index, key) -> PrivatizerSettings:
+    return PrivatizerSettings(str(index), options={"epsilon": 4.0}, run_key=key.secret)
+
+
+@pytest.fixture(scope="session")
+def expected(tmp_path_factory, shards, settings, key) -> dict[str, bytes]:
+    return bytes_of(run(tmp_path_factory.mktemp("local") / "out", shards, settings, key))
+
+
+@pytest.fixture(scope="session")
+def private(table, settings) -> dict[str, str]:
+    """The private text of each named document."""
+    release = BatchRelease(settings.build(), Columns("text", document="id"))
+    (batch,) = table.to_batches()
+    done = release(batch)
+    return dict(zip(done["id"].to_pylist(), done["text"].to_pylist(), strict=True))
+
+
+@pytest.fixture
+def killed_once(monkeypatch, tmp_path) -> Path:
+    marker = tmp_path / "killed"
+    monkeypatch.setattr(
+        corpus,
+        "PartRunner",
+        lambda *arguments: KilledOnce(*arguments, marker=str(marker)),
+    )
+    return marker

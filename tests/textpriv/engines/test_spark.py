@@ -1,0 +1,118 @@
+"""Spark releases the same bytes as this process, also when a task or the driver is killed."""
+
+from __future__ import annotations
+
+import runpy
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import engine_runs
+import pytest
+from engine_runs import FailingAt, bytes_of, run
+
+from textpriv.corpus import run as corpus
+from textpriv.errors import CorpusError
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("java") is None, reason="Spark needs a Java runtime, and there is no java here"
+)
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "spark_job.py"
+# So short a run is over before the second compiler, or several threads that collect garbage, would pay.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_runs(without_torch):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", JAVA)
+        patch.setenv("SPARK_LAUNCHER_OPTS", JAVA)
+        yield
+
+
+@pytest.fixture(scope="module")
+def spark():
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    from pyspark import cloudpickle
+
+    from textpriv.engines.spark import session
+
+    cloudpickle.register_pickle_by_value(engine_runs)
+    with session("local[2,4]") as spark:
+        yield spark
+    cloudpickle.unregister_pickle_by_value(engine_runs)
+
+
+def test_spark_releases_the_same_bytes_also_when_a_task_is_killed(
+    spark, tmp_path, shards, settings, key, expected, killed_once
+):
+    made = run(tmp_path / "out", shards, settings, key, engine="spark", workers=2)
+    assert killed_once.exists()
+    assert bytes_of(made) == expected
+
+
+def test_a_run_that_spark_gave_up_is_continued_to_the_same_bytes(
+    spark, tmp_path, shards, settings, key, expected, monkeypatch, capfd
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(corpus, "PartRunner", lambda *given: FailingAt(*given, place=40))
+        with pytest.raises(CorpusError, match="continue with --resume") as error:
+            run(tmp_path / "out", shards, settings, key, engine="spark", workers=2)
+    assert not (tmp_path / "out").exists()
+    assert "zanzibar" not in str(error.value) + capfd.readouterr().err
+    made = run(tmp_path / "out", shards, settings, key, resume=True)
+    assert bytes_of(made) == expected
+
+
+def test_a_spark_dataframe_keeps_its_columns_and_gets_the_same_texts(
+    spark, table, settings, key, private
+):
+    from textpriv.engines.spark import privatize_dataframe
+
+    frame = spark.createDataFrame(
+        list(zip(*table.to_pydict().values(), strict=True)), "id string, text string, stars long"
+    )
+    sent = replace(settings, run_key=b"", key_file=str(key.path))
+    done = privatize_dataframe(frame.repartition(3), sent, document_column="id")
+    assert done.schema == frame.schema
+    rows = done.collect()
+    assert {row.id: row.text for row in rows} == private
+    assert sorted(row.stars for row in rows) == list(range(120))
+
+
+def test_a_spark_dataframe_needs_a_column_of_names(spark, settings):
+    from textpriv.engines.spark import privatize_dataframe
+
+    frame = spark.createDataFrame([("a",)], "text string")
+    with pytest.raises(CorpusError, match="one column named 'id', found 0"):
+        privatize_dataframe(frame, settings, document_column="id")
+
+
+def test_a_spark_dataframe_with_a_repeated_name_is_refused(spark, settings):
+    from textpriv.engines.spark import privatize_dataframe
+
+    frame = spark.createDataFrame(
+        [("a", "ba"), ("b", "ba"), ("a", "ba")], "`i.d` string, text string"
+    )
+    with pytest.raises(CorpusError, match="a document before it has the same name"):
+        privatize_dataframe(frame, settings, document_column="i.d")
+
+
+def test_the_example_of_a_job_runs_and_prints(spark, demo_index, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [EXAMPLE.name, str(demo_index)])
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    assert "\n2 " in capsys.readouterr().out
+
+
+# Without the session of the others: a process of its own starts one, and is killed.
+
+
+def test_a_run_whose_driver_was_killed_is_continued_to_the_same_bytes(
+    tmp_path, shards, index, settings, key, expected
+):
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    made = engine_runs.a_killed_driver_is_continued(
+        "spark", tmp_path / "out", shards, index, key, settings
+    )
+    assert bytes_of(made) == expected
