@@ -19,6 +19,7 @@ from .mechanisms.smoothed import SmoothedTEM as SmoothedTEM
 from .mechanisms.tem import TEM as TEM
 from .mechanisms.tree_tem import TreeTEM as TreeTEM
 from .privatizer import Privatizer as Privatizer
+from .privatizer import privatize as privatize
 from .statement import PrivacyStatement as PrivacyStatement
 from .statement import UnsoundWarning as UnsoundWarning
 from .tokenization.policy import TokenPolicy as TokenPolicy

@@ -6,15 +6,19 @@ follow from public tables alone. To find the epsilon of a wished meaning is the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from textpriv.bounds import at_most, odds_in_words
+from textpriv.errors import TextprivError
+from textpriv.index.builtin import BUILTIN, open_index
 from textpriv.index.index import Index
 from textpriv.mechanisms.tem import TEM
+from textpriv.vocabulary.builtin import read_manifest
 
 __all__ = [
     "AMOUNTS_BINDING",
@@ -22,6 +26,8 @@ __all__ = [
     "Amount",
     "amounts",
     "amounts_table",
+    "builtin_amounts",
+    "explain_missing",
     "keep_share",
     "record_of",
 ]
@@ -64,7 +70,7 @@ class Amount:
         figures = mechanism.statement.figures
         # A bound is rounded up.
         loss, loss_90 = (
-            float(at_most(figures[f"reference_loss{which}"], 6)) for which in ("", "_90")
+            float(at_most(figures[f"reference_loss{which}"], 9)) for which in ("", "_90")
         )
         kept = round(keep_share(mechanism, len(index) if every else _WORDS), 4)
         return cls(epsilon, kept, loss, loss_90, recovered)
@@ -109,7 +115,23 @@ def amounts(index: Index) -> list[Amount]:
     if kept is None:
         kept = record_of([_with_share(index, share) for share in SHARES])
         index.keep_record(AMOUNTS_BINDING, kept)
-    return [Amount(**amount) for amount in kept["amounts"]]
+    return _read(kept)
+
+
+def builtin_amounts(language: str) -> list[Amount]:
+    """The amounts that are recorded of a built-in index, which need not be built for them.
+
+    Raises
+    ------
+    VocabularyError
+        Where there is none of that language.
+    """
+    records = read_manifest(language)["records"]
+    return _read(next(r["content"] for r in records if r["binding"] == AMOUNTS_BINDING))
+
+
+def _read(record: Mapping[str, Any]) -> list[Amount]:
+    return [Amount(**amount) for amount in record["amounts"]]
 
 
 def _with_share(index: Index, share: float) -> Amount:
@@ -126,10 +148,33 @@ def _with_share(index: Index, share: float) -> Amount:
     return Amount.of(index, float(f"{(low * high) ** 0.5:.2g}"))
 
 
-def amounts_table(index: Index) -> str:
-    """Three amounts and what they mean, a line each, for a screen."""
+def explain_missing(given: Index | str | os.PathLike[str]) -> str:
+    """Say that an epsilon is missing, and what three of them mean on the index of a name.
+
+    Parameters
+    ----------
+    given : Index, str or path
+        Or a name, as for :func:`textpriv.index.builtin.open_index`. Where there is no such index, that is said instead.
+    """
+    ask = "how much privacy is enough is your decision, so epsilon has no default."
+    where = "this index" if isinstance(given, Index) else os.fspath(given)
+    try:
+        if isinstance(given, Index):
+            found = amounts(given)
+        elif where.startswith(BUILTIN):
+            found = builtin_amounts(where.removeprefix(BUILTIN))
+        else:
+            found = amounts(open_index(given))
+    except TextprivError as error:
+        return f"{ask} What some of them mean could not be shown: {error}"
+    table = amounts_table(found)
+    return f"{ask}\nThree of them on {where}, for TEM with a Zipf prior:\n\n{table}"
+
+
+def amounts_table(found: Sequence[Amount]) -> str:
+    """Amounts and what they mean, a line each, for a screen."""
     rows = [("epsilon", "words that stay", "odds, half of all words", "odds, nine tenths")]
-    for each in amounts(index):
+    for each in found:
         odds = odds_in_words(each.loss), odds_in_words(each.loss_90)
         rows.append((f"{each.epsilon:g}", f"about {each.keep:.0%}", *odds))
     lines = ["  {:<7}  {:<15}  {:<23}  {}".format(*row) for row in rows]

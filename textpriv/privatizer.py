@@ -8,15 +8,17 @@ are found and classified is in ``textpriv.tokenization.encoder``, the mathematic
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import LedgerError, TextprivError
+from textpriv.errors import LedgerError, MechanismError, TextprivError
+from textpriv.index.index import Index
 from textpriv.ledger.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.metrics import is_builtin
@@ -33,7 +35,7 @@ from textpriv.tokenization.detokenizer import Spelling, find_blanks, spell
 from textpriv.tokenization.encoder import TextEncoder, find_split_words
 from textpriv.tokenization.policy import TokenPolicy
 
-__all__ = ["CHANGED", "WORDS_CUT", "PrivateTokens", "Privatizer", "ReleaseKey"]
+__all__ = ["CHANGED", "WORDS_CUT", "PrivateTokens", "Privatizer", "ReleaseKey", "privatize"]
 
 ReleaseKey = DocumentKey | Document | Stream  # what a document's randomness follows from
 
@@ -547,3 +549,74 @@ def _counted_streams(
 def _with_split_words(statement: PrivacyStatement, counted: dict[str, Any]) -> PrivacyStatement:
     figures = f"{counted['count']:,}", f"{counted['words']:,}", counted["example"]
     return statement.extended(notes=(WORDS_CUT.format(*figures),))
+
+
+@overload
+def privatize(  # type: ignore[overload-overlap]
+    texts: str,
+    epsilon: float | None = ...,
+    *,
+    index: Index | str | os.PathLike[str] | None = ...,
+    language: str = ...,
+    policy: TokenPolicy | None = ...,
+) -> str: ...
+
+
+@overload
+def privatize(
+    texts: Iterable[str],
+    epsilon: float | None = ...,
+    *,
+    index: Index | str | os.PathLike[str] | None = ...,
+    language: str = ...,
+    policy: TokenPolicy | None = ...,
+) -> list[str]: ...
+
+
+def privatize(
+    texts: str | Iterable[str],
+    epsilon: float | None = None,
+    *,
+    index: Index | str | os.PathLike[str] | None = None,
+    language: str = "en",
+    policy: TokenPolicy | None = None,
+) -> str | list[str]:
+    """Make texts private in one call, by TEM with a Zipf prior; each is drawn anew.
+
+    Parameters
+    ----------
+    texts : str or iterable of str
+    epsilon : float
+        Per unit of the index's distance. There is no default; without one the error shows what three of them mean.
+    index : Index or path, optional
+        Default: the built-in index of the language (:meth:`Index.builtin`).
+    language : str
+        Whose rules split the texts into tokens.
+    policy : TokenPolicy, optional
+
+    Returns
+    -------
+    str or list of str
+        As many texts as were given, in their order. What is guaranteed is in ``Privatizer(...).statement``.
+
+    Raises
+    ------
+    TextprivError
+        Without an epsilon, or where it, the index or the language cannot be used.
+
+    Examples
+    --------
+    >>> private = privatize("The patient was admitted with chest pain.", epsilon=3.0)
+    >>> private.endswith(".")
+    True
+    """
+    from textpriv.amounts import explain_missing
+    from textpriv.index.builtin import BUILTIN, open_index
+    from textpriv.mechanisms.tem import TEM
+
+    name = f"{BUILTIN}{language}" if index is None else index
+    if epsilon is None:
+        raise MechanismError(f"privatize(texts, epsilon=...): {explain_missing(name)}")
+    opened = name if isinstance(name, Index) else open_index(name)
+    private = Privatizer(TEM(opened, epsilon=epsilon), policy or TokenPolicy(), language=language)
+    return private.privatize(texts) if isinstance(texts, str) else list(private.pipe(texts))

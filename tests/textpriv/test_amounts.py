@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from textpriv.amounts import SHARES, Amount, amounts, amounts_table, keep_share
+from textpriv.amounts import (
+    SHARES,
+    Amount,
+    amounts,
+    amounts_table,
+    builtin_amounts,
+    explain_missing,
+    keep_share,
+)
 from textpriv.evaluation.inversion import invert
 from textpriv.index import Index
 from textpriv.mechanisms.tem import TEM
@@ -43,7 +51,7 @@ def test_amounts_follow_the_scale_of_the_vectors(index, scale):
 
 
 def test_the_table_has_a_line_for_each_amount(index):
-    lines = amounts_table(index).splitlines()
+    lines = amounts_table(amounts(index)).splitlines()
     assert len(lines) == 5
     assert [line.split()[0] for line in lines[1:4]] == [
         f"{each.epsilon:g}" for each in amounts(index)
@@ -63,3 +71,15 @@ def test_the_recorded_success_of_the_best_guess_is_that_of_the_exact_law():
     middle = amounts(index)[1]
     found = invert(TEM(index, epsilon=middle.epsilon), rounds=0)
     assert found.success == pytest.approx(middle.recovered, abs=2e-4)
+
+
+def test_what_is_recorded_is_told_without_building_the_index(monkeypatch):
+    monkeypatch.setattr("textpriv.amounts.open_index", lambda name: pytest.fail("built"))
+    told = explain_missing("builtin:en")
+    assert [f"{each.epsilon:g}" in told for each in builtin_amounts("en")] == [True] * 3
+    assert "no default" in told
+
+
+def test_where_nothing_can_be_shown_the_reason_is_told(tmp_path):
+    assert "only of: en" in explain_missing("builtin:de")
+    assert "does not exist" in explain_missing(tmp_path / "none")

@@ -320,10 +320,10 @@ def test_a_missing_index_is_told_at_first_use(form, folder):
 
 
 @both_forms
-def test_no_index_at_all_is_told_at_first_use(form, folder):
+def test_without_an_index_the_built_in_one_is_opened_at_first_use(form, folder):
     nlp = form(folder, index=None)
-    with pytest.raises(IndexFolderError, match="no index"):
-        nlp("The patient was cold.")
+    assert nlp("chest pain")._.textpriv["counts"]["sampled"] == 2
+    assert part(nlp).privatizer.mechanism.index is Index.builtin("en")
 
 
 def test_component_in_a_strict_pipeline_is_refused(folder):

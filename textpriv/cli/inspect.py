@@ -26,13 +26,14 @@ from textpriv.cli.options import (
     Json,
     MechanismOptions,
     PolicyOptions,
+    index_name,
     read_number,
+    required,
 )
 from textpriv.errors import LedgerError
 
 if TYPE_CHECKING:
     from textpriv.guarantees.certificate import Certificate
-    from textpriv.index.index import Index
     from textpriv.mechanisms.base import Group, Mechanism
 
 __all__ = ["audit", "certify", "explain", "leaks", "playground", "report"]
@@ -94,33 +95,45 @@ class PrivateParts:
             )
 
 
-def _build(index: Index, epsilon: float | Mapping[str, float], law: MechanismOptions) -> Mechanism:
+def _build(
+    index: str | None, epsilon: float | Mapping[str, float] | None, law: MechanismOptions
+) -> Mechanism:
+    from textpriv.index.builtin import open_index
     from textpriv.mechanisms import registry
 
-    settings = law.settings(epsilon)
+    settings = law.settings(required(epsilon, index_name(index)))
+    loaded = open_index(index_name(index))
     announce_calibration(law)
-    return registry.get(law.mechanism)(**settings)(index)
+    return registry.get(law.mechanism)(**settings)(loaded)
 
 
 def explain(
-    folder: Folder,
-    word: Annotated[str, typer.Argument(help="A word of its vocabulary.", show_default=False)],
-    epsilon: Epsilon,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[DIR] WORD",
+            help="A word of the vocabulary, perhaps after a folder made by 'textpriv index'; without that, of the built-in "
+            "index of English words.",
+            show_default=False,
+        ),
+    ],
+    *,
+    epsilon: Epsilon = None,
     law: MechanismOptions,
     n: Annotated[int, typer.Option("-n", help="How many outputs to show.", min=1)] = 10,
     as_json: Json = False,
 ) -> None:
     """Show what a word is likely to become, most likely first. Not for madlib, whose law has no closed form.
 
-    [bold]Example:[/bold] textpriv explain glove.idx movie --epsilon 6
+    [bold]Example:[/bold] textpriv explain movie --epsilon 3
     """
     import numpy as np
 
-    from textpriv.index.index import Index
-
-    loaded = Index.load(folder)
-    made = _build(loaded, epsilon, law)
-    stays = float(np.exp(made.log_prob(word)[loaded.vocabulary.id(word)]))
+    if len(words) > 2:
+        raise typer.BadParameter("name one word, or a folder and one word", param_hint="WORD")
+    folder, word = words if len(words) == 2 else (None, words[0])
+    made = _build(folder, epsilon, law)
+    stays = float(np.exp(made.log_prob(word)[made.index.vocabulary.id(word)]))
     outputs, groups = made.explain(word, n=n), made.groups(word)
     if as_json:
         print_json(
@@ -144,8 +157,9 @@ def explain(
 
 
 def certify(
-    folder: Folder,
-    epsilon: Epsilon,
+    folder: Folder = None,
+    *,
+    epsilon: Epsilon = None,
     law: MechanismOptions,
     reuse: Annotated[
         bool,
@@ -160,13 +174,11 @@ def certify(
 
     Ends with 0 if it holds and with 1 if not. The certificate is kept with the index.
 
-    [bold]Example:[/bold] textpriv certify glove.idx --epsilon 6
+    [bold]Example:[/bold] textpriv certify --epsilon 3
     """
     from textpriv.guarantees.certificate import certify as compute
-    from textpriv.index.index import Index
 
-    loaded = Index.load(folder)
-    made = _build(loaded, epsilon, law)
+    made = _build(folder, epsilon, law)
     certificate = compute(made, progress=console().is_terminal, reuse=reuse, device=device)
     if as_json:
         print_json(certificate.to_dict())
@@ -264,8 +276,9 @@ def leaks(
             show_default=False,
         ),
     ],
-    index: IndexFolder,
-    epsilon: Epsilon,
+    *,
+    index: IndexFolder = None,
+    epsilon: Epsilon = None,
     law: MechanismOptions,
     policy: PolicyOptions,
     text_column: Annotated[str, typer.Option(help="Field or column that holds the text.")] = "text",
@@ -284,16 +297,16 @@ def leaks(
 ) -> None:
     """Count what a release of these texts would leave visible. The counts are as private as IN.
 
-    [bold]Example:[/bold] textpriv leaks reviews.csv --index glove.idx --epsilon 6
-    --text-column review
+    [bold]Example:[/bold] textpriv leaks reviews.csv --epsilon 3 --text-column review
     """
     from textpriv.corpus import PrivatizerSettings, read_records
     from textpriv.evaluation.leaks import leak_report
 
+    name = index_name(index)
     privatizer = PrivatizerSettings(
-        index=str(index),
+        index=name,
         mechanism=law.mechanism,
-        options=law.settings(epsilon),
+        options=law.settings(required(epsilon, name)),
         policy=vars(policy),
     ).build()
     batches = read_records(source, format, text_column)
@@ -308,8 +321,9 @@ def leaks(
 
 
 def report(
-    folder: Folder,
-    epsilon: Epsilon,
+    folder: Folder = None,
+    *,
+    epsilon: Epsilon = None,
     output: Annotated[
         Path,
         typer.Option("--output", "-o", help="HTML file to write; replaced if it exists."),
@@ -334,7 +348,7 @@ def report(
 ) -> None:
     """Write a page that shows what a mechanism guarantees and what it does to words, for any browser, offline.
 
-    [bold]Example:[/bold] textpriv report glove.idx --epsilon 6 --output report.html
+    [bold]Example:[/bold] textpriv report --epsilon 3 --output report.html
     """
     from textpriv.corpus import PrivatizerSettings, read_records
     from textpriv.evaluation.leaks import leak_report
@@ -343,10 +357,11 @@ def report(
     from textpriv.web.report import report_page, write_page
 
     private.check()
-    settings = law.settings(epsilon)
+    name = index_name(folder)
+    settings = law.settings(required(epsilon, name))
     announce_calibration(law)
     privatizer = PrivatizerSettings(
-        index=str(folder),
+        index=name,
         mechanism=law.mechanism,
         options=settings,
         policy=vars(policy),
@@ -383,7 +398,7 @@ def report(
 
 
 def playground(
-    folder: Folder,
+    folder: Folder = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)
@@ -400,15 +415,15 @@ def playground(
 
     Nothing typed is stored or logged.
 
-    [bold]Example:[/bold] textpriv playground glove.idx
+    [bold]Example:[/bold] textpriv playground
     """
-    from textpriv.index.index import Index
+    from textpriv.index.builtin import open_index
     from textpriv.web.server import serve
 
     if allow_remote:
         warn("other computers can reach this page, and nothing is encrypted")
     serve(
-        Index.load(folder),
+        open_index(index_name(folder)),
         host=host,
         port=port,
         allow_remote=allow_remote,

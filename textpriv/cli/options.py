@@ -11,7 +11,6 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
@@ -122,18 +121,15 @@ Epsilon = Annotated[
         "--levels",
         parser=read_epsilon,
         metavar="NUMBER",
-        help="Privacy parameter, per unit of the vectors' distance. Smaller is more private. With a tree also the "
-        "largest odds by level: --levels synonyms=3,kind=30,any=3000.",
+        help="Privacy parameter, per unit of the vectors' distance; required. Smaller is more private. Without a "
+        "number you are shown what some of them mean. With a tree also the largest odds by level: "
+        "--levels synonyms=3,kind=30,any=3000.",
         show_default=False,
     ),
 ]
-Folder = Annotated[
-    Path,
-    typer.Argument(metavar="DIR", help="Folder made by 'textpriv index'.", show_default=False),
-]
-IndexFolder = Annotated[
-    Path, typer.Option("--index", help="Folder made by 'textpriv index'.", show_default=False)
-]
+_FOLDER = "Folder made by 'textpriv index'. Without it, the built-in index of English words."
+Folder = Annotated[str | None, typer.Argument(metavar="[DIR]", help=_FOLDER, show_default=False)]
+IndexFolder = Annotated[str | None, typer.Option("--index", help=_FOLDER, show_default=False)]
 FileFormat = Literal["jsonl", "csv", "text", "parquet"]
 Search = Literal["exact", "hnsw"]
 Device = Annotated[
@@ -251,6 +247,24 @@ class MechanismOptions:
         searched = (SHORT_NAMES["smoothed"], SHORT_NAMES["balanced"])
         tree = self.mechanism == SHORT_NAMES["tree"]  # where it takes seconds
         return self.mechanism in searched or (self.rate not in (None, "half") and not tree)
+
+
+def required(
+    epsilon: float | Mapping[str, float] | None, index: str
+) -> float | Mapping[str, float]:
+    """Return the epsilon that was given; without one, say what some of them mean on this index."""
+    if epsilon is not None:
+        return epsilon
+    from textpriv.amounts import explain_missing
+
+    raise typer.BadParameter(explain_missing(index), param_hint="--epsilon")
+
+
+def index_name(given: str | None) -> str:
+    """Return the name of an index: the folder that was given, or that of the one that is built in."""
+    from textpriv.index.builtin import ENGLISH
+
+    return ENGLISH if given is None else given
 
 
 Action = Literal["sample", "mask", "drop", "keep"]

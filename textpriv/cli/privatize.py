@@ -22,6 +22,8 @@ from textpriv.cli.options import (
     Json,
     MechanismOptions,
     PolicyOptions,
+    index_name,
+    required,
 )
 from textpriv.errors import TextprivError
 
@@ -282,8 +284,9 @@ def privatize(
             show_default=False,
         ),
     ],
-    index: IndexFolder,
-    epsilon: Epsilon,
+    *,
+    index: IndexFolder = None,
+    epsilon: Epsilon = None,
     law: MechanismOptions,
     files: FileOptions,
     policy: PolicyOptions,
@@ -296,8 +299,7 @@ def privatize(
     OUT appears when all is done, or not at all; a run that was cut short goes on with --resume. The
     last lines say in plain words what is guaranteed, and what is not.
 
-    [bold]Example:[/bold] textpriv privatize reviews.csv private.csv --index glove.idx --epsilon 6
-    --text-column review
+    [bold]Example:[/bold] textpriv privatize reviews.csv private.csv --epsilon 3 --text-column review
     """
     from textpriv.cli.progress import shown_progress, write_event
     from textpriv.corpus import (
@@ -312,10 +314,11 @@ def privatize(
         )
     account.check(run.seed)
     run.check()
+    name = index_name(index)
     settings = PrivatizerSettings(
-        index=str(index),
+        index=name,
         mechanism=law.mechanism,
-        options=law.settings(epsilon),
+        options=law.settings(required(epsilon, name)),
         policy=vars(policy),
         seed=run.seed,
         **account.settings(),

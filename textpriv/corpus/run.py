@@ -492,7 +492,9 @@ class _Run:
         """Make all parts on Spark or Ray."""
         plan = self._plan
         assert self._settings is not None
-        settings = replace(self._settings, index=os.path.abspath(self._settings.index))
+        from textpriv.index.builtin import absolute_name
+
+        settings = replace(self._settings, index=absolute_name(self._settings.index))
         if self._key is not None:
             # The executors read the key where the output is; in what is sent to them there is no secret.
             settings = replace(settings, key_file=str(self._key.path), run_key=b"")

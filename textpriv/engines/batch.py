@@ -76,7 +76,8 @@ class PrivatizerSettings:
     Attributes
     ----------
     index
-        Path of a saved index folder; each process maps it into memory.
+        Path of a saved index folder, which each process maps into memory; "builtin:en", the default, is the index that is
+        built in (:meth:`textpriv.Index.builtin`).
     mechanism
         Registered name, such as ``"textpriv.TEM.v1"``.
     options
@@ -96,7 +97,7 @@ class PrivatizerSettings:
         The ledger's limits, as in :class:`textpriv.ledger.Ledger`.
     """
 
-    index: str
+    index: str = "builtin:en"
     mechanism: str = "textpriv.TEM.v1"
     options: Mapping[str, Any] = field(default_factory=dict)
     policy: Mapping[str, str] = field(default_factory=dict)
@@ -116,12 +117,12 @@ class PrivatizerSettings:
         TextprivError
             If the index, the mechanism, the policy or the key file cannot be used.
         """
-        from textpriv.index.index import Index
+        from textpriv.index.builtin import open_index
         from textpriv.mechanisms import registry
         from textpriv.privatizer import Privatizer
         from textpriv.tokenization.policy import TokenPolicy
 
-        mechanism = registry.get(self.mechanism)(**self.options)(Index.load(self.index))
+        mechanism = registry.get(self.mechanism)(**self.options)(open_index(self.index))
         policy = TokenPolicy.from_dict(dict(self.policy))
         if self.ledger is not None:
             from textpriv.ledger.ledger import Ledger

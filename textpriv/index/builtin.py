@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 __all__ = [
     "BUILTIN",
     "CACHE_VARIABLE",
+    "ENGLISH",
     "LIST_LENGTH",
+    "absolute_name",
     "builtin_index",
     "cache_folder",
     "open_index",
 ]
 
+ENGLISH = "builtin:en"
 BUILTIN = "builtin:"  # before the code of a language, where otherwise a folder is named
 LIST_LENGTH = 64
 CACHE_VARIABLE = "TEXTPRIV_CACHE_DIR"
@@ -45,6 +48,11 @@ def open_index(name: str | os.PathLike[str]) -> Index:
     if isinstance(name, str) and name.startswith(BUILTIN):
         return builtin_index(name.removeprefix(BUILTIN))
     return Index.load(name)
+
+
+def absolute_name(name: str) -> str:
+    """Return the name by which a process with another working folder finds the same index."""
+    return name if name.startswith(BUILTIN) else os.path.abspath(name)
 
 
 def cache_folder() -> Path:

@@ -39,7 +39,10 @@ class TextprivComponent(SavableForm):
     name
         The component's name in it.
     index
-        An index folder; None if the index will come from `from_disk` or `from_bytes`.
+        An index folder; None for the built-in index of the pipeline's language, or if the index will come from `from_disk`
+        or `from_bytes`.
+    epsilon
+        That of TEM, per unit of the index's distance; or None, and a mechanism.
     mechanism
         Index -> mechanism, such as
         ``textpriv.mechanisms.registry.get("textpriv.TEM.v1")(epsilon=6.0)``.
@@ -59,8 +62,8 @@ class TextprivComponent(SavableForm):
     Raises
     ------
     MechanismError
-        If there is no mechanism, if its parameters are unusable, or if the pipeline's tokenizer is
-        private already.
+        If there is neither an epsilon nor a mechanism, or both, if their parameters are unusable, or if the pipeline's
+        tokenizer is private already.
     PolicyError
         If the policy has an unknown field or action.
     """
@@ -71,6 +74,7 @@ class TextprivComponent(SavableForm):
         name: str = "textpriv",
         *,
         index: str | os.PathLike[str] | None = None,
+        epsilon: float | None = None,
         mechanism: Callable[[Any], Any] | None = None,
         policy: dict[str, str] | None = None,
         seed: int | None = None,
@@ -81,7 +85,9 @@ class TextprivComponent(SavableForm):
             refuse_twice()
         self.nlp = nlp
         self.name = name
-        super().__init__(index, mechanism, policy, seed, run_key, save_raw_words, nlp.lang or "en")
+        super().__init__(
+            index, mechanism, policy, seed, run_key, save_raw_words, nlp.lang or "en", epsilon
+        )
 
     def __call__(self, doc: Doc) -> Doc:
         """Return a new private document.
@@ -137,6 +143,7 @@ class TextprivComponent(SavableForm):
     retokenizes=True,
     default_config={
         "index": None,
+        "epsilon": None,
         "mechanism": None,
         "policy": {},
         "seed": None,
@@ -148,6 +155,7 @@ def make_component(
     nlp: Language,
     name: str,
     index: str | None,
+    epsilon: float | None,
     mechanism: Callable[[Any], Any] | None,
     policy: dict[str, str],
     seed: int | None,
@@ -160,13 +168,14 @@ def make_component(
     ----------
     nlp, name
         Given by spaCy.
-    index, mechanism, policy, seed, run_key, save_raw_words
-        As for `TextprivComponent`. There is no default mechanism: the user chooses epsilon.
+    index, epsilon, mechanism, policy, seed, run_key, save_raw_words
+        As for `TextprivComponent`. There is no default of epsilon: the user chooses it.
     """
     return TextprivComponent(
         nlp,
         name,
         index=index,
+        epsilon=epsilon,
         mechanism=mechanism,
         policy=policy,
         seed=seed,

@@ -100,12 +100,21 @@ class PrivateForm:
         run_key: str | os.PathLike[str] | None,
         save_raw_words: bool,
         language: str,
+        epsilon: float | None = None,
     ) -> None:
-        if mechanism is None:
+        if mechanism is not None and epsilon is not None:
             raise MechanismError(
-                "textpriv needs a mechanism and has no default: how much privacy is enough is your "
-                'decision. Add to its config "mechanism": {"@textpriv_mechanisms": '
-                '"textpriv.TEM.v1", "epsilon": 6.0} with the epsilon that you choose.'
+                "Give an epsilon (for TEM) or a mechanism, which has an epsilon of its own, not both."
+            )
+        if epsilon is not None:
+            mechanism = mechanism_registry.get("textpriv.TEM.v1")(epsilon=epsilon)
+        if mechanism is None:
+            from textpriv.amounts import explain_missing
+
+            missing = explain_missing(f"builtin:{language}" if index is None else index)
+            raise MechanismError(
+                f'textpriv needs "epsilon" in its config: {missing}\nFor another law than TEM give a "mechanism", such as '
+                '{"@textpriv_mechanisms": "textpriv.Madlib.v1", "epsilon": 60.0}.'
             )
         if seed is not None and run_key is not None:
             raise MechanismError("Give a seed (for experiments) or a run key, not both.")
@@ -132,10 +141,10 @@ class PrivateForm:
     def _open(self) -> Index:
         if self._index is None:
             if self._folder is None:
-                raise IndexFolderError(
-                    'textpriv has no index: set "index" in its config to an index folder '
-                    "(Index.build, Index.save), or load a saved pipeline, which brings its own."
-                )
+                from textpriv.index.builtin import builtin_index
+
+                self._index = builtin_index(self._language)
+                return self._index
             if not self._folder.is_dir():
                 raise IndexFolderError(
                     f"textpriv found no index folder at {self._folder}: correct the path of "

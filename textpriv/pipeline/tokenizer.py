@@ -37,7 +37,7 @@ class PrivateTokenizer(SavableForm):
     ----------
     vocab
         The pipeline's vocabulary.
-    index, mechanism, policy, seed, run_key, save_raw_words
+    index, epsilon, mechanism, policy, seed, run_key, save_raw_words
         As for `TextprivComponent`.
     language
         Code of the language whose rules split the raw text, by default that of `vocab`.
@@ -45,7 +45,7 @@ class PrivateTokenizer(SavableForm):
     Raises
     ------
     MechanismError
-        If there is no mechanism or its parameters are unusable.
+        If there is neither an epsilon nor a mechanism, or both, or their parameters are unusable.
     PolicyError
         If the policy has an unknown field or action.
     """
@@ -55,6 +55,7 @@ class PrivateTokenizer(SavableForm):
         vocab: Vocab,
         *,
         index: str | os.PathLike[str] | None = None,
+        epsilon: float | None = None,
         mechanism: Callable[[Any], Any] | None = None,
         policy: dict[str, str] | None = None,
         seed: int | None = None,
@@ -64,7 +65,7 @@ class PrivateTokenizer(SavableForm):
     ) -> None:
         self.vocab = vocab
         language = language or vocab.lang or "en"
-        super().__init__(index, mechanism, policy, seed, run_key, save_raw_words, language)
+        super().__init__(index, mechanism, policy, seed, run_key, save_raw_words, language, epsilon)
 
     def __call__(self, text: str) -> Doc:
         """Return the private document of a raw text.
@@ -125,6 +126,7 @@ class PrivateTokenizer(SavableForm):
 @spacy.registry.tokenizers(TOKENIZER_NAME)
 def make_tokenizer(
     index: str | None = None,
+    epsilon: float | None = None,
     mechanism: Callable[[Any], Any] | None = None,
     policy: dict[str, str] = {},  # noqa: B006 - only read, and filled configs show it
     seed: int | None = None,
@@ -135,8 +137,8 @@ def make_tokenizer(
 
     Parameters
     ----------
-    index, mechanism, policy, seed, run_key, save_raw_words
-        As for `TextprivComponent`. There is no default mechanism: the user chooses epsilon.
+    index, epsilon, mechanism, policy, seed, run_key, save_raw_words
+        As for `TextprivComponent`. There is no default of epsilon: the user chooses it.
 
     Returns
     -------
@@ -150,6 +152,7 @@ def make_tokenizer(
         return PrivateTokenizer(
             nlp.vocab,
             index=index,
+            epsilon=epsilon,
             mechanism=mechanism,
             policy=policy,
             seed=seed,

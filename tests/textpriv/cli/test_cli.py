@@ -405,3 +405,54 @@ def test_explain_refuses_a_word_outside_the_vocabulary(folder):
     result = _run("explain", folder, "nosuchword", "--epsilon", 6)
     assert result.exit_code == 1
     assert result.stderr.startswith("error: ")
+
+
+def test_without_an_index_the_built_in_one_is_used():
+    result = _run("privatize", "-", "-", "--epsilon", 60, input="The patient was admitted.\n")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == "the patient was admitted.\n"
+    assert "25,000 words" in result.stderr
+
+
+def test_a_run_of_two_processes_finds_the_built_in_index(tmp_path):
+    (tmp_path / "in.txt").write_text("The patient was admitted.\n" * 20)
+    arguments = (tmp_path / "in.txt", tmp_path / "out.txt", "--epsilon", 60, "--workers", 2)
+    result = _run("privatize", *arguments, "--batch-size", 5, "--forget-key")
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "out.txt").read_text() == "the patient was admitted.\n" * 20
+
+
+def test_explain_takes_a_word_alone_or_after_a_folder(folder):
+    alone = _run("explain", "movie", "--epsilon", 3, "--json")
+    assert json.loads(alone.stdout)["word"] == "movie"
+    assert (
+        json.loads(_run("explain", folder, WORDS[3], "-e", 6, "--json").stdout)["word"] == WORDS[3]
+    )
+    _failed(_run("explain", folder, WORDS[3], WORDS[4], "--epsilon", 6), 2)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("privatize", "-", "-"),
+        ("explain", "movie"),
+        ("certify",),
+        ("leaks", "-"),
+        ("report", "--output", "page.html"),
+    ],
+)
+def test_without_an_epsilon_three_amounts_are_shown(arguments):
+    result = _run(*arguments, input=f"{SECRET}\n")
+    _failed(result, 2)
+    assert "no default" in result.stderr
+    assert "about 50%" in result.stderr
+    assert SECRET not in result.output
+
+
+def test_the_amounts_are_those_of_the_index_that_is_named(folder):
+    result = _run("certify", folder)
+    _failed(result, 2)
+    assert str(folder)[:20] in result.stderr
+    epsilons = [line.split()[1] for line in result.stderr.splitlines() if "about" in line]
+    assert len(epsilons) == 3
+    assert all(0 < float(each) < 50 for each in epsilons)
