@@ -11,6 +11,7 @@ from .algorithms.options import Matching as Matching
 from .algorithms.options import NodeDP as NodeDP
 from .algorithms.options import OffPair as OffPair
 from .algorithms.options import OnPair as OnPair
+from .algorithms.options import Pointwise as Pointwise
 from .algorithms.options import Published as Published
 from .algorithms.options import Pure as Pure
 from .algorithms.options import SGDOutput as SGDOutput

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from pairwise.accounting.calibration import calibrate
 from pairwise.accounting.events import Adjacency, compose, sampled_event
 from pairwise.accounting.zcdp import release_mu
+from pairwise.algorithms.pointwise import RecordSums
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.clipping import CLIP_SLACK, clip_records
@@ -51,7 +52,7 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-Batching = Literal["all-pairs", "matching", "sampled"]
+Batching = Literal["all-pairs", "matching", "sampled", "records"]
 
 # Entries of one block of the pair matrix: 32 MiB of float64, whatever n is.
 _BLOCK_ENTRIES = 1 << 22
@@ -493,7 +494,8 @@ class GradientPlan:
         Number of records.
     shape : tuple of int
         Shape of the parameter.
-    batching : {"all-pairs", "matching", "sampled"}
+    batching : {"all-pairs", "matching", "sampled", "records"}
+        ``records``: no pairs, the mean over single records.
     batch : int
         Records per step: n, or the size of the secret sample.
     steps : int
@@ -533,10 +535,12 @@ def _mean_sensitivity(pair_change: float, records: int, batching: Batching) -> f
 
 
 def _batches(
-    sums: PairSums, batching: Batching | Literal["auto"], batch_size: int | None
+    sums: PairSums | RecordSums, batching: Batching | Literal["auto"], batch_size: int | None
 ) -> tuple[Batching, int]:
     """Return how pairs are drawn, with ``auto`` decided, and the records of a step."""
     n = sums.n
+    if isinstance(sums, RecordSums):
+        return "records", n
     if batch_size is not None:
         if not (2 <= batch_size <= n):
             raise InvalidParameterError(f"batch_size must be in 2..n = {n}; found {batch_size!r}.")
@@ -555,7 +559,7 @@ def _batches(
 
 
 def plan_gradient(
-    sums: PairSums,
+    sums: PairSums | RecordSums,
     shape: tuple[int, ...],
     epsilon: float,
     delta: float,
@@ -573,7 +577,7 @@ def plan_gradient(
 
     Parameters
     ----------
-    sums : PairSums
+    sums : PairSums or RecordSums
         Only its public bounds and n are read.
     shape : tuple of int
         Shape of the parameter; p is its size.
@@ -633,8 +637,12 @@ def plan_gradient(
     return GradientPlan(n, tuple(shape), batching, batch, int(steps), float(rate), noise, event)
 
 
-def mean_gradient(sums: PairSums, w: Array, plan: GradientPlan, randomness: Randomness) -> Array:
-    """Return the mean pair gradient of one step, before noise; its sensitivity is ``plan.sensitivity``."""
+def mean_gradient(
+    sums: PairSums | RecordSums, w: Array, plan: GradientPlan, randomness: Randomness
+) -> Array:
+    """Return the mean gradient of one step, before noise; its sensitivity is ``plan.sensitivity``."""
+    if isinstance(sums, RecordSums):
+        return sums.all_records(w) / plan.n
     if plan.batching == "matching":
         return sums.over(w, random_matching(plan.n, randomness)) / (plan.n // 2)
     if plan.batching == "sampled" and plan.batch < plan.n:
@@ -645,7 +653,7 @@ def mean_gradient(sums: PairSums, w: Array, plan: GradientPlan, randomness: Rand
 
 
 def noisy_descent(
-    sums: PairSums,
+    sums: PairSums | RecordSums,
     plan: GradientPlan,
     domain: Domain,
     start: Array,
@@ -661,7 +669,7 @@ def noisy_descent(
 
     Parameters
     ----------
-    sums : PairSums
+    sums : PairSums or RecordSums
     plan : GradientPlan
     domain : Domain
         Π.

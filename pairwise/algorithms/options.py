@@ -23,6 +23,7 @@ __all__ = [
     "OffPair",
     "OnPair",
     "Options",
+    "Pointwise",
     "Published",
     "Pure",
     "SGDOutput",
@@ -202,6 +203,31 @@ class Statistics(Options):
     """One Gaussian release of class moments; the square loss of an AUC, or discriminant directions, from it."""
 
     name = "statistics"
+
+
+@dataclass(frozen=True)
+class Pointwise(Options):
+    """Noisy gradient descent on a loss of single records around a private centre (mechanisms.md 10.6): ``"pointwise"``.
+
+    Parameters
+    ----------
+    loss : {"square", "logistic"}, default="square"
+        Residuals are cut to [-1/2, 1/2], so the square loss is Huber's.
+    intercept : float, default=0.3
+        Public constant feature, in [0, 1], which takes up what the released centre missed.
+    radius : float, optional
+        Of the ball that the parameter lives in, for records of norm 1; default from public numbers
+        (``gradient.default_radius``).
+    steps, rate : optional
+        T and η; defaults from public numbers.
+    """
+
+    name = "pointwise"
+    loss: str = "square"
+    intercept: float = 0.3
+    radius: float | None = None
+    steps: int | None = None
+    rate: float | None = None
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,15 @@ from pairwise.accounting.events import compose
 from pairwise.accounting.zcdp import release_mu
 from pairwise.algorithms.gradient import AUCPairs, default_radius, noisy_descent, plan_gradient
 from pairwise.algorithms.moments import auc_direction, moment_size, plan_moments, release_moments
-from pairwise.algorithms.options import ConvexOptions, Ftrl, Gradient, Options, Statistics
+from pairwise.algorithms.options import (
+    ConvexOptions,
+    Ftrl,
+    Gradient,
+    Options,
+    Pointwise,
+    Statistics,
+)
+from pairwise.algorithms.pointwise import RecordSums
 from pairwise.errors import InvalidParameterError
 from pairwise.estimators.perturbation import (
     PAIR_LOSS_ALGORITHMS,
@@ -64,9 +72,10 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
     delta : float, optional
         Default min(1e-5, n^-1.5); 1/n and above are refused unless ``allow_large_delta``.
     algorithm : str or options, default="gradient"
-        ``Gradient()``, ``OnPair()``, ``OffPair()``, ``Ftrl()``, ``SGDOutput()`` or ``Statistics()``, each with its own
-        options (``pairwise.algorithms.options``). Names stand for their defaults: ``"gradient"``; ``"onpairstrc"``,
-        ``"onpairc"``, ``"offpairstrc"``, ``"offpairc"``; ``"ftrl"``; ``"sgd-output"``; ``"statistics"``.
+        ``Pointwise()``, ``Gradient()``, ``OnPair()``, ``OffPair()``, ``Ftrl()``, ``SGDOutput()`` or ``Statistics()``, each
+        with its own options (``pairwise.algorithms.options``). Names stand for their defaults: ``"pointwise"``,
+        ``"gradient"``; ``"onpairstrc"``, ``"onpairc"``, ``"offpairstrc"``, ``"offpairc"``; ``"ftrl"``; ``"sgd-output"``;
+        ``"statistics"``.
     data_norm : float, default=1.0
         R, declared in public; every record is clipped to it, in ``fit`` and in ``decision_function``.
     mode : {"sound", "published"}, default="sound"
@@ -78,9 +87,9 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         spends all on the ranking. Not used in published mode, by ``partial_fit``, or where records are centred, since
         the mean score is then 0.
     centre_share : float, default=0.15
-        Share of μ² with which ``gradient`` first releases the mean record and the mean distance to it. An AUC sees
-        differences only, so records are then taken around that centre and clipped to 0.7 times that distance, which
-        lowers G. 0 clips to ``data_norm`` around the origin.
+        Share of μ² with which ``gradient`` and ``pointwise`` first release the mean record and the mean distance to it. An
+        AUC sees differences only, so records are then taken around that centre and clipped to 0.7 times that distance,
+        which lowers G. 0 clips to ``data_norm`` around the origin.
     hardened : bool or None, default=None
         Draw exact noise on a grid (mechanisms.md 2.2), so that the guarantee holds to the last bit released, for about 8 %
         more noise. None: wherever it is defined, which is not with ``batch_size`` nor for
@@ -115,7 +124,7 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
     ((400,), 2.0, 0.01)
     """
 
-    _algorithms: ClassVar[dict[str, Options]] = PAIR_LOSS_ALGORITHMS
+    _algorithms: ClassVar[dict[str, Options]] = {**PAIR_LOSS_ALGORITHMS, "pointwise": Pointwise()}
 
     def __init__(
         self,
@@ -220,14 +229,14 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
             unread |= dict.fromkeys(("clip", "threshold_share"), "mode='published'")
         if self._centred():
             unread["threshold_share"] = "centre_share > 0: centred scores have the mean 0"
-        elif not isinstance(options, Gradient):
+        elif not isinstance(options, Gradient | Pointwise):
             unread["centre_share"] = f"algorithm {options.name!r}, which does not centre records"
         if isinstance(options, Gradient) and options.loss != "logistic":
             unread["device"] = "the hinge loss, which needs one sort a step"
         self._refuse_unread(unread)
 
     def _centred(self) -> bool:
-        return isinstance(self._options, Gradient) and self.centre_share > 0
+        return isinstance(self._options, Gradient | Pointwise) and self.centre_share > 0
 
     def _threshold_share(self) -> float:
         if self.mode == "published" or self._centred():
@@ -317,17 +326,17 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
     ) -> Plan:
         mu_main = mu * math.sqrt(1.0 - share)
         options = self._options
-        if isinstance(options, Gradient):
-            return self._plan_gradient(
+        if isinstance(options, Gradient | Pointwise):
+            return self._plan_descent(
                 options, table, positive, delta, mu, share, threshold, randomness
             )
         if isinstance(options, Statistics):
             return self._plan_statistics(table, positive, mu_main, randomness)
         return self._plan_convex(table, positive, delta, mu_main, randomness)
 
-    def _plan_gradient(
+    def _plan_descent(
         self,
-        options: Gradient,
+        options: Gradient | Pointwise,
         table: Array,
         positive: NDArray[np.bool_],
         delta: float,
@@ -345,24 +354,31 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
             spent = float(self.centre_share)
             centre = _CentreNoise.plan(n, d, R, mu, spent, self._exact)
             first = centre.events()
+
+        def sums(records: Array, labels: NDArray[np.bool_]) -> AUCPairs | RecordSums:
+            if isinstance(options, Pointwise):
+                return RecordSums(records, labels, options.loss, options.intercept)
+            return self._sums(records, labels, 1.0)
+
         # Sensitivity, steps and noise are planned for records of norm 1 and do not depend on the released
         # scale.
-        unit = self._sums(np.zeros((1, d)), np.zeros(1, dtype=bool), 1.0)
+        unit = sums(np.zeros((1, d)), np.zeros(1, dtype=bool))
         unit.n = n
         if options.radius is None:
             domain = L2Ball(default_radius(mu * math.sqrt(1.0 - spent), n, d))
         else:
             domain = L2Ball(float(options.radius) * R)
+        pairs = options if isinstance(options, Gradient) else Gradient()
         steps = plan_gradient(
             unit,
-            (d,),
+            (unit.dimension,),
             float(self.epsilon),
             delta,
             # Twice the diameter: real gradients are well below their bound.
             path_length=2.0 * domain.diameter,
             share=1.0 - spent,
-            batching=options.batching,  # type: ignore[arg-type]
-            batch_size=options.batch_size,
+            batching=pairs.batching,  # type: ignore[arg-type]
+            batch_size=pairs.batch_size,
             steps=options.steps,
             rate=options.rate,
             other=compose(first) if first else None,
@@ -373,23 +389,30 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
             if centre is not None:
                 self.centre_, self.scale_ = _release_centre(table, R, centre, randomness)
             around = (clip_records(table, R) - self.centre_) / self.scale_
-            sums = self._sums(around, positive, 1.0)
-            w = noisy_descent(sums, steps, domain, np.zeros(d), randomness)
-            return w / self.scale_
+            w = noisy_descent(
+                sums(around, positive), steps, domain, np.zeros(unit.dimension), randomness
+            )
+            # The intercept, where there is one, is no part of a ranking.
+            return w[:d] / self.scale_
 
         centred = ", centred privately" if centre is not None else ""
+        if isinstance(unit, RecordSums):
+            what = f"noisy pointwise gradient descent ({unit.loss}"
+            proof, head = (
+                "mechanisms.md 10.6",
+                "sensitivity at the head of pairwise.algorithms.pointwise",
+            )
+        else:
+            what = f"noisy pairwise gradient descent ({unit.loss.name}"
+            proof = "mechanisms.md 7.1"
+            head = "with D = G for AUC losses (head of pairwise.algorithms.gradient)"
         return Plan(
             event=compose([*first, steps.event]) if centre is not None else steps.event,
             sensitivity=steps.sensitivity,
             run=run,
-            mechanism=(
-                f"noisy pairwise gradient descent ({unit.loss.name}, {steps.batching}, {steps.steps} steps{centred})"
-            ),
-            proof=(
-                f"mechanisms.md 7.1, {'2.2' if self._exact else '1.2'}, with D = G for AUC losses (head of "
-                "pairwise.algorithms.gradient)"
-            ),
-            assumptions=("the sampled batches stay secret",) if options.batch_size else (),
+            mechanism=f"{what}, {steps.batching}, {steps.steps} steps{centred})",
+            proof=f"{proof}, {'2.2' if self._exact else '1.2'}, {head}",
+            assumptions=("the sampled batches stay secret",) if pairs.batch_size else (),
         )
 
     def _plan_statistics(

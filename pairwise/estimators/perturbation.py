@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pairwise.accounting.events import compose
 from pairwise.algorithms import ftrl, giga, sgd
 from pairwise.algorithms.options import (
+    ConvexOptions,
     Ftrl,
     Gradient,
     OffPair,
@@ -160,7 +161,7 @@ def check_request(
 ) -> None:
     """Refuse an algorithm, mode and noise that do not go together, in words that say what does."""
     check_number("epsilon", epsilon)
-    loss = get_loss(getattr(options, "loss", "logistic"), kind)
+    loss = get_loss(options.loss if isinstance(options, ConvexOptions) else "logistic", kind)
     if mode not in ("sound", "published"):
         raise InvalidParameterError(f"mode must be 'sound' or 'published'; found {mode!r}.")
     if mode == "published" and not isinstance(options, OnPair | OffPair | SGDOutput):

@@ -24,7 +24,7 @@ from pairwise.pairs.clipping import clip_records
 
 CONVEX_ALGORITHMS = ("onpairstrc", "onpairc", "offpairstrc", "offpairc", "sgd-output", "ftrl")
 
-SOUND = ["gradient", *CONVEX_ALGORITHMS, "statistics"]
+SOUND = ["pointwise", "gradient", *CONVEX_ALGORITHMS, "statistics"]
 PIMA = Path(__file__).parents[4] / "shared" / "data" / "uci" / "pima_indians_diabetes.csv.gz"
 
 

@@ -27,6 +27,7 @@ from pairwise import (
     InputPerturbation,
     Matching,
     NodeDP,
+    Pointwise,
     PrivateAUCClassifier,
     PrivateLDA,
     PrivateMetricLearner,
@@ -115,7 +116,7 @@ COMMON = {"epsilon": 1.0, "delta": DELTA, "classes": [0, 1], "random_state": 0}
 def _auc(**settings):
     # One release each: the centre and the threshold are releases of their own, searched below.
     alone = {"threshold_share": 0.0}
-    if isinstance(settings["algorithm"], Gradient):
+    if isinstance(settings["algorithm"], Gradient | Pointwise):
         alone["centre_share"] = 0.0
     return lambda: PrivateAUCClassifier(**{**COMMON, **alone, **settings})
 
@@ -148,6 +149,7 @@ ESTIMATORS = {
     "auc offpairc": (_auc(algorithm="offpairc"), 0.9),
     "auc sgd-output": (_auc(algorithm=SGDOutput(steps=16)), 0.88),
     "auc sgd-output, hinge": (_auc(algorithm=SGDOutput(loss="hinge", steps=16)), 0.88),
+    "auc pointwise": (_auc(algorithm=Pointwise(steps=1)), 0.99),
     "auc statistics": (_auc(algorithm="statistics"), 0.99),
     "metric gradient": (_metric(algorithm=Gradient(steps=1)), 0.83),
     "metric onpairstrc": (_metric(algorithm="onpairstrc"), 0.52),

@@ -63,6 +63,7 @@ every_estimator = pytest.mark.parametrize("estimator", EVERY, ids=_name)
 @parametrize_with_checks(
     [
         PrivateAUCClassifier(),
+        PrivateAUCClassifier(algorithm="pointwise"),
         PrivateAUCClassifier(algorithm="statistics"),
         PrivateAUCClassifier(algorithm="offpairc"),
         PrivateAUCClassifier(algorithm="sgd-output"),

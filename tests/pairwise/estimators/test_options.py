@@ -57,6 +57,7 @@ VALUES = {
     "n_batches": [2],
     "n_components": [1],
     "n_steps": [4],
+    "intercept": [0.1],
     "noise": ["laplace", "gaussian"],
     "radius": [0.01],
     "rate": [1e-3],
@@ -76,7 +77,7 @@ PUBLIC = {"topology": "public"}
 # Two triangles with a common corner: what may change together differs between classes and friends.
 TRIANGLES = np.array([[0, 1], [1, 2], [2, 0], [0, 3], [3, 4], [4, 0]])
 BASES = [
-    *((AUC, {"algorithm": a}, TWO) for a in ALGORITHMS),
+    *((AUC, {"algorithm": a}, TWO) for a in (*ALGORITHMS, "pointwise")),
     *((AUC, {"algorithm": a, "mode": "published"}, TWO) for a in PERTURBATION_ALGORITHMS),
     (AUC, {"loss": "hinge"}, TWO),
     (AUC, {"centre_share": 0.0}, TWO),

@@ -44,7 +44,10 @@ def _reader(table):
 ONLINE_ALGORITHMS = ("onpairstrc", "onpairc", "ftrl")
 ALGORITHMS = ("gradient", *ONLINE_ALGORITHMS, "offpairstrc", "offpairc", "sgd-output", "statistics")
 FITS = [
-    *((PrivateAUCClassifier(algorithm=a, classes=[0, 1]), X, y) for a in ALGORITHMS),
+    *(
+        (PrivateAUCClassifier(algorithm=a, classes=[0, 1]), X, y)
+        for a in (*ALGORITHMS, "pointwise")
+    ),
     *((PrivateMetricLearner(algorithm=a, classes=[0, 1]), X, y) for a in ALGORITHMS),
     (PrivateLDA(classes=[0, 1]), X, y),
     (PrivateMail(classes=[0, 1]), X, y),

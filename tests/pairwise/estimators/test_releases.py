@@ -221,6 +221,9 @@ def score(name: str) -> Callable[[Table, Till], Any]:
 
 CASES = {
     "PrivateAUCClassifier": Case(estimator("auc", "PrivateAUCClassifier")),
+    "PrivateAUCClassifier, pointwise": Case(
+        estimator("auc", "PrivateAUCClassifier", algorithm="pointwise")
+    ),
     "PrivateAUCClassifier, statistics": Case(
         estimator("auc", "PrivateAUCClassifier", algorithm="statistics")
     ),
@@ -493,6 +496,18 @@ MUTATIONS = {
         "algorithms.contrastive",
         "bound = clip * (1.0 - CLIP_SLACK)",
         "bound = 2.0 * clip",
+    ),
+    "the bound of a pointwise gradient is halved": Mutation(
+        "PrivateAUCClassifier, pointwise",
+        "algorithms.pointwise",
+        "self.pair_change = _CUT *",
+        "self.pair_change = _CUT / 2.0 *",
+    ),
+    "a pointwise residual is not cut": Mutation(
+        "PrivateAUCClassifier, pointwise",
+        "algorithms.pointwise",
+        "np.clip(scores - self.labels, -_CUT, _CUT)",
+        "(scores - self.labels)",
     ),
     "steps are not counted": Mutation(
         "PrivateMetricLearner",
