@@ -64,9 +64,7 @@ __all__ = [
 
 
 _FIRST = 1000  # documents by which a corpus is known again
-NO_SALT = bytes(
-    16
-)  # stands before what a corpus is known by, where documents are to be known again
+NO_SALT = bytes(16)  # the context of a run that is to be repeated
 
 
 @dataclass(frozen=True)
@@ -220,17 +218,17 @@ def corpus_name(texts: Iterable[tuple[int, str]], key: bytes) -> bytes:
     they are. With the hash up to itself in its identity, a document is the same one only in corpora that begin alike; and
     it stays the same when others are appended, also to a short corpus. Documents that have names need no corpus.
     """
-    found = hashlib.blake2b(key=key, digest_size=16, person=b"textpriv-corpus")
-    known = []
+    running = hashlib.blake2b(key=key, digest_size=16, person=b"textpriv-corpus")
+    entries = []
     for number, text in islice(texts, _FIRST):
         content = text.encode("utf-8")
-        found.update(len(content).to_bytes(8, "big") + content)
-        known.append(number.to_bytes(8, "big") + found.digest())
-    return b"".join(known)
+        running.update(len(content).to_bytes(8, "big") + content)
+        entries.append(number.to_bytes(8, "big") + running.digest())
+    return b"".join(entries)
 
 
 class BatchRelease:
-    """Makes record batches private; one in each process.
+    """The release of record batches; one in each process.
 
     Parameters
     ----------
@@ -264,9 +262,9 @@ class BatchRelease:
         if privatizer.seed is not None:
             salt, corpus = NO_SALT, b""
         self._salt = b"" if salt == NO_SALT else salt
-        places = range(0, len(corpus), 24)
-        self._numbers = [int.from_bytes(corpus[at : at + 8], "big") for at in places]
-        self._corpora = [corpus[at + 8 : at + 24] for at in places]
+        entries = [corpus[start : start + 24] for start in range(0, len(corpus), 24)]
+        self._numbers = [int.from_bytes(entry[:8], "big") for entry in entries]
+        self._corpora = [entry[8:] for entry in entries]
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch with private texts; the other columns are the same objects.
@@ -289,7 +287,7 @@ class BatchRelease:
         CorpusError
             If there are none, or one of them is null or of another type; names the row.
         """
-        return _encoded(batch.column(_place(batch, self.columns.text)), self.columns.text)
+        return _encoded(batch.column(_column_index(batch, self.columns.text)), self.columns.text)
 
     def released(self, batch: pa.RecordBatch, raw: RawBatch) -> EncodedTexts:
         """Draw what was read of a batch; of the batch itself only names and numbers are looked at."""
@@ -307,8 +305,8 @@ class BatchRelease:
         """
         import pyarrow as pa
 
-        place = _place(batch, self.columns.text)
-        field = batch.schema.field(place)
+        index = _column_index(batch, self.columns.text)
+        field = batch.schema.field(index)
         column = _arrow(texts)
         if pa.types.is_large_string(column.type) and pa.types.is_string(field.type):
             raise CorpusError(
@@ -317,7 +315,7 @@ class BatchRelease:
             )
         if column.type != field.type:
             column = column.cast(field.type)
-        return batch.set_column(place, field, column)
+        return batch.set_column(index, field, column)
 
     def _keys(self, batch: pa.RecordBatch) -> list[ReleaseKey]:
         names = None if self.columns.document is None else self._names(batch, self.columns.document)
@@ -339,7 +337,7 @@ class BatchRelease:
             raise CorpusError(
                 "Each document needs a name of its own, from which its randomness follows: name their column."
             )
-        numbers = batch.column(_place(batch, self.columns.number)).to_pylist()
+        numbers = batch.column(_column_index(batch, self.columns.number)).to_pylist()
         return [
             document_key(column, number, corpus=self._salt + self._corpus_at(number))
             for number in numbers
@@ -347,13 +345,13 @@ class BatchRelease:
 
     def _corpus_at(self, number: int) -> bytes:
         """What the corpus is known by at this document."""
-        place = bisect_right(self._numbers, number)
-        return self._corpora[place - 1] if place else b""
+        before = bisect_right(self._numbers, number)
+        return self._corpora[before - 1] if before else b""
 
     def _names(self, batch: pa.RecordBatch, column: str) -> list[str]:
         """Read the names in a column; 7 and "7" are one name, for CSV cannot tell them apart."""
         names = []
-        for row, name in enumerate(batch.column(_place(batch, column)).to_pylist()):
+        for row, name in enumerate(batch.column(_column_index(batch, column)).to_pylist()):
             if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
                 raise _Unnamed(row, column)
             names.append(str(name))
@@ -368,13 +366,13 @@ def string_array(texts: Sequence[str]) -> pa.StringArray | pa.LargeStringArray:
 
 
 def _arrow(texts: EncodedTexts) -> pa.StringArray | pa.LargeStringArray:
-    """The texts as plain strings, or as large ones where they are too large for places of 32 bits."""
+    """The texts as plain strings, or as large ones where they are too large for offsets of 32 bits."""
     import pyarrow as pa
 
     is_large = texts.offsets[-1] > np.iinfo(np.int32).max
     array, width = (pa.LargeStringArray, np.int64) if is_large else (pa.StringArray, np.int32)
-    places = texts.offsets.astype(width)
-    return array.from_buffers(len(texts), pa.py_buffer(places), pa.py_buffer(texts.data))
+    offsets = texts.offsets.astype(width)
+    return array.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(texts.data))
 
 
 def _encoded(column: pa.Array, name: str) -> EncodedTexts:
@@ -386,13 +384,13 @@ def _encoded(column: pa.Array, name: str) -> EncodedTexts:
     is_string, is_large = pa.types.is_string(column.type), pa.types.is_large_string(column.type)
     if (is_string or is_large) and column.null_count == 0 and len(column) > 0:
         _check_encoding(column, name)
-        _, offsets, data = column.buffers()
+        _, buffer, data = column.buffers()
         width = np.int32 if is_string else np.int64
-        own = slice(column.offset, column.offset + len(column) + 1)
-        cuts = np.frombuffer(offsets, dtype=width)[own].astype(np.int64)
         # Of a slice of a larger array only its own part.
-        part = np.frombuffer(data or b"", dtype=np.uint8)[cuts[0] : cuts[-1]]
-        return EncodedTexts(part, cuts - cuts[0])
+        part = slice(column.offset, column.offset + len(column) + 1)
+        offsets = np.frombuffer(buffer, dtype=width)[part].astype(np.int64)
+        texts_of_part = np.frombuffer(data or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
+        return EncodedTexts(texts_of_part, offsets - offsets[0])
     texts = column.to_pylist()
     for row, text in enumerate(texts):
         if not isinstance(text, str):
@@ -404,7 +402,7 @@ def _encoded(column: pa.Array, name: str) -> EncodedTexts:
 
 
 def _check_encoding(column: pa.Array, name: str) -> None:
-    """Refuse bytes that are no UTF-8, which Arrow does not do by itself and compiled code takes for granted."""
+    """Refuse bytes that are no UTF-8: Arrow does not by itself, and compiled code takes it for granted."""
     import pyarrow as pa
 
     try:
@@ -421,7 +419,7 @@ def _check_encoding(column: pa.Array, name: str) -> None:
 
 
 def without_trace(work: Callable[[Any], Any], given: Any) -> Any:
-    """Do the work; what goes wrong is told by its kind alone, for Spark and Ray keep messages in their logs."""
+    """Do the work; an error is raised by its kind alone, for Spark and Ray write messages to their logs."""
     try:
         return work(given)
     except TextprivError:
@@ -484,14 +482,14 @@ def named_error(error: Exception, name: Callable[[int], str]) -> Exception:
     return error.named(name(place))
 
 
-def _place(batch: pa.RecordBatch, column: str) -> int:
+def _column_index(batch: pa.RecordBatch, column: str) -> int:
     count = batch.schema.names.count(column)
     if count != 1:
         raise CorpusError(
             f"expected one column named {column!r}, found {count} among {len(batch.schema.names)} columns."
         )
-    place: int = batch.schema.names.index(column)
-    return place
+    index: int = batch.schema.names.index(column)
+    return index
 
 
 _built: dict[str, BatchRelease] = {}
@@ -500,7 +498,7 @@ _built: dict[str, BatchRelease] = {}
 def release_in_process(
     settings: PrivatizerSettings, columns: Columns, context: bytes = NO_SALT
 ) -> BatchRelease:
-    """Return this process's release, built once: the index is loaded when the first batch or task arrives.
+    """Return this process's release, built once: the index is loaded with the first batch or task.
 
     It is built again when the key file or the index folder has been replaced since: a process may serve many runs.
 
@@ -510,9 +508,9 @@ def release_in_process(
         As in :class:`BatchRelease`.
     """
     folder = None
-    with contextlib.suppress(OSError):  # a missing index is told by the one who loads it
-        found = os.stat(settings.index)
-        folder = found.st_dev, found.st_ino, found.st_mtime_ns
+    with contextlib.suppress(OSError):  # loading a missing index raises an error of its own
+        status = os.stat(settings.index)
+        folder = status.st_dev, status.st_ino, status.st_mtime_ns
     secret = b"" if settings.seed is not None or settings.ledger is not None else settings.secret()
     key = hashlib.sha256(
         repr((settings, secret, folder, columns, context)).encode("utf-8", "surrogatepass")

@@ -80,14 +80,16 @@ def privatize_dataset(
     number = None if document_column is not None else _NUMBER
     columns = Columns(text_column, document=document_column, number=number)
     work = _Batches(settings, columns, NO_SALT + corpus)
-    release_in_process(settings, columns, work.context)  # settings that cannot be used are told now
+    release_in_process(
+        settings, columns, work.context
+    )  # settings that cannot be used are an error now
     options: dict[str, Any] = {"batched": True, "batch_size": batch_size, "with_indices": True}
     if hasattr(dataset, "num_rows"):
-        # Kept results are looked up by the settings, and an index may have changed under its path.
+        # Cached results are looked up by the settings, and an index may have changed under its path.
         options |= {"load_from_cache_file": False, "features": dataset.features}
         options["num_proc"] = workers if workers > 1 else None
     private: AnyDataset = dataset.with_format("arrow").map(work, **options)
-    if not hasattr(dataset, "format"):  # an IterableDataset, which does not tell its own
+    if not hasattr(dataset, "format"):  # an IterableDataset, which has none
         return private.with_format(None)
     form = dataset.format
     return private.with_format(
@@ -104,7 +106,7 @@ def _texts(dataset: Any, column: str) -> Iterator[tuple[int, str]]:
 
 
 def _names(dataset: Any, column: str) -> Iterator[Any]:
-    """Yield the names of all documents; a column that is missing is told when its first batch is mapped."""
+    """Yield the names of all documents; a missing column is an error when its first batch is mapped."""
     if dataset.column_names is not None:
         if column not in dataset.column_names:
             return
@@ -115,7 +117,7 @@ def _names(dataset: Any, column: str) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class _Batches:
-    """What is mapped: tables and the numbers of their rows in, tables out."""
+    """The mapped function: tables and the numbers of their rows in, tables out."""
 
     settings: PrivatizerSettings
     columns: Columns

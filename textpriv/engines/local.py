@@ -50,7 +50,7 @@ def release_batch(release: BatchRelease, batch: pa.RecordBatch) -> Released:
 
 
 class InProcess:
-    """Releases batches in this process."""
+    """The engine that releases batches in this process."""
 
     def __init__(self, release: BatchRelease) -> None:
         self._release = release

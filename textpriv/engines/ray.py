@@ -98,7 +98,7 @@ def _names(dataset: Dataset, column: str) -> Iterator[Any]:
 
 
 class _Batches:
-    """What an actor does: tables in, tables out."""
+    """The work of an actor: tables in, tables out."""
 
     def __init__(self, settings: PrivatizerSettings, columns: Columns) -> None:
         self._release = release_in_process(settings, columns)
@@ -111,7 +111,7 @@ class _Batches:
 
 
 class _Tasks:
-    """What an actor does: tasks in, what they told out."""
+    """The work of an actor: tasks in, their results out."""
 
     def __init__(self, tasks: Sequence[Any], work: Callable[[Any], dict[str, Any]]) -> None:
         self._tasks = tasks
@@ -120,11 +120,11 @@ class _Tasks:
     def __call__(self, table: pa.Table) -> pa.Table:
         import pyarrow as pa
 
-        told = [
+        results = [
             json.dumps(without_trace(self._work, self._tasks[number]))
             for number in table.column("id").to_pylist()
         ]
-        return pa.table({"told": pa.array(told, pa.string())})
+        return pa.table({"result": pa.array(results, pa.string())})
 
 
 def each(
@@ -134,7 +134,7 @@ def each(
     address: str | None = None,
     workers: int = 1,
 ) -> Iterator[dict[str, Any]]:
-    """Do tasks on actors, and yield what they tell as they finish.
+    """Do tasks on actors, and yield their results as they finish.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def each(
         )
         try:
             for row in numbers.iter_rows():
-                yield json.loads(row["told"])
+                yield json.loads(row["result"])
         except ray.exceptions.RayError as error:
             raise CorpusError(
                 f"Ray gave up a task ({type(error).__name__}): an actor was killed again and again or ran out of memory, "

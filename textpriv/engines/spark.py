@@ -94,7 +94,7 @@ def _refuse_repeated(frame: DataFrame, column: str) -> None:
 
 @dataclass(frozen=True)
 class _Batches:
-    """What runs on an executor: record batches in, record batches out."""
+    """The work of an executor: record batches in, record batches out."""
 
     settings: PrivatizerSettings
     columns: Columns
@@ -107,7 +107,7 @@ class _Batches:
 
 @dataclass(frozen=True)
 class _Tasks:
-    """What runs on an executor: numbers of tasks in, what they told out."""
+    """The work of an executor: numbers of tasks in, their results out."""
 
     tasks: Sequence[Any]
     work: Callable[[Any], dict[str, Any]]
@@ -116,11 +116,11 @@ class _Tasks:
         import pyarrow as pa
 
         for batch in batches:
-            told = [
+            results = [
                 json.dumps(without_trace(self.work, self.tasks[number]))
                 for number in batch.column(0).to_pylist()
             ]
-            yield pa.RecordBatch.from_pydict({"told": pa.array(told, pa.string())})
+            yield pa.RecordBatch.from_pydict({"result": pa.array(results, pa.string())})
 
 
 def each(
@@ -130,7 +130,7 @@ def each(
     address: str | None = None,
     workers: int = 1,
 ) -> Iterator[dict[str, Any]]:
-    """Do tasks on executors, each in a Spark task of its own, and yield what they tell.
+    """Do tasks on executors, each in a Spark task of its own, and yield their results.
 
     Parameters
     ----------
@@ -150,10 +150,10 @@ def each(
     with session(address, workers) as spark:
         numbers = spark.range(0, len(tasks), 1, numPartitions=len(tasks))
         try:
-            rows = numbers.mapInArrow(_Tasks(tasks, work), "told string").collect()
+            rows = numbers.mapInArrow(_Tasks(tasks, work), "result string").collect()
         except Exception as error:
-            raise _told(error) from None
-        yield from (json.loads(row.told) for row in rows)
+            raise _gave_up(error) from None
+        yield from (json.loads(row.result) for row in rows)
 
 
 @contextlib.contextmanager
@@ -184,7 +184,7 @@ def session(address: str | None = None, workers: int = 1) -> Iterator[SparkSessi
         yield active
         return
     local = address is None or address.startswith("local")
-    # Workers must be the Python that has textpriv; elsewhere the user may know better where it is.
+    # Workers must be the Python that has textpriv; on a cluster the user may know better where it is.
     before = os.environ.get("PYSPARK_PYTHON")
     if local or before is None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -220,8 +220,8 @@ def session(address: str | None = None, workers: int = 1) -> Iterator[SparkSessi
             os.environ["PYSPARK_PYTHON"] = before
 
 
-def _told(error: Exception) -> CorpusError:
-    """What Spark says of a failed job is long and may quote anything; its kind is enough."""
+def _gave_up(error: Exception) -> CorpusError:
+    """The error of a failed job by its kind: what Spark says of it is long and may quote anything."""
     return CorpusError(
         f"Spark gave up a task after {_ATTEMPTS} attempts ({type(error).__name__}): a worker was killed or ran out of "
         "memory, the index is not where the executors look for it, or textpriv is not installed there. Spark's own log "

@@ -106,8 +106,8 @@ class WorkerPool:
                 pending.append((job, future, 0 if batch is None else batch.nbytes))
                 size += pending[-1][2]
                 while pending and (self._is_full(len(pending), size) or _is_done(pending[0][1])):
-                    job, future, own = pending.popleft()
-                    size -= own
+                    job, future, nbytes = pending.popleft()
+                    size -= nbytes
                     yield job, EMPTY if future is None else future.result()
             for job, future, _ in pending:
                 yield job, EMPTY if future is None else future.result()

@@ -1,6 +1,6 @@
-"""What each document and each author has spent, kept in one file, with the keys that repeat a release.
+"""The ledger: what each document and each author has spent, in one file, with the keys that repeat a release.
 
-A ledger is asked before anything is drawn. It either refuses, or writes the charge to the disk and hands out the random
+A ledger is charged before anything is drawn. It either refuses, or writes the charge to the disk and hands out the random
 key of the release; the same document under the same settings gets its first key again and pays nothing. Here stand the
 sums, the limits and the file. How a text is read and drawn is in ``textpriv.privatizer``; what one drawn word costs is in
 its mechanism's statement.
@@ -45,7 +45,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textpriv.errors import LedgerError, LimitError
-from textpriv.ledger.store import _check_file, _connect, _create, _damaged, _plain_errors
+from textpriv.ledger.store import check_file, connect, create, damaged, plain_errors
 from textpriv.metrics import is_builtin
 from textpriv.randomness import DocumentKey, Stream, framed, identity_bytes
 
@@ -163,7 +163,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Release:
-    """Leave to release one document.
+    """The permission to release one document.
 
     Attributes
     ----------
@@ -243,8 +243,8 @@ class Ledger:
 
     *Crashes.* A charge is one transaction that is on the disk (``synchronous=FULL``, write-ahead log) before its key is
     handed out. A process that dies before has drawn nothing and counted nothing; one that dies after has counted once,
-    and gets the same key when it asks again. ``synchronous=NORMAL`` would be enough for that, but a power cut could then
-    take back charges whose releases are already out. :meth:`charge_all` shares one such write among many documents.
+    and gets the same key when it is charged again. ``synchronous=NORMAL`` would be enough for that, but a power cut could
+    then take back charges whose releases are already out. :meth:`charge_all` shares one such write among many documents.
 
     *Limits* hold for what is charged through this object; give the same ones to every process. Amounts are kept in whole
     millionths, rounded up, so sums are exact in any order and never too low. A file that is replaced, moved or removed while
@@ -285,13 +285,13 @@ class Ledger:
         self._document_nats_limit = _limit("document_nats_limit", document_nats_limit)
         self._author_limit = _limit("author_limit", author_limit)
         if not self.path.exists():
-            _create(self.path)
-        self._file = _check_file(self.path)
+            create(self.path)
+        self._file = check_file(self.path)
         self._secret = b""
         with self._transaction("BEGIN") as connection:
             (sound,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if sound != "ok" or connection.execute(_STRANGE).fetchone() is not None:
-                raise _damaged(self.path)
+                raise damaged(self.path)
             self._secret = _secret_in(connection, self.path)
 
     # Charging
@@ -380,8 +380,8 @@ class Ledger:
                 spent += epsilon
             spent_nats += nats
         unit = "per unit of distance under this index"
-        _keep(self._document_limit, spent, entry.epsilon, "document", unit)
-        _keep(
+        _check_limit(self._document_limit, spent, entry.epsilon, "document", unit)
+        _check_limit(
             self._document_nats_limit, spent_nats, entry.nats, "document", "nats under all indexes"
         )
         if self._author_limit is not None:
@@ -394,7 +394,7 @@ class Ledger:
                     "SELECT COALESCE(SUM(nats), 0) FROM releases WHERE author = ?", (entry.author,)
                 ).fetchone()
             spent = nats_of[entry.author]
-            _keep(self._author_limit, spent, entry.nats, "author", "nats")
+            _check_limit(self._author_limit, spent, entry.nats, "author", "nats")
             nats_of[entry.author] += entry.nats
         key = os.urandom(32)
         connection.execute(
@@ -489,7 +489,7 @@ class Ledger:
     # The file
 
     def close(self) -> None:
-        """Let go of the file; the next use opens it again."""
+        """Close the file; the next use opens it again."""
         with _lock:
             self._disconnect()
 
@@ -525,9 +525,9 @@ class Ledger:
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         """One transaction of this thread; it is on the disk when the block has ended well, and undone otherwise."""
-        with _lock, _plain_errors(self.path):
+        with _lock, plain_errors(self.path):
             if self._connection is None:
-                opened = _connect(self.path)
+                opened = connect(self.path)
                 if self._secret and _secret_in(opened, self.path) != self._secret:
                     opened.close()
                     raise self._replaced()
@@ -535,8 +535,8 @@ class Ledger:
             connection = self._connection
             try:
                 connection.execute(begin)
-                # A connection lives on when its file is moved away, and would count where nobody looks any more.
-                if _check_file(self.path) != self._file:
+                # A connection survives the removal of its file, and would count where nobody reads.
+                if check_file(self.path) != self._file:
                     raise self._replaced()
                 yield connection
                 connection.execute("COMMIT")
@@ -559,7 +559,7 @@ def _reopen(path: Path, limits: Mapping[str, float | None]) -> Ledger:
 
 @dataclass(frozen=True)
 class _Entry:
-    """One row to be: hashes and whole millionths."""
+    """A row of the table: hashes and whole millionths."""
 
     document: bytes
     settings: bytes
@@ -588,7 +588,7 @@ def _limit(name: str, value: float | None) -> int | None:
     return None if value is None else _millionths(name, value, ROUND_FLOOR)
 
 
-def _keep(limit: int | None, spent: int, more: int, whose: str, unit: str) -> None:
+def _check_limit(limit: int | None, spent: int, more: int, whose: str, unit: str) -> None:
     if limit is None or spent + more <= limit:
         return
     raise LimitError(
@@ -647,5 +647,5 @@ if hasattr(os, "register_at_fork"):
 def _secret_in(connection: sqlite3.Connection, path: Path) -> bytes:
     row = connection.execute("SELECT value FROM secret").fetchone()
     if row is None or not isinstance(row[0], bytes):
-        raise _damaged(path)
+        raise damaged(path)
     return row[0]

@@ -16,7 +16,7 @@ from pathlib import Path
 from textpriv.errors import LedgerError
 from textpriv.files import sync_folder
 
-__all__ = ["FORMAT"]
+__all__ = ["FORMAT", "check_file", "connect", "create", "damaged", "plain_errors"]
 
 FORMAT = 1  # of the file; raised when an older reader would misread a newer ledger
 
@@ -43,7 +43,7 @@ PRAGMA user_version = {FORMAT};
 """
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path) -> sqlite3.Connection:
     """Open an existing ledger, and refuse what is none before anything is written to it."""
     connection = sqlite3.connect(
         f"{path.as_uri()}?mode=rw",
@@ -71,7 +71,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _create(path: Path) -> None:
+def create(path: Path) -> None:
     """Make an empty ledger that appears whole, unless another process is first."""
     temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}.tmp")
     try:
@@ -81,7 +81,7 @@ def _create(path: Path) -> None:
             f"cannot make the ledger {path}: {error.strerror}. Name a file in a folder that you can write to."
         ) from None
     try:
-        with _plain_errors(path), contextlib.closing(sqlite3.connect(temporary)) as connection:
+        with plain_errors(path), contextlib.closing(sqlite3.connect(temporary)) as connection:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise LedgerError(
@@ -104,7 +104,7 @@ def _create(path: Path) -> None:
                 os.unlink(f"{temporary}{suffix}")
 
 
-def _check_file(path: Path) -> tuple[int, int]:
+def check_file(path: Path) -> tuple[int, int]:
     """Refuse what is no file of the user's own; return by which device and inode it is known again."""
     try:
         status = path.stat()
@@ -124,7 +124,7 @@ def _check_file(path: Path) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def _plain_errors(path: Path) -> Iterator[None]:
+def plain_errors(path: Path) -> Iterator[None]:
     """Turn what SQLite says into an error for the user; it names the file and never what is in it."""
     try:
         yield
@@ -139,21 +139,22 @@ def _plain_errors(path: Path) -> Iterator[None]:
         elif any(
             sign in message for sign in ("no such table", "no such column", "decode to UTF-8")
         ):
-            raise _damaged(path) from None
+            raise damaged(path) from None
         else:
             remedy = "nothing of this was counted. Repair the cause, and try again"
         raise LedgerError(f"cannot use the ledger {path} ({message}): {remedy}.") from None
     except UnicodeDecodeError:  # of a damaged schema, quoted in SQLite's own message
-        raise _damaged(path) from None
+        raise damaged(path) from None
     except sqlite3.DatabaseError as error:
         if "not a database" in str(error):
             raise LedgerError(
                 f"{path} is no ledger. Name another file; a new one is made where there is none."
             ) from None
-        raise _damaged(path) from None
+        raise damaged(path) from None
 
 
-def _damaged(path: Path) -> LedgerError:
+def damaged(path: Path) -> LedgerError:
+    """The error of a ledger that SQLite cannot read, or that holds what no ledger does."""
     return LedgerError(
         f"the ledger {path} is damaged. Put back a copy; what was released since it was made must be counted by hand."
     )

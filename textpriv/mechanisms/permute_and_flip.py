@@ -280,32 +280,30 @@ class _Row:
     def draw(self, stream: Stream) -> int:
         """A uniform element of the words whose coins came up."""
         passed = self.certain | (stream.words(len(self.first)) < self.first)
-        unsettled = np.flatnonzero(passed & ~self.fine)
-        passed[unsettled] = stream.words(len(unsettled)) < self.second[unsettled]
+        undecided = np.flatnonzero(passed & ~self.fine)
+        passed[undecided] = stream.words(len(undecided)) < self.second[undecided]
         accepted = np.flatnonzero(passed)
         return int(accepted[int(stream.words(1)[0]) % len(accepted)])
 
 
 @njit(cache=True, nogil=True)
-def _next(
-    bound: float, slots: int, random: NDArray[np.uint64], place: int
-) -> tuple[int, bool, int]:
+def _next(bound: float, slots: int, random: NDArray[np.uint64], at: int) -> tuple[int, bool, int]:
     """The first candidate among slots that are candidates with one probability each, all alike and independent.
 
     Returns how many slots were passed, whether a candidate follows them, and the next random word. Not all slots need be
-    looked at when there is none: the rest is left to the next call.
+    passed when there is none: the others are left to the next call.
     """
     if bound >= 0.5:
-        found = bernoulli(bound, random[place], random[place + 1])
-        return (0 if found else 1), found, place + 2
+        is_candidate = bernoulli(bound, random[at], random[at + 1])
+        return (0 if is_candidate else 1), is_candidate, at + 2
     length = np.int64(min(np.float64(min(slots, _SPAN)), 1.0 / bound))
     none = log1p(-bound)
     some = -expm1(length * none)
-    if not bernoulli(some, random[place], random[place + 1]):
-        return length, False, place + 2
-    # Given that there is one, its place has a truncated geometric law, inverted.
-    point = np.float64(random[place + 2]) * 2.0**-64 * some
-    return min(np.int64(log1p(-point) / none), length - 1), True, place + 3
+    if not bernoulli(some, random[at], random[at + 1]):
+        return length, False, at + 2
+    # Given that there is one, its position has a truncated geometric law, inverted.
+    point = np.float64(random[at + 2]) * 2.0**-64 * some
+    return min(np.int64(log1p(-point) / none), length - 1), True, at + 3
 
 
 @njit(cache=True, nogil=True)
@@ -323,7 +321,7 @@ def _sample(
     representatives: NDArray[np.int32],
     neighbours: NDArray[np.int32],
     distances: NDArray[Any],
-    quantized: NDArray[np.int8],
+    rows: NDArray[np.int8],
     leading: int,
     scales: NDArray[np.float64],
     t: float,
@@ -339,48 +337,48 @@ def _sample(
 ) -> list[tuple[int, int]]:
     """Draw until a document is finished or its random words run out; a token that ran out starts over with the same.
 
-    Returns the tokens to be drawn from full rows, each with the place of its four random words.
+    Returns the tokens to be drawn from full rows, each with the offset of its four random words.
     """
     size, k = coordinates.shape[0], neighbours.shape[1]
-    rows = [(np.int64(0), np.int64(0)) for _ in range(0)]
+    deferred = [(np.int64(0), np.int64(0)) for _ in range(0)]
     accepted = np.empty(k, dtype=np.int32)
-    for pends in range(pending.shape[0]):
-        document = pending[pends]
-        place = starts[pends]
-        end = starts[pends + 1] - ROOM
+    for document_slot in range(pending.shape[0]):
+        document = pending[document_slot]
+        at = starts[document_slot]
+        end = starts[document_slot + 1] - ROOM
         token = done[document]
         while token < offsets[document + 1]:
-            begin = place
-            if place > end:
+            start = at
+            if at > end:
                 break
             if ids[token] < 0:
-                out[token] = random[place] % np.uint64(size)
-                place += 1
+                out[token] = random[at] % np.uint64(size)
+                at += 1
                 token += 1
                 continue
             if kind == INTERPRETED:
-                rows.append((np.int64(token), np.int64(place)))
-                place += 4
+                deferred.append((np.int64(token), np.int64(at)))
+                at += 4
                 token += 1
                 continue
             word = representatives[ids[token]]
             count, slot = 0, 0
             # Along the list acceptances fall: those that follow are candidates with the probability of the first of them.
-            while slot < k and place <= end:
+            while slot < k and at <= end:
                 nearest = min(np.float64(distances[word, slot]), gamma)
-                passed, found, place = _next(exp(-t * nearest), k - slot, random, place)
+                passed, is_candidate, at = _next(exp(-t * nearest), k - slot, random, at)
                 slot += passed
-                if found:
+                if is_candidate:
                     further = min(np.float64(distances[word, slot]), gamma) - nearest
                     if further > 0.0:
-                        found = bernoulli(exp(-t * further), random[place], random[place + 1])
-                        place += 2
-                    if found:
+                        is_candidate = bernoulli(exp(-t * further), random[at], random[at + 1])
+                        at += 2
+                    if is_candidate:
                         accepted[count] = neighbours[word, slot]
                         count += 1
                     slot += 1
-            if place > end:
-                place = begin
+            if at > end:
+                at = start
                 break
             chosen = -1
             if k < size:
@@ -388,29 +386,29 @@ def _sample(
                 edge = min(np.float64(distances[word, k - 1]) * (1.0 - 2.0**-23), gamma)
                 reach = np.float64(distances[word, k - 1]) * (1.0 + 2.0**-22)
                 bound = exp(-t * edge)
-                first = -expm1(log1p(-_uniform(random[place], random[place + 1])) / count)
-                place += 2
-                # Times s are told by -ln(1 - b s), in which the process of candidates is uniform.
+                first = -expm1(log1p(-_uniform(random[at], random[at + 1])) / count)
+                at += 2
+                # Times s are measured by -ln(1 - b s), in which the process of candidates is uniform.
                 until = -log1p(-bound * first)
                 now = 0.0
-                settled = False
-                while not settled and place <= end:
-                    now -= log1p(-_uniform(random[place], random[place + 1])) / size
+                decided = False
+                while not decided and at <= end:
+                    now -= log1p(-_uniform(random[at], random[at + 1])) / size
                     if now >= until:
-                        place += 2
-                        settled = True
+                        at += 2
+                        decided = True
                         break
-                    candidate = np.int64(random[place + 2] % np.uint64(size))
-                    coin = place + 3
-                    place += 5
+                    candidate = np.int64(random[at + 2] % np.uint64(size))
+                    coin = at + 3
+                    at += 5
                     # A candidate of acceptance a = r b is one with probability (a / (1 - a s)) / (b / (1 - b s)).
                     left = exp(-now)
                     part_of_one = np.float64(random[coin]) * 2.0**-64
-                    if quantized.shape[0] > 0 and part_of_one >= 2.0**-19:
-                        # Most words are too far for this coin, which a look at the short forms tells.
+                    if rows.shape[0] > 0 and part_of_one >= 2.0**-19:
+                        # Most words are too far for this coin, as their quantized rows tell.
                         least = part_of_one / (left + part_of_one * (1.0 - left))
                         limit = max(edge - log(least) / t, reach)
-                        squares = leading_squares(quantized, leading, word, candidate)
+                        squares = leading_squares(rows, leading, word, candidate)
                         if limit < gamma and surely_beyond(squares, limit, scales[0], scales[1]):
                             continue
                     unlisted, beyond = False, 0.0
@@ -429,16 +427,16 @@ def _sample(
                             random[coin + 1],
                         ):
                             chosen = candidate
-                            settled = True
-                if not settled:
-                    place = begin
+                            decided = True
+                if not decided:
+                    at = start
                     break
             if chosen < 0:
                 # A remainder of 64 bits: the choice is uniform to 2^-40 of itself.
-                chosen = accepted[np.int64(random[place] % np.uint64(count))]
-                place += 1
+                chosen = accepted[np.int64(random[at] % np.uint64(count))]
+                at += 1
             out[token] = chosen
             token += 1
         done[document] = token
-        position[pends] = place
-    return rows
+        position[document_slot] = at
+    return deferred
