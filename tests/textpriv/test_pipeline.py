@@ -29,6 +29,8 @@ from textpriv.pipeline import PrivateCorpus, PrivateTokenizer, RawTextWarning
 from textpriv.run_key import RunKey
 from textpriv.vocabulary import Vocabulary
 
+pytestmark = pytest.mark.usefixtures("without_torch")
+
 VOCABULARY = (
     "the of and to in a is that for it was on with as at by from or an be this which are not he "
     "she they we you his her patient doctor nurse chest heart pain cough fever cold arm leg "

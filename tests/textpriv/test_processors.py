@@ -53,7 +53,7 @@ def run_on(name: str) -> dict[str, dict[str, str]]:
         **os.environ,
         **PROCESSORS.get(name, {}),
         "OPENBLAS_NUM_THREADS": "1",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "without_torch"), str(ROOT)]),
     }
     if name == "generic":
         environment["NPY_DISABLE_CPU_FEATURES"] = " ".join(vectorized())

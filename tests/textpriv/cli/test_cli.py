@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 from textpriv.cli.app import app
 from textpriv.mechanisms import mechanism_names, registry
 
+pytestmark = pytest.mark.usefixtures("without_torch")
+
 WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst", "ao")]
 SECRET = "zanzibar"
 COMMANDS = ("demo", "index", "privatize", "explain")

@@ -25,6 +25,8 @@ from textpriv.index import Index
 from textpriv.run_key import RunKey, read_run_key
 from textpriv.vocabulary import Vocabulary
 
+pytestmark = pytest.mark.usefixtures("without_torch")
+
 WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst", "ao")]
 
 

@@ -21,6 +21,8 @@ from textpriv.index import Index
 from textpriv.run_key import RunKey
 from textpriv.vocabulary import Vocabulary
 
+pytestmark = pytest.mark.usefixtures("without_torch")
+
 WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst")]
 DOCUMENTS = 12
 

@@ -38,6 +38,8 @@ from textpriv.web.guard import Refusal
 from textpriv.web.playground import LONGEST, Playground, Settings
 from textpriv.web.server import application, bind, configuration
 
+pytestmark = pytest.mark.usefixtures("without_torch")
+
 PLAIN = "good bad fine film book song actor scene music story page letter number night week month".split()
 SECRET = "zanzibar"
 TEXT = f"A good film, {SECRET}, and 7 bad songs!\nA fine book."
