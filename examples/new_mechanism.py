@@ -23,6 +23,7 @@ class RandomizedResponse(Mechanism):
         distances = index.distances_of(np.arange(len(index)))
         self._same = distances == 0  # duplicates of a word must share its law
         self._loss = self.epsilon * float(distances[~self._same].min())
+        self._sums = np.exp([self.log_prob(i) for i in range(UNKNOWN, len(index))]).cumsum(axis=1)
 
     def log_prob(self, word):
         id, weights = self.resolve(word), np.ones(len(self.index))
@@ -33,9 +34,9 @@ class RandomizedResponse(Mechanism):
     def sample_documents(self, ids, offsets, streams):
         out = np.empty_like(ids)
         for start, end, stream in zip(offsets, offsets[1:], streams, strict=False):
-            for place, word in enumerate(stream.words(end - start) >> np.uint64(11), start):
-                law = np.cumsum(np.exp(self.log_prob(int(ids[place]))))
-                out[place] = np.searchsorted(law, float(word) * 2.0**-53 * law[-1], side="right")
+            laws = self._sums[ids[start:end] - UNKNOWN]
+            drawn = (stream.words(end - start) >> np.uint64(11)) * 2.0**-53 * laws[:, -1]
+            out[start:end] = (laws <= drawn[:, None]).sum(axis=1)
         return out
 
     def settings(self):

@@ -140,7 +140,6 @@ print(json.dumps(told))
 """
 
 
-@pytest.mark.alone
 def test_a_run_killed_at_any_of_20_moments_goes_on_to_the_same_bytes(
     index, shards, lines, tmp_path
 ):
@@ -165,8 +164,8 @@ def test_a_run_killed_at_any_of_20_moments_goes_on_to_the_same_bytes(
         assert absent or not killed or same
         assert status == 0, done.stderr
         assert same
-    # Most moments fall into the work: the test would be empty otherwise.
-    assert sum(killed and begun for killed, _, begun, _, _ in result) >= 8
+    # Many moments fall into the work, also where other tests run beside this one: it would be empty otherwise.
+    assert sum(killed and begun for killed, _, begun, _, _ in result) >= 6
 
 
 def test_what_a_killed_run_left_half_written_is_not_published(index, shards, tmp_path):
