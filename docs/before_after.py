@@ -1,4 +1,4 @@
-"""Draw ``docs/before-after.svg``: a public sample and its private versions at two epsilons, with the demo's own vectors.
+"""Draw ``docs/before-after.svg``: a public sample and its private versions at two epsilons, with the built-in index.
 
 Run it with ``python docs/before_after.py``. The draws are seeded so that the picture stays the same; changed words are
 marked, which is harmless for a public sample only.
@@ -13,7 +13,8 @@ from textwrap import wrap
 import spacy
 
 import textpriv
-from textpriv.demo import SAMPLES, choose_epsilon, train_vocabulary
+from textpriv.amounts import amounts
+from textpriv.demo import SAMPLES
 
 WIDTH, LINE, LEFT = 860, 24, 28
 
@@ -42,14 +43,13 @@ def lines(words: list[tuple[str, bool]], width: int = 84) -> list[list[tuple[str
 
 
 def main() -> None:
-    """Train, draw and write the picture."""
-    index = textpriv.Index.build(train_vocabulary(), metric="angular", hnsw=False)
-    sample = SAMPLES[0]
+    """Draw and write the picture."""
+    index = textpriv.Index.builtin("en")
+    sample = SAMPLES["review"]
     blocks: list[tuple[str, list[list[tuple[str, bool]]]]] = [
         ("original", [[(line, False)] for line in wrap(sample, 84)])
     ]
-    for share in (0.85, 0.3):
-        epsilon = choose_epsilon(index, share)
+    for epsilon in (each.epsilon for each in reversed(amounts(index)[1:])):
         privatizer = textpriv.Privatizer(textpriv.TEM(index, epsilon=epsilon), seed=3)
         blocks.append((f"epsilon {epsilon:g}", lines(private_words(sample, privatizer))))
     rows, y = [], 18
@@ -66,7 +66,7 @@ def main() -> None:
         y += LINE // 2
     height = y + 14
     svg = f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"
- role="img" aria-label="A news sentence and its private versions at two epsilons">
+ role="img" aria-label="A review and its private versions at two epsilons">
 <style>
 text {{ font: 15px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #1f2328 }}
 .title {{ font-weight: 700; fill: #59636e }}

@@ -3,7 +3,7 @@
     python recipes/benchmark.py --data-dir DATA --output benchmark
 
 DATA holds ``embeddings/imdb-unsup-sg-40k.300d.bin.gz`` and ``imdb/train.jsonl.gz``; ``--vectors FILE`` takes other public
-vectors, and without either the vectors and texts of ``textpriv demo`` serve, which need no download. ``--quick`` takes a
+vectors, and without either the built-in words and texts that ship with gensim serve. ``--quick`` takes a
 minute instead of an hour, ``--no-peers`` leaves the other packages out. It prints its tables and writes OUTPUT.md,
 OUTPUT.csv, OUTPUT.png and OUTPUT.svg.
 
@@ -954,8 +954,8 @@ machine; only the time to load an index and the memory are not.
 python recipes/benchmark.py --data-dir ../shared/data --cache CACHE --output docs/results/benchmark
 ```
 
-`--part NAME` measures a part again and keeps the others, `--quick` takes a minute, and without `--data-dir` the vectors
-and texts of `textpriv demo` serve. All numbers are also in [{name}.csv]({name}.csv). Other programs may have used the
+`--part NAME` measures a part again and keeps the others, `--quick` takes a minute, and without `--data-dir` the
+built-in words and texts of gensim serve. All numbers are also in [{name}.csv]({name}.csv). Other programs may have used the
 machine at the same time: what is compared takes turns, so that they weigh on both sides, and rates are by processor time
 (by the time that passed for dp-diffractor, whose worker process has the work).
 
@@ -1171,9 +1171,7 @@ def gather(data_dir: Path | None, vectors: Path | None, quick: bool, epsilon: fl
     if source is None and data_dir is not None:
         source = data_dir / "embeddings" / "imdb-unsup-sg-40k.300d.bin.gz"
     if source is None:
-        from textpriv.demo import train_vocabulary
-
-        vocabulary = train_vocabulary()
+        vocabulary = textpriv.Vocabulary.builtin("en")
     else:
         vocabulary = textpriv.Vocabulary.load(str(source))
     if quick and len(vocabulary) > 5_000:
@@ -1209,7 +1207,8 @@ def private_cache(given: Path | None) -> Iterator[Path]:
 
 def main(
     data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with embeddings/ and imdb/; left out: the demo's.")
+        Path | None,
+        typer.Option(help="Folder with embeddings/ and imdb/; left out: built-in words."),
     ] = None,
     vectors: Annotated[Path | None, typer.Option(help="Other public word vectors.")] = None,
     output: Annotated[Path, typer.Option(help="Names of the files, without their ending.")] = Path(

@@ -9,7 +9,7 @@ and what holds for someone who sees the model alone.
     python recipes/end_to_end.py --data-dir ../shared/data --vectors VECTORS --epsilon-words 3
 
 Without arguments it needs no network and no file: the texts are the encyclopedia articles that ship with gensim, cut into
-pieces of 80 words and filed into four groups of articles, and the public vectors are those of ``textpriv demo``. With
+pieces of 80 words and filed into four groups of articles, and the public vectors are the built-in ones. With
 ``--data-dir`` the documents are IMDB's reviews, and their class is the sentiment.
 """
 
@@ -117,7 +117,8 @@ def main(
         Path | None, typer.Option(help="Folder with imdb/*.jsonl.gz; without it shipped articles.")
     ] = None,
     vectors: Annotated[
-        Path | None, typer.Option(help="A file of public word vectors; without it the demo's.")
+        Path | None,
+        typer.Option(help="A file of public word vectors; without it the built-in ones."),
     ] = None,
     index: Annotated[
         Path | None, typer.Option(help="An index of public vectors, instead of --vectors.")
@@ -144,9 +145,7 @@ def main(
                 textpriv.Vocabulary.load(vectors, limit=20_000), hnsw=False
             )
         else:
-            from textpriv.demo import build_index
-
-            tables = build_index()
+            tables = textpriv.Index.builtin("en")
         if epsilon_words is None:
             epsilon_words = round(float(textpriv.epsilon_for(tables, keep=0.5)), 1)
         texts, labels, training = shipped() if data_dir is None else reviews(data_dir, limit)

@@ -398,9 +398,8 @@ def text_rows(
     from textpriv.randomness import KeyedStreams
 
     if data_dir is None:
-        from textpriv.demo import train_vocabulary
-
-        vocabulary = train_vocabulary(epochs=5)
+        every = textpriv.Vocabulary.builtin("en")
+        vocabulary = textpriv.Vocabulary(every.words[:2_000], every.vectors[:2_000])
         sources = {"public": articles("lee_background.cor"), "asked": articles("lee.cor")}
         half = 150
         sizes = {"public": 2 * half, "asked": min(queries, 50)}

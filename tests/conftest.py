@@ -43,7 +43,6 @@ def _compiled() -> Path:
 os.environ.setdefault("NUMBA_CACHE_DIR", str(_compiled()))
 os.environ.setdefault("TEXTPRIV_CACHE_DIR", str(_compiled() / "indexes"))
 
-from textpriv.demo import train_vocabulary  # noqa: E402
 from textpriv.index import Index  # noqa: E402
 from textpriv.randomness import KeyedStreams, Stream  # noqa: E402
 from textpriv.vocabulary import Vocabulary  # noqa: E402
@@ -186,8 +185,9 @@ def three_points(index_of) -> Index:
 
 @pytest.fixture(scope="session")
 def demo_vocabulary() -> Vocabulary:
-    """The words of the demo, trained in one pass over what comes with gensim."""
-    return train_vocabulary(epochs=1)
+    """The 2,000 commonest words that come with the package."""
+    every = Vocabulary.builtin("en")
+    return Vocabulary(every.words[:2000], every.vectors[:2000])
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,6 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from textpriv import demo
-
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
 pytest.importorskip("torch")
@@ -257,9 +255,8 @@ def test_benchmark(data_dir, tmp_path):
     assert "## Growth" in (tmp_path / "b.md").read_text()
 
 
-def test_benchmark_without_data(tmp_path, demo_vocabulary, monkeypatch):
-    # The parts differ only in what is measured; the vectors and texts are those of the demo.
-    monkeypatch.setattr(demo, "train_vocabulary", lambda: demo_vocabulary)
+def test_benchmark_without_data(tmp_path):
+    # The parts differ only in what is measured; the vectors are built in, the texts come with gensim.
     run("benchmark", "--quick", "--part", "rates", "--output", tmp_path / "b")
     assert "## Side by side" in (tmp_path / "b.md").read_text()
 

@@ -13,8 +13,6 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from textpriv import demo
-
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "retrieval.py"
 
 
@@ -30,14 +28,12 @@ def app():
 
 
 @pytest.fixture(scope="module")
-def made(app, demo_vocabulary, tmp_path_factory):
+def made(app, tmp_path_factory):
     """Standard output, standard error and the folder of one small run."""
     folder = tmp_path_factory.mktemp("retrieval")
     # As many texts as by default: all that ship.
     options = ("--out", str(folder / "small"), "--seeds", "1", "--queries", "40")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo, "train_vocabulary", lambda epochs: demo_vocabulary)
-        done = CliRunner().invoke(app, options, catch_exceptions=False)
+    done = CliRunner().invoke(app, options, catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     return done.stdout, done.stderr, folder
 

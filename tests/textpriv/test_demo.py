@@ -1,75 +1,88 @@
-"""The demo: its samples, how it chooses epsilon, and what it shows."""
+"""The demo: its samples, what it shows of three amounts, and the commands that it ends with."""
 
 from __future__ import annotations
 
 import io
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
-import numpy as np
 import pytest
+import spacy
 from rich.console import Console
 
 from textpriv import demo
+from textpriv.amounts import builtin_amounts
+from textpriv.bounds import odds_in_words
 from textpriv.errors import TextprivError
 from textpriv.index import Index
+from textpriv.mechanisms.tem import TEM
+from textpriv.privatizer import Privatizer
 from textpriv.vocabulary import Vocabulary
 
 
-@pytest.fixture
-def vocabulary(demo_vocabulary) -> Vocabulary:
-    return demo_vocabulary
+@pytest.fixture(scope="module")
+def shown() -> str:
+    screen = io.StringIO()
+    demo.run_demo(Console(file=screen, width=140))
+    return screen.getvalue()
 
 
-def _index(vocabulary: Vocabulary, scale: float = 1.0) -> Index:
-    random = np.random.default_rng(0).normal(size=(400, 8)) * scale
-    return Index.build(Vocabulary(vocabulary.words[:400], random), k=32, hnsw=False)
+def test_every_sample_word_is_in_the_vocabulary():
+    vocabulary = Vocabulary.builtin("en")
+    tokens = spacy.blank("en").tokenizer(" ".join(demo.SAMPLES.values()).lower())
+    assert [t.text for t in tokens if not t.is_punct and t.text not in vocabulary] == []
 
 
-def test_training_is_repeatable(vocabulary):
-    again = demo.train_vocabulary(epochs=1)
-    assert again.words == vocabulary.words
-    assert np.array_equal(again.vectors, vocabulary.vectors)
+def test_three_amounts_stand_side_by_side_with_their_odds_and_the_best_guess(shown):
+    lines = shown.splitlines()
+    found = builtin_amounts("en")
+    (head,) = [line for line in lines if "original" in line]
+    assert re.findall(r"epsilon ([\d.]+)", head) == [f"{each.epsilon:g}" for each in found]
+    for label, values in (
+        ("words that stay", [f"{each.keep:.0%}" for each in found]),
+        ("nine tenths", [odds_in_words(each.loss_90) for each in found]),
+        ("guess is right", [f"{each.recovered:.0%}" for each in found]),
+    ):
+        (row,) = [line for line in lines if label in line or label.split()[-1] + " " in line][:1]
+        at = lines.index(row)
+        assert all(value in "".join(lines[at - 2 : at + 2]) for value in values), label
 
 
-def test_every_sample_word_is_in_the_vocabulary(vocabulary):
-    words = re.findall(r"\w+", " ".join(demo.SAMPLES).lower())
-    assert [word for word in words if word not in vocabulary] == []
+def test_more_of_the_samples_stays_at_a_larger_amount():
+    index = Index.builtin("en")
+    text = " ".join(demo.SAMPLES.values())
+    changed = []
+    for each in builtin_amounts("en"):
+        private = Privatizer(TEM(index, epsilon=each.epsilon), seed=1)
+        changed.append(len(demo._privatize(private, text).spans))
+    assert changed[0] > changed[1] > changed[2]
 
 
-def test_more_kept_words_need_a_larger_epsilon(vocabulary):
-    index = _index(vocabulary)
-    few, half, most = (demo.choose_epsilon(index, share) for share in (0.15, 0.5, 0.9))
-    assert few < half < most
+def test_the_commands_that_come_next_work_as_printed(shown):
+    commands = [line.strip() for line in shown.split("Next:")[1].splitlines() if line.strip()]
+    assert len(commands) == 2
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    root = str(Path(demo.__file__).resolve().parents[1])
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": root}
+    printed = [
+        subprocess.run(
+            ["sh", "-c", command], capture_output=True, text=True, check=True, env=environment
+        ).stdout
+        for command in commands
+    ]
+    assert printed[0].endswith(".\n")
+    assert "pain stays as it is with probability" in printed[1]
 
 
-def test_epsilon_follows_the_scale_of_the_vectors(vocabulary):
-    one, ten = (demo.choose_epsilon(_index(vocabulary, scale), 0.5) for scale in (1.0, 10.0))
-    assert one == pytest.approx(10 * ten, rel=0.05)
+def test_the_index_can_be_kept(tmp_path):
+    demo.run_demo(Console(file=io.StringIO(), width=100), save=tmp_path / "demo.idx")
+    assert Index.load(tmp_path / "demo.idx").fingerprint == Index.builtin("en").fingerprint
 
 
-def test_the_demo_shows_three_levels_from_changed_to_kept(vocabulary, monkeypatch, capsys):
-    monkeypatch.setattr(demo, "train_vocabulary", lambda: vocabulary)
-    shown = io.StringIO()
-    demo.run_demo(Console(file=shown, width=100))
-    text = shown.getvalue()
-    kept = [int(share) for share in re.findall(r"(\d+)% of the words kept", text)]
-    epsilons = [float(value) for value in re.findall(r"epsilon ([\d.e+]+):", text)]
-    assert len(kept) == 3
-    assert kept == sorted(kept)
-    assert epsilons == sorted(epsilons)
-    assert "textpriv privatize" in text
-    assert "training small word vectors" in capsys.readouterr().err
-
-
-def test_the_index_can_be_kept_to_go_on_with(vocabulary, monkeypatch, tmp_path):
-    monkeypatch.setattr(demo, "train_vocabulary", lambda: vocabulary)
-    shown = io.StringIO()
-    demo.run_demo(Console(file=shown, width=100), save=tmp_path / "demo.idx")
-    assert Index.load(tmp_path / "demo.idx").vocabulary.words == vocabulary.words
-    assert "textpriv explain" in shown.getvalue()
-
-
-def test_a_folder_that_is_there_is_refused_before_the_training(monkeypatch, tmp_path):
-    monkeypatch.setattr(demo, "train_vocabulary", lambda: pytest.fail("trained"))
+def test_a_folder_that_is_there_is_refused_before_anything_is_done(monkeypatch, tmp_path):
+    monkeypatch.setattr(Index, "builtin", lambda language: pytest.fail("opened"))
     with pytest.raises(TextprivError, match="is there already"):
         demo.run_demo(Console(file=io.StringIO()), save=tmp_path)

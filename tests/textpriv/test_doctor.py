@@ -72,14 +72,14 @@ def test_a_missing_requirement_is_broken_and_fails(monkeypatch):
     original = metadata.version
 
     def missing(name):
-        if name == "gensim":
+        if name == "scipy":
             raise metadata.PackageNotFoundError(name)
         return original(name)
 
     monkeypatch.setattr(doctor.metadata, "version", missing)
     check = outcome("packages")
     assert check.fails
-    assert "gensim is missing" in check.found
+    assert "scipy is missing" in check.found
 
 
 def test_an_old_requirement_is_broken(monkeypatch):

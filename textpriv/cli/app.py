@@ -61,10 +61,10 @@ def _textpriv(
 def demo(
     save: Annotated[
         Path | None,
-        typer.Option(help="Also keep the demo's index in this new folder, to go on with."),
+        typer.Option(help="Also keep a copy of the built-in index in this new folder."),
     ] = None,
 ) -> None:
-    """See private text within a minute, made from public news that is already on this machine.
+    """See private text in seconds: a review, a ticket and a note at three amounts of privacy, and what each guarantees.
 
     [bold]Example:[/bold] textpriv demo --save demo.idx
     """

@@ -7,6 +7,8 @@ it is built again. How an index is named where a folder may be named stands here
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -74,7 +76,8 @@ def _open(language: str, cache: Path) -> Index:
 
     manifest = read_manifest(language)
     fingerprint = manifest["fingerprint"]
-    folder = cache / f"{language}-{__version__}-{fingerprint[:16]}"
+    recorded = hashlib.sha256(json.dumps(manifest).encode()).hexdigest()
+    folder = cache / f"{language}-{__version__}-{recorded[:16]}"
     with suppress(OSError, IndexFolderError):
         return _kept(folder, fingerprint)
     built = Index.build(read_builtin(language), k=LIST_LENGTH, hnsw=False)
