@@ -22,7 +22,7 @@ from textpriv.arithmetic import fixed_sum
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.mechanisms.base_measure import BaseMeasure, numbers
-from textpriv.mechanisms.calibration.pair_sweep import Progress, keeping
+from textpriv.mechanisms.calibration.pair_sweep import Progress, sharing
 from textpriv.mechanisms.calibration.privacy_constant import estimated_rate, largest_rate
 from textpriv.mechanisms.sums import exponential_sums
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
@@ -173,7 +173,7 @@ class BalancedTEM(TEM):
         binding = {"kind": "balance", **self.binding()}
         record = self.index.find_record(binding)
         if record is None or not self._usable(record, gamma):
-            record = keeping(lambda: self._compare(gamma))
+            record = sharing(lambda: self._compare(gamma))
             self.index.keep_record(binding, record)
         self.kept = str(record["kept"])
         self.evidence = {law: dict(found) for law, found in record["evidence"].items()}

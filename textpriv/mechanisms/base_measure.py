@@ -80,16 +80,16 @@ def find(
     part: np.uint64, cumulative: NDArray[np.uint64], guide: NDArray[np.int32], shift: np.uint64
 ) -> int:
     """The id to which a part belongs."""
-    found = guide[part >> shift]
-    while cumulative[found] <= part:
-        found += 1
-    return found
+    word = guide[part >> shift]
+    while cumulative[word] <= part:
+        word += 1
+    return word
 
 
 @intrinsic
 def upper_half(context: Any, first: Any, second: Any) -> tuple[Any, Callable[..., Any]]:
     """``upper_half(first, second)``: the upper 64 of the 128 bits of a product."""
-    # Needed only to compile: what is kept on disk is loaded without.
+    # Needed only to compile, not to load from numba's cache.
     from llvmlite import ir
     from numba import types
 
@@ -125,17 +125,17 @@ def quantiles(cumulative: NDArray[np.uint64], count: int) -> NDArray[np.int32]:
 
 
 class Ranges(NamedTuple):
-    """What draws within ranges of ids need, one number for each range.
+    """What draws within ranges of ids need: one entry for each range.
 
-    Where the words of a range have nearly the same probability, one is drawn as if all had the highest, which needs no look
-    at the measure; how much too often, the acceptance that follows makes good.
+    Where the words of a range have nearly the same probability, one is drawn as if all had the highest, without reading
+    the measure; the acceptance that follows corrects for it.
 
     Attributes
     ----------
     firsts : ndarray of int32, shape (B,)
         The first id of such a range; -1 for one in which the measure is drawn from.
     begins : ndarray of uint64, shape (B + 1,)
-        The part of the measure with which the range begins.
+        The first part of each range in the measure.
     choices : ndarray of uint64, shape (B,)
         The words, or else the parts, one of which is drawn.
     uneven : ndarray of uint64, shape (B,)
@@ -146,7 +146,7 @@ class Ranges(NamedTuple):
     """
 
     firsts: NDArray[np.int32]
-    begins: NDArray[np.uint64]
+    first_parts: NDArray[np.uint64]
     choices: NDArray[np.uint64]
     uneven: NDArray[np.uint64]
     weights: NDArray[np.float64]
@@ -196,14 +196,14 @@ class BaseMeasure:
         starts : ndarray of int32, shape (B + 1,)
             Range b holds the ids from ``starts[b]`` to ``starts[b + 1] - 1``; together they hold all.
         """
-        begins = np.concatenate([np.zeros(1, dtype=np.uint64), self.cumulative])[starts]
-        parts, count = np.diff(begins), np.diff(starts).astype(np.uint64)
+        first_parts = np.concatenate([np.zeros(1, dtype=np.uint64), self.cumulative])[starts]
+        parts, count = np.diff(first_parts), np.diff(starts).astype(np.uint64)
         highest = np.maximum.reduceat(self.parts, starts[:-1]).astype(np.float64) * count
         level = highest <= _LEVEL * parts.astype(np.float64)
         choices = np.where(level, count, parts)
         return Ranges(
             firsts=np.where(level, starts[:-1], -1).astype(np.int32),
-            begins=begins,
+            first_parts=first_parts,
             choices=choices,
             uneven=(~choices + np.uint64(1)) % choices,
             weights=np.where(level, highest, parts.astype(np.float64)) / PARTS,

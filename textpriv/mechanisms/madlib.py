@@ -153,15 +153,15 @@ class Madlib(Mechanism):
         out = np.empty(len(ids), dtype=np.int32)
         queries = np.empty((_QUERIES, dimension))
         tokens = np.empty(_QUERIES, dtype=np.int64)
-        held = 0
+        count = 0
         for document, stream in enumerate(streams):
             stop = int(offsets[document + 1])
             token = int(offsets[document])
             while token < stop:
-                take = min(stop - token, _QUERIES - held)
+                take = min(stop - token, _QUERIES - count)
                 random = np.empty((take, need), dtype=np.uint64)
                 stream.fill(random.reshape(-1))
-                held = _move(
+                count = _move(
                     points,
                     self.unknown_point,
                     self.epsilon,
@@ -170,14 +170,14 @@ class Madlib(Mechanism):
                     random,
                     queries,
                     tokens,
-                    held,
+                    count,
                 )
                 token += take
-                if held == _QUERIES:
-                    out[tokens[:held]] = self.nearest(queries[:held])
-                    held = 0
-        if held:
-            out[tokens[:held]] = self.nearest(queries[:held])
+                if count == _QUERIES:
+                    out[tokens[:count]] = self.nearest(queries[:count])
+                    count = 0
+        if count:
+            out[tokens[:count]] = self.nearest(queries[:count])
         return out
 
     def nearest(self, queries: NDArray[np.float64]) -> NDArray[np.int32]:
@@ -265,8 +265,8 @@ def _noise(random: NDArray[np.uint64], epsilon: float, out: NDArray[np.float64])
             length += second * second
     # A Gamma variable of whole shape is a sum of exponentials; logarithms of products save most of the logarithms.
     total, product = 0.0, 1.0
-    for place in range(2 * pairs, random.shape[0]):
-        product *= _unit(random[place])
+    for at in range(2 * pairs, random.shape[0]):
+        product *= _unit(random[at])
         if product < 1e-280:
             total -= log(product)
             product = 1.0
@@ -289,20 +289,20 @@ def _move(
     random: NDArray[np.uint64],
     queries: NDArray[np.float64],
     tokens: NDArray[np.int64],
-    held: int,
+    count: int,
 ) -> int:
     """Write the noisy vectors of some tokens as queries; return how many queries there are."""
     for row in range(random.shape[0]):
         token = first + row
-        _noise(random[row], epsilon, queries[held])
+        _noise(random[row], epsilon, queries[count])
         for j in range(points.shape[1]):
             if ids[token] < 0:
-                queries[held, j] += unknown_point[j]
+                queries[count, j] += unknown_point[j]
             else:
-                queries[held, j] += points[ids[token], j]
-        tokens[held] = token
-        held += 1
-    return held
+                queries[count, j] += points[ids[token], j]
+        tokens[count] = token
+        count += 1
+    return count
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""What the samplers over nearest lists share: the loop over documents, looks at a word outside a list, and a look ahead.
+"""What the samplers over nearest lists share: the loop over documents, and prefetching.
 
 A compiled sampler draws the tokens of several documents until their random words run out; the loop here supplies them and
 goes on where it stopped. No law stands here, and nothing here decides what a draw is.
@@ -31,10 +31,10 @@ ROOM = 16  # random words that one step of a sampler may use at most
 _AT_ONCE = 1 << 15
 _LINE = 64  # bytes that a processor brings at a time
 
-# Called with the unfinished documents, the first unfinished token of every document (to move on), random words, where each
-# unfinished document's begin, how far each came (to write), and the outputs (to write; -1 where nothing has been drawn).
-# What its words do not suffice for is left to start over with the same. Returns tokens to be drawn from full rows, each with
-# the place of its four random words.
+# Called with the unfinished documents, the first unfinished token of every document (to advance), random words, their
+# offsets by unfinished document, the offsets reached (to write), and the outputs (to write; -1 where nothing has been
+# drawn). A token for which words do not suffice starts over with the same ones. Returns tokens to be drawn from full rows,
+# each with the offset of its four random words.
 Sampler = Callable[
     [
         NDArray[np.int64],
@@ -52,7 +52,7 @@ def draw_documents(
     sampler: Sampler,
     offsets: NDArray[np.int64],
     streams: Sequence[RandomWords],
-    generous: int,
+    words_per_token: int,
 ) -> tuple[NDArray[np.int32], list[tuple[int, bytes]]]:
     """Draw one output for every token of several documents.
 
@@ -62,8 +62,8 @@ def draw_documents(
         See ``Sampler``.
     offsets : ndarray of int64, shape (D + 1,)
     streams : sequence of D random streams
-    generous : int
-        Random words a token to begin with; twice as many in every further round. No draw depends on it.
+    words_per_token : int
+        Random words a token in the first round; twice as many in every further one. No draw depends on it.
 
     Returns
     -------
@@ -76,9 +76,9 @@ def draw_documents(
     deferred: list[tuple[int, bytes]] = []
     buffer = np.empty(0, dtype=np.uint64)
     ends = offsets[1:].tolist()
-    for pending in _groups(offsets, generous):
+    for pending in _groups(offsets, words_per_token):
         carried: dict[int, NDArray[np.uint64]] = {}
-        each = generous
+        each = words_per_token
         while pending:
             # In plain numbers: one document at a time is how a tokenizer is called, and arrays of one number are slow.
             bounds, most = [0], 0
@@ -88,15 +88,15 @@ def draw_documents(
                 bounds.append(bounds[-1] + len(carried.get(document, ())) + min(fresh, _AT_ONCE))
             if bounds[-1] > len(buffer):
                 buffer = np.empty(bounds[-1], dtype=np.uint64)
-            for document, begin, end in zip(pending, bounds, bounds[1:], strict=False):
-                held = carried.get(document, buffer[:0])
-                # What it had left, then the next of its stream.
-                buffer[begin : begin + len(held)] = held
-                streams[document].fill(buffer[begin + len(held) : end])
+            for document, start, end in zip(pending, bounds, bounds[1:], strict=False):
+                left = carried.get(document, buffer[:0])
+                # The words left over, then the next of its stream.
+                buffer[start : start + len(left)] = left
+                streams[document].fill(buffer[start + len(left) : end])
             starts = np.array(bounds)
             position = starts[:-1].copy()
-            for token, place in sampler(np.array(pending), done, buffer, starts, position, out):
-                deferred.append((int(token), buffer[place : place + 4].tobytes()))
+            for token, offset in sampler(np.array(pending), done, buffer, starts, position, out):
+                deferred.append((int(token), buffer[offset : offset + 4].tobytes()))
             carried = {
                 document: buffer[int(position[slot]) : bounds[slot + 1]].copy()
                 for slot, document in enumerate(pending)
@@ -122,18 +122,18 @@ def drawn_distances(index: Index, word: int) -> NDArray[np.float64]:
     return found
 
 
-def _groups(offsets: NDArray[np.int64], generous: int) -> list[list[int]]:
-    """Documents in order, so many together that their random words stay in the cache."""
+def _groups(offsets: NDArray[np.int64], words_per_token: int) -> list[list[int]]:
+    """Documents in order, in groups whose random words stay in the cache."""
     documents = np.arange(len(offsets) - 1)
     if len(documents) < 2:
         return [documents.tolist()]
-    before = (generous * offsets[:-1] + 2 * ROOM * documents) // _AT_ONCE
+    before = (words_per_token * offsets[:-1] + 2 * ROOM * documents) // _AT_ONCE
     parts = np.split(documents, np.flatnonzero(np.diff(before)) + 1)
     return [part.tolist() for part in parts]
 
 
-# The compiled functions take whole tables and numbers of rows: a row cut out of a table in a sampler's loop is counted as
-# a reference, once more and once less, and that would take as long as the draw.
+# The compiled functions take whole tables and numbers of rows: the reference count of a row that is sliced from a table in a
+# sampler's loop would take as long as the draw.
 
 
 @intrinsic
@@ -142,7 +142,7 @@ def fetch(context: Any, table: Any, row: Any, line: Any) -> tuple[Any, Callable[
 
     Only a hint: a row that there is not does no harm.
     """
-    # Needed only to compile: what is kept on disk is loaded without.
+    # Needed only to compile, not to load from numba's cache.
     from llvmlite import ir
     from numba import types
     from numba.core import cgutils
@@ -152,14 +152,14 @@ def fetch(context: Any, table: Any, row: Any, line: Any) -> tuple[Any, Callable[
         rows = make_array(signature.args[0])(context, builder, values[0])
         step = cgutils.unpack_tuple(builder, rows.strides)[0]
         pointer, number = cgutils.voidptr_t, ir.IntType(32)
-        place = builder.bitcast(rows.data, pointer)
-        begin = builder.mul(values[2], ir.Constant(values[2].type, _LINE))
-        offset = builder.add(builder.mul(values[1], step), begin)
-        place = cgutils.pointer_add(builder, place, offset, pointer)
+        address = builder.bitcast(rows.data, pointer)
+        start = builder.mul(values[2], ir.Constant(values[2].type, _LINE))
+        offset = builder.add(builder.mul(values[1], step), start)
+        address = cgutils.pointer_add(builder, address, offset, pointer)
         kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
         function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
-        # To be read, to be kept, data.
-        builder.call(function, [place, number(0), number(3), number(1)])
+        # A read, with the highest locality, of data.
+        builder.call(function, [address, number(0), number(3), number(1)])
         return context.get_dummy_value()
 
     return types.void(table, types.intp, types.intp), compiled
@@ -168,7 +168,7 @@ def fetch(context: Any, table: Any, row: Any, line: Any) -> tuple[Any, Callable[
 @njit(cache=True, nogil=True)
 def listed(lists: NDArray[np.int32], row: int, word: int) -> bool:
     """Whether a word stands in a list."""
-    found = 0
-    for place in range(lists.shape[1]):
-        found += lists[row, place] == word
-    return found > 0
+    count = 0
+    for rank in range(lists.shape[1]):
+        count += lists[row, rank] == word
+    return count > 0

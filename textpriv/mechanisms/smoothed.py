@@ -24,7 +24,7 @@ from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.mechanisms.base import UNKNOWN, checksum
 from textpriv.mechanisms.base_measure import bernoulli, numbers
-from textpriv.mechanisms.calibration.pair_sweep import Progress, keeping, sweep
+from textpriv.mechanisms.calibration.pair_sweep import Progress, sharing, sweep
 from textpriv.mechanisms.calibration.privacy_constant import (
     LOGARITHMS,
     Constant,
@@ -98,7 +98,7 @@ def background(
     epsilon, t, gamma : float
         With ``t < epsilon``.
     progress : callable, optional
-        Called for every pass over all pairs anew.
+        Called for every pair sweep anew.
 
     Raises
     ------
@@ -376,7 +376,7 @@ class SmoothedTEM(TEM):
         record = index.find_record(binding)
         if record is None or not self._usable(record):
             truncated = min(gamma, LARGEST_EXPONENT / t)
-            found = keeping(
+            found = sharing(
                 lambda: background(index, self.measure.weights, self.epsilon, t, truncated)
             )
             record = {

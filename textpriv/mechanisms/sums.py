@@ -33,17 +33,17 @@ class _Total:
         # So that the sum of all has 62 bits at most.
         self.scale = math.ldexp(1.0, 61 - math.frexp(largest)[1])
         self.whole = np.zeros(shape, dtype=np.int64)
-        self.rest = np.zeros(shape, dtype=np.int64)
+        self.remainder = np.zeros(shape, dtype=np.int64)
 
-    def join(self, other: _Total) -> None:
+    def add(self, other: _Total) -> None:
         """Add what another thread has summed."""
         self.whole += other.whole
-        self.rest += other.rest
+        self.remainder += other.remainder
 
     def value(self) -> NDArray[np.float64]:
         """The sums, each rounded twice."""
-        rest = self.rest.astype(np.float64) * 2.0**-_BITS
-        return (self.whole.astype(np.float64) + rest) / self.scale
+        remainder = self.remainder.astype(np.float64) * 2.0**-_BITS
+        return (self.whole.astype(np.float64) + remainder) / self.scale
 
 
 def exponential_sums(
@@ -56,7 +56,7 @@ def exponential_sums(
     precision: type = np.float32,
     moved: bool = False,
 ) -> NDArray[np.float64]:
-    """``sum_y weights(y) exp(-t min(d(w, y), gamma))`` for every word w, in one pass over all pairs.
+    """``sum_y weights(y) exp(-t min(d(w, y), gamma))`` for every word w, in one pair sweep.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def exponential_sums(
     # No sum over words, and none over the blocks in which they are taken, exceeds this.
     largest = max(fixed_sum(np.abs(measure)) for measure in measures) * reach * 2.0
     shape = (len(rates), *measures.shape)
-    found = _Total(shape, largest)
+    result = _Total(shape, largest)
     totals: list[_Total] = []
     local = threading.local()
 
@@ -88,7 +88,7 @@ def exponential_sums(
             local.total = _Total(shape, largest)
             totals.append(local.total)
         total = local.total
-        for place, (rate, gamma) in enumerate(zip(rates, gammas, strict=True)):
+        for law, (rate, gamma) in enumerate(zip(rates, gammas, strict=True)):
             _add_block(
                 distances,
                 rate,
@@ -98,14 +98,14 @@ def exponential_sums(
                 rows.start,
                 columns.start,
                 total.scale,
-                total.whole[place],
-                total.rest[place],
+                total.whole[law],
+                total.remainder[law],
             )
 
     sweep(index.coordinates, index.metric, visit, progress, precision=precision, portable=True)
     for total in totals:
-        found.join(total)
-    return found.value()
+        result.add(total)
+    return result.value()
 
 
 @njit(cache=True, nogil=True)
@@ -119,7 +119,7 @@ def _add_block(
     first_column: int,
     scale: float,
     whole: NDArray[np.int64],
-    rest: NDArray[np.int64],
+    remainder: NDArray[np.int64],
 ) -> None:
     """Add what a block of distances gives its rows, and the columns that are not among the rows."""
     number, (height, width) = measures.shape[0], distances.shape
@@ -137,7 +137,7 @@ def _add_block(
                 lane_sum("products", kernel, 0, part, m),  # type: ignore[call-arg]
                 scale,
                 whole,
-                rest,
+                remainder,
                 m,
                 first_row + i,
             )
@@ -146,18 +146,23 @@ def _add_block(
                 beyond[m, j] += weight * kernel[0, j]
     for m in range(number):
         for j in range(later, width):
-            _add(beyond[m, j], scale, whole, rest, m, first_column + j)
+            _add(beyond[m, j], scale, whole, remainder, m, first_column + j)
 
 
 @njit(cache=True, nogil=True)
 def _add(
-    number: float, scale: float, whole: NDArray[np.int64], rest: NDArray[np.int64], m: int, at: int
+    number: float,
+    scale: float,
+    whole: NDArray[np.int64],
+    remainder: NDArray[np.int64],
+    m: int,
+    at: int,
 ) -> None:
     """Add a number to a sum: its whole part in units of one over the scale, and what that leaves, which is exact."""
     scaled = number * scale
     units = np.rint(scaled)
     whole[m, at] += np.int64(units)
-    rest[m, at] += np.int64(np.rint((scaled - units) * 2.0**_BITS))
+    remainder[m, at] += np.int64(np.rint((scaled - units) * 2.0**_BITS))
 
 
 @njit(cache=True, nogil=True)
@@ -165,10 +170,10 @@ def log_sums(
     distances: NDArray[np.float64], rate: float, gamma: float, weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """``ln sum_y weights(y) exp(-t min(d(w, y), gamma))`` for the words whose distances to all are given, shape (w, V)."""
-    found = np.empty(distances.shape[0])
+    result = np.empty(distances.shape[0])
     kernel, measure = np.empty((1, distances.shape[1])), weights.copy().reshape((1, -1))
     for row in range(distances.shape[0]):
         for j in range(distances.shape[1]):
             kernel[0, j] = exp(-rate * min(distances[row, j], gamma))
-        found[row] = log(lane_sum("products", kernel, 0, measure, 0))  # type: ignore[call-arg]
-    return found
+        result[row] = log(lane_sum("products", kernel, 0, measure, 0))  # type: ignore[call-arg]
+    return result

@@ -370,7 +370,7 @@ def _propose(
         if ranges.firsts[band] >= 0:
             candidate = ranges.firsts[band] + np.int64(part)
         else:
-            part += ranges.begins[band]
+            part += ranges.first_parts[band]
             candidate = np.int64(find(part, prior.cumulative, prior.guide, prior.shift))
         fetch(parts, candidate, 0)
         _fetch_rows(quantized.rows, word, candidate)
@@ -631,7 +631,7 @@ def _reference_round(sampler: EnvelopeSampler, word: int, stream: Stream) -> int
     part = np.uint64(product >> 64)
     weight = ranges.weights[band]
     if first < 0:
-        output = find(ranges.begins[band] + part, *sampler.measure.tables())
+        output = find(ranges.first_parts[band] + part, *sampler.measure.tables())
     else:
         output = first + int(part)
         weight = sampler.measure.weights[output] * ranges.choices[band]

@@ -123,10 +123,10 @@ def test_ranges_hold_the_words_and_the_parts_of_their_ids(weights, data):
     inner = data.draw(st.sets(st.integers(1, max(len(weights) - 1, 1)), max_size=len(weights) - 1))
     starts = np.array(sorted({0, *inner, len(weights)}), dtype=np.int32)
     ranges = measure.ranges(starts)
-    assert int(ranges.begins[0]) == 0
+    assert int(ranges.first_parts[0]) == 0
     for place, (first, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
         parts = [int(part) for part in measure.parts[first:end]]
-        assert int(ranges.begins[place + 1]) - int(ranges.begins[place]) == sum(parts)
+        assert int(ranges.first_parts[place + 1]) - int(ranges.first_parts[place]) == sum(parts)
         choices, level = int(ranges.choices[place]), ranges.firsts[place] >= 0
         if level:
             assert ranges.firsts[place] == first

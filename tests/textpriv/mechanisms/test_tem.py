@@ -164,7 +164,7 @@ def looking_at(mechanism: TEM, word: int, other: int) -> list[int]:
         low = int(other) - int(ranges.firsts[band])
         high = low + 1
     else:
-        high = int(mechanism.measure.cumulative[other]) - int(ranges.begins[band])
+        high = int(mechanism.measure.cumulative[other]) - int(ranges.first_parts[band])
         low = high - int(mechanism.measure.parts[other])
     choice = (low + high << 63) // int(ranges.choices[band])
     coarse = [0, 0] if PARTS - end < COARSE else []

@@ -1,12 +1,11 @@
-"""One pass over the distances of all pairs of words, and several computations that share their passes.
+"""The pair sweep: the distances of all pairs of words, block by block, and computations that share their sweeps.
 
-Distances are made block by block, on all processors, and handed to whoever visits them; what is done with them stands
-elsewhere. Making them takes most of the time of a pass, so computations that run together (:func:`together`) have theirs
-made once.
+Distances are made on all processors and handed to visitors; what these do with them is not decided here. Making them takes
+most of the time of a sweep, so computations that run together (:func:`together`) have theirs made once.
 
-Distances that a search hangs on are the same on every processor (``portable``): in single precision from products of whole
-numbers, which no order of summation and no fused operation can round; in double precision from direct differences. Those
-that only confirm a verdict come from products in double precision, which each processor rounds in its own way.
+Distances on which a search depends are the same on every processor (``portable``): in single precision from products of
+whole numbers, which no order of summation and no fused operation can round; in double precision from direct differences.
+Those that only confirm a verdict come from products in double precision, which each processor rounds in its own way.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from textpriv.metrics import (
     row_distance,
 )
 
-__all__ = ["BLOCK", "Progress", "keeping", "sweep", "together"]
+__all__ = ["BLOCK", "Progress", "sharing", "sweep", "together"]
 
 Progress = Callable[[int, int], None]
 # Called with the rows, the columns and the distances of a block. Columns start at the first row, so that every unordered
 # pair is met once, except among the rows themselves, where it is met twice.
 Visit = Callable[[slice, slice, NDArray[Any]], None]
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 _Kind = tuple[int, int, type, bool]
 
 _ROWS, _COLUMNS = 256, 2048
@@ -49,13 +48,13 @@ BLOCK = _ROWS * _COLUMNS  # distances in a block, at most
 _CLOSE = 1e-6  # squared distances below this part of the squared lengths are computed again by differences
 # So are squared distances below this many squares of the grid: there rounding to it may move a distance by 5e-6 of itself.
 _NEAR = 2.0**36
-_MEMORY = (
-    4e8  # bytes that a task alone may keep distances in: those of 9,900 words in double precision
-)
+_MEMORY = 4e8  # bytes of distances that a task alone may cache: those of 9,900 words in float64
 
 
 @dataclass(eq=False)
 class _Request:
+    """A sweep that is asked for, and its end."""
+
     coordinates: NDArray[Any]
     metric: Metric
     visit: Visit
@@ -67,7 +66,7 @@ class _Request:
 
     @property
     def kind(self) -> _Kind:
-        """What requests must share that one pass can serve."""
+        """What requests must have in common to be served by one sweep."""
         return id(self.coordinates), id(self.metric), self.precision, self.portable
 
 
@@ -95,28 +94,28 @@ def sweep(
         grid first. It is always portable.
     portable : bool
         Have distances that are the same on every processor. In double precision that takes several times as long, unless
-        they are kept (:func:`together`).
+        they are cached (:func:`together`).
     """
     request = _Request(
         coordinates, metric, visit, progress, precision, portable or precision is np.float32
     )
-    company = _company.get()
-    if company is None:
+    shared = _shared.get()
+    if shared is None:
         _run([request])
     else:
-        company.join(request)
+        shared.wait_for(request)
 
 
-def keeping(task: Callable[[], Found]) -> Found:
-    """Run a task that makes many passes: in a company it shares those of the others, alone it keeps small tables."""
-    if _company.get() is not None:
+def sharing(task: Callable[[], Result]) -> Result:
+    """Run a task of many sweeps: beside other tasks it shares theirs, alone it caches the distances of small tables."""
+    if _shared.get() is not None:
         return task()
-    (found,) = together([task], memory=_MEMORY)
-    return found
+    (result,) = together([task], memory=_MEMORY)
+    return result
 
 
-def together(tasks: Sequence[Callable[[], Found]], *, memory: float = 0) -> list[Found]:
-    """Run tasks side by side, such that one pass serves all that wait for one.
+def together(tasks: Sequence[Callable[[], Result]], *, memory: float = 0) -> list[Result]:
+    """Run tasks side by side, such that one sweep serves all that wait for one.
 
     Parameters
     ----------
@@ -138,32 +137,32 @@ def together(tasks: Sequence[Callable[[], Found]], *, memory: float = 0) -> list
     """
     if not tasks:
         return []
-    company = _Company(len(tasks), memory)
+    shared = _SharedSweeps(len(tasks), memory)
 
-    def run(task: Callable[[], Found]) -> Found:
-        _company.set(company)
+    def run(task: Callable[[], Result]) -> Result:
+        _shared.set(shared)
         try:
             return task()
         finally:
-            company.leave()
+            shared.finish()
 
     with ThreadPoolExecutor(len(tasks)) as pool:
         futures = [pool.submit(run, task) for task in tasks]
-        company.conduct()
+        shared.serve()
     return [future.result() for future in futures]
 
 
-class _Company:
-    """Tasks that share passes: a pass is made when all of them wait for one or have ended."""
+class _SharedSweeps:
+    """The sweeps that some tasks share: one is made when all of them wait for one or have ended."""
 
     def __init__(self, size: int, memory: float) -> None:
         self.working = size
         self.memory = memory
-        self.kept: dict[_Kind, dict[tuple[int, int], NDArray[Any]]] = {}
+        self.cached: dict[_Kind, dict[tuple[int, int], NDArray[Any]]] = {}
         self.waiting: list[_Request] = []
         self.changed = threading.Condition()
 
-    def join(self, request: _Request) -> None:
+    def wait_for(self, request: _Request) -> None:
         with self.changed:
             self.waiting.append(request)
             self.working -= 1
@@ -172,13 +171,13 @@ class _Company:
         if request.error is not None:
             raise request.error
 
-    def leave(self) -> None:
+    def finish(self) -> None:
         with self.changed:
             self.working -= 1
             self.changed.notify_all()
 
-    def conduct(self) -> None:
-        """Make passes until every task has ended."""
+    def serve(self) -> None:
+        """Make sweeps until every task has ended."""
         while True:
             with self.changed:
                 self.changed.wait_for(lambda: self.working == 0)
@@ -187,8 +186,8 @@ class _Company:
                 batch = self._largest()
                 self.waiting = [request for request in self.waiting if request not in batch]
             try:
-                _run(batch, self._keep(batch[0]))
-            except BaseException as error:  # whoever waits must hear of it, or would wait forever
+                _run(batch, self._cache_of(batch[0]))
+            except BaseException as error:  # else those who wait would wait for ever
                 for request in batch:
                     request.error = error
             with self.changed:
@@ -197,35 +196,35 @@ class _Company:
                 self.working += len(batch)
                 self.changed.notify_all()
 
-    def _keep(self, request: _Request) -> dict[tuple[int, int], NDArray[Any]] | None:
-        """Where the blocks of such a pass are kept; None if they are not."""
+    def _cache_of(self, request: _Request) -> dict[tuple[int, int], NDArray[Any]] | None:
+        """The cache of the blocks of such a sweep; None if there is no memory for it."""
         rows = request.coordinates
         # Half of all pairs and half of the blocks on the diagonal.
         size = np.dtype(request.precision).itemsize
         wanted = float(size) * len(rows) * (len(rows) + _ROWS) / 2
         kind = request.kind
-        if not request.portable or (kind not in self.kept and wanted > self.memory):
+        if not request.portable or (kind not in self.cached and wanted > self.memory):
             return None
-        if kind not in self.kept:
+        if kind not in self.cached:
             self.memory -= wanted
-            self.kept[kind] = {}
-        return self.kept[kind]
+            self.cached[kind] = {}
+        return self.cached[kind]
 
     def _largest(self) -> list[_Request]:
-        """The most requests that one pass can serve; the others wait for more of their kind."""
+        """The most requests that one sweep can serve; the others wait for more of their kind."""
         kinds: dict[_Kind, list[_Request]] = {}
         for request in self.waiting:
             kinds.setdefault(request.kind, []).append(request)
         return max(kinds.values(), key=len)
 
 
-_company: ContextVar[_Company | None] = ContextVar("_company", default=None)
+_shared: ContextVar[_SharedSweeps | None] = ContextVar("_shared", default=None)
 
 
 def _run(
-    requests: Sequence[_Request], kept: dict[tuple[int, int], NDArray[Any]] | None = None
+    requests: Sequence[_Request], cached: dict[tuple[int, int], NDArray[Any]] | None = None
 ) -> None:
-    """Make one pass for requests of the same rows, metric and precision, perhaps from blocks that were kept."""
+    """Make one sweep for requests of the same rows, metric and precision, perhaps from cached blocks."""
     first = requests[0]
     coordinates, metric, precision = first.coordinates, first.metric, first.precision
     size = len(coordinates)
@@ -245,7 +244,7 @@ def _run(
             right = min(left + _COLUMNS, size)
             shape = (stop - start, right - left)
             distances = local.buffer[: shape[0] * shape[1]].reshape(shape)
-            known = None if kept is None else kept.get((start, left))
+            known = None if cached is None else cached.get((start, left))
             if known is not None:
                 np.copyto(distances, known)
             elif fill is not None:
@@ -256,8 +255,8 @@ def _run(
                 distances[:] = pairwise_distances(
                     metric.kind, coordinates[start:stop], coordinates[left:right]
                 )
-            if kept is not None and known is None:
-                kept[start, left] = distances.copy()
+            if cached is not None and known is None:
+                cached[start, left] = distances.copy()
             for request in requests[1:]:
                 # A visitor may overwrite what it is given: all but the last get a copy.
                 copied = local.copy[: distances.size].reshape(distances.shape)
@@ -277,7 +276,7 @@ def _run(
 
 
 def _products(coordinates: NDArray[Any], kind: int) -> Callable[[int, int, NDArray[Any]], None]:
-    """What fills a block with distances by products in double precision."""
+    """The function that fills a block with distances by products in double precision."""
     angular = kind == ANGULAR
     # An angle needs the vectors from the origin; a length is the more precise for being taken about the centre.
     centre = 0.0 if angular else coordinates.mean(axis=0, dtype=np.float64)
@@ -304,7 +303,7 @@ def _products(coordinates: NDArray[Any], kind: int) -> Callable[[int, int, NDArr
 def _whole_products(
     coordinates: NDArray[Any], kind: int
 ) -> Callable[[int, int, NDArray[Any]], None]:
-    """What fills a block with distances of coordinates on a grid, the same on every processor.
+    """The function that fills a block with distances of coordinates on a grid, the same on every processor.
 
     In units of the grid coordinates are whole numbers, so few bits long that no sum of their products exceeds 2^53: every
     product of blocks is exact, in whichever order and with whatever operations it is taken.
@@ -345,9 +344,9 @@ def _from_products(
 ) -> None:
     """Distances by exact products; of what is too near for the grid, or opposite, by differences."""
     for i in range(distances.shape[0]):
-        own = squares[first_row + i]
+        row_square = squares[first_row + i]
         for j in range(distances.shape[1]):
-            both = own + squares[first_column + j]
+            both = row_square + squares[first_column + j]
             apart = both - 2.0 * products[i, j]
             near = apart < _NEAR
             distance = np.sqrt(max(apart, 0.0)) * unit

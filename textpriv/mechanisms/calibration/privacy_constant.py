@@ -1,4 +1,4 @@
-"""The exact constant of an exponential law over all pairs of words, and the largest rate that keeps a promise.
+"""The privacy constant of an exponential law over all pairs of words, and the largest rate that keeps a promise.
 
 For a law ``P_w(y) = nu(y) exp(-t min(d(w, y), gamma)) / Z_t(w)`` the worst log-ratio of a pair is attained at one of the two
 words themselves, so the tight constant needs pairs only (mechanisms.md 3.3). Everything is computed over blocks of the
@@ -72,7 +72,7 @@ def log_normalisers(
     precision: type = np.float64,
     portable: bool = False,
 ) -> NDArray[np.float64]:
-    """``ln Z_t(w)`` of every word for several rates, and perhaps several measures, in one pass over all pairs.
+    """``ln Z_t(w)`` of every word for several rates, and perhaps several measures, in one pair sweep.
 
     Parameters
     ----------
@@ -102,16 +102,16 @@ def log_normalisers(
             local.scratch = np.empty(BLOCK)
             totals.append(local.total)
         kernel = local.scratch[: distances.size].reshape(distances.shape)
-        # Columns among the rows meet both words of a pair as rows; the rest must add to the columns too.
+        # Columns among the rows meet both words of a pair as rows; the others must add to the columns too.
         later = max(rows.stop - columns.start, 0)
-        for place, (rate, gamma) in enumerate(zip(rates, gammas, strict=True)):
+        for law, (rate, gamma) in enumerate(zip(rates, gammas, strict=True)):
             np.minimum(distances, gamma, out=kernel)
             kernel *= -rate
             np.exp(kernel, out=kernel)
-            local.total[place, :, rows] += measures[:, columns] @ kernel.T
+            local.total[law, :, rows] += measures[:, columns] @ kernel.T
             if later < kernel.shape[1]:
                 beyond = slice(columns.start + later, columns.stop)
-                local.total[place, :, beyond] += measures[:, rows] @ kernel[:, later:]
+                local.total[law, :, beyond] += measures[:, rows] @ kernel[:, later:]
 
     sweep(index.coordinates, index.metric, visit, progress)
     found: NDArray[np.float64] = np.log(np.sum(totals, axis=0))
@@ -166,8 +166,8 @@ def tight_constants(
         ratio = local.scratch[0, : distances.size].reshape(distances.shape)
         capped = local.scratch[1, : distances.size].reshape(distances.shape)
         np.maximum(distances, np.finfo(precision).tiny, out=distances)
-        for place, (rate, gamma) in enumerate(zip(rates, gammas, strict=True)):
-            np.subtract(logs[place, rows, None], logs[place, None, columns], out=ratio)
+        for law, (rate, gamma) in enumerate(zip(rates, gammas, strict=True)):
+            np.subtract(logs[law, rows, None], logs[law, None, columns], out=ratio)
             np.abs(ratio, out=ratio)
             ratio -= allowance
             np.maximum(ratio, 0.0, out=ratio)
@@ -181,15 +181,13 @@ def tight_constants(
             i, j = divmod(where, distances.shape[1])
             row, column = rows.start + i, columns.start + j
             # The constant is that of P_w against P_w' with w' the word whose normaliser is the larger.
-            if logs[place, row] > logs[place, column]:
+            if logs[law, row] > logs[law, column]:
                 row, column = column, row
             with guard:
-                if value > best[place][0]:
-                    best[place] = (value, row, column)
+                if value > best[law][0]:
+                    best[law] = (value, row, column)
                 if every_block is not None:
-                    every_block[place].append(
-                        Constant(value, (int(words[row]), int(words[column])))
-                    )
+                    every_block[law].append(Constant(value, (int(words[row]), int(words[column]))))
 
     sweep(coordinates, index.metric, visit, progress, precision=precision)
     return [Constant(value, (int(words[row]), int(words[column]))) for value, row, column in best]
@@ -228,7 +226,7 @@ def largest_rate(
 
     Notes
     -----
-    The root is found on the pairs that bind at several rates, and confirmed by a pass over all pairs in double precision;
+    The root is found on the pairs that bind at several rates, and confirmed by a pair sweep in double precision;
     the pairs that bind there join, and should one of them break the promise, the search is repeated.
     """
     known = set(pairs)
@@ -260,7 +258,7 @@ def estimated_rate(
     largest_exponent: float,
     progress: Progress | None = None,
 ) -> tuple[float, set[tuple[int, int]]]:
-    """What :func:`largest_rate` is likely to find, from passes in single precision alone, and the pairs that bind.
+    """What :func:`largest_rate` is likely to find, from sweeps in single precision alone, and the pairs that bind.
 
     The estimate is no less than what is found, up to rounding; nothing may be promised by it.
     """
@@ -296,10 +294,10 @@ def _constants(
     return found, {constant.pair for block in worst for constant in block}
 
 
-_CANDIDATES = 12  # binding pairs kept of each rate
-# Of epsilon is what a rate may cost; the rest contains the relative rounding of distances.
+_CANDIDATES = 12  # binding pairs of each rate
+# The part of epsilon that a rate may cost; what is left contains the relative rounding of distances.
 _PROMISE = 1 - 1e-6
-# Of it, on the pairs that are looked at: so far below that a pass over all pairs, however it rounds, does not refuse them.
+# And of that, on the pairs of the search: so far below that a pair sweep, however it rounds, does not refuse them.
 _INSIDE = 1 - 1e-10
 _GRID = 1 << 20  # the rate is a whole number of such parts of epsilon
 
@@ -318,9 +316,9 @@ def _root(
     """
     promise = epsilon * _PROMISE * _INSIDE
     words = sorted({word for pair in pairs for word in pair})
-    place = {word: i for i, word in enumerate(words)}
-    left = np.array([place[i] for i, _ in pairs])
-    right = np.array([place[j] for _, j in pairs])
+    row = {word: i for i, word in enumerate(words)}
+    left = np.array([row[i] for i, _ in pairs])
+    right = np.array([row[j] for _, j in pairs])
     apart = np.array([index.distance(first, second) for first, second in pairs])
     distances = index.distances_of(np.array(words))
 
