@@ -166,17 +166,21 @@ class OffPair(ConvexOptions):
 
 @dataclass(frozen=True)
 class Ftrl(ConvexOptions):
-    """Private follow-the-regularised-leader on a tree of gradients; best for streams of a thousand records and more.
+    """Private follow-the-regularised-leader on released sums of gradients; best for streams of a thousand records and more.
 
     Parameters
     ----------
     loss, clip, radius
         As in ``ConvexOptions``.
+    sums : {"square-root", "tree"}, default="square-root"
+        How sums of gradients are released. From a thousand records on the square root has less than half of the tree's
+        noise; it keeps all gradients, and its time grows with the square of the horizon.
     horizon, track_regret
         As in ``OnPair``.
     """
 
     name = "ftrl"
+    sums: str = "square-root"
     horizon: int | None = None
     track_regret: bool = False
 

@@ -123,6 +123,8 @@ class Request:
         What this part of a fit may cost (``accounting.release_mu``).
     alpha, rate, steps : float, float, int or None
         None: the default from public numbers.
+    sums : str
+        Of the private leader.
     hardened, allow_vacuous : bool
     """
 
@@ -134,6 +136,7 @@ class Request:
     alpha: float | None = None
     rate: float | None = None
     steps: int | None = None
+    sums: str = "square-root"
     hardened: bool = False
     allow_vacuous: bool = False
 
@@ -386,17 +389,18 @@ def _offline_published(task: ConvexTask, request: Request, randomness: Randomnes
 # GIGA, online
 
 
-def plan_stream(task: ConvexTask, request: Request, n: int) -> giga.OnlinePlan | ftrl.TreePlan:
+def plan_stream(task: ConvexTask, request: Request, n: int) -> giga.OnlinePlan | ftrl.LeaderPlan:
     """Return the noise of a stream of at most ``n`` records; only public bounds of ``task.sums`` are read."""
     if request.algorithm == "ftrl":
         sums = task.sums
-        return ftrl.plan_tree(
+        return ftrl.plan_leader(
             n,
             sums.pair_change,
             sums.pair_bound,
             task.anchor.size,
             task.domain.radius,
             request.mu,
+            sums=request.sums,  # type: ignore[arg-type]
             hardened=request.hardened,
         )
     L, change = _certain_smoothness(task), task.sums.pair_change
@@ -418,7 +422,7 @@ def plan_stream(task: ConvexTask, request: Request, n: int) -> giga.OnlinePlan |
 
 
 def describe_stream(
-    online: giga.OnlinePlan | ftrl.TreePlan,
+    online: giga.OnlinePlan | ftrl.LeaderPlan,
     request: Request,
     run: Callable[[], Any],
     not_protected: tuple[str, ...] = (),

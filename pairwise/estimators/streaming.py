@@ -29,7 +29,7 @@ from pairwise.noise.randomness import Randomness
 from pairwise.plan import Plan
 
 if TYPE_CHECKING:
-    from pairwise.algorithms.ftrl import TreePlan
+    from pairwise.algorithms.ftrl import LeaderPlan
     from pairwise.algorithms.giga import OnlinePlan, PairStream
     from pairwise.algorithms.gradient import AUCPairs, MetricPairs
 
@@ -89,6 +89,7 @@ class StreamingEstimator(AlgorithmChoice):
             alpha=getattr(options, "alpha", None),
             rate=getattr(options, "rate", None),
             steps=getattr(options, "steps", None),
+            sums=getattr(options, "sums", "square-root"),
             hardened=self._exact,
             allow_vacuous=bool(getattr(options, "allow_vacuous", False)),
         )
@@ -109,14 +110,14 @@ class StreamingEstimator(AlgorithmChoice):
 
     def _plan_stream(
         self, d: int, n: int, request: Request
-    ) -> tuple[ConvexTask, OnlinePlan | TreePlan]:
+    ) -> tuple[ConvexTask, OnlinePlan | LeaderPlan]:
         stand_in = np.zeros((1, d))
         codes = self._encode(self.classes_[:1])
         task = self._task(stand_in, codes, n, request.mu)
         return task, plan_stream(task, request, n)
 
     def _new_stream(
-        self, task: ConvexTask, online: OnlinePlan | TreePlan, randomness: Randomness
+        self, task: ConvexTask, online: OnlinePlan | LeaderPlan, randomness: Randomness
     ) -> PairStream:
         return online.open(
             self._convex_sums,
@@ -140,7 +141,7 @@ class StreamingEstimator(AlgorithmChoice):
         return self._describe(online, request, run)
 
     def _describe(
-        self, online: OnlinePlan | TreePlan, request: Request, run: Callable[[], Any]
+        self, online: OnlinePlan | LeaderPlan, request: Request, run: Callable[[], Any]
     ) -> Plan:
         exposed = (_REGRET_EXPOSED,) if self._stream_options.track_regret else ()
         return describe_stream(online, request, run, exposed)

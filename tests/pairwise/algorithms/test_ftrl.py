@@ -1,4 +1,4 @@
-"""The private leader on a tree of gradients: its sensitivity, its sums, its stream."""
+"""The private leader: sensitivities of both ways to release sums, the sums, the stream."""
 
 from __future__ import annotations
 
@@ -14,11 +14,18 @@ from pairwise import PrivateAUCClassifier
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.gaussian import gaussian_mu
 from pairwise.accounting.zcdp import release_mu
-from pairwise.algorithms.ftrl import plan_tree, tree_sensitivity
+from pairwise.algorithms.ftrl import (
+    plan_leader,
+    root_coefficients,
+    root_sensitivity,
+    tree_sensitivity,
+)
 from pairwise.algorithms.gradient import AUCPairs
 from pairwise.errors import PairwiseError
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.domains import L2Ball
+
+both = pytest.mark.parametrize("sums", ["square-root", "tree"])
 
 
 def _by_summation(n, first, unfinished=False):
@@ -60,50 +67,105 @@ def _table(n=40, d=2, seed=0):
     return r.normal(size=(n, d)) * 0.4, r.random(n) < 0.5
 
 
-def test_without_noise_the_parameter_follows_the_sum_of_all_gradients():
+def test_the_coefficients_are_the_square_root_of_the_summing_matrix():
+    r = root_coefficients(300)
+    np.testing.assert_allclose(np.convolve(r, r)[:300], 1.0, rtol=1e-12)
+
+
+@given(st.integers(2, 60), st.data())
+def test_no_record_moves_the_square_root_past_its_sensitivity_and_the_first_attains_it(n, data):
+    first = data.draw(st.integers(2, n))
+    r, steps = root_coefficients(n - first + 1), np.arange(first, n + 1)
+    norms = []
+    for j in range(1, n + 1):
+        c = np.where(steps > j, 1.0 / (steps - 1), np.where((steps == j) & (steps > 1), 1.0, 0.0))
+        norms.append(np.linalg.norm(np.convolve(r, c)[: len(steps)]))
+    bound = root_sensitivity(n, first)
+    assert max(norms) <= bound
+    assert bound == pytest.approx(norms[first - 1], rel=1e-9)
+
+
+def test_prefix_sums_of_a_thousand_steps_are_off_by_at_most_half_of_what_the_tree_is():
+    # Same guarantee; root mean square over all prefixes, and the largest.
+    n, first = 1000, 200
+    leaves = n - first + 1
+    root = root_sensitivity(n, first) ** 2 * np.cumsum(root_coefficients(leaves) ** 2)
+    nodes = np.array([k.bit_count() for k in range(1, leaves + 1)])
+    tree = tree_sensitivity(n, first) ** 2 * nodes
+    assert root.mean() <= 0.25 * tree.mean()
+    assert root.max() <= 0.25 * tree.max()
+
+
+@both
+def test_released_sums_have_the_variance_of_the_plan(sums):
+    # The last of 9 prefix sums; a mean of 4,000 squares of a Gaussian is off by a sixth of itself with probability < 1e-12.
+    n = 12
+    plan = plan_leader(n, 2.0, 2.0, 4000, 0.5, 1.0, sums=sums)
+    stream = plan.open(AUCPairs, L2Ball(0.5), np.zeros(4000), Randomness(0))
+    leaves = n - plan.first + 1
+    for _ in range(leaves):
+        total = stream._sum_with(np.zeros(4000))
+    terms = leaves.bit_count() if sums == "tree" else np.sum(root_coefficients(leaves) ** 2)
+    assert np.mean(total**2) == pytest.approx(terms * plan.release.sigma**2, rel=1 / 6)
+
+
+def test_a_square_root_that_would_keep_too_much_is_refused_with_the_other_way():
+    with pytest.raises(PairwiseError, match=r"Ftrl\(sums='tree'\)"):
+        plan_leader(20_000, 2.0, 2.0, 10_000, 0.5, 1.0)
+    with pytest.raises(PairwiseError, match="'square-root' or 'tree'"):
+        plan_leader(20, 2.0, 2.0, 2, 0.5, 1.0, sums="root")
+
+
+@both
+def test_without_noise_the_parameter_follows_the_sum_of_all_gradients(sums):
     X, y = _table()
-    plan = plan_tree(40, 2.0, 2.0, 2, 0.5, math.inf)
+    plan = plan_leader(40, 2.0, 2.0, 2, 0.5, math.inf, sums=sums)
     domain = L2Ball(0.5)
     stream = plan.open(AUCPairs, domain, np.zeros(2), Randomness(0))
     released = stream.receive(X, y)
-    sums, total, w = AUCPairs(X, y), np.zeros(2), np.zeros(2)
+    pairs, total, w = AUCPairs(X, y), np.zeros(2), np.zeros(2)
     for t in range(1, 41):
         if t >= plan.first:
-            total += stream.mean_with_earlier(sums, w, t)
+            total += stream.mean_with_earlier(pairs, w, t)
             w = domain.project(-total / plan.strength)
         np.testing.assert_allclose(released[t - 1], w, atol=1e-12)
 
 
+@both
 @pytest.mark.parametrize("hardened", [False, True])
-def test_every_node_is_released_once_with_the_noise_of_the_plan(hardened):
+def test_every_release_is_made_once_with_the_noise_of_the_plan(hardened, sums):
     X, y = _table(27)
     mu = release_mu(1.0, 1e-5, hardened=hardened)
-    plan = plan_tree(27, 2.0, 2.0, 2, 0.5, mu, hardened=hardened)
+    plan = plan_leader(27, 2.0, 2.0, 2, 0.5, mu, sums=sums, hardened=hardened)
     stream = plan.open(AUCPairs, L2Ball(0.5), np.zeros(2), Randomness(0))
     counted = []
     stream._noisy = lambda value: counted.append(value) or value
     stream.receive(X, y)
     leaves = 27 - plan.first + 1
-    assert len(counted) == sum(leaves // 2**k for k in range(5))
-    assert plan.node.sigma == pytest.approx(plan.sensitivity / mu, rel=2e-3)
+    nodes = sum(leaves // 2**k for k in range(5))
+    assert len(counted) == (nodes if sums == "tree" else leaves)
+    assert plan.release.sigma == pytest.approx(plan.sensitivity / mu, rel=2e-3)
     assert 0.99 < epsilon_of(plan.event, 1e-5) <= 1.0 + 1e-9
 
 
-def test_rounding_in_all_nodes_together_is_paid_for():
-    plan = plan_tree(500, 2.0, 2.0, 6, 0.5, release_mu(1.0, 1e-5, hardened=True), hardened=True)
+@both
+def test_rounding_in_all_releases_together_is_paid_for(sums):
+    mu = release_mu(1.0, 1e-5, hardened=True)
+    plan = plan_leader(500, 2.0, 2.0, 6, 0.5, mu, sums=sums, hardened=True)
     leaves = 500 - plan.first + 1
-    nodes = sum(leaves >> k for k in range(10))
-    rounding = math.sqrt(nodes) * plan.node.lattice.surcharge
-    rho = (plan.sensitivity + rounding) ** 2 / (2 * plan.node.sigma**2)
+    releases = sum(leaves >> k for k in range(10)) if sums == "tree" else leaves
+    rounding = math.sqrt(releases) * plan.release.lattice.surcharge
+    rho = (plan.sensitivity + rounding) ** 2 / (2 * plan.release.sigma**2)
     assert rho <= plan.event.rho <= rho * 1.003
 
 
+@both
 @pytest.mark.parametrize("seed", range(3))
-def test_no_adversarial_neighbour_moves_all_nodes_together_past_the_sensitivity(seed):
+def test_no_adversarial_neighbour_moves_all_releases_together_past_the_sensitivity(seed, sums):
     # The hinge is linear in this ball, so gradients do not depend on what was released.
     r = np.random.default_rng(seed)
     n, d = 20, 2
-    plan = plan_tree(n, 2.0, 2.0, d, 0.2, gaussian_mu(1.0, 1e-5))
+    plan = plan_leader(n, 2.0, 2.0, d, 0.2, gaussian_mu(1.0, 1e-5), sums=sums)
     worst, neighbours = 0.0, 0
     for place in (0, plan.first - 2, plan.first - 1, plan.first, n - 1):
         u = r.normal(size=d)
@@ -143,4 +205,4 @@ def test_a_stream_of_four_thousand_is_ranked_better_than_by_releasing_every_iter
 def test_a_horizon_of_less_than_four_or_of_many_hours_is_refused():
     for n in (3, 60_000):
         with pytest.raises(PairwiseError, match=r"at least 4|expected n <="):
-            plan_tree(n, 2.0, 2.0, 2, 0.5, 1.0)
+            plan_leader(n, 2.0, 2.0, 2, 0.5, 1.0)

@@ -144,6 +144,7 @@ ESTIMATORS = {
     # The hinge is linear in so small a ball, so the gradients of two neighbours differ alike whatever was released.
     "auc ftrl": (_auc(algorithm=Ftrl(loss="hinge")), 0.99),
     "auc ftrl, floating point": (_auc(algorithm=Ftrl(loss="hinge"), hardened=False), 0.99),
+    "auc ftrl, tree": (_auc(algorithm=Ftrl(loss="hinge", sums="tree")), 0.99),
     "metric ftrl": (_metric(algorithm=Ftrl(loss="hinge", radius=0.1)), 0.99),
     "auc offpairstrc": (_auc(algorithm="offpairstrc"), 0.89),
     "auc offpairc": (_auc(algorithm="offpairc"), 0.9),
@@ -171,6 +172,7 @@ JOINT = {
     "lda, floating point",
     "auc ftrl",
     "auc ftrl, floating point",
+    "auc ftrl, tree",
     "metric ftrl",
 }
 

@@ -66,6 +66,7 @@ VALUES = {
     "shrinkage": [False, True],
     "start_share": [0.5],
     "steps": [50],
+    "sums": ["tree"],
     "threshold_share": [0.3, 0.0],
     "topology": ["public"],
     "track_regret": [True],
