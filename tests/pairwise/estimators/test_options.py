@@ -161,8 +161,9 @@ def test_every_option_changes_the_fit_or_is_refused(cls, given, target, monkeypa
     without = []
     for name in sorted(options):
         values = [value for value in VALUES[name] if settings.get(name) is not value]
-        changed = [_outcome(cls, {**settings, name: value}, target) for value in values]
-        if values and all(each == usual for each in changed):
+        if values and all(
+            _outcome(cls, {**settings, name: value}, target) == usual for value in values
+        ):
             without.append(name)
     assert without == []
 

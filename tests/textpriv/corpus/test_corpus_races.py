@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -296,15 +297,29 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_entry_counts_as_not_finished_and_its_part_is_made_anew(index, tmp_path, damage):
+@pytest.fixture(scope="module")
+def stopped(index, tmp_path_factory) -> tuple[Path, bytes]:
+    """A folder with a run that was stopped after two parts, and what comes of it in the end."""
+
     def stop(progress):
         if progress.documents >= 8:
             raise KeyboardInterrupt
 
-    source, target = _raw(tmp_path, False), tmp_path / "out.jsonl"
+    folder = tmp_path_factory.mktemp("stopped")
+    source, target = _raw(folder, False), folder / "out.jsonl"
     with pytest.raises(KeyboardInterrupt):
         _run(index, source, target, False, on_progress=stop)
+    again = tmp_path_factory.mktemp("again") / "out.jsonl"
+    _run(index, source, again, False, key=RunKey.beside(target))
+    return folder, again.read_bytes()
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_entry_counts_as_not_finished_and_its_part_is_made_anew(
+    index, tmp_path, stopped, damage
+):
+    shutil.copytree(stopped[0], tmp_path, dirs_exist_ok=True)
+    source, target = tmp_path / "raw.jsonl", tmp_path / "out.jsonl"
     folder = tmp_path / "out.jsonl.partial"
     place = folder / "000000-000000.json"
     (folder / "notes.json").write_text("[]")  # not one of ours, and in nobody's way
@@ -319,6 +334,4 @@ def test_a_damaged_entry_counts_as_not_finished_and_its_part_is_made_anew(index,
     else:
         place.write_text(json.dumps(DAMAGES[damage](json.loads(place.read_text()))))
     assert _run(index, source, target, True).documents == DOCUMENTS
-    again = tmp_path / "again.jsonl"
-    _run(index, source, again, False, key=RunKey.beside(target))
-    assert target.read_bytes() == again.read_bytes()
+    assert target.read_bytes() == stopped[1]
