@@ -20,6 +20,7 @@ from textpriv.evaluation.extras import needs
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.utility import count_matrix, log_counts, mean_rows
 from textpriv.mechanisms.base import Mechanism
+from textpriv.metrics import TREE
 from textpriv.privatizer import Privatizer
 from textpriv.vocabulary.vocabulary import Prior
 
@@ -130,8 +131,7 @@ class ChannelVectorizer(TransformerMixin, BaseEstimator):
         return mean_rows(counts, self.private_table_)
 
     def _clear_table(self) -> NDArray[np.float32]:
-        table = self.mechanism.index.vocabulary.vectors if self.table is None else self.table
-        return np.asarray(table, dtype=np.float32)
+        return _table_of(self.mechanism, self.table)
 
     def _counts(self, documents: Any) -> csr_matrix:
         words = len(self.mechanism.index)
@@ -183,8 +183,17 @@ def channel_embedding(
     trainable : bool
     """
     torch = needs("torch")
-    given = mechanism.index.vocabulary.vectors if table is None else table
-    means = Law(mechanism, prior).posterior_means(np.asarray(given, dtype=np.float32))
+    means = Law(mechanism, prior).posterior_means(_table_of(mechanism, table))
     return torch.nn.EmbeddingBag.from_pretrained(
         torch.from_numpy(means), freeze=not trainable, mode="mean"
     )
+
+
+def _table_of(mechanism: Mechanism, table: NDArray[Any] | None) -> NDArray[np.float32]:
+    """The embeddings that are averaged: those given, or the vocabulary's vectors."""
+    if table is None and mechanism.index.metric.kind == TREE:
+        raise TextprivError(
+            "a tree keeps no vectors: give the embeddings of its words, as table= of shape (V, n)."
+        )
+    given = mechanism.index.vocabulary.vectors if table is None else table
+    return np.asarray(given, dtype=np.float32)

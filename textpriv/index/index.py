@@ -455,10 +455,14 @@ class Index:
         cls, folder: Path, metric: str | Metric | None, *, verify: bool, check: bool = True
     ) -> Index:
         meta = read_meta(folder)
-        if meta.get("kind") == TREE:
-            from textpriv.index.tree import Tree
+        from textpriv.index.tree import Tree
 
+        if meta.get("kind") == TREE:
             return Tree.opened(folder, meta, metric, verify=verify, check=check)
+        if issubclass(cls, Tree):
+            raise IndexFolderError(
+                f"{folder} is an index of vectors and no tree. Open it by Index.load, or make a tree: textpriv tree SOURCE OUT"
+            )
         chosen = stored_metric(folder, meta, metric)
         files = [name for name in meta["files"] if name != GRAPH_FILE]
         verify_files(folder, meta, files, content=verify)

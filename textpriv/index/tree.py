@@ -407,7 +407,6 @@ class Tree(Index):
         metric: str | Metric = "unit_euclidean",
         dimensions: int | None = None,
         progress: bool | Callable[[str, int, int], None] = False,
-        **ignored: Any,
     ) -> Tree:
         """Find a tree in the vectors of a vocabulary, which must be public.
 

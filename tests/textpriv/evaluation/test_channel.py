@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import trees
 from scipy.sparse import csr_matrix
 
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.utility import count_matrix, log_counts
-from textpriv.mechanisms import TEM, Madlib, PermuteAndFlip
+from textpriv.mechanisms import TEM, Madlib, PermuteAndFlip, TreeTEM
 from textpriv.privatizer import Privatizer
 
 pytest.importorskip("sklearn")
@@ -76,7 +77,7 @@ def test_without_noise_the_features_are_those_of_clear_text(index):
 
 def test_texts_ids_and_counts_give_the_same_features(index):
     mechanism = TEM(index, 3.0)
-    vectorizer = ChannelVectorizer(mechanism).fit()
+    vectorizer = ChannelVectorizer(mechanism, output="embedding").fit()
     ids = [np.array([3, 8, 8], dtype=np.int32), np.array([0], dtype=np.int32)]
     counts = count_matrix(np.concatenate(ids), np.array([0, 3, 4]), len(index))
     texts = ["w3 w8 w8", "w0"]
@@ -151,6 +152,17 @@ def test_a_document_of_another_type_is_named_by_its_place_and_not_quoted(index):
         vectorizer.transform([np.array([1]), {"secret": 1}])
     with pytest.raises(TextprivError, match="not one text"):
         vectorizer.transform("w1 w2")
+
+
+def test_over_a_tree_embeddings_must_be_given_and_their_means_are_those_of_the_law():
+    mechanism = TreeTEM(trees.chain(20), 0.3)
+    with pytest.raises(TextprivError, match="keeps no vectors"):
+        ChannelVectorizer(mechanism, output="embedding").fit()
+    table = np.random.default_rng(0).normal(size=(20, 3))
+    found = ChannelVectorizer(mechanism, output="embedding", table=table).fit().private_table_
+    joint = np.exp([mechanism.log_prob(word) for word in range(20)])
+    joint *= mechanism.index.vocabulary.prior_weights("zipf")[:, None]
+    np.testing.assert_allclose(found, (joint / joint.sum(axis=0)).T @ table, rtol=1e-4)
 
 
 def test_without_scikit_learn_the_error_names_the_extra():

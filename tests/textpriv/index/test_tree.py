@@ -351,6 +351,12 @@ def test_a_saved_tree_is_loaded_as_it_was_and_keeps_records(tmp_path):
         Index.load(tmp_path / "tree", metric="euclidean")
 
 
+def test_an_index_of_vectors_is_not_opened_as_a_tree(tmp_path):
+    Index.build(vocabulary(points(12)), k=3, hnsw=False).save(tmp_path / "index")
+    with pytest.raises(IndexFolderError, match="textpriv tree SOURCE OUT"):
+        Tree.load(tmp_path / "index")
+
+
 def test_a_tree_comes_out_of_a_pickle_as_it_was(tmp_path):
     tree = saved(tmp_path / "tree")
     taller = tree.reheighted([1.0, 1.0, 7.0], tree.names)
