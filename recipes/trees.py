@@ -70,7 +70,6 @@ class Laws:
         return {
             "TEM as published": lambda e: tem(self.index(), e, prior="uniform"),
             "TEM, zipf": lambda e: tem(self.index(), e),
-            "TEM, zipf, best": lambda e: tem(self.index(), e, rate="best"),
             "tree (ward), full": lambda e: over(self.tree("ward"), e),
             "tree (ward), uniform": lambda e: over(self.tree("ward"), e, prior="uniform"),
             "tree (ward), root of counts": lambda e: over(self.tree("ward"), e, prior=self.root),
@@ -90,6 +89,8 @@ class Laws:
             "tree (three levels), root of counts": lambda e: over(
                 self.levelled(), e, prior=self.root
             ),
+            # Last, since its prior is searched for anew at every epsilon.
+            "TEM, zipf, best": lambda e: tem(self.index(), e, rate="best"),
         }
 
 
@@ -97,29 +98,26 @@ def recovered(mechanism: Mechanism) -> tuple[float, float]:
     """Success of the best attacker on content words, who is told that they are, and on all words."""
     law = Law(mechanism, "counts")
     size, best, of_content = len(law), np.zeros(len(law)), np.zeros(len(law))
+    common = min(COMMON, size // 4)
     for begin in range(0, size, _BLOCK):
         words = np.arange(begin, min(begin + _BLOCK, size))
         joint = law.rows(words) * law.prior[words, None].astype(np.float32)
         np.maximum(best, joint.max(axis=0), out=best)
-        joint[words < COMMON] = 0
+        joint[words < common] = 0
         np.maximum(of_content, joint.max(axis=0), out=of_content)
-    return float(of_content.sum() / law.prior[COMMON:].sum()), float(best.sum())
+    return float(of_content.sum() / law.prior[common:].sum()), float(best.sum())
 
 
-def found_epsilon(
-    make: Callable[[float], Mechanism], which: int, target: float, steps: int = 9
-) -> float:
+def found_epsilon(make: Callable[[float], Mechanism], which: int, target: float) -> float:
     """The epsilon at which the attacker recovers a share of words, to about one per cent of epsilon."""
-    low, high = 0.05, 200.0
-    for _ in range(steps + 3):
-        middle = math.sqrt(low * high)
-        if recovered(make(middle))[which] < target:
-            low = middle
-        else:
-            high = middle
-        if high / low < 1.01:
-            break
-    return math.sqrt(low * high)
+    from scipy.optimize import brentq
+
+    def beyond(log_epsilon: float) -> float:
+        found = min(max(recovered(make(math.exp(log_epsilon)))[which], 1e-6), 1 - 1e-6)
+        # In log-odds, which are nearly straight in the logarithm of epsilon.
+        return math.log(found / (1 - found)) - math.log(target / (1 - target))
+
+    return math.exp(brentq(beyond, math.log(0.2), math.log(60.0), xtol=0.01, rtol=1e-6))
 
 
 class Reviews:

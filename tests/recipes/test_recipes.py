@@ -160,7 +160,16 @@ pytestmark = [
 def test_every_recipe_is_run_here():
     # What holds data sets, and what runs inside the environment of another package, are no recipes of their own.
     here = {path.stem for path in RECIPES.glob("*.py")} - {"data", "peers"}
-    assert here == {"attacks", "benchmark", "end_to_end", "imdb", "laws", "retrieval", "uci"}
+    assert here == {
+        "attacks",
+        "benchmark",
+        "end_to_end",
+        "imdb",
+        "laws",
+        "retrieval",
+        "trees",
+        "uci",
+    }
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -194,6 +203,35 @@ def test_laws(data_dir, index, tmp_path):
         *options,
     )
     assert "Unprivatized" in shown
+
+
+def test_trees(data_dir, tmp_path):
+    recipe, rng = loaded("trees"), np.random.default_rng(4)
+    (tmp_path / "embeddings").mkdir()
+    (tmp_path / "yelp").mkdir()
+    (tmp_path / VECTORS).symlink_to(data_dir / VECTORS)
+    (tmp_path / "imdb").symlink_to(data_dir / "imdb")
+    counts = "".join(f"{word} {1000 - at}\n" for at, word in enumerate(WORDS))
+    (tmp_path / recipe.COUNTS).write_bytes(gzip.compress(counts.encode(), 1))
+    lines = (
+        json.dumps({"text": " ".join(rng.choice(WORDS, 4)), "stars": int(at % 5) + 1})
+        for at in range(4040)
+    )
+    (tmp_path / "yelp" / "reviews.jsonl.gz").write_bytes(
+        gzip.compress("\n".join(lines).encode(), 1)
+    )
+    options = ["--limit", 120, "--seeds", 1, "--reviews", 40, "--content", "0.5"]
+    shown = run("trees", "--data-dir", tmp_path, "--out", tmp_path / "t", *options)
+    laws = len(json.loads((tmp_path / "t.json").read_text())["cells"]["0.5 of content words"])
+    assert laws == 12
+    # At each target every law is met within rounding, so that what they keep may be compared.
+    shares = [
+        float(line.split("|")[3].split("/")[0])
+        for line in shown.partition("At 0.2 of all")[0].splitlines()
+        if line.startswith(("| tree", "| TEM"))
+    ]
+    assert len(shares) == 12
+    assert all(abs(share - 0.5) < 0.03 for share in shares)
 
 
 @pytest.mark.parametrize("given", [True, False])

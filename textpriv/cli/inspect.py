@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textpriv.bounds import odds_in_words
 from textpriv.cli.messages import announce_calibration, console, print_json, warn
 from textpriv.cli.options import (
     SHORT_NAMES,
@@ -134,7 +133,7 @@ def explain(
     folder, word = words if len(words) == 2 else (None, words[0])
     made = _build(folder, epsilon, law)
     stays = float(np.exp(made.log_prob(word)[made.index.vocabulary.id(word)]))
-    outputs, groups = made.explain(word, n=n), made.groups(word)
+    outputs, groups = made.explain(word, n=n), made.groups(word, most=8)
     if as_json:
         print_json(
             {
@@ -463,20 +462,13 @@ def _print_groups(word: str, kept: float, groups: Sequence[Group]) -> None:
     from rich.text import Text
     from rich.tree import Tree
 
-    chosen = sorted({round(at * (len(groups) - 1) / 7) for at in range(8)}, reverse=True)
-    branch = trunk = None
-    for group in (groups[at] for at in chosen if at < len(groups)):
-        label = Text.assemble(
-            (group.name, "bold"),
-            f": {group.words:,} words, told apart by odds of at most {odds_in_words(group.loss)}; "
-            f"{word} becomes one of them with probability {group.probability:.4f} ",
-            (f"({', '.join(group.likeliest)})", "dim"),
-        )
-        branch = Tree(label) if branch is None else branch.add(label)
-        trunk = trunk or branch
-    if branch is not None and trunk is not None:
-        branch.add(Text.assemble((word, "bold"), f" itself: {kept:.4f}"))
-        Console(highlight=False).print(trunk)
+    if not groups:
+        return
+    trunk = branch = Tree(Text(groups[-1].in_words(word)))
+    for group in reversed(groups[:-1]):
+        branch = branch.add(Text(group.in_words(word)))
+    branch.add(Text.assemble((word, "bold"), f" itself: {kept:.4f}"))
+    Console(highlight=False).print(trunk)
 
 
 def _print_certificate(certificate: Certificate) -> None:

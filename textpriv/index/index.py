@@ -461,7 +461,8 @@ class Index:
             return Tree.opened(folder, meta, metric, verify=verify, check=check)
         if issubclass(cls, Tree):
             raise IndexFolderError(
-                f"{folder} is an index of vectors and no tree. Open it by Index.load, or make a tree: textpriv tree SOURCE OUT"
+                f"{folder} is an index of vectors and no tree. Open it by Index.load, or make a tree with: textpriv "
+                "tree SOURCE OUT"
             )
         chosen = stored_metric(folder, meta, metric)
         files = [name for name in meta["files"] if name != GRAPH_FILE]

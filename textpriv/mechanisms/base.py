@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from textpriv.bounds import at_least
+from textpriv.bounds import at_least, odds_in_words
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.index.typical import REFERENCE
@@ -79,6 +79,13 @@ class Group(NamedTuple):
     loss: float
     probability: float
     likeliest: tuple[str, ...]
+
+    def in_words(self, word: str) -> str:
+        """What the group is to a word of it, in one sentence."""
+        return (
+            f"{self.name}: {self.words:,} words, told apart by odds of at most {odds_in_words(self.loss)}; {word} becomes "
+            f"one of them with probability {self.probability:.4f} ({', '.join(self.likeliest)})"
+        )
 
 
 class Mechanism(ABC):
@@ -215,8 +222,8 @@ class Mechanism(ABC):
         words = self.index.vocabulary.words
         return [(words[i], float(np.exp(law[i])), float(distance[i])) for i in top]
 
-    def groups(self, word: str | int) -> list[Group] | None:
-        """The groups of a word, the closest first; None for a mechanism that does not draw from a tree."""
+    def groups(self, word: str | int, most: int | None = None) -> list[Group] | None:
+        """The groups of a word, the closest first, or so many of them at most, evenly; None without a tree."""
         return None
 
     def exponential_law(self) -> tuple[NDArray[np.float64], float, float] | None:

@@ -558,8 +558,8 @@ class TreeTEM(Mechanism):
         """The constant over all pairs, from one pass over the nodes."""
         return self._law.constant
 
-    def groups(self, word: str | int) -> list[Group]:
-        """The groups of a word, from the closest to all words; see :class:`textpriv.mechanisms.base.Group`."""
+    def groups(self, word: str | int, most: int | None = None) -> list[Group]:
+        """The groups of a word, or so many of them, from the closest to all words; see :meth:`Mechanism.groups`."""
         number = self.resolve(word)
         if number == UNKNOWN:
             return []
@@ -576,6 +576,8 @@ class TreeTEM(Mechanism):
             name = tree.names[level - 1] if tree.names and level else f"height {height:.4g}"
             loss = self._loss_within(height) if level else 0.0
             made.append(Group(name, inside, loss, min(total, 1.0), likeliest))
+        if most is not None and len(made) > most:
+            made = [made[at] for at in np.linspace(0, len(made) - 1, most).astype(int).tolist()]
         return made
 
     # Draws

@@ -316,9 +316,11 @@ class Playground:
         top = np.argsort(-law, kind="stable")[:10]
         distances = self.index.distances_of(np.array([number]))[0]
         words = self.index.vocabulary.words
+        groups = mechanism.groups(number, most=8)
         return {
             "word": known,
             "keep": float(law[number]),
+            "groups": [each.in_words(known) for each in reversed(groups or ())],
             "outputs": [[words[i], float(law[i]), float(distances[i])] for i in top],
         }
 

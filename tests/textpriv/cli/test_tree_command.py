@@ -97,6 +97,7 @@ def test_explain_draws_the_groups_of_a_word_with_the_odds_asked_for(folder, mech
     )
     law = np.exp(mechanism.log_prob("bana"))
     assert told["keep_probability"] == pytest.approx(law[mechanism.resolve("bana")])
+    assert len(mechanism.groups("bana", most=2)) == 2
     for group, wanted in zip(told["groups"], mechanism.groups("bana"), strict=True):
         assert group["words"] == wanted.words
         assert group["probability"] == pytest.approx(wanted.probability)
@@ -212,6 +213,10 @@ def test_the_playground_of_a_tree_offers_what_it_carries(folder):
         law = playground.explain("bana", chosen)
         assert law is not None
         own = TreeTEM(playground.index, 2.0)
+        assert law["groups"][0].startswith(
+            f"any: {len(WORDS)} words, told apart by odds of at most 404 to 1"
+        )
+        assert len(law["groups"]) == 3
         assert law["keep"] == pytest.approx(np.exp(own.log_prob("bana")[own.resolve("bana")]))
     finally:
         playground.close()

@@ -9,6 +9,7 @@ import hashlib
 import math
 import pickle
 import re
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -367,15 +368,31 @@ def test_the_certificate_is_exact_and_holds(prior):
     assert_allclose((first - second).max(), found.rho * found.distance, rtol=1e-7)
 
 
-def test_the_certificate_of_40_000_words_takes_less_than_a_second_and_says_what_is_parted():
-    tree = trees.random_tree(40_000, 30, 1)
+def test_the_certificate_says_what_the_tree_parts():
+    tree = trees.HARD["many heights"]()
     tree.separated = 50, tuple(np.linspace(0.9, 0.0, len(tree.heights)))
+    assert "90 % lie outside" in certify(TreeTEM(tree, 3.0)).paragraph()
+
+
+@pytest.mark.alone
+def test_at_400_000_words_certificate_and_draws_take_a_second():
+    """Of the processor's time, and with room for slower ones: docs/results/trees.md has what was measured."""
+    size = 400_000
+    rng = np.random.default_rng(5)
+    gaps = np.minimum(rng.geometric(1 - 1 / 1.6, size - 1), 24)
+    codes = np.searchsorted(np.unique(gaps), gaps) + 1
+    heights = np.linspace(0.4, 4.0, codes.max())
+    tree = Tree(trees.words(size), rng.permutation(size), codes, heights)
     mechanism = TreeTEM(tree, 3.0)
     certify(mechanism)
-    found = certify(TreeTEM(tree, 3.5))
-    assert found.seconds < 1.0
-    assert found.holds
-    assert "90 % lie outside" in found.paragraph()
+    ids = rng.integers(0, size, 2_000_000).astype(np.int32)
+    mechanism.sample(ids[:10], KeyedStreams(seed=1).stream(0))
+    begin = time.process_time()
+    assert certify(mechanism).holds
+    middle = time.process_time()
+    mechanism.sample(ids, KeyedStreams(seed=1).stream(1))
+    assert middle - begin < 2.0
+    assert time.process_time() - middle < 2.0
 
 
 class TooFast(TreeTEM):

@@ -143,6 +143,15 @@
       const [code, answer] = await ask("/api/word", { word: byId("word").value.trim(), ...settings() });
       if (code !== 200) { told.textContent = answer.error || answer.preparing; return; }
       told.textContent = "“" + answer.word + "” stays as it is with probability " + answer.keep.toPrecision(3) + ".";
+      // Each group within the next wider one.
+      let within = byId("groups");
+      within.replaceChildren();
+      for (const group of answer.groups) {
+        const item = document.createElement("li");
+        item.textContent = group;
+        within.appendChild(document.createElement("ul")).appendChild(item);
+        within = item;
+      }
       const body = byId("outputs");
       body.replaceChildren();
       const largest = answer.outputs[0][1];
