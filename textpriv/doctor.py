@@ -178,6 +178,7 @@ def _cache() -> str:
 
 
 def _hnswlib() -> str:
+    version = _need("hnswlib", "hnsw")
     import hnswlib
     import numpy as np
 
@@ -188,7 +189,7 @@ def _hnswlib() -> str:
     labels, _ = graph.knn_query(points, k=1, num_threads=1)
     if labels[:, 0].tolist() != list(range(8)):
         raise RuntimeError("a point is not its own nearest neighbour")
-    return f"{metadata.version('hnswlib')} built and searched a small index"
+    return f"{version} built and searched a small index"
 
 
 def _spacy() -> str:
@@ -373,7 +374,7 @@ def _compiler() -> str:
     found = next((name for name in ("c++", "g++", "clang++", "cl") if shutil.which(name)), None)
     if found is None:
         raise _Absent(
-            "no C++ compiler", "needed only to install hnswlib from source: install g++ or clang++"
+            "no C++ compiler", "needed only to install the extra hnsw: install g++ or clang++"
         )
     return str(shutil.which(found))
 
@@ -394,7 +395,6 @@ _EXAMINATIONS = (
     _Examination("packages", _packages, True, _REINSTALL),
     _Examination("numba", _numba, True, _REINSTALL + "; numba needs a NumPy that it knows"),
     _Examination("compiled code cache", _cache, False, ""),
-    _Examination("hnswlib", _hnswlib, True, "pip install --force-reinstall --no-cache-dir hnswlib"),
     _Examination("spaCy", _spacy, True, _REINSTALL),
     _Examination("spaCy models", _models, False, ""),
     _Examination("randomness", _randomness, True, _REINSTALL),
@@ -403,6 +403,9 @@ _EXAMINATIONS = (
     _Examination("processors", _processors, False, ""),
     _Examination("temporary files", _temporary, True, "set TMPDIR to a folder that you can write"),
     _Examination("C++ compiler", _compiler, False, ""),
+    _Examination(
+        "hnswlib", _hnswlib, False, "pip install --force-reinstall --no-cache-dir hnswlib"
+    ),
     _Examination("torch", _torch, False, "pip install --force-reinstall 'textpriv[pairwise]'"),
     _Examination(
         "pairwise", _learning, False, "pip install --force-reinstall 'textpriv[pairwise]'"

@@ -119,7 +119,13 @@ class Catalogue:
     def __init__(
         self, records: ArrayLike, codebook: ArrayLike, ids: ArrayLike | None = None
     ) -> None:
-        import hnswlib
+        try:
+            import hnswlib
+        except ModuleNotFoundError:
+            raise ServiceError(
+                "the server's search needs hnswlib, which is not installed: pip install 'textpriv[hnsw]' (a C++ compiler "
+                "builds it). Clients do without it."
+            ) from None
 
         self.records = np.ascontiguousarray(records, dtype=np.float32)
         self.codebook = np.ascontiguousarray(codebook, dtype=np.float32)

@@ -103,7 +103,7 @@ class IndexOptions:
         bool,
         typer.Option(
             "--hnsw/--no-hnsw",
-            help="Also store the graph that --mechanism madlib searches.",
+            help="Also store the graph that --mechanism madlib searches, where hnswlib is installed.",
         ),
     ] = True
     device: Device = "cpu"

@@ -197,7 +197,8 @@ class MechanismOptions:
     search: Annotated[
         Search | None,
         typer.Option(
-            help="madlib: how the nearest word is found (default hnsw).", show_default=False
+            help="madlib: how the nearest word is found (default hnsw, which needs the extra of that name).",
+            show_default=False,
         ),
     ] = None
     projection: Annotated[

@@ -6,6 +6,7 @@ The lists are made in ``index.neighbours`` and ``index.hnsw``; what an index is 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def build_tables(
     coordinates = read_only(metric.coordinates(vocabulary.vectors))
     length, recall, graph = min(int(k), len(vocabulary)), 1.0, None
     with reporter(progress) as report:
-        if backend == "hnsw" or (hnsw and metric.kind == EUCLIDEAN):
+        if backend == "hnsw" or (hnsw and metric.kind == EUCLIDEAN and find_spec("hnswlib")):
             graph = hnsw_index(coordinates, progress=report("approximate index"))
         if backend == "exact":
             bar = report("exact lists")

@@ -20,10 +20,35 @@ from textpriv.index.storage import refuse
 from textpriv.metrics import ANGULAR, EUCLIDEAN, Metric, distances_from
 from textpriv.vocabulary.vocabulary import read_only
 
-__all__ = ["approximate_lists", "check_graph", "hnsw_index", "measure_recall", "read_graph"]
+__all__ = [
+    "approximate_lists",
+    "check_graph",
+    "hnsw_index",
+    "measure_recall",
+    "need_hnswlib",
+    "read_graph",
+]
 
 _HEAD = struct.Struct("<6Q i I 3Q d Q")  # as hnswlib writes it, without spaces between
 _ROWS = 4096  # rows checked at a time
+
+
+def need_hnswlib() -> Any:
+    """Import hnswlib, which approximate search alone needs.
+
+    Raises
+    ------
+    TextprivError
+        Where it is not installed; says what else there is.
+    """
+    try:
+        import hnswlib
+    except ModuleNotFoundError:
+        raise TextprivError(
+            "approximate search needs hnswlib, which is not installed: pip install 'textpriv[hnsw]' (a C++ compiler builds "
+            'it), or choose the exact one, search="exact" (--search exact), which is slower on a large vocabulary.'
+        ) from None
+    return hnswlib
 
 
 def hnsw_index(
@@ -42,8 +67,7 @@ def hnsw_index(
     progress : callable, optional
         Called with (rows done, rows in all).
     """
-    import hnswlib
-
+    hnswlib = need_hnswlib()
     size, dimension = coordinates.shape
     graph = hnswlib.Index(space="l2", dim=dimension)
     graph.init_index(max_elements=size, ef_construction=effort, M=16, random_seed=100)
@@ -209,8 +233,7 @@ def read_graph(path: Path, coordinates: NDArray[Any]) -> Any:
     ------
     IndexFolderError
     """
-    import hnswlib
-
+    hnswlib = need_hnswlib()
     check_graph(path, coordinates)
     size, dimension = coordinates.shape
     graph = hnswlib.Index(space="l2", dim=dimension)

@@ -310,8 +310,8 @@ class Index:
             ``"hnsw"`` takes the lists from an approximate search where exact ones are out of reach. It measures its
             recall, and every mechanism that needs exact lists then states ``proved=False``.
         hnsw : bool
-            Also build the approximate index that Madlib searches (Euclidean metrics only). Left out, it is built when
-            first needed.
+            Also build the approximate index that Madlib searches (Euclidean metrics only), where hnswlib is installed
+            (the extra ``hnsw``). Left out, it is built when first needed.
         progress : bool or callable
             True draws progress bars on standard error; a callable receives (stage, done, all).
         device : str

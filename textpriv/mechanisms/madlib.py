@@ -28,7 +28,7 @@ from textpriv.arithmetic import (
     row_products,
 )
 from textpriv.errors import MechanismError
-from textpriv.index.hnsw import hnsw_index
+from textpriv.index.hnsw import hnsw_index, need_hnswlib
 from textpriv.index.index import Index
 from textpriv.mechanisms.base import Mechanism
 from textpriv.metrics import EUCLIDEAN, pairwise_distances, row_distance
@@ -51,6 +51,7 @@ class Madlib(Mechanism):
         Constant of the guarantee; the mean length of the noise is n / epsilon for n dimensions, so useful values are
         far larger than those of TEM.
     search : {"hnsw", "exact"}
+        "hnsw" needs the extra ``hnsw``.
         How the nearest word is found. The guarantee is the same; "exact" takes time proportional to the vocabulary.
     projection : int, optional
         Project the public vectors on so many of their principal directions first. A projection never lengthens a
@@ -80,6 +81,8 @@ class Madlib(Mechanism):
             )
         if search not in ("hnsw", "exact"):
             raise MechanismError(f"unknown search {search!r}; use 'hnsw' or 'exact'.")
+        if search == "hnsw":
+            need_hnswlib()
         dimension = index.coordinates.shape[1]
         if projection is not None and (
             isinstance(projection, bool)
