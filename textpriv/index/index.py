@@ -41,14 +41,13 @@ from textpriv.index.storage import (
     verify_files,
 )
 from textpriv.index.typical import REFERENCE, Typical, typical_distances
+from textpriv.index.word_distances import WordDistances
 from textpriv.metrics import (
     EUCLIDEAN,
     INTERPRETED,
     Metric,
     Rounding,
-    distances_from,
     get_metric,
-    paired_distances,
 )
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
@@ -72,7 +71,7 @@ _STATE = (
 _WIDE = 1e-3  # of the reference distance: a group of words with one law that is wider is warned of
 
 
-class Index:
+class Index(WordDistances):
     """Vocabulary, metric and nearest lists: everything public that a mechanism needs.
 
     Build one with :meth:`build` or open a saved one with :meth:`load`.
@@ -181,67 +180,6 @@ class Index:
 
     def __len__(self) -> int:
         return len(self.vocabulary)
-
-    @property
-    def tau(self) -> float:
-        """Bound on the error of the distance between any two words."""
-        return self.rounding.at(self.diameter_bound)
-
-    @property
-    def wide(self) -> NDArray[np.int64]:
-        """Ids of the words whose law is that of a word farther away than the rounding of coordinates explains."""
-        return self._members[self._apart > 4 * self.rounding.absolute]
-
-    @cached_property
-    def _members(self) -> NDArray[np.int64]:
-        return np.flatnonzero(self.representatives != np.arange(len(self)))
-
-    @cached_property
-    def _apart(self) -> NDArray[np.float64]:
-        """The distance of each member of a group from the word whose law it uses."""
-        return self._paired(self._members, self.representatives[self._members])
-
-    def _paired(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
-        """Distances between the words of two arrays, pair by pair."""
-        if self.metric.kind == INTERPRETED:
-            pairs = zip(self.coordinates[first], self.coordinates[second], strict=True)
-            return np.array([float(self.metric.pairwise(a, b)[0, 0]) for a, b in pairs])
-        pair = (np.ascontiguousarray(words, dtype=np.int64) for words in (first, second))
-        return paired_distances(self.metric.kind, self.coordinates, *pair)
-
-    @cached_property
-    def width(self) -> float:
-        """No word is farther from the word whose law it uses."""
-        if not len(self._members):
-            return 0.0
-        return float(self._apart.max()) * (1 + self.rounding.relative) + self.rounding.absolute
-
-    def distance(self, first: int, second: int) -> float:
-        """Distance between two words, by their own coordinates."""
-        return float(self._paired(np.array([first]), np.array([second]))[0])
-
-    def distances_between(self, word: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Distances from a word to some others, by their own coordinates: shape (len(others),)."""
-        return self._paired(np.full(len(others), word), others)
-
-    def distances_of(self, words: NDArray[np.int64], *, device: str = "cpu") -> NDArray[np.float64]:
-        """Distances by which some words' laws are made, to every word: shape (len(words), V), float64 by differences.
-
-        Those of a word that shares another one's law are the other one's. ``device`` is as in :meth:`build`.
-        """
-        rows = self.representatives[words]
-        if device != "cpu":
-            from textpriv.index.torch_distances import choose_device, distance_rows
-
-            return distance_rows(choose_device(device), self.metric.kind, self.coordinates, rows)
-        if self.metric.kind == INTERPRETED:
-            out = self.metric.pairwise(self.coordinates[rows], self.coordinates).copy()
-            out[np.arange(len(rows)), rows] = 0.0
-            return out
-        out = np.empty((len(rows), len(self)))
-        for place, row in enumerate(rows.tolist()):
-            distances_from(self.metric.kind, self.coordinates, row, out[place])
-        return out
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A worker opens the folder again and shares its pages; only an index without one travels by value.

@@ -26,11 +26,13 @@ from textpriv.errors import VocabularyError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+__all__ = ["BLOCK_VALUES", "check_counts", "read_counts", "read_source"]
+
 _MAX_DIMENSION = 65_536
 _MAX_LINE_BYTES = 1 << 22
 _SAMPLE_LINES = 32
 _READ_BYTES = 1 << 22
-_BLOCK_VALUES = 1 << 20
+BLOCK_VALUES = 1 << 20
 
 _HEADER = re.compile(rb"\s*(\d{1,18})[ \t]+(\d{1,18})\s*")
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -64,7 +66,7 @@ _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
 _Read: TypeAlias = "tuple[Sequence[str], ArrayLike, Callable[[int], str]]"
 
 
-def _read_source(source: Any, limit: int | None) -> _Read:
+def read_source(source: Any, limit: int | None) -> _Read:
     """Return words, vectors, and a function that names a word by its id in messages."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
@@ -142,7 +144,7 @@ def _from_spacy(nlp: Any, limit: int | None) -> _Read:
 
 
 class _File:
-    """An open file, packed or not, that knows its place and names it when the data are damaged."""
+    """An open file, packed or not, that counts its lines and names the line where the data are damaged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -386,7 +388,8 @@ def _read_binary(
 # Counts
 
 
-def _check_counts(counts: Mapping[str, float]) -> None:
+def check_counts(counts: Mapping[str, float]) -> None:
+    """Refuse counts that are no finite numbers from 0 up."""
     for i, count in enumerate(counts.values()):
         try:
             good = 0.0 <= float(count) < np.inf
@@ -399,7 +402,7 @@ def _check_counts(counts: Mapping[str, float]) -> None:
             )
 
 
-def _read_counts(path: Path) -> dict[str, float]:
+def read_counts(path: Path) -> dict[str, float]:
     """Read a file of lines "word count", packed with gzip or not. A word may contain spaces."""
     counts: dict[str, float] = {}
     with _File(path) as file:

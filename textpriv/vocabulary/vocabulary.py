@@ -1,10 +1,7 @@
 """Words, their vectors and an optional public prior: what a mechanism may know about a language.
 
-Here live the `Vocabulary` class, the readers of the usual vector formats and the reader of word
-counts. Distances, neighbours and the folder in which a vocabulary is kept between runs live
-elsewhere; so does everything about private text. The readers take one pass and check each line as
-they meet it, because a vector file that is read wrongly without notice changes the metric, and with
-it what the privacy guarantee means.
+Here lives the `Vocabulary` class. Files are read in `vocabulary.readers`, distances and neighbours
+are found in `textpriv.index`; nothing of this folder sees private text.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from textpriv.errors import VocabularyError
-from textpriv.vocabulary.readers import _BLOCK_VALUES, _check_counts, _read_counts, _read_source
+from textpriv.vocabulary.readers import BLOCK_VALUES, check_counts, read_counts, read_source
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -91,16 +88,16 @@ class Vocabulary:
     def __init__(
         self, words: Sequence[str], vectors: ArrayLike, prior: Prior | None = None
     ) -> None:
-        self._fill(words, vectors, prior, lambda i: f"the word with id {i}")
+        self._store(words, vectors, prior, lambda i: f"the word with id {i}")
 
-    def _fill(
+    def _store(
         self,
         words: Sequence[str],
         vectors: ArrayLike,
         prior: Prior | None,
-        place: Callable[[int], str],
+        name_of: Callable[[int], str],
     ) -> None:
-        """Check and store; `place(id)` says in a message which word it is and where it is from."""
+        """Check and store; `name_of(id)` says in a message which word it is and where it is from."""
         if isinstance(words, str):
             raise VocabularyError(
                 "Expected a list of words, found one string. Pass a list with one string for each "
@@ -113,8 +110,8 @@ class Vocabulary:
                 f"Expected one vector for each word, found {len(self.words):,} words and "
                 f"{len(self.vectors):,} vectors. Pass lists of the same length and order."
             )
-        self.__dict__["_ids"] = _index_words(self.words, place)
-        _check_finite(self.vectors, place)
+        self.__dict__["_ids"] = _index_words(self.words, name_of)
+        _check_finite(self.vectors, name_of)
         self.prior = None
         if prior is not None:
             if isinstance(prior, str) and prior in _PRIOR_NAMES:
@@ -184,9 +181,9 @@ class Vocabulary:
                     "the number of words to keep, or None for all."
                 )
             limit = int(limit)
-        words, vectors, place = _read_source(source, limit)
+        words, vectors, name_of = read_source(source, limit)
         vocabulary = cls.__new__(cls)
-        vocabulary._fill(words, vectors, prior, place)
+        vocabulary._store(words, vectors, prior, name_of)
         return vocabulary
 
     @classmethod
@@ -379,9 +376,9 @@ class Vocabulary:
                     'of "zipf", "uniform" and "counts". Check the name, or pass an array or a '
                     "mapping from words to counts."
                 )
-            return self._weights_from_counts(_read_counts(path))
+            return self._weights_from_counts(read_counts(path))
         if isinstance(prior, Mapping):
-            _check_counts(prior)
+            check_counts(prior)
             return self._weights_from_counts(prior)
         return self._weights_from_array(prior)
 
@@ -461,17 +458,17 @@ def read_only(values: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def _index_words(words: list[str], place: Callable[[int], str]) -> dict[str, int]:
+def _index_words(words: list[str], name_of: Callable[[int], str]) -> dict[str, int]:
     """Map words to ids; refuse a word that is empty, repeated, or cannot be written as UTF-8."""
     for i, word in enumerate(words):
         if not isinstance(word, str):
             raise VocabularyError(
-                f"Expected words that are non-empty strings, found that {place(i)} is of type "
+                f"Expected words that are non-empty strings, found that {name_of(i)} is of type "
                 f"{type(word).__name__}. Convert it to a string, or leave it out."
             )
         if not word:
             raise VocabularyError(
-                f"Expected words that are non-empty strings, found that {place(i)} is empty. "
+                f"Expected words that are non-empty strings, found that {name_of(i)} is empty. "
                 "Leave it out with its vector."
             )
     try:
@@ -479,7 +476,7 @@ def _index_words(words: list[str], place: Callable[[int], str]) -> dict[str, int
     except UnicodeEncodeError:
         broken = next(i for i, word in enumerate(words) if not _is_unicode(word))
         raise VocabularyError(
-            f"Expected words that can be written as UTF-8, found that {place(broken)} holds half "
+            f"Expected words that can be written as UTF-8, found that {name_of(broken)} holds half "
             "of a surrogate pair. Decode the source strictly, or leave the word out."
         ) from None
     ids = {word: i for i, word in enumerate(words)}
@@ -489,7 +486,7 @@ def _index_words(words: list[str], place: Callable[[int], str]) -> dict[str, int
             earlier = first.setdefault(word, i)
             if earlier != i:
                 raise VocabularyError(
-                    f"Expected different words, found that {place(i)} repeats {place(earlier)}, "
+                    f"Expected different words, found that {name_of(i)} repeats {name_of(earlier)}, "
                     f"and {len(words) - len(ids):,} repeated in all. Keep one vector for each "
                     "word."
                 )
@@ -504,20 +501,20 @@ def _is_unicode(word: str) -> bool:
     return True
 
 
-def _check_finite(vectors: NDArray[Any], place: Callable[[int], str]) -> None:
+def _check_finite(vectors: NDArray[Any], name_of: Callable[[int], str]) -> None:
     for part in _blocks(*vectors.shape):
         bad = np.flatnonzero(~np.isfinite(vectors[part]).all(axis=1))
         if len(bad):
             raise VocabularyError(
                 "Expected finite values, found one that is not, or is too large for "
-                f"{vectors.dtype.name}, in the vector of {place(part.start + int(bad[0]))}. "
+                f"{vectors.dtype.name}, in the vector of {name_of(part.start + int(bad[0]))}. "
                 "Correct the row, or leave it out."
             )
 
 
 def _blocks(rows: int, columns: int) -> Iterator[slice]:
     """Cut `rows` into slices that bound the memory of what is computed from them."""
-    step = max(1, _BLOCK_VALUES // columns)
+    step = max(1, BLOCK_VALUES // columns)
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
 

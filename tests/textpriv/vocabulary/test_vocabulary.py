@@ -163,7 +163,7 @@ def test_a_value_too_large_for_single_precision_is_refused():
 
 
 def test_the_first_bad_row_is_named_in_a_table_of_many_blocks(monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK_VALUES", 4)
+    monkeypatch.setattr(module, "BLOCK_VALUES", 4)
     vectors = np.zeros((11, 2))
     vectors[[7, 9], 1] = np.nan
     with pytest.raises(VocabularyError, match="with id 7"):

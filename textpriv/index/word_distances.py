@@ -1,0 +1,94 @@
+"""The distances between words of an index: of pairs, of rows, and of words that share a law.
+
+The metrics themselves are in ``textpriv.metrics``; lists of near words are made in ``index.neighbours``.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textpriv.metrics import INTERPRETED, Metric, Rounding, distances_from, paired_distances
+
+__all__ = ["WordDistances"]
+
+
+class WordDistances:
+    """What an index has of a metric space: distances by the words' own coordinates, and by those of their laws.
+
+    Attributes
+    ----------
+    metric, coordinates, representatives, rounding, diameter_bound
+        As of :class:`textpriv.index.Index`.
+    """
+
+    metric: Metric
+    coordinates: NDArray[Any]
+    representatives: NDArray[np.int32]
+    rounding: Rounding
+    diameter_bound: float
+
+    @property
+    def tau(self) -> float:
+        """Bound on the error of the distance between any two words."""
+        return self.rounding.at(self.diameter_bound)
+
+    @property
+    def wide(self) -> NDArray[np.int64]:
+        """Ids of the words whose law is that of a word farther away than the rounding of coordinates explains."""
+        return self._members[self._apart > 4 * self.rounding.absolute]
+
+    @cached_property
+    def _members(self) -> NDArray[np.int64]:
+        """Ids of the words that use the law of another word."""
+        return np.flatnonzero(self.representatives != np.arange(len(self.representatives)))
+
+    @cached_property
+    def _apart(self) -> NDArray[np.float64]:
+        """Their distances from the words whose laws they use."""
+        return self._paired(self._members, self.representatives[self._members])
+
+    def _paired(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
+        """Distances between the words of two arrays, pair by pair."""
+        if self.metric.kind == INTERPRETED:
+            pairs = zip(self.coordinates[first], self.coordinates[second], strict=True)
+            return np.array([float(self.metric.pairwise(a, b)[0, 0]) for a, b in pairs])
+        pair = (np.ascontiguousarray(words, dtype=np.int64) for words in (first, second))
+        return paired_distances(self.metric.kind, self.coordinates, *pair)
+
+    @cached_property
+    def width(self) -> float:
+        """The largest distance of a word from the word whose law it uses."""
+        if not len(self._members):
+            return 0.0
+        return float(self._apart.max()) * (1 + self.rounding.relative) + self.rounding.absolute
+
+    def distance(self, first: int, second: int) -> float:
+        """Distance between two words, by their own coordinates."""
+        return float(self._paired(np.array([first]), np.array([second]))[0])
+
+    def distances_between(self, word: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Distances from a word to some others, by their own coordinates: shape (len(others),)."""
+        return self._paired(np.full(len(others), word), others)
+
+    def distances_of(self, words: NDArray[np.int64], *, device: str = "cpu") -> NDArray[np.float64]:
+        """Distances by which some words' laws are made, to every word: shape (len(words), V), float64 by differences.
+
+        Those of a word that shares another one's law are the other one's. ``device`` is as in :meth:`build`.
+        """
+        rows = self.representatives[words]
+        if device != "cpu":
+            from textpriv.index.torch_distances import choose_device, distance_rows
+
+            return distance_rows(choose_device(device), self.metric.kind, self.coordinates, rows)
+        if self.metric.kind == INTERPRETED:
+            out = self.metric.pairwise(self.coordinates[rows], self.coordinates).copy()
+            out[np.arange(len(rows)), rows] = 0.0
+            return out
+        out = np.empty((len(rows), len(self.representatives)))
+        for row, distances in zip(rows.tolist(), out, strict=True):
+            distances_from(self.metric.kind, self.coordinates, row, distances)
+        return out
