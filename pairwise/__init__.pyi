@@ -29,6 +29,7 @@ from .estimators.metric import PrivateMetricLearner as PrivateMetricLearner
 from .estimators.scaling import PrivatePipeline as PrivatePipeline
 from .estimators.scaling import PublicScaler as PublicScaler
 from .estimators.scaling import check_pipeline as check_pipeline
+from .estimators.search import PrivateSearchCV as PrivateSearchCV
 from .estimators.selection import PrivateScorer as PrivateScorer
 from .estimators.selection import TrialCount as TrialCount
 from .estimators.selection import private_selection as private_selection

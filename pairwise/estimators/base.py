@@ -27,6 +27,7 @@ from pairwise.plan import Plan
 from pairwise.statement import PrivacyStatement, UnsoundWarning
 
 __all__ = [
+    "CLASSES_READ",
     "MINIMUM_RECORDS",
     "PrivateEstimator",
     "check_data_norm",
@@ -41,7 +42,7 @@ MINIMUM_RECORDS = 4
 # A smaller bound leaves the range in which floats keep their digits, a larger one overflows when squared.
 _BOUNDS = (1e-100, 1e100)
 
-_CLASSES_READ = (
+CLASSES_READ = (
     "classes was not given, so the set of labels was read from y: it is taken as public, and a neighbour with another set "
     "of labels is not covered"
 )
@@ -253,7 +254,7 @@ class PrivateEstimator(BaseEstimator):
         assumptions = list(plan.assumptions)
         if self._classes_read:
             not_protected.append("the set of class labels")
-            assumptions.append(_CLASSES_READ)
+            assumptions.append(CLASSES_READ)
         not_protected.append("the number of records and of features, and all settings")
         assumptions.append(
             f"every record is clipped, on its own, to the public norm {float(self.data_norm):g}"

@@ -1,0 +1,257 @@
+"""``PrivateSearchCV``: scikit-learn's search over settings, with one stated price for all fits and scores.
+
+The random number of trials, their price and the theorem behind it stand in ``selection``; here is what users of
+``GridSearchCV`` expect around it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from pairwise.errors import InvalidParameterError
+from pairwise.estimators.base import (
+    CLASSES_READ,
+    PrivateEstimator,
+    check_number,
+    refuse_mixed_labels,
+)
+from pairwise.estimators.scaling import check_pipeline
+from pairwise.estimators.selection import (
+    PrivateScorer,
+    TrialAccount,
+    TrialCount,
+    private_selection,
+)
+
+__all__ = ["PrivateSearchCV"]
+
+# Delta at which a trial's share is handed to fit and score as an epsilon; exact noise costs the same at any.
+_TRIAL_DELTA = 1e-6
+_PAID = ("epsilon", "delta", "budget")
+
+
+def _has(name: str) -> Any:
+    """Whether the winner, or before the fit the estimator, has a method."""
+
+    def check(search: PrivateSearchCV) -> bool:
+        return hasattr(getattr(search, "best_estimator_", search.estimator), name)
+
+    return available_if(check)
+
+
+class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
+    """The best of many settings, fitted and scored privately, for one (ε, δ) whatever their number.
+
+    In place of all settings a random number of them is tried, each drawn at random, fitted on one part of the rows and
+    scored on the other; the trial with the highest private score is what is released (``pairwise.estimators.selection``).
+    The parts are disjoint, so each may spend the whole price of a trial.
+
+    Parameters
+    ----------
+    estimator : PrivateEstimator, or Pipeline with one
+        Its epsilon, delta and budget are set by the search.
+    param_grid : dict or list of dicts
+        As of ``GridSearchCV``; public, and fixed without looking at the records.
+    epsilon : float, default=1.0
+        Of the whole search.
+    delta : float, default=1e-5
+    scoring : {"auc", "accuracy"}, default="auc"
+    validation : float, default=0.3
+        Share of the rows that are scored and not fitted.
+    count : TrialCount, optional
+        The law of the number of trials, other than Poisson's; default logarithmic with mean 10.
+    budget : PrivacyBudget, optional
+        Charged for the whole search before the first trial.
+    random_state : int, RandomState or None, default=None
+        Draws the number of trials, their settings and the noise of scores. None draws from the operating system, the only
+        private setting.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        Fitted on the rows for training.
+    best_params_ : dict
+    best_score_ : float
+        The highest of many noisy scores, so it flatters: score again for a number to report.
+    statement_, privacy_event_
+        Of the whole search, also where ``best_estimator_`` is asked for them.
+    classes_ : array
+        Where ``best_estimator_`` has it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pairwise import PrivateAUCClassifier, PrivateSearchCV
+    >>> X, y = np.repeat([[0.6, 0.0], [-0.6, 0.1]], 300, axis=0), np.repeat([1, 0], 300)
+    >>> grid = {"data_norm": [0.5, 1.0, 2.0], "algorithm": ["gradient", "pointwise"]}
+    >>> search = PrivateSearchCV(PrivateAUCClassifier(classes=[0, 1]), grid, epsilon=2.0).fit(X, y)
+    >>> sorted(search.best_params_), search.statement_.epsilon
+    (['algorithm', 'data_norm'], 2.0)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        scoring: str = "auc",
+        validation: float = 0.3,
+        count: TrialCount | None = None,
+        budget: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.epsilon = epsilon
+        self.delta = delta
+        self.scoring = scoring
+        self.validation = validation
+        self.count = count
+        self.budget = budget
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> PrivateSearchCV:
+        """Try settings, and keep the best trial.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+        y : (n,) array-like
+            Two classes.
+
+        Raises
+        ------
+        PairwiseError
+            A ValueError that says what was expected and what to do; what a trial refuses is refused here.
+        """
+        prefix = self._check()
+        refuse_mixed_labels(y)
+        rows = np.asarray(y)
+        if np.ndim(rows) != 1 or len(rows) != len(X):  # type: ignore[arg-type]
+            raise InvalidParameterError("X and y must have one row and one label for each record.")
+        training, tested = _split(len(rows), float(self.validation))
+        # Noise of scores must not repeat from trial to trial.
+        source = np.random.default_rng(self.random_state) if self.random_state is not None else None
+
+        def trial(setting: Mapping[str, Any], account: TrialAccount) -> tuple[float, Any]:
+            first, second = account.part("training"), account.part("validation")
+            delta = min(_TRIAL_DELTA, 0.1 / len(rows))
+            paid = {"epsilon": first.epsilon(delta), "delta": delta, "budget": first}
+            model = clone(self.estimator).set_params(
+                **setting, **{prefix + name: value for name, value in paid.items()}
+            )
+            model.fit(_rows(X, training), rows[training])
+            seed = None if source is None else int(source.integers(2**31))
+            scorer = PrivateScorer(self.scoring, second.epsilon(delta), delta, second, seed)
+            return scorer(model, _rows(X, tested), rows[tested]), model
+
+        found = private_selection(
+            trial,
+            list(ParameterGrid(self.param_grid)),
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            count=self.count,
+            budget=self.budget,
+            random_state=self.random_state,
+        )
+        self.best_estimator_ = found.result
+        self.best_params_, self.best_score_ = dict(found.candidate), found.score
+        self.statement_, self.privacy_event_ = found.statement, found.event
+        learner = _learner(found.result, prefix)
+        if learner._classes_read:
+            self.statement_ = replace(
+                self.statement_,
+                assumptions=(*self.statement_.assumptions, CLASSES_READ),
+                not_protected=(*self.statement_.not_protected, "the set of class labels"),
+            )
+        # What the winner says of itself was true of one trial that nobody chose by its score.
+        learner.statement_, learner.privacy_event_ = self.statement_, self.privacy_event_
+        learner.budget = None
+        if hasattr(self.best_estimator_, "classes_"):
+            self.classes_ = self.best_estimator_.classes_
+        return self
+
+    def _check(self) -> str:
+        """Return the prefix of the private learner's parameters, or refuse settings."""
+        prefix = _prefix_of(self.estimator)
+        if isinstance(self.estimator, Pipeline):
+            check_pipeline(self.estimator)
+        check_number("validation", self.validation)
+        if not 0 < self.validation < 1:
+            raise InvalidParameterError(f"validation must be in (0, 1); found {self.validation!r}.")
+        if not self.delta > 0:
+            raise InvalidParameterError(
+                f"scores are released with Gaussian noise; delta must be above 0, found {self.delta!r}."
+            )
+        if self.count is not None and math.isinf(self.count.shape):
+            raise InvalidParameterError(
+                "a Poisson number of trials may be 0, which leaves nothing to fit. Use a finite shape."
+            )
+        for setting in ParameterGrid(self.param_grid):
+            taken = [name for name in _PAID if prefix + name in setting]
+            if taken:
+                raise InvalidParameterError(
+                    f"{taken[0]} of a trial follows from the price of the search. Leave it out of param_grid."
+                )
+        return prefix
+
+    # -- using
+
+    @_has("predict")
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the winner's predictions, shape (n,)."""
+        check_is_fitted(self)
+        return np.asarray(self.best_estimator_.predict(X))
+
+    @_has("decision_function")
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the winner's scores, shape (n,)."""
+        check_is_fitted(self)
+        return np.asarray(self.best_estimator_.decision_function(X))
+
+    @_has("transform")
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the winner's image of records, shape (n, k)."""
+        check_is_fitted(self)
+        return np.asarray(self.best_estimator_.transform(X))
+
+
+def _prefix_of(estimator: Any) -> str:
+    if isinstance(estimator, PrivateEstimator):
+        return ""
+    steps = estimator.steps if isinstance(estimator, Pipeline) else []
+    private = [name for name, step in steps if isinstance(step, PrivateEstimator)]
+    if len(private) != 1:
+        raise InvalidParameterError(
+            "a private search needs one private learner, alone or in a Pipeline; found "
+            f"{type(estimator).__name__} with {len(private)}. Scale in public (PublicScaler), and learn in one step."
+        )
+    return private[0] + "__"
+
+
+def _learner(estimator: Any, prefix: str) -> Any:
+    return estimator.named_steps[prefix.removesuffix("__")] if prefix else estimator
+
+
+def _split(n: int, share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows for training and for validation: a shuffle that depends on n alone, so the parts are public."""
+    order = np.random.default_rng(n).permutation(n)
+    tested = max(1, round(share * n))
+    return np.sort(order[tested:]), np.sort(order[:tested])
+
+
+def _rows(X: Any, chosen: NDArray[np.int64]) -> Any:
+    return X.iloc[chosen] if hasattr(X, "iloc") else np.asarray(X)[chosen]

@@ -1,0 +1,168 @@
+"""PrivateSearchCV: one price for any number of settings, disjoint rows, and nothing of the trials that lost."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from pairwise import (
+    Gradient,
+    Pointwise,
+    PrivacyBudget,
+    PrivateAUCClassifier,
+    PrivateSearchCV,
+    PublicScaler,
+    TrialCount,
+)
+from pairwise.accounting.accountant import epsilon_of
+from pairwise.accounting.zcdp import zcdp_epsilon
+from pairwise.errors import BudgetExceededError, InvalidParameterError, UnsupportedEventError
+from pairwise.estimators import search as module
+from pairwise.statement import UnsoundWarning
+
+LEARNER = PrivateAUCClassifier(classes=[0, 1], algorithm="pointwise")
+GRID = {"data_norm": [0.5, 1.0, 2.0], "centre_share": [0.1, 0.3]}
+
+
+def table(n=200, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(2, size=n)
+    return rng.normal(size=(n, d)) * 0.2 + np.outer(2 * y - 1, [0.3, 0.1, 0.0]), y
+
+
+def test_fifty_settings_cost_less_than_three_times_one_fit_by_the_theorem():
+    grid = {"data_norm": np.linspace(0.5, 2.0, 10), "centre_share": [0.05, 0.1, 0.15, 0.2, 0.3]}
+    search = PrivateSearchCV(LEARNER, grid, epsilon=2.0, delta=1e-5, count=TrialCount(mean=50))
+    search.fit(*table())
+    assert epsilon_of(search.privacy_event_, 1e-5) <= 2.0 * (1 + 1e-6)
+    # The trial's rho is what the event repeats.
+    one = zcdp_epsilon(search.privacy_event_.event.rho, 1e-5)
+    assert 3.0 * one >= 2.0
+
+
+def test_the_budget_is_charged_once_for_all_trials_and_refuses_a_search_beforehand():
+    X, y = table()
+    with PrivacyBudget(epsilon=2.0, delta=1e-5) as budget:
+        search = PrivateSearchCV(LEARNER, GRID, epsilon=2.0, delta=1e-5, budget=budget).fit(X, y)
+        assert len(budget.charges) == 1
+        assert budget.charges[0].event == search.privacy_event_
+        with pytest.raises(BudgetExceededError):
+            PrivateSearchCV(LEARNER, GRID, epsilon=0.5, delta=1e-6, budget=budget).fit(X, y)
+
+
+def test_every_trial_fits_and_scores_disjoint_rows_at_the_price_of_a_trial(monkeypatch):
+    seen = []
+    fit = PrivateAUCClassifier.fit
+    score = module.PrivateScorer.__call__
+
+    def fitted(self, X, y):
+        seen.append(("fit", self.epsilon, self.delta, X.copy()))
+        return fit(self, X, y)
+
+    def scored(self, estimator, X, y):
+        seen.append(("score", self.epsilon, self.delta, X.copy()))
+        return score(self, estimator, X, y)
+
+    monkeypatch.setattr(PrivateAUCClassifier, "fit", fitted)
+    monkeypatch.setattr(module.PrivateScorer, "__call__", scored)
+    X, y = table()
+    search = PrivateSearchCV(LEARNER, GRID, epsilon=2.0, delta=1e-5, validation=0.25)
+    search.fit(X, y)
+    rho = search.privacy_event_.event.rho
+    rows = {row.tobytes() for row in X}
+    for first, second in zip(seen[::2], seen[1::2], strict=True):
+        assert (first[0], second[0]) == ("fit", "score")
+        for _, epsilon, delta, _ in (first, second):
+            assert epsilon == pytest.approx(zcdp_epsilon(rho, delta), rel=1e-6)
+        parts = [{row.tobytes() for row in part[3]} for part in (first, second)]
+        assert [len(part) for part in parts] == [150, 50]
+        assert not parts[0] & parts[1]
+        assert parts[0] | parts[1] == rows
+
+
+def test_the_split_depends_on_the_number_of_rows_alone():
+    first, second = module._split(101, 0.3)
+    assert sorted([*first, *second]) == list(range(101))
+    assert len(second) == 30
+    np.testing.assert_array_equal(module._split(101, 0.3)[0], first)
+
+
+def test_what_is_released_says_what_the_search_costs_and_holds_no_account():
+    search = PrivateSearchCV(LEARNER, GRID, epsilon=2.0).fit(*table())
+    winner = search.best_estimator_
+    assert winner.statement_ is search.statement_
+    assert winner.privacy_event_ is search.privacy_event_
+    assert winner.budget is None
+    assert search.statement_.epsilon == 2.0
+    assert search.statement_.proved
+    assert set(search.best_params_) == set(GRID)
+    kept = {name for name in vars(search) if name.endswith("_") and not name.startswith("_")}
+    assert kept == {
+        "best_estimator_",
+        "best_params_",
+        "best_score_",
+        "classes_",
+        "privacy_event_",
+        "statement_",
+    }
+    again = pickle.loads(pickle.dumps(search))
+    X, _ = table()
+    np.testing.assert_array_equal(again.decision_function(X), search.decision_function(X))
+
+
+def test_a_class_list_that_was_read_is_named():
+    search = PrivateSearchCV(PrivateAUCClassifier(), GRID, epsilon=2.0).fit(*table())
+    assert "the set of class labels" in search.statement_.not_protected
+
+
+def test_it_is_used_like_a_search_of_scikit_learn():
+    X, y = table(400)
+    grid = [{"algorithm": [Gradient(steps=20), Pointwise()]}, {"data_norm": [0.5, 1.0]}]
+    search = clone(PrivateSearchCV(LEARNER, grid, epsilon=8.0, random_state=3)).fit(X, y)
+    assert set(np.unique(search.predict(X))) <= {0, 1}
+    assert search.decision_function(X).shape == (400,)
+    assert not hasattr(search, "transform")
+    other = clone(search).fit(X, y)
+    assert other.best_params_ == search.best_params_
+    assert not search.statement_.proved  # a seed is for experiments
+
+
+def test_it_searches_over_a_pipeline_and_warns_of_a_step_that_learns():
+    X, y = table()
+    grid = {"privateaucclassifier__data_norm": [0.5, 1.0]}
+    pipeline = make_pipeline(PublicScaler(-1, 1, (-1, 1)), LEARNER)
+    search = PrivateSearchCV(pipeline, grid, epsilon=2.0).fit(X, y)
+    assert search.best_estimator_[-1].statement_.epsilon == 2.0
+    with pytest.warns(UnsoundWarning):
+        PrivateSearchCV(make_pipeline(StandardScaler(), LEARNER), grid, epsilon=2.0).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"estimator": StandardScaler()}, "one private learner"),
+        ({"param_grid": {"epsilon": [1.0, 2.0]}}, "epsilon of a trial follows"),
+        ({"validation": 1.0}, r"validation must be in \(0, 1\)"),
+        ({"delta": 0.0}, "delta must be above 0"),
+        ({"count": TrialCount(10, math.inf)}, "may be 0"),
+        ({"scoring": "f1"}, "metric must be one of auc, accuracy"),
+        ({"epsilon": math.inf}, "a search has a price"),
+    ],
+)
+def test_settings_without_meaning_are_refused(change, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        PrivateSearchCV(**{"estimator": LEARNER, "param_grid": GRID, **change}).fit(*table())
+    with pytest.raises(InvalidParameterError, match="one label for each record"):
+        PrivateSearchCV(LEARNER, GRID).fit(np.eye(3), [0, 1])
+
+
+def test_a_learner_without_a_bound_that_selection_takes_is_refused():
+    sampled = PrivateAUCClassifier(classes=[0, 1], algorithm=Gradient(batch_size=10))
+    with pytest.raises(UnsupportedEventError):
+        PrivateSearchCV(sampled, {"data_norm": [1.0]}, epsilon=2.0).fit(*table())
