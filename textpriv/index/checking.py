@@ -80,16 +80,6 @@ def _bad_distances(distances: NDArray[Any], start: int, stop: int, low: float) -
     return -1
 
 
-@njit(cache=True, nogil=True)
-def _largest_exponent(bits: NDArray[Any], mask: Any, start: int, stop: int) -> Any:
-    """Largest of the masked bits of some rows: of floats, that of an infinity or of no number is the mask itself."""
-    largest = mask & ~mask
-    for row in range(start, stop):
-        for column in range(bits.shape[1]):
-            largest = max(largest, bits[row, column] & mask)
-    return largest
-
-
 def check_values(folder: Path, tables: Tables, kind: int) -> None:
     """Look at every value once: ranges, order, finiteness.
 
@@ -147,13 +137,8 @@ def _release(array: NDArray[Any]) -> None:
 
 
 def _is_finite(array: NDArray[Any], pool: ThreadPoolExecutor) -> bool:
-    bits = array.view(np.uint32 if array.dtype == np.float32 else np.uint64)
-    mask = bits.dtype.type(0x7F80_0000 if array.dtype == np.float32 else 0x7FF0_0000_0000_0000)
-    starts = range(0, len(array), _ROWS)
-    found = pool.map(
-        lambda start: _largest_exponent(bits, mask, start, min(start + _ROWS, len(array))), starts
-    )
-    return all(largest != mask for largest in found)
+    parts = (array[start : start + _ROWS] for start in range(0, len(array), _ROWS))
+    return all(pool.map(lambda part: bool(np.isfinite(part).all()), parts))
 
 
 def check_sample(folder: Path, meta: Mapping[str, Any], tables: Tables, metric: Metric) -> None:

@@ -79,35 +79,9 @@ def _over_blocks(rows: int, work: Callable[[int, int], None], progress: Progress
 
 
 @njit(cache=True, nogil=True)
-def _kth_smallest(values: NDArray[np.float32], count: int, k: int) -> float:
-    """Value of rank ``k`` (from 0) among the first ``count``; reorders them (Hoare's selection)."""
-    low, high = 0, count - 1
-    while low < high:
-        pivot = values[(low + high) >> 1]
-        i, j = low, high
-        while i <= j:
-            while values[i] < pivot:
-                i += 1
-            while values[j] > pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i += 1
-                j -= 1
-        if k <= j:
-            high = j
-        elif k >= i:
-            low = i
-        else:
-            break
-    return values[k]
-
-
-@njit(cache=True, nogil=True)
 def _tighten(
     ids: NDArray[np.int32],
     scores: NDArray[np.float32],
-    scratch: NDArray[np.float32],
     count: int,
     k: int,
     slack: np.float32,
@@ -118,8 +92,7 @@ def _tighten(
 
     The scores of those that are dropped count among the least of their bands.
     """
-    scratch[:count] = scores[:count]
-    bound = np.float32(_kth_smallest(scratch, count, k - 1) + slack)
+    bound = np.float32(np.partition(scores[:count], k - 1)[k - 1] + slack)
     kept = 0
     for c in range(count):
         if scores[c] <= bound:
@@ -175,7 +148,6 @@ def _screen(
     count: NDArray[np.int64],
     ids: NDArray[np.int32],
     scores: NDArray[np.float32],
-    scratch: NDArray[np.float32],
     edges: NDArray[np.int64],
     band_of: NDArray[np.uint8],
     least: NDArray[np.float32],
@@ -215,7 +187,6 @@ def _screen(
                         filled, limit = _tighten(
                             ids[row],
                             scores[row],
-                            scratch,
                             filled,
                             k,
                             slack[row],
@@ -245,7 +216,6 @@ def _finish(
     count: NDArray[np.int64],
     ids: NDArray[np.int32],
     scores: NDArray[np.float32],
-    scratch: NDArray[np.float32],
     band_of: NDArray[np.uint8],
     least: NDArray[np.float32],
 ) -> None:
@@ -253,7 +223,7 @@ def _finish(
     for row in range(count.shape[0]):
         if count[row] > k:
             count[row], _ = _tighten(
-                ids[row], scores[row], scratch, count[row], k, slack[row], band_of, least[row]
+                ids[row], scores[row], count[row], k, slack[row], band_of, least[row]
             )
 
 
@@ -495,7 +465,6 @@ def _screened_lists(
         products = np.empty((rows, min(_COLUMNS, size)), dtype=np.float32)
         candidates = np.empty((rows, capacity), dtype=np.int32)
         scores = np.empty((rows, capacity), dtype=np.float32)
-        scratch = np.empty(capacity, dtype=np.float32)
         bound = np.full(rows, np.inf, dtype=np.float32)
         count = np.zeros(rows, dtype=np.int64)
         least = np.full((rows, len(starts) - 1), np.inf, dtype=np.float32)
@@ -513,12 +482,11 @@ def _screened_lists(
                 count,
                 candidates,
                 scores,
-                scratch,
                 block_edges,
                 band_of,
                 least,
             )
-        _finish(k, slack[start:stop], count, candidates, scores, scratch, band_of, least)
+        _finish(k, slack[start:stop], count, candidates, scores, band_of, least)
         bounds = _bounds(metric.kind, least, squares[start:stop], slack[start:stop], scale)
         out.fill(metric, coordinates, start, order, count, candidates, *bounds)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -254,8 +255,4 @@ def configure(
     epsilon: float, prior: str = "uniform", gamma: float | None = None
 ) -> Callable[[Index], BalancedTEM]:
     """Registered as ``textpriv.BalancedTEM.v1``: settings of one that is made when its index is known."""
-
-    def make(index: Index) -> BalancedTEM:
-        return BalancedTEM(index, epsilon=epsilon, prior=prior, gamma=gamma)
-
-    return make
+    return partial(BalancedTEM, epsilon=epsilon, prior=prior, gamma=gamma)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -238,11 +238,7 @@ def configure(
     epsilon: float, search: str = "hnsw", projection: int | None = None
 ) -> Callable[[Index], Madlib]:
     """Registered as ``textpriv.Madlib.v1``: settings of a Madlib that is made when its index is known."""
-
-    def make(index: Index) -> Madlib:
-        return Madlib(index, epsilon=epsilon, search=search, projection=projection)
-
-    return make
+    return partial(Madlib, epsilon=epsilon, search=search, projection=projection)
 
 
 @njit(cache=True, nogil=True)

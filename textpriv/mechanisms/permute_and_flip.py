@@ -20,6 +20,7 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -227,11 +228,7 @@ def configure(
     epsilon: float, gamma: float | None = None, beta: float = 1e-3
 ) -> Callable[[Index], PermuteAndFlip]:
     """Registered as ``textpriv.PermuteAndFlip.v1``: settings of one that is made when its index is known."""
-
-    def make(index: Index) -> PermuteAndFlip:
-        return PermuteAndFlip(index, epsilon=epsilon, gamma=gamma, beta=beta)
-
-    return make
+    return partial(PermuteAndFlip, epsilon=epsilon, gamma=gamma, beta=beta)
 
 
 def _log_law(exponents: NDArray[np.float64], own: int) -> NDArray[np.float64]:

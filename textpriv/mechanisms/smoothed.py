@@ -12,6 +12,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -511,11 +512,7 @@ def configure(
     epsilon: float, share: float = 0.6, prior: str = "zipf", gamma: float | None = None
 ) -> Callable[[Index], SmoothedTEM]:
     """Registered as ``textpriv.SmoothedTEM.v1``: settings of one that is made when its index is known."""
-
-    def make(index: Index) -> SmoothedTEM:
-        return SmoothedTEM(index, epsilon=epsilon, share=share, prior=prior, gamma=gamma)
-
-    return make
+    return partial(SmoothedTEM, epsilon=epsilon, share=share, prior=prior, gamma=gamma)
 
 
 @njit(cache=True, nogil=True)

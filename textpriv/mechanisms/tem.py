@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -346,8 +347,4 @@ def configure(
     rate: str = "half",
 ) -> Callable[[Index], TEM]:
     """Registered as ``textpriv.TEM.v1``: settings of a TEM that is made when its index is known."""
-
-    def make(index: Index) -> TEM:
-        return TEM(index, epsilon=epsilon, prior=prior, gamma=gamma, beta=beta, rate=rate)
-
-    return make
+    return partial(TEM, epsilon=epsilon, prior=prior, gamma=gamma, beta=beta, rate=rate)
