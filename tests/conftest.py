@@ -49,6 +49,8 @@ from textpriv.vocabulary import Vocabulary  # noqa: E402
 
 LEVEL = 1e-9
 
+collect_ignore = ["without_torch"]  # what is there cannot be imported, which is what it is for
+
 # Every run tries the same examples: whoever changes nothing sees nothing fail. ``--hypothesis-profile=default`` looks for
 # others, with a new seed each time.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
