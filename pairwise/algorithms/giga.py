@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from dp_accounting import DpEvent
 
-    from pairwise.algorithms.gradient import AUCPairs, MetricPairs
     from pairwise.noise.randomness import Randomness
     from pairwise.pairs.domains import Domain
+    from pairwise.pairs.sums import AUCPairs, MetricPairs
 
 __all__ = [
     "GigaSchedule",

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from pairwise.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from pairwise.algorithms.gradient import AUCPairs, MetricPairs
     from pairwise.noise.randomness import Randomness
     from pairwise.pairs.domains import Domain
+    from pairwise.pairs.sums import AUCPairs, MetricPairs
 
 __all__ = [
     "BlockSequence",
@@ -239,7 +239,7 @@ def blocked_sgd(
     keep : list, optional
         Receives a copy of every iterate.
     """
-    from pairwise.algorithms.gradient import AUCPairs
+    from pairwise.pairs.sums import AUCPairs
 
     w = np.array(start, dtype=np.float64)
     total = w.copy()

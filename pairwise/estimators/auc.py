@@ -16,7 +16,7 @@ from sklearn.base import ClassifierMixin
 
 from pairwise.accounting.events import compose
 from pairwise.accounting.zcdp import release_mu
-from pairwise.algorithms.gradient import AUCPairs, default_radius, noisy_descent, plan_gradient
+from pairwise.algorithms.gradient import default_radius, noisy_descent, plan_gradient
 from pairwise.algorithms.moments import auc_direction, moment_size, plan_moments, release_moments
 from pairwise.algorithms.options import (
     ConvexOptions,
@@ -40,6 +40,7 @@ from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.clipping import clip_records
 from pairwise.pairs.domains import L2Ball
 from pairwise.pairs.losses import get_loss
+from pairwise.pairs.sums import AUCPairs
 from pairwise.plan import Plan
 
 if TYPE_CHECKING:

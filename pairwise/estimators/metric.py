@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from pairwise.accounting.zcdp import release_mu
-from pairwise.algorithms.gradient import MetricPairs, noisy_descent, plan_gradient
+from pairwise.algorithms.gradient import noisy_descent, plan_gradient
 from pairwise.algorithms.moments import discriminant, moment_size, plan_moments, release_moments
 from pairwise.algorithms.options import ConvexOptions, Gradient, Options, Statistics
 from pairwise.errors import InvalidParameterError
@@ -28,6 +28,7 @@ from pairwise.estimators.perturbation import (
 from pairwise.estimators.streaming import StreamingEstimator
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.domains import FrobeniusBall, PSDNuclearBall
+from pairwise.pairs.sums import MetricPairs
 from pairwise.plan import Plan
 
 if TYPE_CHECKING:

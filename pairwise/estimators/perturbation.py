@@ -33,9 +33,9 @@ from pairwise.pairs.losses import get_loss
 from pairwise.plan import Plan
 
 if TYPE_CHECKING:
-    from pairwise.algorithms.gradient import AUCPairs, MetricPairs
     from pairwise.noise.randomness import Randomness
     from pairwise.pairs.domains import L2Ball
+    from pairwise.pairs.sums import AUCPairs, MetricPairs
 
 __all__ = [
     "PAIR_LOSS_ALGORITHMS",

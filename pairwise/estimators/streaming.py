@@ -31,7 +31,7 @@ from pairwise.plan import Plan
 if TYPE_CHECKING:
     from pairwise.algorithms.ftrl import LeaderPlan
     from pairwise.algorithms.giga import OnlinePlan, PairStream
-    from pairwise.algorithms.gradient import AUCPairs, MetricPairs
+    from pairwise.pairs.sums import AUCPairs, MetricPairs
 
 __all__ = ["StreamingEstimator"]
 

@@ -1,7 +1,7 @@
 """Clipping of records to a public norm, each on its own, which is what every sensitivity of this package begins with.
 
 The only function that bounds a record lives here, for learning and for prediction alike. Gradients are clipped where they
-are computed (``algorithms.gradient``, ``algorithms.contrastive``).
+are computed (``pairs.sums``, ``algorithms.contrastive``).
 """
 
 from __future__ import annotations

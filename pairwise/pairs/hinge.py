@@ -1,7 +1,7 @@
 """Compiled sums for the AUC hinge: opponents within the margin by one sort, and a weighted sum of rows.
 
 Here live loops and nothing else; which records are clipped, and what a sum means for privacy, is
-``pairwise.algorithms.gradient``.
+``pairs.sums``.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ from pairwise.algorithms.ftrl import (
     root_sensitivity,
     tree_sensitivity,
 )
-from pairwise.algorithms.gradient import AUCPairs
 from pairwise.errors import PairwiseError
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.domains import L2Ball
+from pairwise.pairs.sums import AUCPairs
 
 both = pytest.mark.parametrize("sums", ["square-root", "tree"])
 

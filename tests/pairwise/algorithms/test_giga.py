@@ -11,11 +11,11 @@ from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.gaussian import gaussian_mu
 from pairwise.accounting.zcdp import zcdp_epsilon_classic
 from pairwise.algorithms import giga
-from pairwise.algorithms.gradient import AUCPairs, MetricPairs
 from pairwise.errors import PairwiseError
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.clipping import clip_records
 from pairwise.pairs.domains import L2Ball
+from pairwise.pairs.sums import AUCPairs, MetricPairs
 
 
 def test_the_published_burn_in_is_256128016_at_the_constants_of_the_paper():

@@ -15,11 +15,6 @@ from hypothesis import strategies as st
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.gaussian import gaussian_mu
 from pairwise.algorithms.gradient import (
-    AUCPairs,
-    MetricPairs,
-    _logistic_weights_on,
-    auc_hinge_counts,
-    auc_logistic_weights,
     mean_gradient,
     noisy_descent,
     plan_gradient,
@@ -30,6 +25,13 @@ from pairwise.noise.randomness import Randomness
 from pairwise.pairs.clipping import CLIP_SLACK, clip_records
 from pairwise.pairs.domains import L2Ball
 from pairwise.pairs.losses import get_loss
+from pairwise.pairs.sums import (
+    AUCPairs,
+    MetricPairs,
+    _logistic_weights_on,
+    auc_hinge_counts,
+    auc_logistic_weights,
+)
 
 
 def _table(seed: int, n: int, d: int, norm: float = 1.0):

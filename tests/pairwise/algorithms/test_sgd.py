@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from pairwise.accounting.gaussian import gaussian_mu
 from pairwise.algorithms import sgd
-from pairwise.algorithms.gradient import AUCPairs, MetricPairs
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.domains import L2Ball
+from pairwise.pairs.sums import AUCPairs, MetricPairs
 
 MU = gaussian_mu(1.0, 1e-5)
 

@@ -36,7 +36,7 @@ from pairwise import (
 )
 from pairwise.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from pairwise.accounting.zcdp import release_mu
-from pairwise.algorithms.gradient import AUCPairs, noisy_descent, plan_gradient
+from pairwise.algorithms.gradient import noisy_descent, plan_gradient
 from pairwise.estimators.auc import _centre_queries
 from pairwise.noise.continuous import gaussian
 from pairwise.noise.lattice import lattice_gaussian, lattice_laplace
@@ -44,6 +44,7 @@ from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import GaussianPlan, LaplacePlan, PlannedRelease
 from pairwise.pairs.clipping import clip_records
 from pairwise.pairs.domains import WholeSpace
+from pairwise.pairs.sums import AUCPairs
 
 DELTA = 1e-5
 CONFIDENCE = 1e-8

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from pairwise.algorithms.gradient import AUCPairs
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.hinge import weighted_sum, within_margin
+from pairwise.pairs.sums import AUCPairs
 
 
 def brute(scores, positive):
