@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from textpriv.amounts import (
+    AMOUNTS_BINDING,
     SHARES,
     Amount,
     amounts,
@@ -39,7 +40,7 @@ def test_three_amounts_have_the_wanted_shares_and_are_kept(index):
     assert [each.keep for each in found] == pytest.approx(SHARES, abs=0.04)
     assert [each.epsilon for each in found] == sorted(each.epsilon for each in found)
     assert amounts(index) == found
-    assert any("amounts" in record for record in index._records.values())
+    assert index.find_record(AMOUNTS_BINDING) is not None
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1e3])

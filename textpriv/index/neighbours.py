@@ -79,6 +79,37 @@ def _over_blocks(rows: int, work: Callable[[int, int], None], progress: Progress
 
 
 @njit(cache=True, nogil=True)
+def _smallest(values: NDArray[np.float32], count: int, rank: int) -> float:
+    """Value of a rank, from 0, among the first ``count``.
+
+    Hoare's selection: numpy's partition takes 5 s to compile, more than all else that a first index needs.
+    """
+    scratch = np.empty(count, np.float32)
+    for c in range(count):
+        scratch[c] = values[c]
+    low, high = 0, count - 1
+    while low < high:
+        pivot = scratch[(low + high) >> 1]
+        i, j = low, high
+        while i <= j:
+            while scratch[i] < pivot:
+                i += 1
+            while scratch[j] > pivot:
+                j -= 1
+            if i <= j:
+                scratch[i], scratch[j] = scratch[j], scratch[i]
+                i += 1
+                j -= 1
+        if rank <= j:
+            high = j
+        elif rank >= i:
+            low = i
+        else:
+            break
+    return scratch[rank]
+
+
+@njit(cache=True, nogil=True)
 def _tighten(
     ids: NDArray[np.int32],
     scores: NDArray[np.float32],
@@ -92,7 +123,7 @@ def _tighten(
 
     The scores of those that are dropped count among the least of their bands.
     """
-    bound = np.float32(np.partition(scores[:count], k - 1)[k - 1] + slack)
+    bound = np.float32(_smallest(scores, count, k - 1) + slack)
     kept = 0
     for c in range(count):
         if scores[c] <= bound:
@@ -228,6 +259,35 @@ def _finish(
 
 
 @njit(cache=True, nogil=True)
+def _sort(distances: NDArray[np.float64], ids: NDArray[np.int32], count: int) -> None:
+    """Sort the first ``count`` words by distance, ties by id, so that the order in which they were screened does not show.
+
+    A heap sort of both arrays: numpy's sorts take longer to compile than all else here.
+    """
+    for step in range(count // 2 + count):
+        # The first steps make a heap, with the largest on top; then each moves the top behind the rest.
+        if step < count // 2:
+            parent, end = count // 2 - 1 - step, count
+        else:
+            parent, end = 0, count - 1 - (step - count // 2)
+            distances[0], distances[end] = distances[end], distances[0]
+            ids[0], ids[end] = ids[end], ids[0]
+        distance, word = distances[parent], ids[parent]
+        while 2 * parent + 1 < end:
+            child = 2 * parent + 1
+            if child + 1 < end and (
+                distances[child] < distances[child + 1]
+                or (distances[child] == distances[child + 1] and ids[child] < ids[child + 1])
+            ):
+                child += 1
+            if distances[child] < distance or (distances[child] == distance and ids[child] < word):
+                break
+            distances[parent], ids[parent] = distances[child], ids[child]
+            parent = child
+        distances[parent], ids[parent] = distance, word
+
+
+@njit(cache=True, nogil=True)
 def rank_candidates(
     kind: int,
     coordinates: NDArray[Any],
@@ -247,7 +307,6 @@ def rank_candidates(
     What is not listed then lowers the bounds of its band, from below and above, of all that were no candidates.
     """
     size = coordinates.shape[0]
-    bands = starts[1:-1]
     for row in range(count.shape[0]):
         word = first_row + row
         total = size if count[row] < 0 else count[row]
@@ -263,31 +322,23 @@ def rank_candidates(
                 kind, coordinates, np.int64(word), coordinates, np.int64(other)
             )
             filled += 1
-        ranking = np.argsort(exact[:filled], kind="mergesort")
-        # Which of several equal distances comes first must not hang on the order in which they were screened.
-        first = 0
-        while first < filled:
-            last = first + 1
-            while last < filled and exact[ranking[last]] == exact[ranking[first]]:
-                last += 1
-            if last > first + 1:
-                tied = ranking[first:last]
-                ranking[first:last] = tied[np.argsort(found[tied])]
-            first = last
+        _sort(exact, found, filled)
         out_ids[word, 0] = word
         out_distances[word, 0] = 0.0
         for rank in range(k - 1):
-            out_ids[word, rank + 1] = found[ranking[rank]]
-            out_distances[word, rank + 1] = exact[ranking[rank]]
+            out_ids[word, rank + 1] = found[rank]
+            out_distances[word, rank + 1] = exact[rank]
         if starts.shape[0] == 0:
             continue
         if count[row] < 0:
-            low[row, :] = np.inf
-            high[row, :] = np.inf
+            for band in range(low.shape[1]):
+                low[row, band] = high[row, band] = np.inf
         for rank in range(k - 1, filled):
-            band = np.searchsorted(bands, found[ranking[rank]], side="right")
-            low[row, band] = min(low[row, band], exact[ranking[rank]])
-            high[row, band] = min(high[row, band], exact[ranking[rank]])
+            band = 0
+            while starts[band + 1] <= found[rank]:
+                band += 1
+            low[row, band] = min(low[row, band], exact[rank])
+            high[row, band] = min(high[row, band], exact[rank])
 
 
 def exact_lists(

@@ -398,3 +398,23 @@ def test_exact_lists_of_real_vectors_equal_brute_force():
         assert lists.ids[i, 0] == i
         np.testing.assert_allclose(lists.distances[i], np.sort(true)[:64], rtol=1e-6, atol=1e-12)
         np.testing.assert_allclose(lists.distances[i], true[lists.ids[i]], rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 17, 400])
+@pytest.mark.parametrize("different", [2, 1000])
+def test_candidates_are_sorted_by_distance_and_ties_by_id(size, different):
+    rng = np.random.default_rng(size)
+    distances, ids = rng.integers(0, different, size).astype(float), rng.permutation(size)
+    order = np.lexsort((ids, distances))
+    sorted_distances, sorted_ids = distances.copy(), ids.astype(np.int32)
+    module._sort(sorted_distances, sorted_ids, size)
+    assert sorted_distances.tolist() == distances[order].tolist()
+    assert sorted_ids.tolist() == ids[order].tolist()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 17, 400])
+@pytest.mark.parametrize("different", [2, 1000])
+def test_the_score_of_a_rank_is_that_of_a_sorted_row(size, different):
+    scores = np.random.default_rng(size).integers(0, different, size).astype(np.float32)
+    ranked = [module._smallest(scores, size, rank) for rank in range(size)]
+    assert ranked == np.sort(scores).tolist()
