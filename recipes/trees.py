@@ -232,8 +232,12 @@ def main(
             name: accuracy(train.counts(train.ids, limit), train.labels, clean[name], test.labels)
             for name, (train, test) in sets.items()
         }
-    targets = [(f"{share} of content words", 0, float(share)) for share in content.split(",")]
-    targets += [(f"{share} of all words", 1, float(share)) for share in everything.split(",")]
+    targets = [
+        (f"{share} of content words", 0, float(share)) for share in content.split(",") if share
+    ]
+    targets += [
+        (f"{share} of all words", 1, float(share)) for share in everything.split(",") if share
+    ]
     for title, which, share in targets:
         cells = results["cells"].setdefault(title, {})
         for name, make in made.all().items():
