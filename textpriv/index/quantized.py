@@ -178,7 +178,7 @@ def decided(
     """What the distance of two quantized rows decides of a word that is accepted within a limit of distance.
 
     Returns 1 where the word is surely within the limit, -1 where it is surely beyond, 0 where only the distance itself can
-    tell. A chance ``exp(-t d)`` is told from that at the limit only where they differ by far more than they are rounded.
+    tell. A chance ``exp(-t d)`` is distinguished from that at the limit only where they differ by far more than rounding.
     """
     found = 0
     if near - margin > limit:

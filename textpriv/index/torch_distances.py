@@ -1,7 +1,7 @@
 """Distances of many pairs of words on a torch device: nearest candidates, full rows, and the sums and maxima over all pairs.
 
 What a graphics processor can do faster stands here, on plain arrays: screening by float32 products for the exact lists, rows
-of float64 distances, and the two passes of a certificate. The error bounds are those of the same work on the processor:
+of float64 distances, and the two sweeps of a certificate. The error bounds are those of the same work on the processor:
 they hold for any order of summation, so long as products are taken in true single or double precision, which is checked
 before any work. Which words are kept is decided in ``textpriv.index.neighbours``. Torch is loaded when a device is chosen.
 """
@@ -103,7 +103,7 @@ def candidates(
     queries: NDArray[np.float32],
     columns: Any,
     halves: Any,
-    room: int,
+    count: int,
     band_of: Any,
 ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
     """The columns with the least scores ``|y|^2 / 2 - x.y`` of every query: the nearest ones, up to rounding.
@@ -114,15 +114,15 @@ def candidates(
         Inside :func:`full_precision`.
     queries : ndarray of float32, shape (q, n)
     columns, halves : float32 tensors on the device, shapes (V, n) and (V,)
-    room : int
+    count : int
         How many to return; at most V.
     band_of : int64 tensor on the device, shape (V,)
         The band of every column, from 0 up; the last column is in the last one.
 
     Returns
     -------
-    ids : ndarray of int32, shape (q, room)
-    scores : ndarray of float32, shape (q, room)
+    ids : ndarray of int32, shape (q, count)
+    scores : ndarray of float32, shape (q, count)
         Rising in each row. Every column that is not returned scores at least the last of them.
     least : ndarray of float32, shape (q, B)
         The least score in every band of the columns that are not returned; infinite where all are.
@@ -131,22 +131,22 @@ def candidates(
 
     rows = torch.from_numpy(queries).to(device)
     size = len(columns)
-    held: Any = None
-    place: Any = None
+    best: Any = None
+    best_ids: Any = None
     least = torch.full((len(rows), int(band_of[-1]) + 1), torch.inf, device=device)
     for left in range(0, size, 2 * _COLUMNS):
         right = min(left + 2 * _COLUMNS, size)
         scores = halves[left:right] - rows @ columns[left:right].T
         names = torch.arange(left, right, device=device, dtype=torch.int32)
         names = names.expand(len(rows), -1)
-        if held is not None:
-            scores = torch.cat([held, scores], dim=1)
-            names = torch.cat([place, names], dim=1)
-        held, chosen = scores.topk(min(room, scores.shape[1]), dim=1, largest=False, sorted=True)
-        place = names.gather(1, chosen)
+        if best is not None:
+            scores = torch.cat([best, scores], dim=1)
+            names = torch.cat([best_ids, names], dim=1)
+        best, chosen = scores.topk(min(count, scores.shape[1]), dim=1, largest=False, sorted=True)
+        best_ids = names.gather(1, chosen)
         left_out = scores.scatter(1, chosen, torch.inf)
         least.scatter_reduce_(1, band_of[names.long()], left_out, "amin")
-    return place.cpu().numpy(), held.cpu().numpy(), least.cpu().numpy()
+    return best_ids.cpu().numpy(), best.cpu().numpy(), least.cpu().numpy()
 
 
 def distance_rows(
@@ -162,8 +162,8 @@ def distance_rows(
     for left in range(0, len(coordinates), step):
         right = min(left + step, len(coordinates))
         columns = torch.from_numpy(coordinates[left:right].astype(np.float64)).to(device)
-        for place in range(len(words)):
-            difference = columns - own[place]
+        for number in range(len(words)):
+            difference = columns - own[number]
             if kind == MANHATTAN:
                 found = difference.abs().sum(dim=1)
             elif kind == CHEBYSHEV:
@@ -171,9 +171,9 @@ def distance_rows(
             else:
                 found = difference.square().sum(dim=1).sqrt()
                 if kind == ANGULAR:
-                    together = (columns + own[place]).square().sum(dim=1).sqrt()
+                    together = (columns + own[number]).square().sum(dim=1).sqrt()
                     found = 2.0 * torch.atan2(found, together)
-            out[place, left:right] = found.cpu().numpy()
+            out[number, left:right] = found.cpu().numpy()
     out[np.arange(len(words)), words] = 0.0
     return out
 
@@ -248,14 +248,14 @@ def log_normalisers(
     total = torch.zeros((len(rates), len(pairs)), dtype=torch.float64, device=device)
     for rows, columns in pairs.blocks():
         distances = pairs.distances(rows, columns)
-        # Columns among the rows meet both words of a pair as rows; the rest must add to the columns too.
+        # Columns among the rows meet both words of a pair as rows; the others must add to the columns too.
         later = max(rows.stop - columns.start, 0)
         beyond = slice(columns.start + later, columns.stop)
-        for place, (rate, gamma) in enumerate(zip(rates, gammas, strict=True)):
+        for law, (rate, gamma) in enumerate(zip(rates, gammas, strict=True)):
             kernel = torch.exp(-rate * distances.clamp(max=gamma))
-            total[place, rows] += kernel @ measure[columns]
+            total[law, rows] += kernel @ measure[columns]
             if beyond.start < beyond.stop:
-                total[place, beyond] += measure[rows] @ kernel[:, later:]
+                total[law, beyond] += measure[rows] @ kernel[:, later:]
         if progress and columns.stop == len(pairs):
             progress(rows.stop, len(pairs))
     found: NDArray[np.float64] = torch.log(total).cpu().numpy()
@@ -299,19 +299,19 @@ def tight_constants(
         itself = own - rows.start, own - columns.start
         distances[itself] = 1.0
         distances = distances.clamp(min=float(np.finfo(np.float64).tiny))
-        for place, (rate, gamma) in enumerate(zip(rates, gammas, strict=True)):
-            gap = (logs[place, rows, None] - logs[place, None, columns]).abs() - allowance
+        for law, (rate, gamma) in enumerate(zip(rates, gammas, strict=True)):
+            gap = (logs[law, rows, None] - logs[law, None, columns]).abs() - allowance
             ratio = (gap.clamp(min=0.0) + rate * distances.clamp(max=gamma)) / distances
             ratio[itself] = 0.0
             where = int(ratio.argmax())
             i, j = divmod(where, ratio.shape[1])
             value = float(ratio[i, j])
-            if value > best[place][0]:
+            if value > best[law][0]:
                 row, column = rows.start + i, columns.start + j
                 # The constant is that of P_w against P_w' with w' the word whose normaliser is the larger.
-                if log_z[place, row] > log_z[place, column]:
+                if log_z[law, row] > log_z[law, column]:
                     row, column = column, row
-                best[place] = (value, row, column)
+                best[law] = (value, row, column)
         if progress and columns.stop == len(pairs):
             progress(rows.stop, len(pairs))
     return best

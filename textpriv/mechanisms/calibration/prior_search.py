@@ -78,7 +78,7 @@ def search_prior(
 
     Returns
     -------
-    Levelled
+    SearchedPrior
         Its rate is an estimate between grid points; the mechanism that uses it calibrates and certifies its own.
     """
     starts = {"prior": prior}
