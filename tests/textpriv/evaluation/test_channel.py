@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import trees
+import small_trees as trees
 from scipy.sparse import csr_matrix
 
 from textpriv.errors import MechanismError, TextprivError
@@ -77,7 +77,7 @@ def test_without_noise_the_features_are_those_of_clear_text(index):
 
 def test_texts_ids_and_counts_give_the_same_features(index):
     mechanism = TEM(index, 3.0)
-    vectorizer = ChannelVectorizer(mechanism, output="embedding").fit()
+    vectorizer = ChannelVectorizer(mechanism).fit()
     ids = [np.array([3, 8, 8], dtype=np.int32), np.array([0], dtype=np.int32)]
     counts = count_matrix(np.concatenate(ids), np.array([0, 3, 4]), len(index))
     texts = ["w3 w8 w8", "w0"]

@@ -253,7 +253,7 @@ def test_the_cosine_distance_is_caught(index_of, monkeypatch):
         left, right = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (a, b))
         return np.maximum(1 - left @ right.T, 0)
 
-    monkeypatch.setattr("textpriv.index.index.check_metric", lambda *given, **options: None)
+    monkeypatch.setattr("textpriv.index.building.check_metric", lambda *given, **options: None)
     angles = np.linspace(0, np.pi, 60)
     circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     index = index_of(circle, k=60, metric=CallableMetric(cosine, "cosine"))

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-import trees
+import small_trees as trees
 from scipy.cluster.hierarchy import cophenet, linkage
 from scipy.spatial.distance import pdist, squareform
 

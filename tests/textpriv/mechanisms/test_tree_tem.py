@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import trees
+import small_trees as trees
 from conftest import LEVEL
 from numpy.testing import assert_allclose
 
