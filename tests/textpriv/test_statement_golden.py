@@ -41,9 +41,10 @@ def build(metric="euclidean", backend="exact") -> Index:
 
 
 def grown() -> Tree:
-    """A tree over the same words, whose heights are whole numbers."""
+    """A tree over the same words, by single linkage, which compares distances and adds none up, with whole heights."""
     groups = {"synonyms": 12, "kind": 4}
-    return Tree.build(build().vocabulary, metric="euclidean", heights="levels", groups=groups)
+    words = build().vocabulary
+    return Tree.build(words, "single", metric="euclidean", heights="levels", groups=groups)
 
 
 def single() -> Tree:
