@@ -39,6 +39,8 @@ __all__ = ["PrivateSearchCV"]
 # Delta at which a trial's share is handed to fit and score as an epsilon; exact noise costs the same at any.
 _TRIAL_DELTA = 1e-6
 _PAID = ("epsilon", "delta", "budget")
+# What each score is computed from.
+_READ = {"auc": "decision_function", "accuracy": "predict"}
 
 
 def _has(name: str) -> Any:
@@ -187,6 +189,16 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _check(self) -> str:
         """Return the prefix of the private learner's parameters, or refuse settings."""
         prefix = _prefix_of(self.estimator)
+        method = _READ.get(self.scoring)
+        if method is None:
+            raise InvalidParameterError(
+                f"scoring must be one of {', '.join(_READ)}; found {self.scoring!r}."
+            )
+        if not hasattr(self.estimator, method):
+            raise InvalidParameterError(
+                f"scoring {self.scoring!r} reads {method}, which {type(self.estimator).__name__} has not. Search over a "
+                "classifier, or score trials yourself with private_selection."
+            )
         if isinstance(self.estimator, Pipeline):
             check_pipeline(self.estimator)
         check_number("validation", self.validation)

@@ -16,6 +16,7 @@ from pairwise import (
     Pointwise,
     PrivacyBudget,
     PrivateAUCClassifier,
+    PrivateMetricLearner,
     PrivateSearchCV,
     PublicScaler,
     TrialCount,
@@ -151,7 +152,8 @@ def test_it_searches_over_a_pipeline_and_warns_of_a_step_that_learns():
         ({"validation": 1.0}, r"validation must be in \(0, 1\)"),
         ({"delta": 0.0}, "delta must be above 0"),
         ({"count": TrialCount(10, math.inf)}, "may be 0"),
-        ({"scoring": "f1"}, "metric must be one of auc, accuracy"),
+        ({"scoring": "f1"}, "scoring must be one of auc, accuracy"),
+        ({"estimator": PrivateMetricLearner(classes=[0, 1])}, "has not. Search over a classifier"),
         ({"epsilon": math.inf}, "a search has a price"),
     ],
 )
