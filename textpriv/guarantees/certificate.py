@@ -238,14 +238,14 @@ def certify(
     trustworthy = index.exact and index.metric.kind != INTERPRETED
     own = _own(mechanism, progress) if trustworthy else None
     if law is not None and trustworthy and _agrees(mechanism, *law):
-        constant = _closed(mechanism, *law, progress, device)
+        result = _closed(mechanism, *law, progress, device)
     elif own is not None:
-        constant = own
+        result = own
     elif _has_law(mechanism):
-        constant = _by_law(mechanism, progress)
+        result = _by_law(mechanism, progress)
     else:
-        constant = _by_samples(mechanism, progress)
-    certificate = _judge(mechanism, constant, binding, time.perf_counter() - started)
+        result = _by_samples(mechanism, progress)
+    certificate = _judge(mechanism, result, binding, time.perf_counter() - started)
     index.keep_record(binding, certificate.to_dict())
     return certificate
 
@@ -460,16 +460,16 @@ def _own(mechanism: Mechanism, progress: Report) -> _Found | None:
     first, second = (mechanism.log_prob(word) for word in constant.pair)
     shown = float(largest_ratios(first, second[None])[0])
     apart = index.distance(*constant.pair)
-    constants = _over_all_pairs(mechanism, constant, "closed form over all pairs, float64")
+    result = _over_all_pairs(mechanism, constant, "closed form over all pairs, float64")
     # A law of a large vocabulary is long, and all that are tried are compared with each other.
     searched, _ = search(mechanism, laws=max(4, min(_TRIED, _ENTRIES // (8 * len(index)))))
     farthest = index.distance(*searched.pair)
     if (
         not abs(shown - constant.value * apart) <= _AGREEMENT
-        or searched.value * farthest > constants.constant.value * farthest + _AGREEMENT
+        or searched.value * farthest > result.constant.value * farthest + _AGREEMENT
     ):
         return None
-    return constants
+    return result
 
 
 def _has_law(mechanism: Mechanism) -> bool:
