@@ -95,27 +95,27 @@ def keep_share(mechanism: TEM, words: int) -> float:
         middles = (np.arange(words) + 0.5) / words
         ids = np.minimum(np.searchsorted(np.cumsum(prior), middles), len(index) - 1)
         weights = np.full(words, 1 / words)
-    kept = 0.0
+    share = 0.0
     for start in range(0, len(ids), _ROWS):
         rows = ids[start : start + _ROWS]
         law = measure * np.exp(-rate * np.minimum(index.distances_of(rows), gamma))
         own = law[np.arange(len(rows)), rows] / law.sum(axis=1)
-        kept += float(own @ weights[start : start + _ROWS])
-    return kept
+        share += float(own @ weights[start : start + _ROWS])
+    return share
 
 
-def record_of(found: Sequence[Amount]) -> dict[str, Any]:
+def record_of(values: Sequence[Amount]) -> dict[str, Any]:
     """Return amounts as they are recorded with an index."""
-    return {"amounts": [asdict(amount) for amount in found]}
+    return {"amounts": [asdict(amount) for amount in values]}
 
 
 def amounts(index: Index) -> list[Amount]:
     """Three amounts, at which few, half and most of the running words stay; found once and kept with the index."""
-    kept = index.find_record(AMOUNTS_BINDING)
-    if kept is None:
-        kept = record_of([_with_share(index, share) for share in SHARES])
-        index.keep_record(AMOUNTS_BINDING, kept)
-    return _read(kept)
+    record = index.find_record(AMOUNTS_BINDING)
+    if record is None:
+        record = record_of([_with_share(index, share) for share in SHARES])
+        index.keep_record(AMOUNTS_BINDING, record)
+    return _read(record)
 
 
 def builtin_amounts(language: str) -> list[Amount]:
@@ -160,21 +160,21 @@ def explain_missing(given: Index | str | os.PathLike[str]) -> str:
     where = "this index" if isinstance(given, Index) else os.fspath(given)
     try:
         if isinstance(given, Index):
-            found = amounts(given)
+            values = amounts(given)
         elif where.startswith(BUILTIN):
-            found = builtin_amounts(where.removeprefix(BUILTIN))
+            values = builtin_amounts(where.removeprefix(BUILTIN))
         else:
-            found = amounts(open_index(given))
+            values = amounts(open_index(given))
     except TextprivError as error:
         return f"{ask} What some of them mean could not be shown: {error}"
-    table = amounts_table(found)
+    table = amounts_table(values)
     return f"{ask}\nThree of them on {where}, for TEM with a Zipf prior:\n\n{table}"
 
 
-def amounts_table(found: Sequence[Amount]) -> str:
+def amounts_table(values: Sequence[Amount]) -> str:
     """Amounts and what they mean, a line each, for a screen."""
     rows = [("epsilon", "words that stay", "odds, half of all words", "odds, nine tenths")]
-    for each in found:
+    for each in values:
         odds = odds_in_words(each.loss), odds_in_words(each.loss_90)
         rows.append((f"{each.epsilon:g}", f"about {each.keep:.0%}", *odds))
     lines = ["  {:<7}  {:<15}  {:<23}  {}".format(*row) for row in rows]

@@ -76,32 +76,32 @@ def run_demo(console: Console, save: Path | None = None) -> None:
         if save is not None:
             index.save(save)
     with _stage("making the texts private"):
-        found = amounts(index)
-        privatizers = [Privatizer(TEM(index, epsilon=each.epsilon)) for each in found]
+        three = amounts(index)
+        privatizers = [Privatizer(TEM(index, epsilon=each.epsilon)) for each in three]
         shown = {
             name: [_privatize(private, sample) for private in privatizers]
             for name, sample in SAMPLES.items()
         }
     print(file=sys.stderr)
-    console.print(_table(found, shown), highlight=False)
-    _print_end(console, found[1].epsilon)
+    console.print(_table(three, shown), highlight=False)
+    _print_end(console, three[1].epsilon)
 
 
-def _table(found: Sequence[Amount], shown: dict[str, list[Text]]) -> Table:
+def _table(three: Sequence[Amount], shown: dict[str, list[Text]]) -> Table:
     """The texts beside their private forms, and below them what each amount means."""
     from rich.table import Table
 
     table = Table(show_lines=True)
-    for name in ("", "original", *(f"epsilon {each.epsilon:g}" for each in found)):
+    for name in ("", "original", *(f"epsilon {each.epsilon:g}" for each in three)):
         table.add_column(name)
     for name, texts in shown.items():
         table.add_row(name, SAMPLES[name], *texts)
     table.add_section()
     for name, values in (
-        ("words that stay", (f"{each.keep:.0%}" for each in found)),
-        ("odds at most, for half of all words", (odds_in_words(each.loss) for each in found)),
-        ("for nine tenths", (odds_in_words(each.loss_90) for each in found)),
-        ("the best guess is right", (f"{each.recovered or 0:.0%}" for each in found)),
+        ("words that stay", (f"{each.keep:.0%}" for each in three)),
+        ("odds at most, for half of all words", (odds_in_words(each.loss) for each in three)),
+        ("for nine tenths", (odds_in_words(each.loss_90) for each in three)),
+        ("the best guess is right", (f"{each.recovered or 0:.0%}" for each in three)),
     ):
         table.add_row(name, "", *values)
     return table

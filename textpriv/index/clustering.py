@@ -405,10 +405,10 @@ def _laid_out(
         first[size + join], last[size + join], height[size + join] = first[a], last[b], own
     order, gaps = np.empty(size, np.int64), np.empty(max(joins, 0))
     word = first[size + joins - 1]
-    for place in range(size):
-        order[place] = word
-        if place < joins:
-            gaps[place] = gap[word]
+    for position in range(size):
+        order[position] = word
+        if position < joins:
+            gaps[position] = gap[word]
         word = after[word]
     return order, gaps
 
@@ -417,8 +417,8 @@ def _ranks(gaps: NDArray[np.float64]) -> NDArray[np.float64]:
     """For each height the logarithm of the mean size of the groups up to it, as a part of that of all words."""
     size = len(gaps) + 1
     left = size - np.searchsorted(np.sort(gaps), gaps, side="right")
-    found: NDArray[np.float64] = np.log(size / left) / math.log(size)
-    return found
+    heights: NDArray[np.float64] = np.log(size / left) / math.log(size)
+    return heights
 
 
 def _rounded_down(
@@ -458,8 +458,8 @@ def separated_shares(
         return 0, []
     chosen = apart[np.unique(np.linspace(0, len(apart) - 1, _SAMPLE).astype(np.int64))]
     nearest = min(_NEAREST, size - 1)
-    place = np.empty(size, dtype=np.int64)
-    place[order] = np.arange(size)
+    position = np.empty(size, dtype=np.int64)
+    position[order] = np.arange(size)
     metric = TreeMetric(codes, np.arange(1.0, levels + 1))
     squares = np.einsum("ij,ij->i", coordinates, coordinates)
     met = []
@@ -468,6 +468,6 @@ def separated_shares(
         near = squares - 2 * (coordinates[rows] @ coordinates.T)
         near[np.arange(len(rows)), rows] = np.inf
         others = np.argpartition(near, nearest - 1, axis=1)[:, :nearest]
-        met.append(metric.levels(np.repeat(place[rows], nearest), place[others].ravel()))
+        met.append(metric.levels(np.repeat(position[rows], nearest), position[others].ravel()))
     levels_met = np.concatenate(met)
     return len(chosen), [float((levels_met > level).mean()) for level in range(1, levels + 1)]

@@ -32,13 +32,13 @@ def tree_of(
         )
     order = sorted(range(len(paths)), key=lambda word: (tuple(paths[word]), word))
     gaps = np.empty(max(len(paths) - 1, 0), dtype=np.int64)
-    for place, (first, second) in enumerate(zip(order, order[1:], strict=False)):
+    for position, (first, second) in enumerate(zip(order, order[1:], strict=False)):
         shared = 0
         for one, other in zip(paths[first], paths[second], strict=False):
             if one != other:
                 break
             shared += 1
-        gaps[place] = depth - shared + 1
+        gaps[position] = depth - shared + 1
     return np.array(order, dtype=np.int64), gaps, depth
 
 
@@ -87,11 +87,11 @@ def wordnet_paths(words: Sequence[str]) -> list[tuple[str, ...]]:
         raise TextprivError(
             "WordNet is not installed here: python -m pip install nltk, then python -m nltk.downloader wordnet."
         ) from None
-    found = []
+    paths = []
     for word in words:
         senses = wordnet.synsets(word, pos="n") or wordnet.synsets(word)
         # The longest way up has the most groups; of several the first by name, so that all words take the same.
         ways = senses[0].hypernym_paths() if senses else [[]]
         named = [tuple(sense.name() for sense in way) for way in ways]
-        found.append(max(sorted(named), key=len))
-    return found
+        paths.append(max(sorted(named), key=len))
+    return paths

@@ -64,22 +64,22 @@ class TreeMetric(Metric):
     @cached_property
     def _largest(self) -> list[NDArray[np.uint8]]:
         """The largest gap of each run of 1, 2, 4, ... gaps, by where it begins."""
-        found = [self.gaps]
-        while 2 << (len(found) - 1) <= len(self.gaps):
-            last, step = found[-1], 1 << (len(found) - 1)
-            found.append(np.maximum(last[:-step], last[step:]))
-        return found
+        tables = [self.gaps]
+        while 2 << (len(tables) - 1) <= len(self.gaps):
+            last, step = tables[-1], 1 << (len(tables) - 1)
+            tables.append(np.maximum(last[:-step], last[step:]))
+        return tables
 
     def levels(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Numbers of the heights at which pairs of leaves meet, pair by pair; 0 for one leaf."""
         low, high = np.minimum(first, second), np.maximum(first, second)
-        found = np.zeros(low.shape, dtype=np.uint8)
+        numbers = np.zeros(low.shape, dtype=np.uint8)
         power = np.frexp((high - low).astype(np.float64))[1] - 1
         for each in np.unique(power[high > low]).tolist():
             at = (power == each) & (high > low)
             table = self._largest[each]
-            found[at] = np.maximum(table[low[at]], table[high[at] - (1 << each)])
-        return found
+            numbers[at] = np.maximum(table[low[at]], table[high[at] - (1 << each)])
+        return numbers
 
     def coordinates(self, vectors: NDArray[Any]) -> NDArray[Any]:
         """Return the places of the leaves themselves."""
@@ -93,8 +93,8 @@ class TreeMetric(Metric):
         """Distances between all leaves of ``a`` (m, 1) and ``b`` (p, 1), shape (m, p)."""
         left, right = (np.asarray(each, dtype=np.int64).reshape(-1) for each in (a, b))
         pairs = np.broadcast_arrays(left[:, None], right[None])
-        found: NDArray[np.float64] = self.table[self.levels(*pairs)]
-        return found
+        distances: NDArray[np.float64] = self.table[self.levels(*pairs)]
+        return distances
 
     def settings(self) -> dict[str, Any]:
         """Return the heights, and a checksum of which stands between which leaves."""
@@ -142,12 +142,12 @@ def _nodes(gaps: NDArray[np.uint8]) -> tuple[Any, ...]:
     level, parent = np.zeros(2 * size, np.uint8), np.full(2 * size, -1, np.int32)
     atom = np.empty(size, np.int32)
     atoms = 0
-    for place in range(size):
-        if place == 0 or gaps[place - 1] > 0:
-            start[atoms] = place
+    for position in range(size):
+        if position == 0 or gaps[position - 1] > 0:
+            start[atoms] = position
             atoms += 1
-        atom[place] = atoms - 1
-        end[atoms - 1] = place + 1
+        atom[position] = atoms - 1
+        end[atoms - 1] = position + 1
     count, open_nodes, depth = atoms, np.empty(256, np.int32), 0
     for one in range(atoms):
         current = one
@@ -283,11 +283,11 @@ class Tree(Index):
 
     def levels_of(self, word: int) -> NDArray[np.uint8]:
         """Numbers of the heights at which a word meets each leaf, in depth-first order, shape (V,); 0 for itself."""
-        place = int(self.places[word])
-        found = np.zeros(len(self), dtype=np.uint8)
-        np.maximum.accumulate(self.gaps[place:], out=found[place + 1 :])
-        np.maximum.accumulate(self.gaps[:place][::-1], out=found[:place][::-1])
-        return found
+        position = int(self.places[word])
+        numbers = np.zeros(len(self), dtype=np.uint8)
+        np.maximum.accumulate(self.gaps[position:], out=numbers[position + 1 :])
+        np.maximum.accumulate(self.gaps[:position][::-1], out=numbers[:position][::-1])
+        return numbers
 
     def distances_of(self, words: NDArray[np.int64], *, device: str = "cpu") -> NDArray[np.float64]:
         """Distances from some words to every word: shape (len(words), V)."""
@@ -298,8 +298,8 @@ class Tree(Index):
         metric = self.metric
         assert isinstance(metric, TreeMetric)
         ends = (self.places[np.asarray(words)].astype(np.int64) for words in (first, second))
-        found: NDArray[np.float64] = metric.table[metric.levels(*ends)]
-        return found
+        distances: NDArray[np.float64] = metric.table[metric.levels(*ends)]
+        return distances
 
     @cached_property
     def typical(self) -> dict[int, Typical]:
@@ -315,7 +315,7 @@ class Tree(Index):
         table = np.concatenate([[0.0], self.heights])
         mass: NDArray[np.float64] = np.zeros(atoms)
         np.add.at(mass, nodes.atom, weights[self.order])
-        found = {}
+        typical = {}
         for rank in RANKS:
             if rank > REFERENCE and atoms <= rank:
                 continue
@@ -323,8 +323,8 @@ class Tree(Index):
             while (short := np.flatnonzero((others[up] < rank) & (nodes.parent[up] >= 0))).size:
                 up[short] = nodes.parent[up[short]]
             at = table[nodes.level[up]]
-            found[rank] = Typical(*weighted_quantiles(at, mass, SHARES))
-        return found
+            typical[rank] = Typical(*weighted_quantiles(at, mass, SHARES))
+        return typical
 
     @cached_property
     def bands(self) -> RankBands:
@@ -382,8 +382,8 @@ class Tree(Index):
             For numbers that name no level, or the same.
         """
         codes, names = cut_levels(self.heights[self.gaps.astype(int) - 1] * (self.gaps > 0), groups)
-        levels, found = np.unique(codes[codes > 0], return_inverse=True)
-        codes[codes > 0] = found + 1
+        levels, codes_of_gaps = np.unique(codes[codes > 0], return_inverse=True)
+        codes[codes > 0] = codes_of_gaps + 1
         looked, shares = self.separated
         top = [int(self.gaps[codes == level].max()) - 1 for level in range(1, len(levels) + 1)]
         return Tree(
@@ -437,8 +437,8 @@ class Tree(Index):
         from textpriv.index.clustering import built
 
         with reporter(progress) as report:
-            found = built(vocabulary, method, heights, groups, metric, dimensions, report)
-        return cls(vocabulary, **found.arrays, **found.labels)
+            built_tree = built(vocabulary, method, heights, groups, metric, dimensions, report)
+        return cls(vocabulary, **built_tree.arrays, **built_tree.labels)
 
     @classmethod
     def from_paths(

@@ -146,9 +146,9 @@ def _constant(
         for one, other in ((lowest[node], highest[up]), (lowest[up], highest[node])):
             apart, height = max(log_z[other] - log_z[one] - noise, 0.0), heights[level[up]]
             largest = max(largest, reach[level[up]] + apart)
-            found = min(rate, reach[level[up]] / height) + apart / height
-            if found > worst:
-                worst, first, second = found, one, other
+            loss = min(rate, reach[level[up]] / height) + apart / height
+            if loss > worst:
+                worst, first, second = loss, one, other
         if log_z[highest[node]] > log_z[highest[up]]:
             highest[up] = highest[node]
         if log_z[lowest[node]] < log_z[lowest[up]]:
@@ -305,7 +305,7 @@ def _leaf(
 
 @njit(cache=True, nogil=True)
 def _sample(
-    held: tuple[Any, ...],
+    state: tuple[Any, ...],
     ids: NDArray[np.int32],
     offsets: NDArray[np.int64],
     pending: NDArray[np.int64],
@@ -316,30 +316,30 @@ def _sample(
     out: NDArray[np.int32],
 ) -> None:
     """Draw the tokens of documents in order until their random words run out; see ``sampling.Sampler``."""
-    words, nodes, level, before, order, guide, shift, reach, scale = held
+    words, nodes, level, before, order, guide, shift, reach, scale = state
     for slot in range(pending.shape[0]):
         document = pending[slot]
-        place, limit = starts[slot], starts[slot + 1]
+        at, limit = starts[slot], starts[slot + 1]
         token, stop = done[document], offsets[document + 1]
-        kept = place
-        while token < stop and place + 4 <= limit:
+        restart = at
+        while token < stop and at + 4 <= limit:
             if token + _AHEAD < stop:
                 fetch(words, max(ids[token + _AHEAD], 0), 0)  # type: ignore[call-arg]
             if token + _NEXT < stop:
                 row = np.int64(words[max(ids[token + _NEXT], 0), 0] & ~_ALONE)
                 fetch(nodes, row, 0)  # type: ignore[call-arg]
             if ids[token] < 0:
-                part = random[place] >> np.uint64(2)
-                place += 1
+                part = random[at] >> np.uint64(2)
+                at += 1
                 out[token] = order[_leaf(part, before, guide, shift)]
-                token, kept = token + 1, place
+                token, restart = token + 1, at
                 continue
             leaf, mine = np.int64(words[ids[token], 0] & ~_ALONE), words[ids[token], 1]
             total = mine + nodes[leaf, 0]
             # An unbiased whole number below the total (Lemire 2019); one that rounding favours starts over.
-            low = random[place] * total
-            chosen: Any = upper_half(random[place], total)  # type: ignore[call-arg]
-            place += 1
+            low = random[at] * total
+            chosen: Any = upper_half(random[at], total)  # type: ignore[call-arg]
+            at += 1
             if low < total and low < (~total + np.uint64(1)) % total:
                 continue
             node, up = np.int64(-1), leaf
@@ -356,22 +356,22 @@ def _sample(
                 if width < _COARSE:
                     real = _edge(nodes, reach, level, node, up) * scale
             if width < _COARSE:
-                place += 2
-                if not bernoulli(real / width, random[place - 2], random[place - 1]):
+                at += 2
+                if not bernoulli(real / width, random[at - 2], random[at - 1]):
                     continue
             if node < 0 and words[ids[token], 0] >= _ALONE:
                 out[token] = ids[token]
-                token, kept = token + 1, place
+                token, restart = token + 1, at
                 continue
             begin, count = nodes[up, 2], nodes[up, 3] - nodes[up, 2]
             if node >= 0:
                 count -= nodes[node, 3] - nodes[node, 2]
             # This draw may have to be repeated, too, without a look at the first choice.
             drawn = False
-            while not drawn and place < limit:
-                low = random[place] * count
-                part = upper_half(random[place], count)
-                place += 1
+            while not drawn and at < limit:
+                low = random[at] * count
+                part = upper_half(random[at], count)
+                at += 1
                 drawn = not (low < count and low < (~count + np.uint64(1)) % count)
             if not drawn:
                 break
@@ -379,9 +379,9 @@ def _sample(
             if node >= 0 and part >= nodes[node, 2]:
                 part += nodes[node, 3] - nodes[node, 2]
             out[token] = order[_leaf(part, before, guide, shift)]
-            token, kept = token + 1, place
+            token, restart = token + 1, at
         done[document] = token
-        position[slot] = kept
+        position[slot] = restart
 
 
 # ----------------------------------------------------------------------------------------------
@@ -539,19 +539,19 @@ class TreeTEM(Mechanism):
     @property
     def weights(self) -> NDArray[np.float64]:
         """The base measure by id, shape (V,)."""
-        found: NDArray[np.float64] = self._law.measure.weights[self.index.places]
-        return found
+        weights: NDArray[np.float64] = self._law.measure.weights[self.index.places]
+        return weights
 
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
         """Natural logarithm of the output law of a word (or of ``UNKNOWN``), shape (V,)."""
         number = self.resolve(word)
-        found = self._log_measure
+        log_law = self._log_measure
         if number != UNKNOWN:
             atom = self.index.nodes.atom[self.index.places[number]]
             levels = self.index.levels_of(number)
             levels[self.index.nodes.start[atom] : self.index.nodes.end[atom]] = 0
-            found = found - (self._law.reach + self._law.log_z[atom])[levels]
-        law: NDArray[np.float64] = found[self.index.places]
+            log_law = log_law - (self._law.reach + self._law.log_z[atom])[levels]
+        law: NDArray[np.float64] = log_law[self.index.places]
         return law
 
     def closed_constant(self, progress: Progress | None = None) -> Constant:
