@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from textpriv.cli.choosing import distance, epsilon
 from textpriv.cli.inspect import audit, certify, explain, leaks, playground, report
 from textpriv.cli.messages import as_job, console, print_json, say
 from textpriv.cli.options import Command, Device, Json, Search, with_groups
@@ -231,6 +232,8 @@ for _command in (
     index,
     tree,
     privatize,
+    epsilon,
+    distance,
     explain,
     certify,
     audit,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from textpriv.cli.choosing import id_of
 from textpriv.cli.messages import announce_calibration, console, print_json, warn
 from textpriv.cli.options import (
     SHORT_NAMES,
@@ -132,7 +133,8 @@ def explain(
         raise typer.BadParameter("name one word, or a folder and one word", param_hint="WORD")
     folder, word = words if len(words) == 2 else (None, words[0])
     made = _build(folder, epsilon, law)
-    stays = float(np.exp(made.log_prob(word)[made.index.vocabulary.id(word)]))
+    number = id_of(made.index.vocabulary, word)
+    stays = float(np.exp(made.log_prob(word)[number]))
     outputs, groups = made.explain(word, n=n), made.groups(word, most=8)
     if as_json:
         print_json(

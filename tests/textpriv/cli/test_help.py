@@ -49,7 +49,7 @@ def usage(result):
 def twice(name: str, parameter) -> list[str]:
     """A command line that gives an option two times, by different spellings where it has some."""
     spellings = [*parameter.opts, *parameter.secondary_opts]
-    value = [] if parameter.is_flag else ["1"]
+    value = [] if parameter.is_flag else ["1"] * parameter.nargs
     return [name, spellings[0], *value, spellings[-1], *value]
 
 
