@@ -19,6 +19,7 @@ from textpriv.arithmetic import principal_directions
 from textpriv.errors import MetricError, TextprivError
 from textpriv.index.storage import LEVELS
 from textpriv.index.tree import cut_levels
+from textpriv.index.tree_nodes import TreeMetric
 from textpriv.metrics import EUCLIDEAN, Metric, get_metric
 from textpriv.vocabulary.vocabulary import Vocabulary, equal_rows
 
@@ -110,13 +111,8 @@ def built(
     names: list[str] = []
     if heights == "levels":
         assert groups is not None
-        codes, titles = cut_levels(wide, groups)
-        used, at = np.unique(codes[codes > 0], return_inverse=True)
-        codes[codes > 0] = at + 1
-        names, values = (
-            [titles[level - 1] for level in used.tolist()],
-            np.arange(1.0, len(used) + 1),
-        )
+        codes, names = cut_levels(wide, groups)
+        values = np.arange(1.0, len(names) + 1)
     else:
         codes, values = _rounded_down(wide, even=heights == "rank")
     looked, shares = separated_shares(coordinates, words, codes, len(values), one)
@@ -450,8 +446,6 @@ def separated_shares(
     one: NDArray[np.int32],
 ) -> tuple[int, list[float]]:
     """How many words were looked at, and the share of their ten nearest that lies outside their group, by height."""
-    from textpriv.index.tree import TreeMetric
-
     size = len(coordinates)
     apart = np.flatnonzero(one == np.arange(size))
     if levels == 0 or len(apart) <= 1:

@@ -14,10 +14,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from textpriv.bounds import at_most
@@ -36,138 +35,12 @@ from textpriv.index.storage import (
     read_tree,
     verify_files,
 )
-from textpriv.index.typical import RANKS, REFERENCE, SHARES, Typical, weighted_quantiles
-from textpriv.metrics import TREE as TREE_KIND
+from textpriv.index.tree_nodes import Nodes, TreeMetric
+from textpriv.index.typical import Typical
 from textpriv.metrics import Metric, Rounding
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
-__all__ = ["LEVELS", "Nodes", "Tree", "TreeMetric"]
-
-
-class TreeMetric(Metric):
-    """The distance in a tree between two leaves, each given by its place in depth-first order.
-
-    Parameters
-    ----------
-    gaps : ndarray of uint8, shape (V - 1,)
-        Between neighbouring leaves: 0 where they are one, else the number of the height, from 1.
-    heights : ndarray of float64, shape (L,)
-        Rising, above 0.
-    """
-
-    name, kind = "tree", TREE_KIND
-
-    def __init__(self, gaps: NDArray[np.uint8], heights: NDArray[np.float64]) -> None:
-        self.gaps = gaps
-        self.table = np.concatenate([[0.0], heights])
-
-    @cached_property
-    def _largest(self) -> list[NDArray[np.uint8]]:
-        """The largest gap of each run of 1, 2, 4, ... gaps, by where it begins."""
-        tables = [self.gaps]
-        while 2 << (len(tables) - 1) <= len(self.gaps):
-            last, step = tables[-1], 1 << (len(tables) - 1)
-            tables.append(np.maximum(last[:-step], last[step:]))
-        return tables
-
-    def levels(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Numbers of the heights at which pairs of leaves meet, pair by pair; 0 for one leaf."""
-        low, high = np.minimum(first, second), np.maximum(first, second)
-        numbers = np.zeros(low.shape, dtype=np.uint8)
-        power = np.frexp((high - low).astype(np.float64))[1] - 1
-        for each in np.unique(power[high > low]).tolist():
-            at = (power == each) & (high > low)
-            table = self._largest[each]
-            numbers[at] = np.maximum(table[low[at]], table[high[at] - (1 << each)])
-        return numbers
-
-    def coordinates(self, vectors: NDArray[Any]) -> NDArray[Any]:
-        """Return the places of the leaves themselves."""
-        return vectors
-
-    def coordinate_errors(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
-        """Return zeros: nothing was rounded."""
-        return np.zeros(len(vectors))
-
-    def pairwise(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
-        """Distances between all leaves of ``a`` (m, 1) and ``b`` (p, 1), shape (m, p)."""
-        left, right = (np.asarray(each, dtype=np.int64).reshape(-1) for each in (a, b))
-        pairs = np.broadcast_arrays(left[:, None], right[None])
-        distances: NDArray[np.float64] = self.table[self.levels(*pairs)]
-        return distances
-
-    def settings(self) -> dict[str, Any]:
-        """Return the heights, and a checksum of which stands between which leaves."""
-        shape = hashlib.sha256(self.gaps.tobytes()).hexdigest()
-        return {"name": self.name, "heights": self.table[1:].tolist(), "gaps": shape}
-
-    def __repr__(self) -> str:
-        return f"TreeMetric({len(self.table) - 1} heights)"
-
-
-class Nodes(NamedTuple):
-    """The nodes of a tree: first its atoms, leaves that hold all words at distance 0 of each other, then inner nodes.
-
-    A node's parent has a higher number than the node, and the root the highest.
-
-    Attributes
-    ----------
-    start, end : ndarray of int32, shape (N,)
-        The leaves below a node, as places in depth-first order.
-    level : ndarray of uint8, shape (N,)
-        The number of its height; 0 for an atom.
-    parent : ndarray of int32, shape (N,)
-        -1 for the root.
-    atom : ndarray of int32, shape (V,)
-        The atom of each place.
-    """
-
-    start: NDArray[np.int32]
-    end: NDArray[np.int32]
-    level: NDArray[np.uint8]
-    parent: NDArray[np.int32]
-    atom: NDArray[np.int32]
-
-    @property
-    def atoms(self) -> int:
-        """How many of the nodes are atoms."""
-        return int(self.atom[-1]) + 1
-
-
-@njit(cache=True, nogil=True)
-def _nodes(gaps: NDArray[np.uint8]) -> tuple[Any, ...]:
-    """The nodes in the order in which they begin; see :class:`Nodes`, but for numbers of inner nodes."""
-    size = gaps.shape[0] + 1
-    start, end = np.empty(2 * size, np.int32), np.empty(2 * size, np.int32)
-    level, parent = np.zeros(2 * size, np.uint8), np.full(2 * size, -1, np.int32)
-    atom = np.empty(size, np.int32)
-    atoms = 0
-    for position in range(size):
-        if position == 0 or gaps[position - 1] > 0:
-            start[atoms] = position
-            atoms += 1
-        atom[position] = atoms - 1
-        end[atoms - 1] = position + 1
-    count, open_nodes, depth = atoms, np.empty(256, np.int32), 0
-    for one in range(atoms):
-        current = one
-        gap = gaps[end[one] - 1] if one < atoms - 1 else np.uint8(255)
-        while depth > 0 and level[open_nodes[depth - 1]] < gap:
-            depth -= 1
-            top = open_nodes[depth]
-            parent[current], end[top] = top, end[one]
-            current = top
-        if one == atoms - 1:
-            break
-        if depth > 0 and level[open_nodes[depth - 1]] == gap:
-            parent[current] = open_nodes[depth - 1]
-        else:
-            start[count], level[count] = start[current], gap
-            parent[current] = count
-            open_nodes[depth] = count
-            depth += 1
-            count += 1
-    return start[:count], end[:count], level[:count], parent[:count], atom
+__all__ = ["Tree", "cut_levels"]
 
 
 class Tree(Index):
@@ -224,17 +97,7 @@ class Tree(Index):
         self.gaps = read_only(np.ascontiguousarray(gaps, dtype=np.uint8))
         self.heights = read_only(np.ascontiguousarray(heights, dtype=np.float64))
         self.names = tuple(names)
-        levels = len(self.heights)
-        if self.order.shape != (size,) or not np.array_equal(np.sort(self.order), np.arange(size)):
-            raise TextprivError(f"order must hold each of the {size:,} word ids once.")
-        if levels > LEVELS or not (np.diff(self.heights, prepend=0.0) > 0).all():
-            raise TextprivError(f"heights must be at most {LEVELS} rising numbers above 0.")
-        if self.gaps.shape != (size - 1,) or self.gaps.max(initial=0) != levels:
-            raise TextprivError(
-                "gaps must hold a number of a height between every two words, and the last height must be among them."
-            )
-        if len(self.names) not in (0, levels):
-            raise TextprivError(f"{len(self.names)} names were given for {levels} heights.")
+        _check(self, size)
         places = np.empty(size, dtype=np.int32)
         places[self.order] = np.arange(size, dtype=np.int32)
         self.places = read_only(places)
@@ -261,7 +124,7 @@ class Tree(Index):
             backend="exact",
             recall=1.0,
             rounding=Rounding(0.0, 0.0),
-            diameter_bound=float(self.heights[-1]) if levels else 0.0,
+            diameter_bound=float(self.heights[-1]) if len(self.heights) else 0.0,
             fingerprint=hashlib.sha256(json.dumps(content).encode()).hexdigest(),
             path=path,
         )
@@ -271,15 +134,7 @@ class Tree(Index):
     @cached_property
     def nodes(self) -> Nodes:
         """The nodes, children before parents."""
-        start, end, level, parent, atom = _nodes(self.gaps)
-        atoms = int(atom[-1]) + 1
-        # By rising level: a parent's is above its child's.
-        rank = np.argsort(level, kind="stable").astype(np.int32)
-        number = np.empty(len(rank), dtype=np.int32)
-        number[rank] = np.arange(len(rank), dtype=np.int32)
-        parents = np.where(parent[rank] < 0, -1, number[parent[rank]]).astype(np.int32)
-        assert np.array_equal(rank[:atoms], np.arange(atoms))
-        return Nodes(start[rank], end[rank], level[rank], parents, atom)
+        return Nodes.of(self.gaps)
 
     def levels_of(self, word: int) -> NDArray[np.uint8]:
         """Numbers of the heights at which a word meets each leaf, in depth-first order, shape (V,); 0 for itself."""
@@ -307,24 +162,7 @@ class Tree(Index):
         weights = self.vocabulary.prior_weights(
             "zipf" if self.vocabulary.prior is None else "counts"
         )
-        nodes = self.nodes
-        atoms = nodes.atoms
-        before = np.concatenate([[0], np.cumsum(np.bincount(nodes.atom[nodes.start[:atoms]]))])
-        of_end = nodes.atom[nodes.end - 1] + 1
-        others = before[of_end] - before[nodes.atom[nodes.start]] - 1
-        table = np.concatenate([[0.0], self.heights])
-        mass: NDArray[np.float64] = np.zeros(atoms)
-        np.add.at(mass, nodes.atom, weights[self.order])
-        typical = {}
-        for rank in RANKS:
-            if rank > REFERENCE and atoms <= rank:
-                continue
-            up = np.arange(atoms)
-            while (short := np.flatnonzero((others[up] < rank) & (nodes.parent[up] >= 0))).size:
-                up[short] = nodes.parent[up[short]]
-            at = table[nodes.level[up]]
-            typical[rank] = Typical(*weighted_quantiles(at, mass, SHARES))
-        return typical
+        return self.nodes.typical(self.heights, weights[self.order])
 
     @cached_property
     def bands(self) -> RankBands:
@@ -382,16 +220,14 @@ class Tree(Index):
             For numbers that name no level, or the same.
         """
         codes, names = cut_levels(self.heights[self.gaps.astype(int) - 1] * (self.gaps > 0), groups)
-        levels, codes_of_gaps = np.unique(codes[codes > 0], return_inverse=True)
-        codes[codes > 0] = codes_of_gaps + 1
         looked, shares = self.separated
-        top = [int(self.gaps[codes == level].max()) - 1 for level in range(1, len(levels) + 1)]
+        top = [int(self.gaps[codes == level].max()) - 1 for level in range(1, len(names) + 1)]
         return Tree(
             self.vocabulary,
             self.order,
             codes,
-            np.arange(1.0, len(levels) + 1),
-            names=[names[level - 1] for level in levels],
+            np.arange(1.0, len(names) + 1),
+            names=names,
             source=self.source,
             separated=(looked, [shares[at] for at in top] if shares else ()),
         )
@@ -471,13 +307,11 @@ class Tree(Index):
         if names and len(names) != depth:
             raise TextprivError(f"the longest path has {depth} groups, and {len(names)} names.")
         titles = [*list(names)[::-1], "any"] if names else []
-        used = np.unique(gaps[gaps > 0])
-        codes = np.searchsorted(used, gaps) + 1
-        codes[gaps == 0] = 0
+        used, number = np.unique(gaps, return_inverse=True)
         return cls(
             words,
             order,
-            codes,
+            number + 1,
             used.astype(np.float64),
             names=[titles[level - 1] for level in used.tolist()] if titles else (),
             source=source,
@@ -610,10 +444,28 @@ class Tree(Index):
         )
 
 
+def _check(tree: Tree, size: int) -> None:
+    """Refuse arrays and names that are no tree over so many words."""
+    levels = len(tree.heights)
+    if tree.order.shape != (size,) or not np.array_equal(np.sort(tree.order), np.arange(size)):
+        raise TextprivError(f"order must hold each of the {size:,} word ids once.")
+    if levels > LEVELS or not (np.diff(tree.heights, prepend=0.0) > 0).all():
+        raise TextprivError(f"heights must be at most {LEVELS} rising numbers above 0.")
+    if tree.gaps.shape != (size - 1,) or tree.gaps.max(initial=0) != levels:
+        raise TextprivError(
+            "gaps must hold a number of a height between every two words, and the last height must be among them."
+        )
+    if len(tree.names) not in (0, levels):
+        raise TextprivError(f"{len(tree.names)} names were given for {levels} heights.")
+
+
 def cut_levels(
     gaps: NDArray[np.float64], groups: Mapping[str, int]
 ) -> tuple[NDArray[np.uint8], list[str]]:
-    """Numbers of levels between neighbouring leaves for heights between them, shape (V - 1,), and the levels' names."""
+    """Numbers of levels between neighbouring leaves for heights between them, shape (V - 1,), and the levels' names.
+
+    Levels that end up without a leaf between them are left out.
+    """
     named = dict(groups)
     if not all(type(number) is int and number >= 1 for number in named.values()):
         raise TextprivError("each level has a whole number of groups from 1 up.")
@@ -632,7 +484,9 @@ def cut_levels(
             codes[gaps > falling[count - 1]] = number
         else:
             codes[gaps > 0] = number
-    return codes, [name for name, _ in ordered]
+    used, number_of = np.unique(codes[codes > 0], return_inverse=True)
+    codes[codes > 0] = number_of + 1
+    return codes, [ordered[level - 1][0] for level in used.tolist()]
 
 
 def _bare(words: Sequence[str]) -> Vocabulary:

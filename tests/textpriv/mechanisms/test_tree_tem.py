@@ -24,7 +24,7 @@ from textpriv.guarantees.audit import audit
 from textpriv.guarantees.certificate import certify
 from textpriv.guarantees.significance import goodness_of_fit
 from textpriv.index import Index, Tree
-from textpriv.mechanisms import TEM, UNKNOWN, TreeTEM, tree_tem
+from textpriv.mechanisms import TEM, UNKNOWN, TreeTEM, tree_law, tree_sampler, tree_tem
 from textpriv.mechanisms.base_measure import PARTS
 from textpriv.randomness import KeyedStreams
 from textpriv.vocabulary import Vocabulary
@@ -253,12 +253,12 @@ def test_small_weights_are_drawn_as_often_as_their_law_says():
     """Weights of a few whole parts: the far word has one of e^-29, drawn from the near ones by an exact coin."""
     tree = trees.tree([1] * 3 + [2], [1e-3, 1.0])
     mechanism = TreeTEM(tree, 29.0, prior=np.array([1.0, 1.0, 1.0, 1.0, 1.0]))
-    held = tree_tem._Tables(*mechanism._held)
+    held = tree_sampler.Tables(*mechanism._held)
     widths = held.nodes[1:, 0] - held.nodes[held.nodes[1:, 1].astype(int), 0]
     assert widths.min() < 2**32
     # With the scale of a hundred parts everything is drawn through coins, and by the same law.
     scale = 100.0
-    words, nodes, level = tree_tem._filled(
+    words, nodes, level = tree_sampler.filled(
         *(getattr(tree.nodes, name) for name in ("start", "end", "level", "parent", "atom")),
         tree.places,
         np.lexsort((-tree.nodes.level.astype(np.int16), tree.nodes.start)),
@@ -305,7 +305,7 @@ def test_under_a_key_the_words_are_these_on_every_processor():
     tree = trees.random_tree(700, 40, 11, together=0.05)
     for settings in ({"epsilon": 1.3}, {"epsilon": 2.0, "prior": "zipf"}):
         mechanism = TreeTEM(tree, **settings)
-        held = tree_tem._Tables(*mechanism._held)
+        held = tree_sampler.Tables(*mechanism._held)
         ids = np.random.default_rng(0).integers(UNKNOWN, 700, 5_000).astype(np.int32)
         for array in (held.before, held.words, held.nodes[:, 0]):
             seen.update(np.ascontiguousarray(array).tobytes())
@@ -399,7 +399,7 @@ class TooFast(TreeTEM):
     """At the rate of the full measure under another prior."""
 
     def _settle(self, weights):
-        return tree_tem._Law.at(self.index, self.epsilon, weights)
+        return tree_law.TreeLaw.at(self.index, self.epsilon, weights)
 
 
 class Understated(TreeTEM):
@@ -412,7 +412,7 @@ class WithoutExclusion(TreeTEM):
     """Chooses an ancestor by all of its words, those of the child towards the word among them."""
 
     def _tables(self):
-        held = tree_tem._Tables(*super()._tables())
+        held = tree_sampler.Tables(*super()._tables())
         nodes, words, scale = held.nodes.copy(), held.words.copy(), held.scale / 128
         for at in range(1, len(nodes)):
             up = int(nodes[at, 1])
@@ -452,7 +452,7 @@ class Steeper(TreeTEM):
     """Draws by other heights than it states."""
 
     def _tables(self):
-        held = tree_tem._Tables(*super()._tables())
+        held = tree_sampler.Tables(*super()._tables())
         self._law = self._law._replace(reach=self._law.reach * 1.5)
         made = super()._tables()
         self._law = self._law._replace(reach=held.reach)
