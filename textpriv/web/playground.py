@@ -23,6 +23,8 @@ from textpriv.bounds import odds_in_words
 from textpriv.errors import TextprivError
 from textpriv.guarantees.epsilon import epsilon_from_odds
 from textpriv.index.index import Index
+from textpriv.index.storage import LEVELS
+from textpriv.index.tree import Tree
 from textpriv.mechanisms import mechanism_names, registry
 from textpriv.metrics import EUCLIDEAN, TREE
 from textpriv.privatizer import Privatizer
@@ -42,6 +44,7 @@ _AT_HAND = 8  # mechanisms kept; each holds tables of the words it has met
 _WAITING = 4  # mechanisms being prepared, or in line
 _PATIENCE = 0.5  # seconds until an answer says that it is not ready yet
 _LARGEST_EPSILON = 1e6
+_LARGEST_ODDS = 1e12
 _SHOWN_WORDS = 8  # words of a text whose law is looked at: each costs a row at every draw, as nothing typed is stored
 _ODDS = 100.0  # of the epsilon the page starts with, at the reference distance of the index
 
@@ -60,18 +63,22 @@ class Settings:
 
     Attributes
     ----------
-    epsilon : float
+    epsilon : float or None
+        None where levels are given.
     mechanism : str
     prior : str or None
         None where the mechanism takes none, or as its default.
     rate : str or None
         None where the mechanism takes none.
+    levels : tuple of (str, float)
+        The odds at most of levels of a tree; empty where epsilon is given.
     """
 
-    epsilon: float
+    epsilon: float | None
     mechanism: str = "tem"
     prior: str | None = None
     rate: str | None = None
+    levels: tuple[tuple[str, float], ...] = ()
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Settings:
@@ -82,15 +89,10 @@ class Settings:
         Refusal
             422 for a field that is missing, unknown or without meaning.
         """
-        epsilon = given.get("epsilon")
-        if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
-            raise Refusal(422, "epsilon is missing or no number; send one above 0.")
-        try:
-            number = float(epsilon)
-        except OverflowError:
-            number = math.inf
-        if not 0 < number <= _LARGEST_EPSILON:
-            raise Refusal(422, f"epsilon must be above 0 and at most {_LARGEST_EPSILON:g}.")
+        levels = _levels(given["levels"]) if "levels" in given else ()
+        if levels and "epsilon" in given:
+            raise Refusal(422, "send epsilon or levels, not both.")
+        epsilon = None if levels else _number("epsilon", given.get("epsilon"), _LARGEST_EPSILON)
         mechanism = _one_of("mechanism", given.get("mechanism", "tem"), tuple(mechanism_names()))
         prior, rate = given.get("prior"), given.get("rate")
         if prior is not None:
@@ -100,7 +102,9 @@ class Settings:
         taken = options_of(mechanism)
         prior = prior if "prior" in taken else None
         rate = rate if "rate" in taken else None
-        return cls(number, mechanism, prior, rate)
+        if levels and "levels" not in taken:
+            raise Refusal(422, f"levels are for a tree, and {mechanism} takes none; send epsilon.")
+        return cls(epsilon, mechanism, prior, rate, levels)
 
     @property
     def slow(self) -> bool:
@@ -110,13 +114,34 @@ class Settings:
 
     def options(self) -> dict[str, Any]:
         """Keyword arguments of the registered mechanism."""
-        given = {"epsilon": self.epsilon, "prior": self.prior, "rate": self.rate}
+        levels = dict(self.levels) or None
+        given = {"epsilon": self.epsilon, "prior": self.prior, "rate": self.rate, "levels": levels}
         return {name: value for name, value in given.items() if value is not None}
 
 
 def options_of(mechanism: str) -> Collection[str]:
     """Names of the settings that a mechanism takes."""
     return inspect.signature(registry.get(mechanism_names()[mechanism])).parameters
+
+
+def _number(name: str, given: object, largest: float) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise Refusal(422, f"{name} is missing or no number; send one above 0.")
+    try:
+        number = float(given)
+    except OverflowError:
+        number = math.inf
+    if not 0 < number <= largest:
+        raise Refusal(422, f"{name} must be above 0 and at most {largest:g}.")
+    return number
+
+
+def _levels(given: object) -> tuple[tuple[str, float], ...]:
+    if not isinstance(given, dict) or not 0 < len(given) <= LEVELS:
+        raise Refusal(422, 'levels must be an object of odds by level, such as {"any": 3000}.')
+    return tuple(
+        (name, _number("each of the odds", odds, _LARGEST_ODDS)) for name, odds in given.items()
+    )
 
 
 def _one_of(name: str, value: object, known: tuple[str, ...]) -> str:
@@ -190,6 +215,11 @@ class Playground:
             return ("calibrated", "half")
         return RATES if self.index.exact else RATES[:1]
 
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Names of the levels of a tree, the closest words first; none for an index of vectors."""
+        return self.index.names if isinstance(self.index, Tree) else ()
+
     def __len__(self) -> int:
         """Mechanisms at hand or being prepared."""
         return len(self._made)
@@ -258,6 +288,8 @@ class Playground:
         same = (raw.codes >= 0) & (raw.codes == tokens.outputs)
         drawn = int(np.count_nonzero(tokens.outputs >= 0))
         statement = privatizer.statement
+        claim = replace(statement, assumptions=(), not_protected=(), notes=()).paragraph()
+        levels = getattr(privatizer.mechanism, "levels_in_words", "")
         return {
             "tokens": [
                 list(each)
@@ -272,7 +304,7 @@ class Playground:
             "odds": odds_table(statement, self._distances),
             "worst_document": odds_in_words(statement.document_loss(drawn)),
             "statement": statement.paragraph(),
-            "claim": replace(statement, assumptions=(), not_protected=(), notes=()).paragraph(),
+            "claim": f"{levels}. {claim}" if levels else claim,
             "not_protected": list(statement.not_protected),
             "assumptions": list(statement.assumptions),
             "notes": list(statement.notes),

@@ -120,6 +120,7 @@ def _page(playground: Playground) -> tuple[str, str]:
         },
         priors=playground.priors,
         rates=playground.rates,
+        levels=playground.levels,
         longest=LONGEST,
         again=AGAIN,
         epsilon=playground.epsilon,
@@ -136,7 +137,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, error.status)
 
 
-_FIELDS = {"text", "word", "epsilon", "mechanism", "prior", "rate"}
+_FIELDS = {"text", "word", "epsilon", "levels", "mechanism", "prior", "rate"}
 
 
 def _parse(body: bytes, field: str) -> dict[str, Any]:

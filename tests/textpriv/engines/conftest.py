@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from engine_runs import WORDS, KilledOnce, bytes_of, run
 from textpriv.corpus import PrivatizerSettings
 from textpriv.corpus import run as corpus
 from textpriv.engines.batch import BatchRelease, Columns
-from textpriv.index import Index
+from textpriv.index import Index, Tree
 from textpriv.run_key import RunKey
 from textpriv.vocabulary import Vocabulary
 
@@ -63,10 +64,34 @@ def expected(tmp_path_factory, shards, settings, key) -> dict[str, bytes]:
 @pytest.fixture(scope="session")
 def private(table, settings) -> dict[str, str]:
     """The private text of each named document."""
+    return released(table, settings)
+
+
+def released(table, settings) -> dict[str, str]:
     release = BatchRelease(settings.build(), Columns("text", document="id"))
     (batch,) = table.to_batches()
     done = release(batch)
     return dict(zip(done["id"].to_pylist(), done["text"].to_pylist(), strict=True))
+
+
+@pytest.fixture(scope="session")
+def tree_settings(tmp_path_factory, index, settings, key) -> PrivatizerSettings:
+    """A mechanism over a tree, by the odds of its levels."""
+    path = tmp_path_factory.mktemp("tree") / "small.tree"
+    vocabulary = Index.load(index).vocabulary
+    Tree.build(vocabulary, heights="levels", groups={"kind": 9}).save(path)
+    return replace(
+        settings,
+        index=str(path),
+        mechanism="textpriv.TreeTEM.v1",
+        options={"levels": {"kind": 20, "any": 300}},
+    )
+
+
+@pytest.fixture(scope="session")
+def tree_private(table, tree_settings) -> dict[str, str]:
+    """The private text that a tree gives each named document."""
+    return released(table, tree_settings)
 
 
 @pytest.fixture

@@ -53,6 +53,15 @@ def test_a_ray_dataset_keeps_its_columns_and_gets_the_same_texts(
     assert sorted(row["stars"] for row in rows) == list(range(120))
 
 
+def test_a_tree_gives_the_same_texts_in_a_ray_dataset(ray, table, tree_settings, tree_private):
+    import ray.data
+
+    from textpriv.engines.ray import privatize_dataset
+
+    done = privatize_dataset(ray.data.from_arrow(table), tree_settings, document_column="id")
+    assert {row["id"]: row["text"] for row in done.take_all()} == tree_private
+
+
 def test_a_ray_dataset_with_a_repeated_name_is_refused(ray, settings):
     import ray.data
 

@@ -81,6 +81,17 @@ def test_a_spark_dataframe_keeps_its_columns_and_gets_the_same_texts(
     assert sorted(row.stars for row in rows) == list(range(120))
 
 
+def test_a_tree_gives_the_same_texts_in_a_spark_dataframe(
+    spark, table, tree_settings, tree_private
+):
+    from textpriv.engines.spark import privatize_dataframe
+
+    columns = table.select(["id", "text"]).to_pydict().values()
+    frame = spark.createDataFrame(list(zip(*columns, strict=True)), "id string, text string")
+    done = privatize_dataframe(frame.repartition(2), tree_settings, document_column="id")
+    assert {row.id: row.text for row in done.collect()} == tree_private
+
+
 def test_a_spark_dataframe_needs_a_column_of_names(spark, settings):
     from textpriv.engines.spark import privatize_dataframe
 

@@ -22,7 +22,7 @@ import textpriv
 from textpriv.bounds import odds_in_words
 from textpriv.cli.app import app
 from textpriv.errors import TextprivError
-from textpriv.index import Index
+from textpriv.index import Index, Tree
 from textpriv.vocabulary import Vocabulary
 from textpriv.web.pages import asset
 
@@ -274,6 +274,59 @@ def test_stored_counts_are_offered_only_where_there_are_some(client, playground)
     assert asked(client, prior="counts").status_code == 422
 
 
+# Levels of a tree
+
+
+@pytest.fixture(scope="module")
+def tree() -> Tree:
+    vectors = np.random.default_rng(3).normal(size=(len(PLAIN), 6))
+    groups = {"synonyms": 8, "kind": 3}
+    return Tree.build(Vocabulary(PLAIN, vectors), "ward", heights="levels", groups=groups)
+
+
+@pytest.fixture(scope="module")
+def tree_client(tree):
+    made = Playground(tree)
+    yield TestClient(application(made), base_url=HOME)
+    made.close()
+
+
+def test_odds_of_levels_stand_in_place_of_epsilon(tree, tree_client):
+    levels = {"synonyms": 3, "any": 3000}
+    told = ready(
+        tree_client, "/api/privatize", text=TEXT, levels=levels, mechanism="tree", prior="full"
+    ).json()
+    promised = textpriv.TreeTEM(tree, levels=levels)
+    assert told["mechanism"] == repr(promised)
+    assert told["claim"].startswith(promised.levels_in_words)
+    assert told["statement"] == textpriv.Privatizer(promised).statement.paragraph()
+    word = ready(tree_client, "/api/word", word="song", levels=levels, mechanism="tree").json()
+    assert word["groups"] == [each.in_words("song") for each in promised.groups("song")[::-1]]
+    assert word["keep"] == pytest.approx(np.exp(promised.log_prob("song"))[PLAIN.index("song")])
+
+
+def test_odds_that_fall_or_name_no_level_are_refused_by_a_sentence(tree_client):
+    for levels, said in (
+        ({"any": 3, "kind": 30}, "odds must not fall"),
+        ({"sort": 3, "any": 9}, "levels of the tree are synonyms, kind, any"),
+        ({"kind": 9}, "the last must have odds"),
+        ({"any": 1.0}, "must be above 1.001"),
+    ):
+        answer = ready(tree_client, text=TEXT, levels=levels, mechanism="tree")
+        assert answer.status_code == 422
+        assert said in answer.json()["error"]
+
+
+def test_the_page_of_a_tree_asks_for_the_odds_of_each_level_and_no_other_page_does(
+    tree_client, client
+):
+    page = tree_client.get("/").text
+    for number, name in enumerate(("synonyms", "kind", "any"), start=1):
+        assert f'<label for="level-{number}">{name}</label>' in page
+        assert f'data-level="{name}"' in page
+    assert 'class="level"' not in client.get("/").text
+
+
 # Refusals
 
 
@@ -297,6 +350,13 @@ def test_stored_counts_are_offered_only_where_there_are_some(client, playground)
         ({"text": "a", "epsilon": 1, "prior": {"a": 1}}, 422),
         ({"text": "a", "epsilon": 1, "rate": SECRET}, 422),
         ({"text": "a", "epsilon": 1, SECRET: 1}, 422),
+        ({"text": "a", "levels": {"any": 9}}, 422),
+        ({"text": "a", "epsilon": 1, "levels": {"any": 9}}, 422),
+        ({"text": "a", "levels": {}, "mechanism": "tree"}, 422),
+        ({"text": "a", "levels": [3], "mechanism": "tree"}, 422),
+        ({"text": "a", "levels": {"any": True}, "mechanism": "tree"}, 422),
+        ({"text": "a", "levels": {SECRET: "3"}, "mechanism": "tree"}, 422),
+        ({"text": "a", "levels": dict.fromkeys(map(str, range(99)), 3), "mechanism": "tree"}, 422),
         ({"text": "a" * (LONGEST + 1), "epsilon": 1}, 413),
         ([], 422),
         ("text", 422),

@@ -7,8 +7,15 @@
   const lowest = Math.log(epsilon.dataset.lowest), highest = Math.log(epsilon.dataset.highest);
   let timer = 0, asked = 0, drawn = "", draws = 0, spent = 0;
 
+  const odds = Array.from(document.querySelectorAll("input.level"));
+  // The widest level decides: its odds, where there are any, stand in place of epsilon.
+  const byLevels = () => odds.length > 0 && odds[odds.length - 1].value !== "";
   const settings = () => {
-    const given = { epsilon: Number(epsilon.value), mechanism: mechanism.value };
+    const given = { mechanism: mechanism.value };
+    if (byLevels()) {
+      given.levels = {};
+      for (const each of odds) if (each.value !== "") given.levels[each.dataset.level] = Number(each.value);
+    } else given.epsilon = Number(epsilon.value);
     if (prior.value !== "" && !prior.disabled) given.prior = prior.value;
     if (!rate.disabled) given.rate = rate.value;
     return given;
@@ -87,7 +94,7 @@
     const mine = ++asked;
     window.clearTimeout(timer);
     if (text.value === "") { output.replaceChildren(); tell(""); return; }
-    if (!(Number(epsilon.value) > 0)) { fail("Epsilon must be a number above 0."); return; }
+    if (!byLevels() && !(Number(epsilon.value) > 0)) { fail("Epsilon must be a number above 0."); return; }
     output.classList.add("waiting");
     const body = { text: text.value, ...settings() };
     try {
@@ -102,10 +109,10 @@
       if (code !== 200) { fail(answer.error); return; }
       if (body.text !== drawn) { drawn = body.text; draws = 0; spent = 0; }
       draws += 1;
-      spent += body.epsilon;
+      spent += body.levels ? NaN : body.epsilon;
       show(answer);
-      byId("draws").textContent = "This text has been drawn " + draws + (draws === 1 ? " time" : " times") +
-        " on this page: epsilon " + Number(spent.toPrecision(4)) + " in all, if every draw were released.";
+      byId("draws").textContent = "This text has been drawn " + draws + (draws === 1 ? " time" : " times") + " on this page" +
+        (Number.isNaN(spent) ? "." : ": epsilon " + Number(spent.toPrecision(4)) + " in all, if every draw were released.");
       tell(answer.drawn.toLocaleString("en") + " words drawn by " + answer.mechanism + ".");
     } catch {
       output.classList.remove("waiting");
@@ -125,6 +132,7 @@
     soon();
   });
   epsilon.addEventListener("input", () => { place(); soon(); });
+  for (const each of odds) each.addEventListener("input", () => { fit(); soon(); });
   text.addEventListener("input", soon);
   for (const each of [mechanism, prior, rate]) each.addEventListener("change", () => { fit(); soon(); });
   byId("mark").addEventListener("change", () => output.classList.toggle("marked", byId("mark").checked));
@@ -133,6 +141,8 @@
     const takes = mechanism.selectedOptions[0].dataset;
     rate.disabled = !("rate" in takes);
     prior.disabled = !("prior" in takes);
+    epsilon.disabled = slide.disabled = byLevels();
+    for (const each of odds.slice(0, -1)) each.disabled = !byLevels();
   };
 
   byId("word-form").addEventListener("submit", async (event) => {
