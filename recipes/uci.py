@@ -198,7 +198,10 @@ def auc_cells(
 
     def score(epsilon: float | None, method: str, **settings: Any) -> Cell:
         value = math.inf if epsilon is None else epsilon
-        learner = PrivateAUCClassifier(value, DELTA, classes=[0, 1], random_state=seed, **FLOATING)
+        # A threshold is not part of an AUC: this is what the ranking alone can have.
+        learner = PrivateAUCClassifier(
+            value, DELTA, classes=[0, 1], threshold_share=0.0, random_state=seed, **FLOATING
+        )
         learner.set_params(**settings).fit(X, y)
         cell = {
             "method": method,
@@ -215,8 +218,7 @@ def auc_cells(
         yield {"method": POINTWISE, "epsilon": epsilon, "score": roc_auc_score(z, Z @ w[:-1])}
         for algorithm in SOUND:
             yield score(epsilon, algorithm, algorithm=algorithm)
-        # A threshold is not part of an AUC: this is what the ranking alone can have.
-        yield score(epsilon, NOT_CENTRED, centre_share=0.0, threshold_share=0.0)
+        yield score(epsilon, NOT_CENTRED, centre_share=0.0)
         for algorithm in PUBLISHED:
             vacuous = {"algorithm__allow_vacuous": True} if "pair" in algorithm else {}
             yield score(

@@ -1,18 +1,17 @@
-"""``PrivateAUCClassifier`` and private evaluation of rankings.
+"""``PrivateAUCClassifier``, private rankings.
 
-Here live the choice of algorithm, the private centre and threshold, and the scores on private labels. The algorithms
-live in ``gradient``, ``giga``, ``sgd`` and ``statistics``, streams in ``streaming``.
+Here live the choice of algorithm and the private centre. The algorithms live in ``gradient``, ``pointwise``, ``giga``,
+``sgd`` and ``moments``, streams in ``streaming``, thresholds and scores in ``ranking``.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin
 
 from pairwise.accounting.events import compose
 from pairwise.accounting.zcdp import release_mu
@@ -34,9 +33,10 @@ from pairwise.estimators.perturbation import (
     check_request,
     unread_in_mode,
 )
+from pairwise.estimators.ranking import Ranking
 from pairwise.estimators.streaming import StreamingEstimator
 from pairwise.noise.randomness import Randomness
-from pairwise.noise.release import GaussianPlan, plan_gaussian
+from pairwise.noise.release import ChoicePlan, GaussianPlan, plan_choice, plan_gaussian
 from pairwise.pairs.clipping import clip_records
 from pairwise.pairs.domains import L2Ball
 from pairwise.pairs.losses import get_loss
@@ -63,7 +63,7 @@ _CLIP_AROUND = 0.7
 _TREE_RADIUS = 0.25
 
 
-class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
+class PrivateAUCClassifier(Ranking, StreamingEstimator):
     """A linear ranking with a high AUC, under differential privacy (replace-one).
 
     Parameters
@@ -83,10 +83,11 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         ``published`` runs the papers' formulas, warns, and states what is true of them.
     classes : array-like of 2 labels, optional
         Public; the larger is the positive one. Without it the labels are read from y and the statement says so.
-    threshold_share : float, default=0.1
-        Share of μ² that pays for the threshold of ``predict``, the private mean score. 0 leaves the threshold at 0 and
-        spends all on the ranking. Not used in published mode, by ``partial_fit``, or where records are centred, since
-        the mean score is then 0.
+    threshold_share : float, default=0.05
+        Share of μ² that pays for the threshold of ``predict``: of 65 public candidates one is drawn at which most records
+        are answered rightly (``pairwise.algorithms.threshold``). It is part of epsilon, and costs the ranking what a
+        fortieth of epsilon would buy. 0 spends all on the ranking, and ``predict`` then refuses. Published forms and
+        ``partial_fit`` cut at the score 0.
     centre_share : float, default=0.15
         Share of μ² with which ``gradient`` and ``pointwise`` first release the mean record and the mean distance to it. An
         AUC sees differences only, so records are then taken around that centre and clipped to 0.7 times that distance,
@@ -108,6 +109,8 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
     ----------
     coef_ : (1, d) array
     intercept_ : (1,) array
+    threshold_ : float or None
+        What was cut at, and is subtracted from the score as ``-intercept_``; None where nothing was paid for it.
     centre_ : (d,) array
         What is subtracted from a record after clipping to ``data_norm``.
     scale_ : float
@@ -136,7 +139,7 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         data_norm: float = 1.0,
         mode: str = "sound",
         classes: Any = None,
-        threshold_share: float = 0.1,
+        threshold_share: float = 0.05,
         centre_share: float = 0.15,
         hardened: bool | None = None,
         allow_large_delta: bool = False,
@@ -190,32 +193,24 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         randomness = Randomness(self.random_state)
         share = self._threshold_share()
         mu = release_mu(float(self.epsilon), delta, hardened=self._exact)
-        threshold = self._threshold_noise(n, mu * math.sqrt(share)) if share > 0 else None
+        choice = plan_choice(1.0, mu * math.sqrt(share), hardened=self._exact) if share else None
         self._begin(table.shape[1])
-        plan = self._plan(table, positive, delta, mu, share, threshold, randomness)
-        cut = 0.0
-        if threshold is not None:
-            main, noise = plan.run, threshold
-
-            def run() -> tuple[Array, float]:
-                w = main()
-                return w, self._release_threshold(table, w, noise, randomness)
-
-            event = compose([plan.event, threshold.event()])
-            plan = replace(plan, event=event, run=run)
-            w, cut = self._execute(plan, delta, randomness, n=n)
-        else:
-            w = self._execute(plan, delta, randomness, n=n)
+        plan = self._plan(table, positive, delta, mu, share, choice, randomness)
+        if choice is not None:
+            plan = self._with_threshold(plan, choice, table, positive, randomness)
+        w = self._execute(plan, delta, randomness, n=n)
         self._stream = None
-        self._store(w, cut)
+        self._store(w)
         return self
 
     def _begin(self, d: int) -> None:
         self.centre_, self.scale_ = np.zeros(d), float(self.data_norm)
+        unpaid = self.mode == "sound" and self.threshold_share == 0
+        self.threshold_: float | None = None if unpaid else 0.0
 
-    def _store(self, parameter: Array, cut: float = 0.0) -> None:
+    def _store(self, parameter: Array) -> None:
         self.coef_ = np.array(parameter, dtype=np.float64).reshape(1, -1)
-        self.intercept_ = np.array([-float(cut)])
+        self.intercept_ = np.array([-float(self.threshold_ or 0.0)])
 
     def _check_choices(self) -> None:
         options = self._options
@@ -227,10 +222,10 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
                 )
         unread = unread_in_mode(options, self.mode)
         if self.mode == "published":
-            unread |= dict.fromkeys(("clip", "threshold_share"), "mode='published'")
-        if self._centred():
-            unread["threshold_share"] = "centre_share > 0: centred scores have the mean 0"
-        elif not isinstance(options, Gradient | Pointwise):
+            unread["clip"] = "mode='published'"
+            if self.threshold_share:  # who pays for no threshold is right that none is charged
+                unread["threshold_share"] = "mode='published'"
+        if not isinstance(options, Gradient | Pointwise):
             unread["centre_share"] = f"algorithm {options.name!r}, which does not centre records"
         if isinstance(options, Gradient) and options.loss != "logistic":
             unread["device"] = "the hinge loss, which needs one sort a step"
@@ -240,9 +235,7 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         return isinstance(self._options, Gradient | Pointwise) and self.centre_share > 0
 
     def _threshold_share(self) -> float:
-        if self.mode == "published" or self._centred():
-            return 0.0
-        return float(self.threshold_share)
+        return 0.0 if self.mode == "published" else float(self.threshold_share)
 
     def _check_labels(self, labels: NDArray[Any]) -> None:
         if len(labels) > 2:
@@ -297,22 +290,6 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
             passes=(10, 100),
         )
 
-    def _threshold_noise(self, n: int, mu: float) -> GaussianPlan:
-        """Return the release of a mean of n numbers in [−1, 1]: sensitivity 2/n."""
-        return plan_gaussian(2.0 / n, mu, 1, hardened=self._exact)
-
-    def _release_threshold(
-        self, table: Array, w: Array, noise: GaussianPlan, randomness: Randomness
-    ) -> float:
-        """Return the noisy mean score, the scores scaled to [−1, 1]."""
-        norm = float(np.linalg.norm(w))
-        if norm == 0:
-            return 0.0
-        R = float(self.data_norm)
-        scores = np.clip(clip_records(table, R) @ (w / norm) / R, -1.0, 1.0)
-        noisy = float(noise.release(scores.mean(), randomness))
-        return min(1.0, max(-1.0, noisy)) * norm * R
-
     # -- plans
 
     def _plan(
@@ -322,14 +299,14 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         delta: float,
         mu: float,
         share: float,
-        threshold: GaussianPlan | None,
+        choice: ChoicePlan | None,
         randomness: Randomness,
     ) -> Plan:
         mu_main = mu * math.sqrt(1.0 - share)
         options = self._options
         if isinstance(options, Gradient | Pointwise):
             return self._plan_descent(
-                options, table, positive, delta, mu, share, threshold, randomness
+                options, table, positive, delta, mu, share, choice, randomness
             )
         if isinstance(options, Statistics):
             return self._plan_statistics(table, positive, mu_main, randomness)
@@ -343,18 +320,19 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
         delta: float,
         mu: float,
         share: float,
-        threshold: GaussianPlan | None,
+        choice: ChoicePlan | None,
         randomness: Randomness,
     ) -> Plan:
         n, d = table.shape
         R = float(self.data_norm)
-        first = [] if threshold is None else [threshold.event()]
         spent = share
+        first: list[DpEvent] = []
         centre = None
         if self._centred():
-            spent = float(self.centre_share)
-            centre = _CentreNoise.plan(n, d, R, mu, spent, self._exact)
+            spent += float(self.centre_share)
+            centre = _CentreNoise.plan(n, d, R, mu, float(self.centre_share), self._exact)
             first = centre.events()
+        aside = first if choice is None else [*first, choice.event()]
 
         def sums(records: Array, labels: NDArray[np.bool_]) -> AUCPairs | RecordSums:
             if isinstance(options, Pointwise):
@@ -382,7 +360,7 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
             batch_size=pairs.batch_size,
             steps=options.steps,
             rate=options.rate,
-            other=compose(first) if first else None,
+            other=compose(aside) if aside else None,
             hardened=self._exact,
         )
 
@@ -408,7 +386,7 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
             proof = "mechanisms.md 7.1"
             head = "with D = G for AUC losses (head of pairwise.algorithms.gradient)"
         return Plan(
-            event=compose([*first, steps.event]) if centre is not None else steps.event,
+            event=compose([*first, steps.event]) if first else steps.event,
             sensitivity=steps.sensitivity,
             run=run,
             mechanism=f"{what}, {steps.batching}, {steps.steps} steps{centred})",
@@ -440,18 +418,6 @@ class PrivateAUCClassifier(ClassifierMixin, StreamingEstimator):
                 + ("2.2 and 1.3" if self._exact else "1.1")
             ),
         )
-
-    # -- using
-
-    def decision_function(self, X: ArrayLike) -> Array:
-        """Return scores, shape (n,), of records clipped as in training; larger means the positive class."""
-        records = clip_records(self._check_records(X) - self.centre_, self.scale_)
-        return np.asarray(records @ self.coef_[0] + self.intercept_[0])
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the positive class where the score is above the private threshold, shape (n,)."""
-        scores = self.decision_function(X)
-        return np.asarray(self.classes_[(scores > 0).astype(int)])
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pairwise.noise.continuous import (
     staircase_l1,
     staircase_start,
 )
-from pairwise.noise.discrete import discrete_gaussian, discrete_laplace
+from pairwise.noise.discrete import discrete_gaussian, discrete_laplace, exponential_choice
 from pairwise.noise.lattice import (
     LatticePlan,
     lattice_gaussian,
@@ -26,9 +26,11 @@ from pairwise.noise.randomness import (
     Randomness,
 )
 from pairwise.noise.release import (
+    ChoicePlan,
     GaussianPlan,
     LaplacePlan,
     PlannedRelease,
+    plan_choice,
     plan_gaussian,
     plan_laplace,
 )
@@ -37,6 +39,7 @@ __all__ = [
     "CHEAP_PATH_NOTE",
     "HARDENED_LARGE_NOTE",
     "HARDENED_NOTE",
+    "ChoicePlan",
     "GaussianPlan",
     "LaplacePlan",
     "LatticePlan",
@@ -46,12 +49,14 @@ __all__ = [
     "discrete_laplace",
     "duchi",
     "duchi_scale",
+    "exponential_choice",
     "gaussian",
     "laplace",
     "lattice_gaussian",
     "lattice_gaussian_plan",
     "lattice_laplace",
     "lattice_laplace_plan",
+    "plan_choice",
     "plan_gaussian",
     "plan_laplace",
     "staircase",

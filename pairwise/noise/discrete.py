@@ -1,4 +1,4 @@
-"""Exact discrete noise: Bernoulli of exp(-x), discrete Laplace and discrete Gaussian, by integer arithmetic.
+"""Exact discrete noise: Bernoulli of exp(-x), discrete Laplace, discrete Gaussian and choices, by integer arithmetic.
 
 No sensitivity and no scale of data is known here.
 """
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness, Shape
 
-__all__ = ["discrete_gaussian", "discrete_laplace"]
+__all__ = ["discrete_gaussian", "discrete_laplace", "exponential_choice"]
 
 # --------------------------------------------------------------------------------------------------------------------
 # Hardened path: exact integer noise (Canonne, Kamath, Steinke 2020, algorithms 1 to 3) on a lattice.
@@ -70,6 +70,33 @@ def _bernoulli_exp(
         exponent = Fraction(int(numerators[i]), denominator)
         below[i] = _decide_exactly(int(words[i]), exponent, randomness)
     return np.asarray(below)
+
+
+def exponential_choice(counts: NDArray[np.int64], rate: float, randomness: Randomness) -> int:
+    """Return an index with probability proportional to exp(rate · count), exactly.
+
+    A uniform proposal is taken with the chance exp(-rate · (largest count − its count)), which is no approximation.
+
+    Parameters
+    ----------
+    counts : (k,) int64 array
+    rate : float
+        > 0, read as the fraction that it is.
+    randomness : Randomness
+    """
+    exact = Fraction(rate)
+    behind = [int(gap) for gap in counts.max() - counts]
+    while True:
+        proposals = randomness.integers(len(counts), (len(counts),))
+        gaps = [behind[int(each)] for each in proposals]
+        taken = _bernoulli_exp(
+            np.array([gap * exact.numerator for gap in gaps], dtype=object),
+            exact.denominator,
+            np.exp(-rate * np.array(gaps, dtype=np.float64)),
+            randomness,
+        )
+        if taken.any():
+            return int(proposals[int(taken.argmax())])
 
 
 def _discrete_laplace_flat(scale: int, count: int, randomness: Randomness) -> NDArray[np.int64]:

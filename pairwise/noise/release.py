@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_ndtr
 
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.continuous import _as_finite, gaussian
+from pairwise.noise.discrete import exponential_choice
 from pairwise.noise.lattice import (
     LatticePlan,
     lattice_gaussian,
@@ -27,7 +29,15 @@ from pairwise.noise.randomness import Randomness
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["GaussianPlan", "LaplacePlan", "PlannedRelease", "plan_gaussian", "plan_laplace"]
+__all__ = [
+    "ChoicePlan",
+    "GaussianPlan",
+    "LaplacePlan",
+    "PlannedRelease",
+    "plan_choice",
+    "plan_gaussian",
+    "plan_laplace",
+]
 
 # A smaller number may be what is left of a positive one that lost its digits, or all of itself, to underflow.
 _LEAST_SENSITIVITY = 1e-280
@@ -49,7 +59,7 @@ class PlannedRelease(ABC):
 
     @property
     @abstractmethod
-    def norm(self) -> Literal["l1", "l2", "operator"]:
+    def norm(self) -> Literal["l1", "l2", "largest", "operator"]:
         """The norm in which neighbouring values are at most ``sensitivity`` apart."""
 
     @abstractmethod
@@ -239,3 +249,76 @@ def plan_laplace(
         spread = paid / (sensitivity + touched * lattice.surcharge)
         lattice = lattice_laplace_plan(sensitivity, dimension, epsilon=share * spread)
     return LaplacePlan(sensitivity, epsilon, lattice.scale, lattice)
+
+
+@dataclass(frozen=True)
+class ChoicePlan(PlannedRelease):
+    """A choice among public candidates by the exponential mechanism: P(k) ∝ exp(r uₖ), u whole numbers that count.
+
+    Replacing a record moves every u by at most Δ, so the privacy loss L of all candidates lies in one interval of length
+    2rΔ: r(uₖ − u'ₖ) does, and the ratio of the normalisers is the same for all k. With f(α) = ln E e^(αL) under the
+    neighbour, f(0) = f(1) = 0 and f'' is a variance of such numbers, at most r²Δ². So f(α) <= α(α − 1) r²Δ²/2, which is
+    zCDP of ρ = r²Δ²/2, as of a Gaussian of μ = rΔ (bounded range: Cesar and Rogers 2021); the pure epsilon is 2rΔ.
+
+    Attributes
+    ----------
+    sensitivity : float
+        Δ, of each count.
+    rate : float
+        r; infinity takes the best.
+    mu : float
+        What the choice costs, beside Gaussian releases: √(2ρ), or that of the Gaussian that dominates 2rΔ.
+    zcdp : bool
+        Whether ``mu`` is √(2ρ), which Gaussians accounted exactly cannot stand beside.
+    """
+
+    sensitivity: float
+    rate: float
+    mu: float
+    zcdp: bool
+
+    @property
+    def norm(self) -> Literal["largest"]:
+        """The norm of ``sensitivity``."""
+        return "largest"
+
+    def event(self) -> DpEvent:
+        """Return what the choice costs."""
+        from dp_accounting import ZCDpEvent
+
+        from pairwise.accounting.events import gaussian_event
+
+        if not math.isfinite(self.rate):
+            return gaussian_event(0.0)
+        return ZCDpEvent(self.mu**2 / 2.0) if self.zcdp else gaussian_event(1.0 / self.mu)
+
+    def _draw(
+        self, value: NDArray[np.float64], randomness: Randomness, rows: bool
+    ) -> NDArray[np.float64]:
+        if not math.isfinite(self.rate):
+            return np.array(float(value.argmax()))
+        return np.array(float(exponential_choice(value.astype(np.int64), self.rate, randomness)))
+
+
+def plan_choice(sensitivity: float, mu: float, *, hardened: bool = False) -> ChoicePlan:
+    """Return the choice by counts of sensitivity Δ at a cost of ``mu``.
+
+    Parameters
+    ----------
+    sensitivity : float
+        Δ, > 0, of each count.
+    mu : float
+        The cost. Beside exact noise, which is accounted by zCDP, r = μ/Δ. Beside Gaussian noise accounted
+        exactly a pure epsilon of 2rΔ = ln(Φ(μ/2)/Φ(-μ/2)), since what is ε-DP comes out of randomised response, and
+        that out of a Gaussian of this μ (Dong, Roth and Su 2022). Infinity: the best candidate.
+    hardened : bool, default=False
+        Accounted beside exact noise.
+    """
+    if not mu > 0:
+        raise InvalidParameterError(f"mu must be > 0; found {mu!r}.")
+    if not math.isfinite(mu):
+        return ChoicePlan(sensitivity, math.inf, math.inf, hardened)
+    if hardened:
+        return ChoicePlan(sensitivity, mu / sensitivity, mu, True)
+    epsilon = float(log_ndtr(mu / 2.0) - log_ndtr(-mu / 2.0))
+    return ChoicePlan(sensitivity, epsilon / (2.0 * sensitivity), mu, False)

@@ -29,7 +29,7 @@ from pairwise.accounting.events import Adjacency
 from pairwise.accounting.zcdp import release_mu
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
-from pairwise.noise.release import GaussianPlan, LaplacePlan, PlannedRelease
+from pairwise.noise.release import ChoicePlan, GaussianPlan, LaplacePlan, PlannedRelease
 
 EPSILON, DELTA = 1.0, 1e-5
 REACH = 0.9
@@ -76,10 +76,12 @@ def transcript(
         elif drawn.plan.norm == "operator":  # an axis, any of which may have come out
             axis = source.normal(size=len(drawn.value))
             drawn.output = axis / np.linalg.norm(axis)
+        elif isinstance(plan, ChoicePlan):
+            drawn.output = source.integers(len(drawn.value))
         else:
             drawn.output = drawn.value + noise_of(drawn, source)
         seen.append(drawn)
-        return drawn.output.copy()
+        return np.copy(drawn.output)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PlannedRelease, "release", release)
@@ -89,6 +91,8 @@ def transcript(
 def moved(one: Drawn, two: Drawn) -> float:
     """Return how far two values are apart in the norm of their plan; of rows, how far the worst of them."""
     apart = one.value - two.value
+    if one.plan.norm == "largest":
+        return float(np.abs(apart).max())
     if one.plan.norm == "operator":
         return float(np.linalg.norm(apart, 2))
     order = 1 if one.plan.norm == "l1" else 2
@@ -221,6 +225,9 @@ def score(name: str) -> Callable[[Table, Till], Any]:
 
 CASES = {
     "PrivateAUCClassifier": Case(estimator("auc", "PrivateAUCClassifier")),
+    "PrivateAUCClassifier, not centred": Case(
+        estimator("auc", "PrivateAUCClassifier", centre_share=0.0)
+    ),
     "PrivateAUCClassifier, pointwise": Case(
         estimator("auc", "PrivateAUCClassifier", algorithm="pointwise")
     ),
@@ -296,12 +303,14 @@ def search(case: Case, seed: int = 0) -> Found:
 
 
 def spent(sample: list[Drawn]) -> tuple[float, float]:
-    """Return μ² of all Gaussian releases and epsilon of all others, from sensitivities and the noise that is drawn."""
+    """Return μ² of all Gaussian releases and choices, and epsilon of all others, from what is drawn."""
     squares, epsilon = 0.0, 0.0
     for drawn in sample:
         plan = drawn.plan
         if isinstance(plan, GaussianPlan):
             squares += (plan.sensitivity / plan.sigma) ** 2
+        elif isinstance(plan, ChoicePlan):
+            squares += (plan.sensitivity * plan.rate) ** 2
         elif isinstance(plan, LaplacePlan):
             epsilon += plan.sensitivity / plan.scale
         else:
@@ -414,6 +423,7 @@ SAMPLERS = {
     "discrete_laplace",
     "lattice_gaussian",
     "lattice_laplace",
+    "exponential_choice",
 }
 
 
@@ -456,10 +466,22 @@ MUTATIONS = {
         "PrivateAUCClassifier", "estimators.auc", "bound = 2.0 * R / n", "bound = 2.0 * R / n / 50"
     ),
     "the threshold's bound is divided by 50": Mutation(
-        "PrivateAUCClassifier, statistics",
-        "estimators.auc",
-        "return plan_gaussian(2.0 / n, mu, 1",
-        "return plan_gaussian(2.0 / n / 50, mu, 1",
+        "PrivateAUCClassifier", "estimators.auc", "plan_choice(1.0,", "plan_choice(1.0 / 50,"
+    ),
+    "the threshold is not paid for": Mutation(
+        "PrivateAUCClassifier, not centred", "estimators.auc", "spent = share", "spent = 0.0"
+    ),
+    "a right answer counts twice": Mutation(
+        "PrivateAUCClassifier, not centred",
+        "algorithms.threshold",
+        "(above == positive[:, None])",
+        "2 * (above == positive[:, None])",
+    ),
+    "a threshold is chosen at three times its rate": Mutation(
+        "PrivateAUCClassifier",
+        "noise.release",
+        "ChoicePlan(sensitivity, mu / sensitivity, mu, True)",
+        "ChoicePlan(sensitivity, 3.0 * mu / sensitivity, mu, True)",
     ),
     "0.1 for the square root of 2 in private_auc_score": Mutation(
         "private_auc_score",

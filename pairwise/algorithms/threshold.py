@@ -1,0 +1,44 @@
+"""Where to cut a ranking into two classes: a private choice among public thresholds by the number of right answers.
+
+Here live the candidates and the count. The choice is a ``ChoicePlan``, and the ranking comes from elsewhere and is released
+already.
+
+Sensitivity. Each record is answered rightly or wrongly at a threshold, whatever the others are: its score is that of a
+released ranking, its threshold public. So replacing one of n records moves the number of right answers by at most 1 at
+every threshold, which a record attains whose label changes. The number itself is what accuracy is: with k candidates, the
+chosen one has at most (ln k + t)/r right answers fewer than the best, but for a chance of e^-t. A cut at the share of the
+positive class would need that share and a quantile of the scores, and is not the most accurate one: of classes of 1 to 9
+that a ranking tells apart poorly, the majority has fewer errors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["candidates", "right_answers"]
+
+Array = NDArray[np.float64]
+
+# Scores of records of many features crowd near 0, and thresholds with them: sinh of evenly spaced numbers in [-2, 2], over
+# sinh(2). On synthetic tables 17, 33 and 65 of them, more crowded and less, came out alike.
+_COUNT, _SPREAD = 65, 2.0
+
+
+def candidates(largest: float) -> Array:
+    """Return thresholds in ascending order, shape (65,): the first lies below every score, the last above.
+
+    Parameters
+    ----------
+    largest : float
+        Bound on the absolute score, public once the ranking is.
+    """
+    steps = np.sinh(np.linspace(-_SPREAD, _SPREAD, _COUNT)) / np.sinh(_SPREAD)
+    steps[[0, -1]] = -2.0, 2.0
+    return np.asarray(largest * steps)
+
+
+def right_answers(scores: Array, positive: NDArray[np.bool_], thresholds: Array) -> Array:
+    """Return how many records are answered rightly at each threshold, where above it is positive, shape (k,)."""
+    above = scores[:, None] > thresholds
+    return np.asarray((above == positive[:, None]).sum(axis=0), dtype=np.float64)
