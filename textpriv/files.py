@@ -13,9 +13,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, BinaryIO
 
-__all__ = ["atomic_write", "created", "flush", "sha256_file", "sync_folder", "umask"]
+__all__ = [
+    "CACHE_VARIABLE",
+    "atomic_write",
+    "cache_folder",
+    "created",
+    "flush",
+    "sha256_file",
+    "sync_folder",
+    "umask",
+]
 
+CACHE_VARIABLE = "TEXTPRIV_CACHE_DIR"
 _PIECE = 1 << 20
+
+
+def cache_folder() -> Path:
+    """Where what can be made or fetched again is kept; it need not exist."""
+    import platformdirs
+
+    given = os.environ.get(CACHE_VARIABLE)
+    return Path(given) if given else platformdirs.user_cache_path("textpriv")
 
 
 @contextlib.contextmanager

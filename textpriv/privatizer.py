@@ -32,7 +32,7 @@ from textpriv.randomness import (
 from textpriv.statement import PrivacyStatement
 from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens, counts_of
 from textpriv.tokenization.detokenizer import Spelling, find_blanks, spell
-from textpriv.tokenization.encoder import TextEncoder, find_split_words
+from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, find_split_words
 from textpriv.tokenization.policy import TokenPolicy
 
 __all__ = ["CHANGED", "WORDS_CUT", "PrivateTokens", "Privatizer", "ReleaseKey", "privatize"]
@@ -48,6 +48,8 @@ WORDS_CUT = (
     '{} of the {} words of the vocabulary are not read as one token where they stand between blanks (such as "{}"): there '
     "they are protected as the tokens that are read in their place, whose number is not hidden"
 )
+
+READ_AS = "Texts are cut into tokens by spaCy's rules of the language {}"
 
 _TOKENS = 1 << 16  # drawn in one call of the sampler
 
@@ -131,8 +133,8 @@ class Privatizer:
     ledger : Ledger, optional
         Counts every document before it is drawn, and keeps its randomness, so that it can be released the same way again.
         Needs ``keys`` for every document: its name, or a :class:`textpriv.ledger.Document` that names its author, too.
-    language : str
-        A spaCy language code, for the tokenizer.
+    language : str, optional
+        A spaCy language code, for the tokenizer. Default: that of the index, or English where the index knows none.
 
     Examples
     --------
@@ -152,7 +154,7 @@ class Privatizer:
         *,
         run_key: bytes | None = None,
         ledger: Ledger | None = None,
-        language: str = "en",
+        language: str | None = None,
     ) -> None:
         if not isinstance(mechanism, Mechanism):
             raise TextprivError(
@@ -165,7 +167,7 @@ class Privatizer:
         self.mechanism = mechanism
         self.policy = TokenPolicy() if policy is None else policy
         self.seed = seed
-        self.language = language
+        self.language = language or mechanism.index.language or DEFAULT_LANGUAGE
         self.ledger = ledger
         if ledger is not None:
             if seed is not None or run_key is not None:
@@ -288,6 +290,8 @@ class Privatizer:
         split = find_split_words(self.mechanism.index, self.language, self.policy.case)
         if split["count"]:
             statement = _with_split_words(statement, split)
+        if self.language != DEFAULT_LANGUAGE:
+            statement = statement.extended(notes=(READ_AS.format(self.language),))
         if self.ledger is not None:
             return statement.extended(
                 not_protected=(
@@ -557,7 +561,7 @@ def privatize(  # type: ignore[overload-overlap]
     epsilon: float | None = ...,
     *,
     index: Index | str | os.PathLike[str] | None = ...,
-    language: str = ...,
+    language: str | None = ...,
     policy: TokenPolicy | None = ...,
 ) -> str: ...
 
@@ -568,7 +572,7 @@ def privatize(
     epsilon: float | None = ...,
     *,
     index: Index | str | os.PathLike[str] | None = ...,
-    language: str = ...,
+    language: str | None = ...,
     policy: TokenPolicy | None = ...,
 ) -> list[str]: ...
 
@@ -578,7 +582,7 @@ def privatize(
     epsilon: float | None = None,
     *,
     index: Index | str | os.PathLike[str] | None = None,
-    language: str = "en",
+    language: str | None = None,
     policy: TokenPolicy | None = None,
 ) -> str | list[str]:
     """Make texts private in one call, by TEM with a Zipf prior; each is drawn anew.
@@ -590,8 +594,8 @@ def privatize(
         Per unit of the index's distance. There is no default; without one the error shows what three of them mean.
     index : Index or path, optional
         Default: the built-in index of the language (:meth:`Index.builtin`).
-    language : str
-        Whose rules split the texts into tokens.
+    language : str, optional
+        Whose rules split the texts into tokens. Default: that of the index.
     policy : TokenPolicy, optional
 
     Returns
@@ -614,7 +618,7 @@ def privatize(
     from textpriv.index.builtin import BUILTIN, open_index
     from textpriv.mechanisms.tem import TEM
 
-    name = f"{BUILTIN}{language}" if index is None else index
+    name = f"{BUILTIN}{language or DEFAULT_LANGUAGE}" if index is None else index
     if epsilon is None:
         raise MechanismError(f"privatize(texts, epsilon=...): {explain_missing(name)}")
     opened = name if isinstance(name, Index) else open_index(name)

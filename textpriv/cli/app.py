@@ -18,9 +18,10 @@ import typer
 from textpriv.cli.choosing import distance, epsilon
 from textpriv.cli.inspect import audit, certify, explain, leaks, playground, report
 from textpriv.cli.messages import as_job, console, print_json, say
-from textpriv.cli.options import Command, Device, Json, Search, with_groups
+from textpriv.cli.options import Command, Device, Json, Search, VectorLanguage, with_groups
 from textpriv.cli.privatize import privatize
 from textpriv.cli.tree import tree
+from textpriv.cli.vectors import vectors
 from textpriv.errors import IndexFolderError
 
 if TYPE_CHECKING:
@@ -114,13 +115,14 @@ def index(
     source: Annotated[
         str,
         typer.Argument(
-            help="Word vectors: a GloVe, word2vec or fastText file, a gensim file, or the name of "
-            "an installed spaCy package.",
+            help="Word vectors: a GloVe, word2vec or fastText file, the name of an installed spaCy package, or of a "
+            "public set (see 'textpriv vectors').",
             show_default=False,
         ),
     ],
     out: Annotated[Path, typer.Argument(help="Folder to make.", show_default=False)],
     options: IndexOptions,
+    language: VectorLanguage = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -136,7 +138,9 @@ def index(
     started = time.perf_counter()
     terminal = console()
     with terminal.status("reading vectors") if terminal.is_terminal else contextlib.nullcontext():
-        vocabulary = Vocabulary.load(source, limit=options.limit, prior=options.prior)
+        vocabulary = Vocabulary.load(
+            source, limit=options.limit, prior=options.prior, language=language
+        )
     built = Index.build(
         vocabulary,
         metric=options.metric,
@@ -154,6 +158,7 @@ def index(
         "index": str(out),
         "words": len(vocabulary),
         "dimensions": vocabulary.vectors.shape[1],
+        "language": built.language,
         "metric": built.metric.name,
         "k": built.k,
         "backend": built.backend,
@@ -171,7 +176,7 @@ def index(
     )
     if cut["count"]:
         print(
-            f"{cut['count']:,} of the words are not read as one token of English where they stand between blanks, such as "
+            f"{cut['count']:,} of the words are not read as one token where they stand between blanks, such as "
             f'"{cut["example"]}": there they are protected as the tokens that are read in their place.'
         )
     say(f"Next: textpriv explain {out} WORD --epsilon 6")
@@ -231,6 +236,7 @@ for _command in (
     demo,
     index,
     tree,
+    vectors,
     privatize,
     epsilon,
     distance,

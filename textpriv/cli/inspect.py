@@ -26,6 +26,7 @@ from textpriv.cli.options import (
     Json,
     MechanismOptions,
     PolicyOptions,
+    TextLanguage,
     index_name,
     read_number,
     required,
@@ -282,6 +283,7 @@ def leaks(
     epsilon: Epsilon = None,
     law: MechanismOptions,
     policy: PolicyOptions,
+    language: TextLanguage = None,
     text_column: Annotated[str, typer.Option(help="Field or column that holds the text.")] = "text",
     format: Annotated[
         FileFormat | None,
@@ -303,9 +305,10 @@ def leaks(
     from textpriv.corpus import PrivatizerSettings, read_records
     from textpriv.evaluation.leaks import leak_report
 
-    name = index_name(index)
+    name = index_name(index, language)
     privatizer = PrivatizerSettings(
         index=name,
+        language=language,
         mechanism=law.mechanism,
         options=law.settings(required(epsilon, name)),
         policy=vars(policy),
@@ -331,6 +334,7 @@ def report(
     ],
     law: MechanismOptions,
     policy: PolicyOptions,
+    language: TextLanguage = None,
     private: PrivateParts,
     words: Annotated[
         int, typer.Option(help="Words of the vocabulary that the page can look up.", min=2)
@@ -358,11 +362,12 @@ def report(
     from textpriv.web.report import report_page, write_page
 
     private.check()
-    name = index_name(folder)
+    name = index_name(folder, language)
     settings = law.settings(required(epsilon, name))
     announce_calibration(law)
     privatizer = PrivatizerSettings(
         index=name,
+        language=language,
         mechanism=law.mechanism,
         options=settings,
         policy=vars(policy),

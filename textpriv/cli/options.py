@@ -130,6 +130,24 @@ Epsilon = Annotated[
 _FOLDER = "Folder made by 'textpriv index'. Without it, the built-in index of English words."
 Folder = Annotated[str | None, typer.Argument(metavar="[DIR]", help=_FOLDER, show_default=False)]
 IndexFolder = Annotated[str | None, typer.Option("--index", help=_FOLDER, show_default=False)]
+TextLanguage = Annotated[
+    str | None,
+    typer.Option(
+        "--language",
+        metavar="CODE",
+        help="Language of the texts, by whose rules they are cut into words, such as de. Default: that of the index.",
+        show_default=False,
+    ),
+]
+VectorLanguage = Annotated[
+    str | None,
+    typer.Option(
+        "--language",
+        metavar="CODE",
+        help="Language of the words, such as de, where SOURCE does not say; texts are cut into words by its rules.",
+        show_default=False,
+    ),
+]
 FileFormat = Literal["jsonl", "csv", "text", "parquet"]
 Search = Literal["exact", "hnsw"]
 Device = Annotated[
@@ -261,11 +279,13 @@ def required(
     raise typer.BadParameter(explain_missing(index), param_hint="--epsilon")
 
 
-def index_name(given: str | None) -> str:
-    """Return the name of an index: the folder that was given, or that of the one that is built in."""
-    from textpriv.index.builtin import ENGLISH
+def index_name(given: str | None, language: str | None = None) -> str:
+    """Return the name of an index: the folder that was given, or that of the one that is built in for a language."""
+    from textpriv.index.builtin import BUILTIN, ENGLISH
 
-    return ENGLISH if given is None else given
+    if given is not None:
+        return given
+    return ENGLISH if language is None else f"{BUILTIN}{language}"
 
 
 Action = Literal["sample", "mask", "drop", "keep"]

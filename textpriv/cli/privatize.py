@@ -22,6 +22,7 @@ from textpriv.cli.options import (
     Json,
     MechanismOptions,
     PolicyOptions,
+    TextLanguage,
     index_name,
     required,
 )
@@ -290,6 +291,7 @@ def privatize(
     law: MechanismOptions,
     files: FileOptions,
     policy: PolicyOptions,
+    language: TextLanguage = None,
     run: RunOptions,
     account: AccountOptions,
     as_json: Json = False,
@@ -314,13 +316,14 @@ def privatize(
         )
     account.check(run.seed)
     run.check()
-    name = index_name(index)
+    name = index_name(index, language)
     settings = PrivatizerSettings(
         index=name,
         mechanism=law.mechanism,
         options=law.settings(required(epsilon, name)),
         policy=vars(policy),
         seed=run.seed,
+        language=language,
         **account.settings(),
     )
     run_key = run.open_key(source, target, account.ledger)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from textpriv.cli.messages import console, print_json, say
-from textpriv.cli.options import Json, read_number, read_pairs
+from textpriv.cli.options import Json, VectorLanguage, read_number, read_pairs
 from textpriv.errors import IndexFolderError
 
 __all__ = ["tree"]
@@ -88,6 +88,7 @@ def tree(
     ],
     out: Annotated[Path, typer.Argument(help="Folder to make.", show_default=False)],
     options: TreeOptions,
+    language: VectorLanguage = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -104,12 +105,14 @@ def tree(
     started = time.perf_counter()
     terminal = console()
     if options.method == "file":
-        made = Tree.from_file(source)
+        made = Tree.from_file(source, language)
     else:
         with (
             terminal.status("reading vectors") if terminal.is_terminal else contextlib.nullcontext()
         ):
-            vocabulary = Vocabulary.load(source, limit=options.limit, prior=options.prior)
+            vocabulary = Vocabulary.load(
+                source, limit=options.limit, prior=options.prior, language=language
+            )
         if options.method == "wordnet":
             made = Tree.from_wordnet(vocabulary)
         else:

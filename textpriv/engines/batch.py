@@ -80,6 +80,8 @@ class PrivatizerSettings:
         Registered name, such as ``"textpriv.TEM.v1"``.
     options
         The mechanism's arguments, such as ``{"epsilon": 6.0}`` (epsilon in units of 1/distance).
+    language
+        By whose rules texts are tokenized, as spaCy's code; None for the language of the index.
     policy
         Fields of TokenPolicy; those left out keep their defaults.
     seed
@@ -106,6 +108,7 @@ class PrivatizerSettings:
     document_limit: float | None = None
     document_nats_limit: float | None = None
     author_limit: float | None = None
+    language: str | None = None
 
     def build(self) -> Privatizer:
         """Load the index and build the Privatizer.
@@ -131,10 +134,12 @@ class PrivatizerSettings:
                 document_nats_limit=self.document_nats_limit,
                 author_limit=self.author_limit,
             )
-            return Privatizer(mechanism, policy, seed=self.seed, ledger=ledger)
+            return Privatizer(
+                mechanism, policy, seed=self.seed, ledger=ledger, language=self.language
+            )
         if self.seed is not None:
-            return Privatizer(mechanism, policy, seed=self.seed)
-        return Privatizer(mechanism, policy, run_key=self.secret())
+            return Privatizer(mechanism, policy, seed=self.seed, language=self.language)
+        return Privatizer(mechanism, policy, run_key=self.secret(), language=self.language)
 
     def secret(self) -> bytes:
         """Return the run key itself."""

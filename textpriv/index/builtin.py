@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from textpriv import __version__
 from textpriv.errors import IndexFolderError
+from textpriv.files import cache_folder
 from textpriv.vocabulary.builtin import read_builtin, read_manifest
 
 if TYPE_CHECKING:
@@ -23,19 +24,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUILTIN",
-    "CACHE_VARIABLE",
     "ENGLISH",
     "LIST_LENGTH",
     "absolute_name",
     "builtin_index",
-    "cache_folder",
     "open_index",
 ]
 
 ENGLISH = "builtin:en"
 BUILTIN = "builtin:"  # before the code of a language, where otherwise a folder is named
 LIST_LENGTH = 64
-CACHE_VARIABLE = "TEXTPRIV_CACHE_DIR"
 
 
 def open_index(name: str | os.PathLike[str]) -> Index:
@@ -55,14 +53,6 @@ def open_index(name: str | os.PathLike[str]) -> Index:
 def absolute_name(name: str) -> str:
     """Return the name by which a process with another working folder finds the same index."""
     return name if name.startswith(BUILTIN) else os.path.abspath(name)
-
-
-def cache_folder() -> Path:
-    """Where built indexes are kept; it need not exist."""
-    import platformdirs
-
-    given = os.environ.get(CACHE_VARIABLE)
-    return Path(given) if given else platformdirs.user_cache_path("textpriv")
 
 
 def builtin_index(language: str = "en") -> Index:

@@ -98,6 +98,8 @@ class Index(WordDistances):
         :attr:`typical`.
     diameter_bound : float
         No two words are farther apart: twice the least of some largest distances from one word.
+    language : str or None
+        That of the vocabulary.
     path : Path or None
         The folder, if the index lives in one.
     """
@@ -137,6 +139,11 @@ class Index(WordDistances):
         self._stored_quantized = quantized
         self._stored_typical = typical
         self._records = Records(None if path is None else path / RECORDS)
+
+    @property
+    def language(self) -> str | None:
+        """Code of the language of the words, by whose rules texts are tokenized; None where it is not known."""
+        return self.vocabulary.language
 
     @property
     def k(self) -> int:
@@ -206,6 +213,7 @@ class Index(WordDistances):
             "Index",
             [
                 ("words", f"{len(self):,}"),
+                ("language", self.language or "not known"),
                 ("vectors", f"{dimension} dimensions, {dtype}"),
                 ("metric", self.metric.name),
                 ("nearest lists", f"{self.k} words each, {lists}"),
@@ -409,7 +417,9 @@ class Index(WordDistances):
         if check:
             check_values(folder, tables, chosen.kind)
             check_sample(folder, meta, tables, chosen)
-        vocabulary = Vocabulary.trusted(tables.words, tables.vectors, tables.prior)
+        vocabulary = Vocabulary.trusted(
+            tables.words, tables.vectors, tables.prior, meta.get("language")
+        )
         if verify and vocabulary.fingerprint() != meta["fingerprint"]:
             raise IndexFolderError(
                 f"{folder / META} has the fingerprint of other words or vectors; build the index again."

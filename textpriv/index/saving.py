@@ -106,7 +106,8 @@ def write_listing(index: Index, folder: Path, meta: Mapping[str, Any], names: li
         name: {"bytes": (folder / name).stat().st_size, "sha256": checksum(folder / name)}
         for name in names
     }
-    listing: dict[str, Any] = {**meta, "files": files}
+    known = {} if index.language is None else {"language": index.language}
+    listing: dict[str, Any] = {**meta, **known, "files": files}
     listing["checksum"] = meta_checksum(listing)
     with open(folder / META, "w", encoding="utf-8") as text:
         json.dump(listing, text, indent=1)

@@ -25,6 +25,7 @@ from textpriv.index.quantized import QuantizedRows
 from textpriv.index.rank_bands import RankBands
 from textpriv.index.typical import REFERENCE, Typical
 from textpriv.metrics import Mahalanobis, Metric, Rounding, get_metric
+from textpriv.vocabulary.vocabulary import is_language
 
 __all__ = [
     "BANDS_FILE",
@@ -252,6 +253,8 @@ def _check_listing(
             refuse(path, f"{name!r} must be a whole number from 1 up")
     if not _is_digest(meta.get("fingerprint")):
         refuse(path, "'fingerprint' must be 64 hexadecimal digits")
+    if "language" in meta and not is_language(meta["language"]):
+        refuse(path, "'language' must be a code such as \"de\"")
     files = meta.get("files")
     if not isinstance(files, dict):
         refuse(path, "it lists no files")

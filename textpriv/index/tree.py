@@ -108,7 +108,9 @@ class Tree(Index):
         first = np.minimum.reduceat(self.order, starts)
         one = np.repeat(first, np.diff(starts, append=size))
         vectors = self.places.astype(np.float64)[:, None]
-        leaves = Vocabulary.trusted(vocabulary.words, vectors, vocabulary.prior)
+        leaves = Vocabulary.trusted(
+            vocabulary.words, vectors, vocabulary.prior, vocabulary.language
+        )
         if "_ids" in vocabulary.__dict__:
             leaves.__dict__["_ids"] = vocabulary._ids
         representatives = np.empty(size, dtype=np.int32)
@@ -283,6 +285,7 @@ class Tree(Index):
         paths: Sequence[Sequence[str]],
         names: Sequence[str] = (),
         source: str = "given paths",
+        language: str | None = None,
     ) -> Tree:
         """The tree of a hierarchy in which each word has its place.
 
@@ -294,6 +297,10 @@ class Tree(Index):
             meets the others at the root.
         names : sequence of str
             What the groups of each depth are called, the widest first, as many as the longest path; the root is "any".
+        source : str
+            What the tree was made from, for its readers.
+        language : str, optional
+            Of words that are no vocabulary, as spaCy's code.
 
         Raises
         ------
@@ -302,7 +309,7 @@ class Tree(Index):
         """
         from textpriv.index.hierarchies import tree_of
 
-        words = vocabulary if isinstance(vocabulary, Vocabulary) else _bare(vocabulary)
+        words = vocabulary if isinstance(vocabulary, Vocabulary) else _bare(vocabulary, language)
         order, gaps, depth = tree_of(paths)
         if names and len(names) != depth:
             raise TextprivError(f"the longest path has {depth} groups, and {len(names)} names.")
@@ -318,7 +325,7 @@ class Tree(Index):
         )
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str]) -> Tree:
+    def from_file(cls, path: str | os.PathLike[str], language: str | None = None) -> Tree:
         """Read a hierarchy from a text file of lines ``word<TAB>group/group/...``, the widest group first.
 
         A first line whose word is ``word`` gives the names of the depths: ``word<TAB>chapter/block``. Words are ranked as
@@ -332,7 +339,7 @@ class Tree(Index):
         from textpriv.index.hierarchies import read_paths
 
         words, paths, names = read_paths(Path(path))
-        return cls.from_paths(words, paths, names, source=f"the file {Path(path).name}")
+        return cls.from_paths(words, paths, names, f"the file {Path(path).name}", language)
 
     @classmethod
     def from_wordnet(cls, vocabulary: Vocabulary) -> Tree:
@@ -386,7 +393,9 @@ class Tree(Index):
         tables = read_tree(folder, meta)
         looked, shares = meta["separated"]["looked_at"], meta["separated"]["shares"]
         tree = cls(
-            Vocabulary.trusted(tables.words, np.empty((len(tables.words), 0)), tables.prior),
+            Vocabulary.trusted(
+                tables.words, np.empty((len(tables.words), 0)), tables.prior, meta.get("language")
+            ),
             tables.order,
             tables.gaps[:-1],
             meta["heights"],
@@ -489,8 +498,8 @@ def cut_levels(
     return codes, [ordered[level - 1][0] for level in used.tolist()]
 
 
-def _bare(words: Sequence[str]) -> Vocabulary:
-    return Vocabulary(words, np.zeros((len(words), 1)))
+def _bare(words: Sequence[str], language: str | None) -> Vocabulary:
+    return Vocabulary(words, np.zeros((len(words), 1)), language=language)
 
 
 def _reheighted(tree: Tree, heights: NDArray[np.float64], names: Sequence[str]) -> Tree:

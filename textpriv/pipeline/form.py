@@ -16,7 +16,7 @@ import spacy
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from textpriv.errors import IndexFolderError, MechanismError
+from textpriv.errors import IndexFolderError, MechanismError, VocabularyError
 from textpriv.mechanisms import registry as mechanism_registry
 from textpriv.pipeline.names import EXTENSION, MECHANISMS
 from textpriv.pipeline.raw_words import RawWordGuard
@@ -152,7 +152,14 @@ class PrivateForm:
                 )
             from textpriv.index.index import Index
 
-            self._index = Index.load(self._folder)
+            index = Index.load(self._folder)
+            if index.language not in (None, self._language):
+                raise VocabularyError(
+                    f"The index {self._folder} is of the language {index.language!r}, and the pipeline of "
+                    f"{self._language!r}, by whose rules texts are tokenized: make the pipeline with "
+                    f'spacy.blank("{index.language}"), or lang = "{index.language}" in its config.'
+                )
+            self._index = index
         return self._index
 
     def _prepare(self) -> Privatizer:

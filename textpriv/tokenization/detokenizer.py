@@ -6,6 +6,7 @@ privatizer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,9 @@ _CLOSING = _BLANKS.union(
     ". , ; : ! ? ) ] } % ... .. … ’ ” » 's 'm 're 've 'll 'd n't ’s ’m ’re ’ve ’ll ’d n’t".split()
 )
 _OPENING = _BLANKS.union("( [ { “ ‘ « $ £ € #".split())
+# What spaCy cuts off before a word in French and Italian ("l'", "dell'"), and after one in French ("-on").
+_ELIDED = re.compile(r"[^\W\d_]+['’]")
+_HYPHENATED = re.compile(r"-[^\W\d_]+")
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,17 @@ class Spelling:
             array,
             encoded.data,
             encoded.offsets,
-            np.fromiter((word in _CLOSING for word in words), np.bool_, len(words)),
-            np.fromiter((word in _OPENING for word in words), np.bool_, len(words)),
+            _those(words, _CLOSING, _HYPHENATED),
+            _those(words, _OPENING, _ELIDED),
         )
+
+
+def _those(
+    words: Sequence[str], listed: frozenset[str], form: re.Pattern[str]
+) -> NDArray[np.bool_]:
+    """Which words are listed or have a form."""
+    found = (word in listed or form.fullmatch(word) is not None for word in words)
+    return np.fromiter(found, np.bool_, len(words))
 
 
 @njit(cache=True, nogil=True)

@@ -43,8 +43,9 @@ from textpriv.tokenization.chunk_cache import LONGEST_CHUNK, ChunkCache
 from textpriv.tokenization.policy import CLASSES, TokenPolicy
 from textpriv.tokenization.spacy_tokenizer import SpacyTokenizer, hashes_of
 
-__all__ = ["TextEncoder", "find_split_words", "split_words"]
+__all__ = ["DEFAULT_LANGUAGE", "TextEncoder", "find_split_words", "split_words"]
 
+DEFAULT_LANGUAGE = "en"  # of an index that knows none
 _ORTH, _LENGTH, _SPACY = range(3)  # columns of the attributes that are always read
 _ATTRIBUTES = ("ORTH", "LENGTH", "SPACY")
 # The attribute by which spaCy tells a class; the first one that a token has decides, before its word does.
@@ -282,14 +283,16 @@ def split_words(words: Sequence[str], language: str, case: str) -> NDArray[np.in
     return np.flatnonzero(~whole)
 
 
-def find_split_words(index: Index, language: str = "en", case: str = "lower") -> dict[str, Any]:
+def find_split_words(
+    index: Index, language: str | None = None, case: str = "lower"
+) -> dict[str, Any]:
     """How many words of an index are not one token; counted once and recorded with the index.
 
     Parameters
     ----------
     index : Index
-    language : str
-        A spaCy language code.
+    language : str, optional
+        A spaCy language code. Default: that of the index.
     case : {"lower", "keep"}
 
     Returns
@@ -298,6 +301,7 @@ def find_split_words(index: Index, language: str = "en", case: str = "lower") ->
         ``"count"``, ``"words"`` (in the vocabulary) and ``"example"``, the first of them or None; see
         :func:`split_words`.
     """
+    language = language or index.language or DEFAULT_LANGUAGE
     binding = {
         "record": "words cut",  # as saved records name it
         "version": 1,

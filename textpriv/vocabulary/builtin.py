@@ -37,9 +37,9 @@ def read_manifest(language: str) -> dict[str, Any]:
     """
     if language not in languages():
         raise VocabularyError(
-            f"No vocabulary of the language {language!r} comes with the package, only of: {', '.join(languages())}. Get "
-            "public word vectors of that language, such as those of fastText, make an index of them with: textpriv index "
-            "VECTORS FOLDER, and name that folder as the index."
+            f"No vocabulary of the language {language!r} comes with the package, only of: {', '.join(languages())}. See "
+            "what there is elsewhere by: textpriv vectors; make an index by: textpriv index NAME FOLDER; and name that "
+            "folder as the index."
         )
     content: dict[str, Any] = json.loads((DATA / f"{language}.json").read_text(encoding="ascii"))
     return content
@@ -63,4 +63,4 @@ def read_builtin(language: str) -> Vocabulary:
     numbers = np.load(paths["numbers"], allow_pickle=False)
     scales = np.load(paths["scales"], allow_pickle=False)
     words = paths["words"].read_text(encoding="ascii").split()
-    return Vocabulary(words, numbers * scales[:, None])
+    return Vocabulary(words, numbers * scales[:, None], language=language)

@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias, cast
 import numpy as np
 
 from textpriv.errors import VocabularyError
+from textpriv.vocabulary.public_sets import get, is_named, set_named
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -63,11 +64,15 @@ _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
 
 # Sources
 
-_Read: TypeAlias = "tuple[Sequence[str], ArrayLike, Callable[[int], str]]"
+_Read: TypeAlias = "tuple[Sequence[str], ArrayLike, Callable[[int], str], str | None]"
 
 
 def read_source(source: Any, limit: int | None) -> _Read:
-    """Return words, vectors, and a function that names a word by its id in messages."""
+    """Return words, vectors, a function that names a word by its id in messages, and the language if it is known."""
+    if is_named(source) and not Path(source).exists():
+        chosen = set_named(source)
+        words, rows, name_of, language = read_source(get(chosen), limit)
+        return words, rows, name_of, language or chosen.language
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         if path.is_dir():
@@ -81,6 +86,7 @@ def read_source(source: Any, limit: int | None) -> _Read:
             keyed.index_to_key[:limit],
             keyed.vectors[:limit],
             lambda i: f"the word with index {i} in the KeyedVectors",
+            None,
         )
     if hasattr(source, "vocab") and hasattr(source.vocab, "vectors"):
         return _from_spacy(source, limit)
@@ -97,7 +103,7 @@ def _load_spacy(source: str | Path) -> Any:
     if isinstance(source, str) and not spacy.util.is_package(source):
         raise VocabularyError(
             "Expected a vector file, a saved pipeline or an installed spaCy package, found no "
-            f"{source!r}. Check the path, or install the package."
+            f"{source!r}. Check the path, or install the package. For public sets: textpriv vectors"
         )
     try:
         return spacy.load(source)
@@ -137,6 +143,7 @@ def _from_spacy(nlp: Any, limit: int | None) -> _Read:
         [strings[key] for key, _ in entries],
         data[rows],
         lambda i: f"the word in place {i} (row {rows[i]}) of the spaCy vectors",
+        nlp.lang if nlp.lang != "xx" else None,
     )
 
 
@@ -236,7 +243,7 @@ def _read_file(path: Path, limit: int | None) -> _Read:
                 "The file is cut short, or the header wrong: fetch it again, or correct the "
                 "header.",
             )
-    return words, vectors, lambda i: f"the word on {file.unit} {i + first} of {path}"
+    return words, vectors, lambda i: f"the word on {file.unit} {i + first} of {path}", None
 
 
 def _detect_layout(file: _File) -> _Layout:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +23,7 @@ from textpriv.vocabulary.readers import BLOCK_VALUES, check_counts, read_counts,
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Prior", "Vocabulary", "equal_rows"]
+__all__ = ["Prior", "Vocabulary", "equal_rows", "is_language"]
 
 Prior: TypeAlias = "str | os.PathLike[str] | Mapping[str, float] | ArrayLike"
 """A prior as users give it: a name, a file of counts, a mapping from word to count, or an array."""
@@ -48,6 +49,9 @@ class Vocabulary:
         None, or how common the words are: an array of shape (V,) of finite weights above 0, a
         mapping from words to counts, or the path of a file of counts. See `prior_weights` for what
         each must hold.
+    language
+        spaCy's code of the language of the words, such as "de"; None where it is not known. Texts are cut into tokens by
+        the rules of that language, of English where it is not known.
 
     Attributes
     ----------
@@ -57,6 +61,7 @@ class Vocabulary:
         float32 or float64, C-contiguous, read-only.
     prior : ndarray, shape (V,), or None
         float64 weights above 0, not normalised, read-only.
+    language : str or None
 
     Raises
     ------
@@ -84,17 +89,23 @@ class Vocabulary:
     words: list[str]
     vectors: NDArray[Any]
     prior: NDArray[np.float64] | None
+    language: str | None
 
     def __init__(
-        self, words: Sequence[str], vectors: ArrayLike, prior: Prior | None = None
+        self,
+        words: Sequence[str],
+        vectors: ArrayLike,
+        prior: Prior | None = None,
+        language: str | None = None,
     ) -> None:
-        self._store(words, vectors, prior, lambda i: f"the word with id {i}")
+        self._store(words, vectors, prior, language, lambda i: f"the word with id {i}")
 
     def _store(
         self,
         words: Sequence[str],
         vectors: ArrayLike,
         prior: Prior | None,
+        language: str | None,
         name_of: Callable[[int], str],
     ) -> None:
         """Check and store; `name_of(id)` says in a message which word it is and where it is from."""
@@ -112,6 +123,11 @@ class Vocabulary:
             )
         self.__dict__["_ids"] = _index_words(self.words, name_of)
         _check_finite(self.vectors, name_of)
+        if language is not None and not is_language(language):
+            raise VocabularyError(
+                f"Expected spaCy's code of a language, such as 'de', found {language!r}. Leave it out where it is not known."
+            )
+        self.language = language
         self.prior = None
         if prior is not None:
             if isinstance(prior, str) and prior in _PRIOR_NAMES:
@@ -124,7 +140,12 @@ class Vocabulary:
 
     @classmethod
     def load(
-        cls, source: Any, *, limit: int | None = None, prior: Prior | None = None
+        cls,
+        source: Any,
+        *,
+        limit: int | None = None,
+        prior: Prior | None = None,
+        language: str | None = None,
     ) -> Vocabulary:
         """Read a vocabulary from a file of vectors, or take it over from gensim or spaCy.
 
@@ -141,7 +162,10 @@ class Vocabulary:
             - a spaCy `Language` object that has a table of vectors, the name of an installed spaCy
               package that has one, or the folder of a saved pipeline that has one. The order is
               that of the rows of the table; where words share a row, as they do in a pruned table,
-              rank says little about frequency: give a prior then.
+              rank says little about frequency: give a prior then;
+            - the name of a public set with its hub: "gensim:glove-wiki-gigaword-300", "spacy:de_core_news_md" or
+              "fasttext:cc.de.300". ``textpriv vectors`` lists such sets with their licences. A set is fetched when it is
+              first named; where there is no network, the message says what to fetch and where to put it.
 
             Files are told apart by what they hold, not by their names. A first line of two whole
             numbers is a header.
@@ -149,6 +173,8 @@ class Vocabulary:
             Keep the first `limit` words, and read a file no further. None keeps all.
         prior
             As in the constructor. An array must have one weight for each word that is kept.
+        language
+            As in the constructor. Default: that of the spaCy pipeline or of the public set.
 
         Returns
         -------
@@ -181,9 +207,9 @@ class Vocabulary:
                     "the number of words to keep, or None for all."
                 )
             limit = int(limit)
-        words, vectors, name_of = read_source(source, limit)
+        words, vectors, name_of, found = read_source(source, limit)
         vocabulary = cls.__new__(cls)
-        vocabulary._store(words, vectors, prior, name_of)
+        vocabulary._store(words, vectors, prior, language or found, name_of)
         return vocabulary
 
     @classmethod
@@ -217,13 +243,18 @@ class Vocabulary:
 
     @classmethod
     def trusted(
-        cls, words: list[str], vectors: NDArray[Any], prior: NDArray[np.float64] | None
+        cls,
+        words: list[str],
+        vectors: NDArray[Any],
+        prior: NDArray[np.float64] | None,
+        language: str | None = None,
     ) -> Vocabulary:
         """Wrap what was checked when it was written, such as the arrays of an index, without looking at it again."""
         vocabulary = cls.__new__(cls)
         vocabulary.words = words
         vocabulary.vectors = read_only(vectors)
         vocabulary.prior = None if prior is None else read_only(prior)
+        vocabulary.language = language
         return vocabulary
 
     @cached_property
@@ -353,7 +384,7 @@ class Vocabulary:
         """Return a SHA-256, in hex, over the words and the shape, type and values of the vectors.
 
         It names a public vocabulary: the same on every machine, and different when a word, a value
-        or the order differs. The prior is left out.
+        or the order differs. The prior and the language are left out.
         """
         encoded = [word.encode("utf-8") for word in self.words]
         digest = hashlib.sha256()
@@ -421,6 +452,11 @@ class Vocabulary:
 
 
 # Checks of words and vectors
+
+
+def is_language(code: object) -> bool:
+    """Whether it has the form of spaCy's code of a language; spaCy need not have it."""
+    return isinstance(code, str) and re.fullmatch(r"[a-z]{2,3}", code) is not None
 
 
 def _as_matrix(vectors: ArrayLike) -> NDArray[Any]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from textpriv.errors import VocabularyError
+from textpriv.files import CACHE_VARIABLE
 from textpriv.index import Index, builtin
 from textpriv.index.neighbours import exact_lists
 from textpriv.vocabulary import Vocabulary
@@ -28,7 +29,7 @@ def small(tmp_path, monkeypatch):
         "read_manifest",
         lambda language: {"fingerprint": vocabulary.fingerprint(), "records": [record]},
     )
-    monkeypatch.setenv(builtin.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     builtin._open.cache_clear()
     yield reads
     builtin._open.cache_clear()
