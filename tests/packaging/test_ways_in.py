@@ -1,0 +1,173 @@
+"""Ways to get it: the wheel and what it asks for, the action, the hook, completion, and work where the network is closed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spacy
+import yaml
+from packaging.requirements import Requirement
+from typer.testing import CliRunner
+
+import textpriv
+from textpriv.cli.app import app
+from textpriv.index import Index
+from textpriv.vocabulary import Vocabulary
+
+ROOT = Path(__file__).resolve().parents[2]
+# What the base installation asks for; all of it has wheels for every Python and system that is supported.
+BASE = """spacy numpy scipy numba threadpoolctl cryptography pyarrow typer rich jinja2 packaging platformdirs""".split()
+TEXT = "The patient was admitted with chest pain."
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel as it is released, built by the backend that pyproject.toml names."""
+    folder = tmp_path_factory.mktemp("wheel")
+    code = f"import setuptools.build_meta as b; print(b.build_wheel({str(folder)!r}))"
+    # setuptools leaves its build folder where it is called: built from a copy.
+    source = folder / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "textpriv", "pairwise"):
+        copied = ["cp", "-r", str(ROOT / name), str(source / name)]
+        subprocess.run(copied, check=True)
+    command = [sys.executable, "-c", code]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture
+def closed_network(monkeypatch):
+    def refuse(*arguments, **options):
+        raise OSError("the network is closed")
+
+    for name in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+# The wheel
+
+
+def test_the_wheel_needs_no_compiler_and_has_at_most_four_megabytes(wheel):
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert wheel.stat().st_size <= 4_000_000
+
+
+def test_the_wheel_holds_the_vocabulary_the_pages_and_the_licences(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    for wanted in ("textpriv/vocabulary/data/en-numbers.npy", "textpriv/py.typed"):
+        assert wanted in names
+    assert any(name.startswith("textpriv/web/templates/") for name in names)
+    assert any(name.endswith("licenses/textpriv/vocabulary/data/LICENSE.txt") for name in names)
+    assert not any(name.startswith(("tests", "recipes", "docs")) for name in names)
+
+
+def test_the_base_installation_asks_for_no_more_than_before(wheel):
+    packed = zipfile.ZipFile(wheel)
+    (metadata,) = (name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
+    lines = packed.read(metadata).decode().splitlines()
+    asked = [Requirement(line.split(": ", 1)[1]) for line in lines if line[:14] == "Requires-Dist:"]
+    assert {each.name for each in asked if each.marker is None} <= set(BASE)
+
+
+# Where the network is closed
+
+
+def test_two_lines_of_python_and_of_spacy_and_the_command_need_no_network(closed_network):
+    assert textpriv.privatize(TEXT, epsilon=60.0) == TEXT.lower()
+    nlp = spacy.blank("en")
+    nlp.add_pipe("textpriv", config={"epsilon": 60.0})
+    assert nlp(TEXT).text == TEXT.lower()
+    done = CliRunner().invoke(app, ["privatize", "-", "-", "--epsilon", "60"], input=TEXT + "\n")
+    assert done.stdout == TEXT.lower() + "\n"
+
+
+# The action and the hook
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("certified") / "small.idx"
+    vectors = np.random.default_rng(0).normal(size=(40, 3))
+    Index.build(Vocabulary([f"w{i}" for i in range(40)], vectors), hnsw=False).save(path)
+    return path
+
+
+def run_step(name, folder, tmp_path, **given):
+    """Run a step of the action as GitHub does: its shell, its environment, and the file of its outputs."""
+    steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+    (step,) = (step for step in steps if step.get("name") == name)
+    inputs = {"inputs.epsilon": "2", "inputs.index": str(folder), "inputs.arguments": ""} | given
+    own = {
+        key: re.sub(r"\$\{\{ (\S+) \}\}", lambda match: inputs[match[1]], value)
+        for key, value in step["env"].items()
+    }
+    tools = tmp_path / "bin"
+    tools.mkdir(exist_ok=True)
+    (tools / "textpriv").write_text(
+        f"#!{sys.executable}\nfrom textpriv.cli.app import main\nmain()\n"
+    )
+    (tools / "textpriv").chmod(0o755)
+    output = tmp_path / "output"
+    environment = {**os.environ, **own, "GITHUB_OUTPUT": str(output), "PYTHONPATH": str(ROOT)}
+    environment["PATH"] = f"{tools}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done, output.read_text() if output.exists() else ""
+
+
+def test_the_action_hands_on_the_certificate_and_the_exit_code(folder, tmp_path):
+    done, output = run_step("certify", folder, tmp_path, **{"inputs.arguments": "--prior uniform"})
+    assert done.returncode == 0, done.stderr
+    certificate = json.loads(output.partition("=")[2])
+    assert certificate["holds"] is True
+    assert "uniform" in certificate["mechanism"]
+    hostile = "$(touch ran); touch ran"
+    done, _ = run_step("certify", folder, tmp_path, **{"inputs.epsilon": hostile})
+    assert done.returncode == 2
+    assert not Path("ran").exists()
+
+
+def test_the_hook_is_one_that_pre_commit_takes_and_its_command_is_there():
+    clientlib = pytest.importorskip("pre_commit.clientlib")
+    (hook,) = clientlib.load_manifest(ROOT / ".pre-commit-hooks.yaml")
+    program, command, *options = hook["entry"].split()
+    (script,) = entry_points(group="console_scripts", name=program)
+    assert script.value == "textpriv.cli.app:main"
+    assert CliRunner().invoke(app, [command, *options, "--help"]).exit_code == 0
+    assert not hook["pass_filenames"]
+
+
+# Completion
+
+
+@pytest.mark.parametrize(
+    ("shell", "file"),
+    [("bash", ".bashrc"), ("zsh", ".zshrc"), ("fish", ".config/fish/completions/textpriv.fish")],
+)
+def test_completion_is_installed_for_a_shell(shell, file, tmp_path, monkeypatch):
+    import shellingham
+
+    monkeypatch.setattr(shellingham, "detect_shell", lambda *_: (shell, f"/bin/{shell}"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    result = CliRunner().invoke(app, ["--install-completion"], prog_name="textpriv")
+    assert result.exit_code == 0, result.output
+    assert "textpriv" in (tmp_path / file).read_text() or any(tmp_path.rglob("*textpriv*"))
+    assert f"{shell} completion installed" in result.output
