@@ -53,6 +53,39 @@ def fixed_sum(values: NDArray[Any]) -> float:
 LANES, FEW = 16, 4  # partial sums that run side by side: over most of a row, and over the rest
 
 
+def _summand(builder: Any, name: str, left: Any, right: Any) -> Any:
+    """What one column, or a vector of them, adds to a sum of this name."""
+    from llvmlite import ir
+    from numba.core import cgutils
+
+    if name == "products":
+        return builder.fmul(left, right)
+    one = builder.fadd(left, right) if name == "together" else builder.fsub(left, right)
+    if name != "absolute":
+        return builder.fmul(one, one)
+    size = f"v{one.type.count}f64" if isinstance(one.type, ir.VectorType) else "f64"
+    kind = ir.FunctionType(one.type, [one.type])
+    absolute = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fabs.{size}")
+    return builder.call(absolute, [one])
+
+
+def _folded(builder: Any, total: Any, lanes: int, left: int) -> Any:
+    """Add the second half of partial sums to the first until so many are left."""
+    from llvmlite import ir
+
+    while lanes > left:
+        lanes //= 2
+        halves = []
+        for first in (0, lanes):
+            which = ir.Constant(
+                ir.VectorType(ir.IntType(32), lanes), [*range(first, first + lanes)]
+            )
+            nothing = ir.Constant(total.type, ir.Undefined)
+            halves.append(builder.shuffle_vector(total, nothing, which))
+        total = builder.fadd(*halves)
+    return total if left > 1 else builder.extract_element(total, ir.Constant(ir.IntType(64), 0))
+
+
 @intrinsic(prefer_literal=True)
 def lane_sum(
     context: Any, what: Any, a: Any, i: Any, b: Any, j: Any
@@ -77,30 +110,6 @@ def lane_sum(
     names = ("squares", "together") if what.literal_value == "both" else (what.literal_value,)
     double, number = ir.DoubleType(), ir.IntType(64)
 
-    def summand(builder: Any, name: str, left: Any, right: Any) -> Any:
-        if name == "products":
-            return builder.fmul(left, right)
-        one = builder.fadd(left, right) if name == "together" else builder.fsub(left, right)
-        if name != "absolute":
-            return builder.fmul(one, one)
-        size = f"v{one.type.count}f64" if isinstance(one.type, ir.VectorType) else "f64"
-        kind = ir.FunctionType(one.type, [one.type])
-        absolute = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fabs.{size}")
-        return builder.call(absolute, [one])
-
-    def reduced(builder: Any, found: Any, lanes: int, left: int) -> Any:
-        while lanes > left:
-            lanes //= 2
-            halves = []
-            for first in (0, lanes):
-                which = ir.Constant(
-                    ir.VectorType(ir.IntType(32), lanes), [*range(first, first + lanes)]
-                )
-                nothing = ir.Constant(found.type, ir.Undefined)
-                halves.append(builder.shuffle_vector(found, nothing, which))
-            found = builder.fadd(*halves)
-        return found if left > 1 else builder.extract_element(found, ir.Constant(number, 0))
-
     def compiled(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         tables = [make_array(signature.args[at])(context, builder, values[at]) for at in (1, 3)]
         kinds = [context.get_data_type(table.dtype) for table in (a, b)]
@@ -110,15 +119,15 @@ def lane_sum(
             for table, at in zip(tables, (2, 4), strict=True)
         ]
 
-        def taken(place: Any, lanes: int) -> list[Any]:
+        def summands(column: Any, lanes: int) -> list[Any]:
             pair = []
             for row, kind in zip(rows, kinds, strict=True):
                 narrow = ir.VectorType(kind, lanes) if lanes > 1 else kind
-                at = builder.bitcast(builder.gep(row, [place]), narrow.as_pointer())
-                found = builder.load(at, align=context.get_abi_alignment(kind))
+                at = builder.bitcast(builder.gep(row, [column]), narrow.as_pointer())
+                numbers = builder.load(at, align=context.get_abi_alignment(kind))
                 wide = ir.VectorType(double, lanes) if lanes > 1 else double
-                pair.append(found if kind == double else builder.fpext(found, wide))
-            return [summand(builder, name, *pair) for name in names]
+                pair.append(numbers if kind == double else builder.fpext(numbers, wide))
+            return [_summand(builder, name, *pair) for name in names]
 
         begin = ir.Constant(number, 0)
         zeros = ir.Constant(ir.VectorType(double, LANES), [0.0] * LANES)
@@ -127,18 +136,18 @@ def lane_sum(
             sums = [cgutils.alloca_once_value(builder, total) for total in totals]
             step = ir.Constant(number, lanes)
             end = builder.sub(columns, builder.srem(columns, step))
-            with cgutils.for_range_slice(builder, begin, end, step, number) as (place, _):
-                for one, more in zip(sums, taken(place, lanes), strict=True):
+            with cgutils.for_range_slice(builder, begin, end, step, number) as (column, _):
+                for one, more in zip(sums, summands(column, lanes), strict=True):
                     builder.store(builder.fadd(builder.load(one), more), one)
             totals, begin = [builder.load(one) for one in sums], end
             if lanes > 1:
-                totals = [reduced(builder, total, lanes, left) for total in totals]
+                totals = [_folded(builder, total, lanes, left) for total in totals]
         if len(names) == 1:
             return totals[0]
         return context.make_tuple(builder, signature.return_type, totals)
 
-    found = types.float64 if len(names) == 1 else types.UniTuple(types.float64, len(names))
-    return found(what, a, types.intp, b, types.intp), compiled
+    result = types.float64 if len(names) == 1 else types.UniTuple(types.float64, len(names))
+    return result(what, a, types.intp, b, types.intp), compiled
 
 
 # ----------------------------------------------------------------------------------------------

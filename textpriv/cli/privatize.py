@@ -267,24 +267,28 @@ class AccountOptions:
         }
 
 
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="IN",
+        help="Texts: .jsonl, .csv or .txt (a document a line), perhaps with .gz or .zst after "
+        "it, or .parquet; a folder of such files; - is standard input.",
+        show_default=False,
+    ),
+]
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="OUT",
+        help="File to write, of the same format, or folder to make; - is standard output.",
+        show_default=False,
+    ),
+]
+
+
 def privatize(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="IN",
-            help="Texts: .jsonl, .csv or .txt (a document a line), perhaps with .gz or .zst after "
-            "it, or .parquet; a folder of such files; - is standard input.",
-            show_default=False,
-        ),
-    ],
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="OUT",
-            help="File to write, of the same format, or folder to make; - is standard output.",
-            show_default=False,
-        ),
-    ],
+    source: Source,
+    target: Target,
     *,
     index: IndexFolder = None,
     epsilon: Epsilon = None,
@@ -304,11 +308,7 @@ def privatize(
     [bold]Example:[/bold] textpriv privatize reviews.csv private.csv --epsilon 3 --text-column review
     """
     from textpriv.cli.progress import shown_progress, write_event
-    from textpriv.corpus import (
-        STANDARD_STREAM,
-        PrivatizerSettings,
-        privatize_corpus,
-    )
+    from textpriv.corpus import STANDARD_STREAM, PrivatizerSettings, privatize_corpus
 
     if as_json and target == STANDARD_STREAM:
         raise typer.BadParameter(
@@ -350,6 +350,7 @@ def privatize(
         )
     if run.forget_key and run_key is not None:
         run_key.forget()
+    kept = None if run_key is None or run.forget_key else run_key.path
     if as_json:
         print_json(
             {
@@ -357,7 +358,7 @@ def privatize(
                 "report": report.to_dict(),
                 "statement": privatizer.statement.to_dict(),
                 "seed": run.seed,
-                "key": None if run_key is None or run.forget_key else str(run_key.path),
+                "key": None if kept is None else str(kept),
             }
         )
         return

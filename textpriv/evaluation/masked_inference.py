@@ -8,7 +8,7 @@ multiply in what the mechanism's law says of the output. Lone words are the busi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -197,7 +197,6 @@ def infer_masked(
     if not len(candidates):
         raise TextprivError("no original word is in the vocabulary.")
     chosen = rng.choice(candidates, min(places, len(candidates)), replace=False)
-    document = np.searchsorted(offsets, chosen, side="right") - 1
     size = len(law) if law is not None else len(model.unigrams) if words is None else len(words)
     base = (
         model.unigrams
@@ -207,18 +206,11 @@ def infer_masked(
         else law.prior
     )
     decoys = rng.choice(size, len(chosen), p=base)
-    likelihood = None if law is None else _columns(law, private[chosen])
-    in_context = _context_scores(private, model, words, window)
     hits, true, false = 0, np.empty(len(chosen)), np.empty(len(chosen))
-    for number, (place, home) in enumerate(zip(chosen.tolist(), document.tolist(), strict=True)):
-        score = in_context(place, int(offsets[home]), int(offsets[home + 1]))
-        if likelihood is not None:
-            score = score + likelihood[number]
-        if not np.isfinite(score.max()):
-            # The language model knows no word that the output may come from: nothing but the unigram law is left.
-            score = np.log(base)
-        peak = score.max()
-        score = score - (peak + math.log(np.exp(score - peak).sum()))
+    scores = _scores(
+        private, offsets, chosen, base, _context_scores(private, model, words, window), law
+    )
+    for number, (place, score) in enumerate(zip(chosen.tolist(), scores, strict=True)):
         hits += int(score.argmax() == original[place])
         # Lift over the unigram law: a common word is no better evidence than a rare one.
         true[number] = score[original[place]] - math.log(base[original[place]])
@@ -237,6 +229,28 @@ def infer_masked(
             f"the output alone can move the odds by at most {at_most(loss, 3)} nats",
         ),
     )
+
+
+def _scores(
+    private: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    chosen: NDArray[np.int64],
+    base: NDArray[np.floating[Any]],
+    in_context: Callable[[int, int, int], NDArray[np.float64]],
+    law: Law | None,
+) -> Iterator[NDArray[np.float64]]:
+    """Yield the log posterior of all words at each chosen place."""
+    document = np.searchsorted(offsets, chosen, side="right") - 1
+    likelihood = None if law is None else _columns(law, private[chosen])
+    for number, (place, home) in enumerate(zip(chosen.tolist(), document.tolist(), strict=True)):
+        score = in_context(place, int(offsets[home]), int(offsets[home + 1]))
+        if likelihood is not None:
+            score = score + likelihood[number]
+        if not np.isfinite(score.max()):
+            # The language model knows no word that the output may come from: nothing but the unigram law is left.
+            score = np.log(base)
+        peak = score.max()
+        yield score - (peak + math.log(np.exp(score - peak).sum()))
 
 
 def _context_scores(

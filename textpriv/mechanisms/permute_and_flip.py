@@ -312,6 +312,103 @@ def _uniform(first: np.uint64, second: np.uint64) -> float:
 
 
 @njit(cache=True, nogil=True)
+def _coins_of_list(
+    neighbours: NDArray[np.int32],
+    distances: NDArray[Any],
+    word: int,
+    t: float,
+    gamma: float,
+    random: NDArray[np.uint64],
+    at: int,
+    end: int,
+    accepted: NDArray[np.int32],
+) -> tuple[int, int]:
+    """Toss the coins of a word's list; return how many came up, filled into ``accepted``, and the next random word.
+
+    Where the random words end before the list does, the next one lies beyond ``end``.
+    """
+    k = neighbours.shape[1]
+    count, slot = 0, 0
+    # Along the list acceptances fall: those that follow are candidates with the probability of the first of them.
+    while slot < k and at <= end:
+        nearest = min(np.float64(distances[word, slot]), gamma)
+        passed, is_candidate, at = _next(exp(-t * nearest), k - slot, random, at)
+        slot += passed
+        if is_candidate:
+            further = min(np.float64(distances[word, slot]), gamma) - nearest
+            if further > 0.0:
+                is_candidate = bernoulli(exp(-t * further), random[at], random[at + 1])
+                at += 2
+            if is_candidate:
+                accepted[count] = neighbours[word, slot]
+                count += 1
+            slot += 1
+    return count, at
+
+
+@njit(cache=True, nogil=True)
+def _unlisted_winner(
+    kind: int,
+    coordinates: NDArray[Any],
+    neighbours: NDArray[np.int32],
+    distances: NDArray[Any],
+    rows: NDArray[np.int8],
+    leading: int,
+    scales: NDArray[np.float64],
+    t: float,
+    gamma: float,
+    word: int,
+    count: int,
+    random: NDArray[np.uint64],
+    at: int,
+    end: int,
+) -> tuple[int, int]:
+    """The word outside the list that comes before the first of ``count`` accepted ones, and the next random word.
+
+    It is -1 where there is none, and -2 where the random words ran out.
+    """
+    size, k = coordinates.shape[0], neighbours.shape[1]
+    # Rounded down, so that no word outside the list is nearer than the edge.
+    edge = min(np.float64(distances[word, k - 1]) * (1.0 - 2.0**-23), gamma)
+    reach = np.float64(distances[word, k - 1]) * (1.0 + 2.0**-22)
+    bound = exp(-t * edge)
+    first = -expm1(log1p(-_uniform(random[at], random[at + 1])) / count)
+    at += 2
+    # Times s are measured by -ln(1 - b s), in which the process of candidates is uniform.
+    until = -log1p(-bound * first)
+    now = 0.0
+    while at <= end:
+        now -= log1p(-_uniform(random[at], random[at + 1])) / size
+        if now >= until:
+            return -1, at + 2
+        candidate = np.int64(random[at + 2] % np.uint64(size))
+        coin = at + 3
+        at += 5
+        # A candidate of acceptance a = r b is one with probability (a / (1 - a s)) / (b / (1 - b s)).
+        left = exp(-now)
+        part_of_one = np.float64(random[coin]) * 2.0**-64
+        if rows.shape[0] > 0 and part_of_one >= 2.0**-19:
+            # Most words are too far for this coin, as their quantized rows tell.
+            least = part_of_one / (left + part_of_one * (1.0 - left))
+            limit = max(edge - log(least) / t, reach)
+            squares = leading_squares(rows, leading, word, candidate)
+            if limit < gamma and surely_beyond(squares, limit, scales[0], scales[1]):
+                continue
+        unlisted, beyond = False, 0.0
+        if edge < gamma:
+            distance = row_distance(kind, coordinates, np.int64(word), coordinates, candidate)
+            unlisted = distance > reach
+            beyond = max(min(distance, gamma) - edge, 0.0)
+        # A word of the list has had its turn.
+        if unlisted or not listed(neighbours, np.int64(word), candidate):
+            ratio = exp(-t * beyond) * left
+            accepts = ratio / (ratio - expm1(-t * beyond))
+            if bernoulli(accepts, random[coin], random[coin + 1]):
+                return candidate, at
+    return -2, at
+
+
+@njit(cache=True, nogil=True)
 def _sample(
     kind: int,
     coordinates: NDArray[Any],
@@ -340,8 +437,7 @@ def _sample(
     deferred = [(np.int64(0), np.int64(0)) for _ in range(0)]
     accepted = np.empty(k, dtype=np.int32)
     for document_slot in range(pending.shape[0]):
-        document = pending[document_slot]
-        at = starts[document_slot]
+        document, at = pending[document_slot], starts[document_slot]
         end = starts[document_slot + 1] - ROOM
         token = done[document]
         while token < offsets[document + 1]:
@@ -359,75 +455,30 @@ def _sample(
                 token += 1
                 continue
             word = representatives[ids[token]]
-            count, slot = 0, 0
-            # Along the list acceptances fall: those that follow are candidates with the probability of the first of them.
-            while slot < k and at <= end:
-                nearest = min(np.float64(distances[word, slot]), gamma)
-                passed, is_candidate, at = _next(exp(-t * nearest), k - slot, random, at)
-                slot += passed
-                if is_candidate:
-                    further = min(np.float64(distances[word, slot]), gamma) - nearest
-                    if further > 0.0:
-                        is_candidate = bernoulli(exp(-t * further), random[at], random[at + 1])
-                        at += 2
-                    if is_candidate:
-                        accepted[count] = neighbours[word, slot]
-                        count += 1
-                    slot += 1
-            if at > end:
+            count, at = _coins_of_list(
+                neighbours, distances, word, t, gamma, random, at, end, accepted
+            )
+            chosen = -1 if at <= end else -2
+            if chosen == -1 and k < size:
+                chosen, at = _unlisted_winner(
+                    kind,
+                    coordinates,
+                    neighbours,
+                    distances,
+                    rows,
+                    leading,
+                    scales,
+                    t,
+                    gamma,
+                    word,
+                    count,
+                    random,
+                    at,
+                    end,
+                )
+            if chosen == -2:
                 at = start
                 break
-            chosen = -1
-            if k < size:
-                # Rounded down, so that no word outside the list is nearer than the edge.
-                edge = min(np.float64(distances[word, k - 1]) * (1.0 - 2.0**-23), gamma)
-                reach = np.float64(distances[word, k - 1]) * (1.0 + 2.0**-22)
-                bound = exp(-t * edge)
-                first = -expm1(log1p(-_uniform(random[at], random[at + 1])) / count)
-                at += 2
-                # Times s are measured by -ln(1 - b s), in which the process of candidates is uniform.
-                until = -log1p(-bound * first)
-                now = 0.0
-                decided = False
-                while not decided and at <= end:
-                    now -= log1p(-_uniform(random[at], random[at + 1])) / size
-                    if now >= until:
-                        at += 2
-                        decided = True
-                        break
-                    candidate = np.int64(random[at + 2] % np.uint64(size))
-                    coin = at + 3
-                    at += 5
-                    # A candidate of acceptance a = r b is one with probability (a / (1 - a s)) / (b / (1 - b s)).
-                    left = exp(-now)
-                    part_of_one = np.float64(random[coin]) * 2.0**-64
-                    if rows.shape[0] > 0 and part_of_one >= 2.0**-19:
-                        # Most words are too far for this coin, as their quantized rows tell.
-                        least = part_of_one / (left + part_of_one * (1.0 - left))
-                        limit = max(edge - log(least) / t, reach)
-                        squares = leading_squares(rows, leading, word, candidate)
-                        if limit < gamma and surely_beyond(squares, limit, scales[0], scales[1]):
-                            continue
-                    unlisted, beyond = False, 0.0
-                    if edge < gamma:
-                        distance = row_distance(
-                            kind, coordinates, np.int64(word), coordinates, candidate
-                        )
-                        unlisted = distance > reach
-                        beyond = max(min(distance, gamma) - edge, 0.0)
-                    # A word of the list has had its turn.
-                    if unlisted or not listed(neighbours, np.int64(word), candidate):
-                        ratio = exp(-t * beyond) * left
-                        if bernoulli(
-                            ratio / (ratio - expm1(-t * beyond)),
-                            random[coin],
-                            random[coin + 1],
-                        ):
-                            chosen = candidate
-                            decided = True
-                if not decided:
-                    at = start
-                    break
             if chosen < 0:
                 # A remainder of 64 bits: the choice is uniform to 2^-40 of itself.
                 chosen = accepted[np.int64(random[at] % np.uint64(count))]
