@@ -148,7 +148,7 @@ VectorLanguage = Annotated[
         show_default=False,
     ),
 ]
-FileFormat = Literal["jsonl", "csv", "text", "parquet"]
+FileFormat = Literal["jsonl", "csv", "tsv", "text", "parquet"]
 Search = Literal["exact", "hnsw"]
 Device = Annotated[
     str,

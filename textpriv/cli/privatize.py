@@ -271,7 +271,7 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="IN",
-        help="Texts: .jsonl, .csv or .txt (a document a line), perhaps with .gz or .zst after "
+        help="Texts: .jsonl, .csv, .tsv or .txt (a document a line), perhaps with .gz or .zst after "
         "it, or .parquet; a folder of such files; - is standard input.",
         show_default=False,
     ),

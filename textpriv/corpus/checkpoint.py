@@ -27,15 +27,16 @@ from textpriv.errors import CorpusError
 from textpriv.files import atomic_write, created, sha256_file, sync_folder, umask
 
 __all__ = [
-    "MANIFEST",
+    "FORMER_MANIFEST",
     "Checkpoint",
     "Entry",
     "checkpoint_path",
     "is_being_written",
+    "manifest_path",
     "only_writer",
 ]
 
-MANIFEST = "manifest.json"
+FORMER_MANIFEST = "manifest.json"  # in the folder itself, where earlier versions wrote it
 _FORMAT = 1  # of the folder
 _JOB = "job.json"
 _RUN_BYTES = 16  # of a run's random name
@@ -378,11 +379,11 @@ class Checkpoint:
         sync_folder(target.parent)
 
     def publish_folder(self, target: Path, manifest: Mapping[str, Any]) -> None:
-        """Let the folder of the output appear, with its manifest."""
+        """Let the folder of the output appear, and its manifest beside it just before."""
         result = self.path / _RESULT
         result.mkdir(exist_ok=True)
         mask = umask()
-        with self.result(MANIFEST) as out:
+        with atomic_write(manifest_path(target), mode=0o666 & ~mask, folder=self.path) as out:
             # Escaped, for a file's name may be no UTF-8.
             out.write(json.dumps(manifest, indent=1).encode() + b"\n")
         for folder, _, names in os.walk(result):
@@ -493,6 +494,11 @@ def checkpoint_path(target: Path, resumable: bool) -> Path:
     if resumable:
         return target.with_name(target.name + ".partial")
     return target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}.tmp")
+
+
+def manifest_path(target: Path) -> Path:
+    """Return the manifest of an output folder: beside it, since readers of folders take all in them for records."""
+    return target.with_name(target.name + ".manifest.json")
 
 
 def _read_json(path: Path) -> Any:

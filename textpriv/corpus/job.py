@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from textpriv.corpus.checkpoint import MANIFEST
+from textpriv.corpus.checkpoint import FORMER_MANIFEST
 from textpriv.corpus.columns import ColumnRule
 from textpriv.corpus.formats import corpus_format, read_records
 from textpriv.corpus.records import (
@@ -106,9 +106,7 @@ class Plan:
         """Plan a job, with everything checked that its files and options show."""
         Columns(options["text_column"], *options["names"])  # refuses a text that is to be a name
         if options["part_records"] < 1:
-            raise CorpusError(
-                f"part_records must be at least 1; formats {options['part_records']}."
-            )
+            raise CorpusError(f"part_records must be at least 1; found {options['part_records']}.")
         compression = None
         is_folder = os.path.isdir(source)
         if is_folder:
@@ -129,7 +127,7 @@ class Plan:
         _refuse_partitions(source, partitions, options["text_column"], options["rule"])
         if format == "text" and options["names"]:
             raise CorpusError(
-                "Documents are named by a column, and a text file has none: use jsonl, csv or parquet."
+                "Documents are named by a column, and a text file has none: use jsonl, csv, tsv or parquet."
             )
         return cls(files, is_folder, str(format), compression, partitions, **options)
 
@@ -239,12 +237,14 @@ def _files_of(source: str, format: str | None) -> tuple[tuple[str, str], ...]:
                 )
         for name in files:
             path = os.path.join(folder, name)
-            if name.startswith((".", "_")) or name == MANIFEST or is_stream(path):
+            if name.startswith((".", "_")) or name == FORMER_MANIFEST or is_stream(path):
                 continue
             corpus_format(path, format)
             names.append(os.path.relpath(path, source))
     if not names:
-        raise CorpusError(f"{source} holds no files: expected .jsonl, .csv, .txt or .parquet.")
+        raise CorpusError(
+            f"{source} holds no files: expected .jsonl, .csv, .tsv, .txt or .parquet."
+        )
     names.sort(
         key=lambda name: (
             [int(part) if n % 2 else part for n, part in enumerate(re.split(r"([0-9]+)", name))],

@@ -138,8 +138,8 @@ class Batch:
     texts
         The documents, as long as ``positions``; none where all records were bad.
     rows
-        The whole records: dicts (``jsonl``), lists of fields (``csv``), None each (``text``), or an Arrow record batch
-        (``parquet``).
+        The whole records: dicts (``jsonl``), lists of fields (``csv``, ``tsv``), None each (``text``), or an Arrow record
+        batch (``parquet``).
     bad
         The bad records between the batch before and the end of this one.
     start
@@ -162,7 +162,7 @@ class CorpusReader:
     Attributes
     ----------
     format
-        ``"jsonl"``, ``"csv"``, ``"text"`` or ``"parquet"``.
+        ``"jsonl"``, ``"csv"``, ``"tsv"``, ``"text"`` or ``"parquet"``.
     skipped
         Bad records left out so far, counted by reason (only with ``on_error`` other than ``"fail"``).
     columns

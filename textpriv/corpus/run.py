@@ -24,7 +24,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from textpriv.corpus.checkpoint import MANIFEST, Checkpoint, Entry, checkpoint_path, only_writer
+from textpriv.corpus.checkpoint import (
+    FORMER_MANIFEST,
+    Checkpoint,
+    Entry,
+    checkpoint_path,
+    manifest_path,
+    only_writer,
+)
 from textpriv.corpus.columns import ColumnRule
 from textpriv.corpus.formats import read_records, writer_for
 from textpriv.corpus.job import Plan, check_options
@@ -102,14 +109,14 @@ def privatize_corpus(
     Parameters
     ----------
     source, target
-        Files, or ``"-"`` for standard input and output; or a folder of files of one format, and a folder to make, which
-        then gets a ``manifest.json`` with a checksum of each file. Both ends have the same format; the compression of a
-        single file may differ.
+        Files, or ``"-"`` for standard input and output; or a folder of files of one format, and a folder to make,
+        beside which ``target.manifest.json`` then has a checksum of each file. Both ends have the same format; the
+        compression of a single file may differ.
     privatizer
         What makes a text private.
     format
-        ``"jsonl"``, ``"csv"``, ``"text"`` or ``"parquet"`` for both ends; None goes by the extensions. With ``"-"`` at
-        one end the other end's extension decides, with ``"-"`` at both it is ``"text"``.
+        ``"jsonl"``, ``"csv"``, ``"tsv"``, ``"text"`` or ``"parquet"`` for both ends; None goes by the extensions. With
+        ``"-"`` at one end the other end's extension decides, with ``"-"`` at both it is ``"text"``.
     text_column, on_error, batch_size, max_text_bytes
         As in :func:`read_records`. With ``on_error="quarantine"`` bad records go to the quarantine,
         ``target.quarantine.jsonl`` (mode 0600), which holds raw text.
@@ -195,7 +202,7 @@ def privatize_corpus(
     if is_stream(target):
         if plan.is_folder or plan.format == "parquet" or on_error == "quarantine":
             raise CorpusError(
-                "Only a single jsonl, csv or text file goes to a stream, and nothing can be set "
+                "Only a single jsonl, csv, tsv or text file goes to a stream, and nothing can be set "
                 "aside beside a stream: name a file as the output."
             )
         with _local_engine(plan, privatizer, settings, workers, secrets.token_bytes(16)) as local:
@@ -396,7 +403,9 @@ class _Run:
         ledger = getattr(self._privatizer, "ledger", None)
         for secret in (self._key, ledger):
             path = None if secret is None else Path(os.path.realpath(secret.path))
-            if path is not None and (path == self._target or self._target in path.parents):
+            if path is not None and (
+                path in (self._target, manifest_path(self._target)) or self._target in path.parents
+            ):
                 raise CorpusError(
                     f"{path} would lie in the output or be written over by it: a run key or a ledger must lie elsewhere. "
                     "Name another file."
@@ -425,11 +434,11 @@ class _Run:
         )
 
     def _manifest(self) -> dict[str, Any]:
-        try:
-            content = json.loads((self._target / MANIFEST).read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return content if isinstance(content, dict) else {}
+        for path in (manifest_path(self._target), self._target / FORMER_MANIFEST):
+            with contextlib.suppress(OSError, ValueError):
+                content = json.loads(path.read_bytes())
+                return content if isinstance(content, dict) else {}
+        return {}
 
     def _job_name(self, run: str) -> str:
         content = json.dumps(self._job(run), sort_keys=True)

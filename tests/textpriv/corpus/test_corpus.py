@@ -80,7 +80,7 @@ def test_an_unknown_extension_asks_for_the_format():
 
 
 def test_an_unknown_format_is_refused():
-    with pytest.raises(CorpusError, match="jsonl, csv, text"):
+    with pytest.raises(CorpusError, match="jsonl, csv, tsv, text"):
         corpus_format("a.csv", "xml")
 
 
@@ -625,7 +625,7 @@ def test_a_column_in_the_names_of_folders_is_named_as_not_protected(tmp_path, pa
     report = privatize_corpus(partitioned, tmp_path / "out", Echo(), on_unprotected=told.append)
     assert report.unprotected == ("label", "the year", "stars")
     assert told == [("label", "the year", "stars")]
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    manifest = json.loads((tmp_path / "out.manifest.json").read_text())
     assert manifest["unprotected"] == ["label", "the year", "stars"]
     assert (tmp_path / "out" / "label=1" / "the%20year=2002" / "a.jsonl").is_file()
 

@@ -337,7 +337,7 @@ def test_the_manifest_of_a_run_with_a_ledger_confirms_no_guess_of_the_input(run,
     (raw / "a.jsonl").write_text(source.read_text())
     account = ["--document", "id", "--ledger"]
     assert run("out", *account, tmp_path / "ledger", given=raw).exit_code == 0
-    manifest = tmp_path / "out" / "manifest.json"
+    manifest = tmp_path / "out.manifest.json"
     # Whoever guesses the input makes the same job of it, but has another ledger: it is not known as this one.
     result = run("out", *account, tmp_path / "other", "--resume", given=raw)
     assert result.exit_code == 1

@@ -392,7 +392,29 @@ def test_a_run_that_ended_between_its_last_two_steps_is_complete(
     before = _bytes(tmp_path / "out")
     assert _run(index, shards, tmp_path / "out", True).resumed == 160
     assert _bytes(tmp_path / "out") == before
-    assert sorted(os.listdir(tmp_path)) == ["out", "out.key"]
+    assert sorted(os.listdir(tmp_path)) == ["out", "out.key", "out.manifest.json"]
+
+
+def test_a_run_that_ended_between_its_manifest_and_its_folder_goes_on(
+    index, shards, tmp_path, monkeypatch
+):
+    replace = os.replace
+
+    def killed(made, name):
+        if Path(name) == tmp_path / "out":
+            raise KeyboardInterrupt
+        replace(made, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            _run(index, shards, tmp_path / "out", False)
+    manifest = (tmp_path / "out.manifest.json").read_bytes()
+    assert not (tmp_path / "out").exists()
+    assert _run(index, shards, tmp_path / "out", True).resumed == 160
+    assert (tmp_path / "out.manifest.json").read_bytes() == manifest
+    names = {file["name"] for file in json.loads(manifest)["files"]}
+    assert names == set(os.listdir(tmp_path / "out"))
 
 
 @pytest.mark.parametrize("step", ["part", "publish_folder"])
@@ -430,7 +452,7 @@ def test_a_continued_run_reports_the_columns_of_all_its_records(tmp_path, index,
     assert report.unprotected == ("one", "two")
     assert report.unmatched == ("three",)
     assert result == [("one",)]
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    manifest = json.loads((tmp_path / "out.manifest.json").read_text())
     assert manifest["unprotected"] == ["one", "two"]
 
 

@@ -254,7 +254,7 @@ def test_a_folder_becomes_a_folder_of_the_same_files_with_their_checksums(tmp_pa
     assert (tmp_path / "out" / "a.jsonl").read_text().startswith('{"text":"[text 0]"}\n')
     last = (tmp_path / "out" / "deep" / "c.jsonl.gz").read_bytes()
     assert gzip.decompress(last) == b'{"text":"[last]"}\n'
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_bytes())
+    manifest = json.loads((tmp_path / "out.manifest.json").read_bytes())
     import hashlib
 
     for result in manifest["files"]:
@@ -264,7 +264,7 @@ def test_a_folder_becomes_a_folder_of_the_same_files_with_their_checksums(tmp_pa
             result["sha256"],
         )
     assert manifest["documents"] == 7
-    assert sorted(os.listdir(tmp_path)) == ["out", "raw"]
+    assert sorted(os.listdir(tmp_path)) == ["out", "out.manifest.json", "raw"]
 
 
 def test_shards_are_taken_by_the_numbers_in_their_names(tmp_path):
@@ -299,7 +299,7 @@ def test_a_digit_of_another_script_is_a_letter_of_a_shards_name(tmp_path):
     for name in ("\u06631.txt", "a10.txt", "a9.txt"):
         _write(tmp_path / "in" / name, name)
     privatize_corpus(tmp_path / "in", tmp_path / "out", Echo())
-    found = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    found = json.loads((tmp_path / "out.manifest.json").read_text())
     assert [file["name"] for file in found["files"]] == ["a9.txt", "a10.txt", "\u06631.txt"]
 
 
@@ -307,8 +307,8 @@ def test_a_shard_may_have_a_name_that_is_no_utf8(tmp_path):
     name = os.fsdecode(b"caf\xe9.jsonl")
     _write(tmp_path / "in" / name, '{"text":"one"}\n{}\n')
     privatize_corpus(tmp_path / "in", tmp_path / "out", Echo(), on_error="quarantine")
-    assert sorted(os.listdir(tmp_path / "out")) == [name, "manifest.json"]
-    found = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert os.listdir(tmp_path / "out") == [name]
+    found = json.loads((tmp_path / "out.manifest.json").read_text())
     assert [file["name"] for file in found["files"]] == [name]
     quarantine = json.loads((tmp_path / "out.quarantine.jsonl").read_text())
     assert quarantine["file"] == "caf\N{REPLACEMENT CHARACTER}.jsonl"

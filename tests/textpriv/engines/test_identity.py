@@ -185,7 +185,7 @@ def test_every_statement_of_a_run_key_names_that_a_change_of_a_text_shows(index,
     (tmp_path / "in" / "a.txt").write_text("ba\n")
     key = RunKey(tmp_path / "key", RUN_KEY, fresh=True)
     privatize_corpus(tmp_path / "in", tmp_path / "out", made.build(), key=key, resume=False)
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    manifest = json.loads((tmp_path / "out.manifest.json").read_text())
     assert any(CHANGED in line for line in manifest["statement"]["not_protected"])
 
 

@@ -6,12 +6,13 @@ A format is one file of this folder, named in ``FORMATS``.
 format      a record is                          the extension that means it
 =========== ==================================== ==============================================
 ``jsonl``   one JSON object a line               ``.jsonl`` ``.ndjson``
-``csv``     one row under a header, comma, UTF-8 ``.csv``
+``csv``     one row under a header, UTF-8        ``.csv``
+``tsv``     the same with tabs between columns   ``.tsv`` ``.tab``
 ``text``    one line, the document itself        ``.txt`` ``.text``
 ``parquet`` one row                              ``.parquet``
 =========== ==================================== ==============================================
 
-The first three may end in ``.gz`` or ``.zst``. The path ``-`` is standard input or output, uncompressed.
+All but Parquet may end in ``.gz`` or ``.zst``. The path ``-`` is standard input or output, uncompressed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from textpriv.errors import CorpusError
 __all__ = ["FORMATS", "corpus_format", "read_records", "writer_for"]
 
 FORMATS: dict[str, Format] = {
-    kind.name: kind for kind in (jsonl.FORMAT, csv.FORMAT, text.FORMAT, parquet.FORMAT)
+    kind.name: kind for kind in (jsonl.FORMAT, csv.FORMAT, csv.TSV, text.FORMAT, parquet.FORMAT)
 }
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 
@@ -52,7 +53,7 @@ def corpus_format(
     path
         A file name, or ``"-"`` for a standard stream.
     format
-        ``"jsonl"``, ``"csv"``, ``"text"`` or ``"parquet"`` overrules the extension; None reads it.
+        ``"jsonl"``, ``"csv"``, ``"tsv"``, ``"text"`` or ``"parquet"`` overrules the extension; None reads it.
 
     Returns
     -------
@@ -112,8 +113,8 @@ def read_records(
     path
         The file, or ``"-"`` for standard input.
     format
-        ``"jsonl"``, ``"csv"``, ``"text"`` or ``"parquet"``; None goes by the extension, and by ``"text"`` for standard
-        input.
+        ``"jsonl"``, ``"csv"``, ``"tsv"``, ``"text"`` or ``"parquet"``; None goes by the extension, and by ``"text"`` for
+        standard input. The columns of a CSV file may also have semicolons or tabs between them: what its header shows.
     text_column
         The JSON field, CSV or Parquet column that holds the text. ``text`` files have none.
     on_error

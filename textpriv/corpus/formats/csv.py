@@ -1,12 +1,14 @@
-"""CSV: rows under a header, with commas between the columns, one of which holds the text.
+"""CSV and TSV: rows under a header, with a delimiter between the columns, one of which holds the text.
 
 The other columns stay as they are. What all formats share is in ``corpus.records``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
@@ -23,13 +25,17 @@ from textpriv.corpus.records import (
 )
 from textpriv.errors import CorpusError
 
-__all__ = ["FORMAT"]
+__all__ = ["FORMAT", "TSV"]
+
+_BETWEEN = {"csv": "commas, semicolons or tabs", "tsv": "tabs"}
 
 
 class _CsvReader(CorpusReader):
     """Read the rows under a header; a row may have several lines."""
 
     format = "csv"
+    delimiters = ",;\t"  # that are tried on the header, in this order
+    delimiter = ","
     _record_is_line = False
 
     def values(self, batch: Batch, column: str) -> list[Any]:
@@ -42,7 +48,8 @@ class _CsvReader(CorpusReader):
         # raised it, too.
         csv.field_size_limit(max(csv.field_size_limit(), limit))
         lines = _CsvLines(self, stream, limit)
-        rows = csv.reader(lines, strict=True)
+        self.delimiter = lines.find_delimiter(self.delimiters)
+        rows = csv.reader(lines, delimiter=self.delimiter, strict=True)
 
         def next_row() -> list[str] | RecordError | None:
             lines.start_row()
@@ -74,7 +81,7 @@ class _CsvReader(CorpusReader):
             raise CorpusError(
                 f"{self.name}, line 1 (the header): expected a column named {self.text_column!r}, "
                 f"found {found} among {len(header)} column(s). Name the column that holds the text "
-                "with --text-column; the file needs a header line, and commas between the columns."
+                f"with --text-column; the file needs a header line, and {_BETWEEN[self.format]} between the columns."
             )
         self.columns, self.newline = header, lines.newline
         column = header.index(self.text_column)
@@ -104,6 +111,13 @@ class _CsvReader(CorpusReader):
                 )
 
 
+class _TsvReader(_CsvReader):
+    """Read the rows under a header, with tabs between the columns; quotes as in CSV."""
+
+    format = "tsv"
+    delimiters = "\t"
+
+
 class _CsvLines:
     """Decoded lines for ``csv.reader``, row by row; a row that grows past the limit is stopped.
 
@@ -112,16 +126,33 @@ class _CsvLines:
     """
 
     def __init__(self, reader: CorpusReader, stream: BinaryIO, limit: int) -> None:
-        self.lines = reader.lines(stream, limit)
+        self.lines: Iterator[bytes | RecordError] = reader.lines(stream, limit)
         self._reader = reader
         self._limit = limit
         self._row_bytes = 0
         self._row_lines: list[bytes] = []
+        self._read_ahead = 0
         self.flaw: RecordError | None = None
         self.newline = "\n"
 
+    def find_delimiter(self, candidates: str) -> str:
+        """Return the first that makes the text's column one of the header's; without any, the first of all."""
+        header = next(self.lines, None)
+        if header is None:
+            return candidates[0]
+        self.lines = itertools.chain([header], self.lines)
+        self._read_ahead = 1
+        if isinstance(header, bytes) and b"\0" not in header:
+            text = header.decode("utf-8", errors="replace")
+            for delimiter in candidates:
+                with contextlib.suppress(csv.Error):
+                    if self._reader.text_column in next(csv.reader([text], delimiter=delimiter)):
+                        return delimiter
+        return candidates[0]
+
     def start_row(self) -> None:
-        self._reader._record_line = self._reader._line + 1
+        self._reader._record_line = self._reader._line + 1 - self._read_ahead
+        self._read_ahead = 0
         self._row_bytes = 0
         self._row_lines.clear()
         self.flaw = None
@@ -155,7 +186,9 @@ class _CsvLines:
 
 
 class _CsvWriter(RecordWriter):
-    """Write rows under a header, with the line ending of the header that was read."""
+    """Write rows under a header, with the delimiter and the line ending of the header that was read."""
+
+    _reader: _CsvReader
 
     def begin(self) -> None:
         header = self._reader.columns
@@ -172,6 +205,7 @@ class _CsvWriter(RecordWriter):
         # Not every Python version quotes a lone carriage return, and a reader would take it for the end of the row.
         writer = csv.writer(
             buffer,
+            delimiter=self._reader.delimiter,
             quoting=csv.QUOTE_ALL if any("\r" in value for value in row) else csv.QUOTE_MINIMAL,
             lineterminator=self._reader.newline,
         )
@@ -180,3 +214,4 @@ class _CsvWriter(RecordWriter):
 
 
 FORMAT = Format("csv", (".csv",), _CsvReader, _CsvWriter, concatenate)
+TSV = Format("tsv", (".tsv", ".tab"), _TsvReader, _CsvWriter, concatenate)
