@@ -23,12 +23,13 @@ from .errors import BudgetExceededError as BudgetExceededError
 from .errors import PairwiseError as PairwiseError
 from .estimators.auc import PrivateAUCClassifier as PrivateAUCClassifier
 from .estimators.dpp import DPPMetricLearner as DPPMetricLearner
+from .estimators.features import PublicOneHot as PublicOneHot
+from .estimators.features import PublicScaler as PublicScaler
 from .estimators.lda import PrivateLDA as PrivateLDA
 from .estimators.mail import PrivateMail as PrivateMail
 from .estimators.metric import PrivateMetricLearner as PrivateMetricLearner
-from .estimators.scaling import PrivatePipeline as PrivatePipeline
-from .estimators.scaling import PublicScaler as PublicScaler
-from .estimators.scaling import check_pipeline as check_pipeline
+from .estimators.pipelines import PrivatePipeline as PrivatePipeline
+from .estimators.pipelines import check_pipeline as check_pipeline
 from .estimators.search import PrivateSearchCV as PrivateSearchCV
 from .estimators.selection import PrivateScorer as PrivateScorer
 from .estimators.selection import TrialCount as TrialCount

@@ -27,6 +27,7 @@ from pairwise.algorithms.options import (
 )
 from pairwise.algorithms.pointwise import RecordSums
 from pairwise.errors import InvalidParameterError
+from pairwise.estimators.base import refuse_fit_parameters
 from pairwise.estimators.perturbation import (
     PAIR_LOSS_ALGORITHMS,
     ConvexTask,
@@ -167,7 +168,7 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
 
     # -- fitting
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> PrivateAUCClassifier:
+    def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PrivateAUCClassifier:
         """Learn a ranking.
 
         Parameters
@@ -183,6 +184,7 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
         PairwiseError
             A ValueError that says what was expected, what was found and what to do.
         """
+        refuse_fit_parameters(refused)
         table, labels = self._check_table(X, y)
         self._check_choices()
         n = len(table)

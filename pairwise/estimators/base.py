@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -32,7 +34,9 @@ __all__ = [
     "PrivateEstimator",
     "check_data_norm",
     "check_number",
+    "refuse_fit_parameters",
     "refuse_mixed_labels",
+    "refuse_sparse",
     "without_seed",
     "without_values",
 ]
@@ -85,6 +89,27 @@ def refuse_mixed_labels(y: Any) -> None:
         )
 
 
+def refuse_fit_parameters(given: Mapping[str, Any]) -> None:
+    """Refuse what else was passed to a fit: sample weights with the reason, all other names as Python does."""
+    named = [name for name, value in given.items() if value is not None]
+    if "sample_weight" in named:
+        raise InvalidParameterError(
+            "sample_weight is refused: noise is made for records that all count alike, and one that counts w times would "
+            "move the release w times as far, so its guarantee would be weaker than what is stated. Leave the weights out."
+        )
+    if named:
+        raise TypeError(f"fit got an unexpected keyword argument {named[0]!r}.")
+
+
+def refuse_sparse(X: Any) -> None:
+    """Refuse a sparse table with the way out."""
+    if issparse(X):
+        raise TypeError(
+            "Sparse data was passed, but dense data is required: noise is added to every coordinate, so many columns cost "
+            "more than they tell. Use few of them, such as HashingVectorizer(n_features=256), and pass X.toarray()."
+        )
+
+
 def without_values(error: ValueError, X: Any) -> ValueError:
     """Return scikit-learn's complaint about a table, with the row to look at and without what stands there."""
     message = str(error)
@@ -110,7 +135,8 @@ def without_values(error: ValueError, X: Any) -> ValueError:
                 "y contains NaN or infinity. Drop such records before fitting."
             )
         return InvalidParameterError(
-            f"X contains NaN or infinity, first in row {rows[0]} ({len(rows)} such rows). Fill or drop them before fitting."
+            f"X contains NaN or infinity, first in row {rows[0]} ({len(rows)} such rows). Drop them, or fill them by "
+            "a public rule: PublicScaler(missing=...)."
         )
     return error
 
@@ -151,6 +177,7 @@ class PrivateEstimator(BaseEstimator):
     ) -> tuple[NDArray[np.float64], NDArray[Any]]:
         """Return validated X, shape (n, d) float64, and y, shape (n,)."""
         refuse_mixed_labels(y)
+        refuse_sparse(X)
         try:
             table, labels = validate_data(
                 self, X, y, dtype=np.float64, ensure_min_samples=1, reset=reset, y_numeric=False
@@ -168,6 +195,7 @@ class PrivateEstimator(BaseEstimator):
     def _check_records(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return validated X of a prediction, clipped as in training."""
         check_is_fitted(self)
+        refuse_sparse(X)
         try:
             table = validate_data(self, X, dtype=np.float64, reset=False)
         except ValueError as error:

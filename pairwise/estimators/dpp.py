@@ -45,7 +45,7 @@ from pairwise.algorithms.options import (
 )
 from pairwise.algorithms.published.dpp import VARIANTS
 from pairwise.errors import InvalidPairsError, InvalidParameterError
-from pairwise.estimators.base import check_data_norm, check_number
+from pairwise.estimators.base import check_data_norm, check_number, refuse_fit_parameters
 from pairwise.estimators.choice import AlgorithmChoice
 from pairwise.estimators.mahalanobis import DroppedTable, MahalanobisMixin, finite_numbers
 from pairwise.noise.randomness import Randomness
@@ -219,7 +219,7 @@ class DPPMetricLearner(
 
     # -- fitting
 
-    def fit(self, X: Any, y: Any) -> DPPMetricLearner:
+    def fit(self, X: Any, y: Any, **refused: Any) -> DPPMetricLearner:
         """Learn W.
 
         Parameters
@@ -235,6 +235,7 @@ class DPPMetricLearner(
         -------
         self
         """
+        refuse_fit_parameters(refused)
         self._check_parameters()
         randomness = Randomness(self.random_state)
         plan, n = self._plan(X, y, randomness)

@@ -22,7 +22,7 @@ from pairwise.algorithms.moments import (
     release_moments,
 )
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.base import PrivateEstimator
+from pairwise.estimators.base import PrivateEstimator, refuse_fit_parameters
 from pairwise.noise.randomness import Randomness
 from pairwise.plan import Plan
 
@@ -105,7 +105,7 @@ class PrivateLDA(
         self.budget = budget
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> PrivateLDA:
+    def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PrivateLDA:
         """Release the moments of the table and compute the discriminant from them.
 
         Parameters
@@ -115,6 +115,7 @@ class PrivateLDA(
         y : (n,) array-like
             Class labels.
         """
+        refuse_fit_parameters(refused)
         table, labels = self._check_table(X, y)
         delta = self._check_settings(len(table))
         if self.adjacency not in ("replace-one", "zero-out"):

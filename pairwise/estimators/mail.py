@@ -33,6 +33,7 @@ from pairwise.algorithms.smlq import (
     unit_rows,
 )
 from pairwise.errors import InvalidParameterError
+from pairwise.estimators.base import refuse_fit_parameters
 from pairwise.estimators.choice import AlgorithmChoice
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import plan_gaussian
@@ -146,7 +147,7 @@ class PrivateMail(AlgorithmChoice):
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> PrivateMail:
+    def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PrivateMail:
         """Release an embedding of the table.
 
         Parameters
@@ -156,6 +157,7 @@ class PrivateMail(AlgorithmChoice):
         y : (n,) array-like
             Class labels.
         """
+        refuse_fit_parameters(refused)
         table, labels = self._check_table(X, y)
         delta = self._check_settings(len(table))
         self._check_choices()
@@ -173,9 +175,9 @@ class PrivateMail(AlgorithmChoice):
         self.classes_ = classes
         return self
 
-    def fit_transform(self, X: ArrayLike, y: ArrayLike) -> Array:
+    def fit_transform(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> Array:
         """Release an embedding of the table and return it, shape (n, k)."""
-        return self.fit(X, y).embedding_
+        return self.fit(X, y, **refused).embedding_
 
     def _check_choices(self) -> None:
         if self.mode not in ("sound", "published"):

@@ -18,6 +18,7 @@ from pairwise.algorithms.gradient import noisy_descent, plan_gradient
 from pairwise.algorithms.moments import discriminant, moment_size, plan_moments, release_moments
 from pairwise.algorithms.options import ConvexOptions, Gradient, Options, Statistics
 from pairwise.errors import InvalidParameterError
+from pairwise.estimators.base import refuse_fit_parameters
 from pairwise.estimators.mahalanobis import MahalanobisMixin
 from pairwise.estimators.perturbation import (
     PAIR_LOSS_ALGORITHMS,
@@ -155,7 +156,7 @@ class PrivateMetricLearner(
 
     # -- fitting
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> PrivateMetricLearner:
+    def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PrivateMetricLearner:
         """Learn the metric from individuals.
 
         Parameters
@@ -165,6 +166,7 @@ class PrivateMetricLearner(
         y : (n,) array-like
             Class labels.
         """
+        refuse_fit_parameters(refused)
         table, labels = self._check_table(X, y)
         self._check_choices()
         n = len(table)

@@ -24,9 +24,10 @@ from pairwise.estimators.base import (
     CLASSES_READ,
     PrivateEstimator,
     check_number,
+    refuse_fit_parameters,
     refuse_mixed_labels,
 )
-from pairwise.estimators.scaling import check_pipeline
+from pairwise.estimators.pipelines import check_pipeline
 from pairwise.estimators.selection import (
     PrivateScorer,
     TrialAccount,
@@ -125,7 +126,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.budget = budget
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> PrivateSearchCV:
+    def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PrivateSearchCV:
         """Try settings, and keep the best trial.
 
         Parameters
@@ -139,6 +140,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         PairwiseError
             A ValueError that says what was expected and what to do; what a trial refuses is refused here.
         """
+        refuse_fit_parameters(refused)
         prefix = self._check()
         refuse_mixed_labels(y)
         rows = np.asarray(y)

@@ -17,6 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from pairwise.accounting.zcdp import release_mu
 from pairwise.algorithms.options import Ftrl, OnPair
 from pairwise.errors import InvalidParameterError
+from pairwise.estimators.base import refuse_fit_parameters
 from pairwise.estimators.choice import AlgorithmChoice
 from pairwise.estimators.perturbation import (
     ConvexTask,
@@ -150,7 +151,7 @@ class StreamingEstimator(AlgorithmChoice):
 
     @available_if(_is_online)
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, **refused: Any
     ) -> StreamingEstimator:
         """Take further records of a stream, one at a time in order, and release the parameter after each.
 
@@ -165,6 +166,7 @@ class StreamingEstimator(AlgorithmChoice):
             The labels, public, for the first call. Without them and without the parameter ``classes`` they are read
             from the first batch, and the statement says so.
         """
+        refuse_fit_parameters(refused)
         first = getattr(self, "_stream", None) is None
         if first and hasattr(self, "n_streamed_"):
             raise InvalidParameterError(

@@ -9,8 +9,17 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
 
-from pairwise import DPPMetricLearner, PrivateAUCClassifier, PrivateLDA, PrivateMetricLearner
+from pairwise import (
+    DPPMetricLearner,
+    OnPair,
+    PrivateAUCClassifier,
+    PrivateLDA,
+    PrivateMetricLearner,
+    PrivateSearchCV,
+    PublicScaler,
+)
 from pairwise.errors import PairwiseError
 
 EVERY = [
@@ -227,8 +236,30 @@ def test_a_bound_that_floats_cannot_keep_is_refused(estimator, bound):
 @every
 def test_sparse_tables_are_refused_with_the_way_out(estimator):
     X, y = _table()
-    with pytest.raises(TypeError, match="dense data is required"):
+    with pytest.raises(TypeError, match=r"dense data is required: .* pass X.toarray\(\)"):
         clone(estimator).fit(csr_matrix(X), y)
+
+
+@every
+def test_sample_weights_are_refused_with_the_reason(estimator):
+    X, y = _table()
+    with pytest.raises(PairwiseError, match="move the release w times as far"):
+        clone(estimator).fit(X, y, sample_weight=np.ones(60))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
+        clone(estimator).fit(X, y, weights=np.ones(60))
+
+
+def test_sample_weights_are_refused_behind_a_pipeline_a_search_and_in_a_stream():
+    X, y = _table()
+    stream = PrivateAUCClassifier(algorithm=OnPair(horizon=60), classes=[0, 1])
+    with pytest.raises(PairwiseError, match="sample_weight is refused"):
+        stream.partial_fit(X, y, sample_weight=np.ones(60))
+    pipeline = make_pipeline(PublicScaler(), PrivateAUCClassifier())
+    with pytest.raises(PairwiseError, match="sample_weight is refused"):
+        pipeline.fit(X, y, privateaucclassifier__sample_weight=np.ones(60))
+    search = PrivateSearchCV(PrivateAUCClassifier(classes=[0, 1]), {"data_norm": [1.0]})
+    with pytest.raises(PairwiseError, match="sample_weight is refused"):
+        search.fit(X, y, sample_weight=np.ones(60))
 
 
 @every

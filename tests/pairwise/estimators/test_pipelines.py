@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pairwise import (
     DPPMetricLearner,
@@ -25,55 +21,6 @@ from pairwise import (
     check_pipeline,
 )
 from pairwise.errors import InvalidParameterError
-
-
-@parametrize_with_checks([PublicScaler(), PublicScaler(-3.0, 5.0, (-1.0, 1.0))])
-def test_scikit_learn_accepts_the_scaler(estimator, check):
-    check(estimator)
-
-
-tables = arrays(np.float64, (6, 3), elements=st.floats(-1e300, 1e300))
-
-
-@given(tables, tables, st.sampled_from([(0.0, 1.0), (-1.0, 1.0), (-0.1, 0.3)]))
-def test_a_record_is_scaled_alike_whatever_stands_beside_it(first, second, output_range):
-    scaler = PublicScaler([-1.0, 0.0, 5.0], [1.0, 1e5, 7.0], output_range)
-    beside = first.copy()
-    beside[1:] = second[1:]
-    one, other = clone(scaler).fit(first), clone(scaler).fit(beside)
-    assert one.transform(first)[0].tobytes() == other.transform(beside)[0].tobytes()
-    scaled = one.transform(first)
-    assert output_range[0] <= scaled.min() <= scaled.max() <= output_range[1]
-
-
-def test_bounds_become_the_ends_of_the_range_and_the_middle_its_middle():
-    scaler = PublicScaler([0, -2], [10, 2], (-1, 1)).fit(np.zeros((1, 2)))
-    out = scaler.transform([[0, -2], [10, 2], [5, 0], [-99, 99]])
-    np.testing.assert_allclose(out, [[-1, -1], [1, 1], [0, 0], [-1, 1]], atol=1e-15)
-
-
-def test_names_of_features_are_kept():
-    pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame({"age": [30.0, 40.0], "income": [1.0, 2.0]})
-    scaler = PublicScaler(0, 100).fit(table)
-    assert scaler.get_feature_names_out().tolist() == ["age", "income"]
-    assert list(scaler.set_output(transform="pandas").transform(table).columns) == ["age", "income"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"low": 1.0, "high": 1.0}, "below high"),
-        ({"low": [0.0, 0.0]}, "one for each of 3 features"),
-        ({"low": -1e308, "high": 1e308}, "finite difference"),
-        ({"high": float("nan")}, "finite"),
-        ({"output_range": (1, 0)}, "output_range"),
-    ],
-)
-def test_bounds_that_are_none_are_refused(settings, words):
-    with pytest.raises(InvalidParameterError, match=words):
-        PublicScaler(**settings).fit(np.zeros((4, 3)))
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # Pipelines

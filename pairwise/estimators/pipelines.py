@@ -1,134 +1,29 @@
-"""Scaling by bounds declared in public, and a check of pipelines that scale by what they read from private records.
+"""A check of pipelines that learn from private records what no statement covers, and the pipeline that runs it.
 
 A scaler that is *fitted* on private records (``StandardScaler``, ``MinMaxScaler``, ``PCA``) releases what it learned from
 them through everything that comes after it, and no statement of a learner behind it covers that: the learner sees a table,
-not where it came from. Here live the scaler to use instead, the check that finds the others, and the pipeline that runs this
-check whenever it is fitted.
+not where it came from. Here live the check that finds such steps, and the pipeline that runs it whenever it is fitted; what
+to use instead is in ``features``.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.base import without_values
+from pairwise.estimators.features import PublicOneHot, PublicScaler
 from pairwise.statement import UnsoundWarning
 
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
+__all__ = ["PrivatePipeline", "check_pipeline"]
 
-__all__ = ["PrivatePipeline", "PublicScaler", "check_pipeline"]
-
-Array = NDArray[np.float64]
-
-
-class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Scale features by bounds declared in public, each record on its own; nothing is learned from the records.
-
-    A value at ``low`` becomes ``output_range[0]`` and one at ``high`` ``output_range[1]``; what lies outside is cut to the
-    bounds. So a private learner behind it sees records that depend on one individual each, and its guarantee stands.
-
-    Parameters
-    ----------
-    low, high : float or (d,) array-like, default=0.0 and 1.0
-        Bounds of the features, from public knowledge: ages lie in 0..120 whatever the table says. Never the smallest and
-        largest value found in it.
-    output_range : tuple of float, default=(0.0, 1.0)
-        (0, 1) or (−1, 1), say. With (−b, b) records have a Euclidean norm of at most b√d.
-
-    Attributes
-    ----------
-    n_features_in_ : int
-    scale_ : (d,) array
-        What a difference is multiplied with.
-
-    Examples
-    --------
-    >>> from pairwise import PublicScaler
-    >>> ages_and_incomes = [[30, 20_000.0], [150, 5_000.0]]
-    >>> PublicScaler([0, 0], [120, 100_000]).fit_transform(ages_and_incomes).tolist()
-    [[0.25, 0.2], [1.0, 0.05]]
-    """
-
-    def __init__(
-        self,
-        low: ArrayLike = 0.0,
-        high: ArrayLike = 1.0,
-        output_range: tuple[float, float] = (0.0, 1.0),
-    ) -> None:
-        self.low = low
-        self.high = high
-        self.output_range = output_range
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        # The number of features is all that fit reads.
-        tags.requires_fit = True
-        return tags
-
-    def fit(self, X: ArrayLike, y: Any = None) -> PublicScaler:
-        """Check the bounds against the number of columns of ``X``, whose values are not used; ``y`` is ignored."""
-        self._checked(X, reset=True)
-        low, high = self._bounds()
-        first, last = self._range()
-        self.scale_ = (last - first) / (high - low)
-        return self
-
-    def transform(self, X: ArrayLike) -> Array:
-        """Return scaled records, cut to ``output_range``, shape (n, d)."""
-        check_is_fitted(self)
-        table = self._checked(X, reset=False)
-        low, high = self._bounds()
-        first, last = self._range()
-        # Cut first: no value, however large, then overflows.
-        scaled = (np.clip(table, low, high) - low) * self.scale_ + first
-        return np.asarray(np.clip(scaled, first, last))
-
-    def _checked(self, X: ArrayLike, *, reset: bool) -> Array:
-        try:
-            return np.asarray(validate_data(self, X, dtype=np.float64, reset=reset))
-        except ValueError as error:
-            raise without_values(error, X) from None
-
-    def _bounds(self) -> tuple[Array, Array]:
-        d = self.n_features_in_
-        bounds = []
-        for name in ("low", "high"):
-            bound = np.asarray(getattr(self, name), dtype=np.float64)
-            if bound.shape not in ((), (d,)):
-                raise InvalidParameterError(
-                    f"{name} must be one number, or one for each of {d} features; found shape {bound.shape}."
-                )
-            bounds.append(np.broadcast_to(bound, (d,)))
-        low, high = bounds
-        with np.errstate(over="ignore", invalid="ignore"):
-            spread = high - low
-        if not (np.isfinite(low).all() and np.isfinite(spread).all() and (spread > 0).all()):
-            raise InvalidParameterError(
-                "low must be below high for every feature, and both finite, with a finite difference."
-            )
-        return low, high
-
-    def _range(self) -> tuple[float, float]:
-        first, last = (float(end) for end in self.output_range)
-        if not (math.isfinite(first) and math.isfinite(last) and first < last):
-            raise InvalidParameterError(
-                f"output_range must be two finite numbers in order; found {self.output_range!r}."
-            )
-        return first, last
-
+_PUBLIC = (PublicScaler, PublicOneHot)
 
 # Estimators that hold steps, and where they hold them.
 _HOLDERS = (
@@ -140,7 +35,7 @@ _HOLDERS = (
 
 def _learns(step: Any) -> bool:
     """Return whether a step of a pipeline keeps something of the records that no statement covers."""
-    if step is None or isinstance(step, str | PublicScaler):
+    if step is None or isinstance(step, str | PublicScaler | PublicOneHot):
         return False
     # Its own statement says what a private step has released.
     if type(step).__module__.split(".")[0] == "pairwise":
@@ -155,6 +50,8 @@ def _steps(estimator: Any, name: str = "") -> list[tuple[str, Any]]:
     )
     if inner is None:
         return [(name, estimator)]
+    if isinstance(estimator, ColumnTransformer):
+        inner = [*inner, ("remainder", estimator.remainder)]
     return [
         nested
         for step, each, *_ in inner
@@ -217,15 +114,15 @@ def _check(pipeline: Pipeline, public: Collection[str], *, stacklevel: int) -> l
     private = [
         number
         for number, (_, step) in enumerate(steps)
-        if type(step).__module__.split(".")[0] == "pairwise" and not isinstance(step, PublicScaler)
+        if type(step).__module__.split(".")[0] == "pairwise" and not isinstance(step, _PUBLIC)
     ]
     last = private[-1] if private else 0
     names = [name for name, step in steps[:last] if _learns(step) and name not in public]
     if names:
         warnings.warn(
             f"the steps {', '.join(names)} learn from the records in front of a private learner, and its statement does not "
-            "cover what they learn. Use PublicScaler with declared bounds, or name them in public= if they were fitted on "
-            "public records.",
+            "cover what they learn. Use PublicScaler and PublicOneHot with what you declare, or name them in public= if "
+            "they were fitted on public records.",
             UnsoundWarning,
             stacklevel=stacklevel,
         )

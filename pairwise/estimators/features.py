@@ -1,0 +1,341 @@
+"""Features from what is declared in public: bounds of numbers, lists of categories, and a rule for what is missing.
+
+Nothing here is learned from the records. ``fit`` reads how many columns there are and what they are called, and each record
+is encoded on its own, so a private learner behind these transformers keeps its guarantee. Steps that do learn are found in
+``pipelines``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+
+from pairwise.errors import InvalidParameterError
+from pairwise.estimators.base import without_values
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+__all__ = ["PublicOneHot", "PublicScaler"]
+
+Array = NDArray[np.float64]
+
+
+class _PublicFeatures(TransformerMixin, BaseEstimator):
+    """Base of the transformers: tables checked without showing their values, declarations by the names of columns."""
+
+    n_features_in_: int
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        # The number of features and their names are all that fit reads.
+        tags.requires_fit = True
+        return tags
+
+    def _checked(self, X: Any, *, reset: bool, **settings: Any) -> NDArray[Any]:
+        try:
+            return np.asarray(validate_data(self, X, reset=reset, **settings))
+        except ValueError as error:
+            raise without_values(error, X) from None
+
+    def _by_column(self, name: str, declared: Any) -> Any:
+        """Return what a mapping declares for each column, in their order; what is no mapping as it is."""
+        if not isinstance(declared, Mapping):
+            return declared
+        columns = getattr(self, "feature_names_in_", None)
+        if columns is None:
+            raise InvalidParameterError(
+                f"{name} names columns, and the table has no names. Pass a pandas or polars frame, or a list in the order "
+                "of the columns."
+            )
+        if set(columns) != set(declared):
+            absent, more = set(columns) - set(declared), set(declared) - set(columns)
+            raise InvalidParameterError(
+                f"{name} must name every column of the table and no other: {len(absent)} columns are not named"
+                f"{_quoted(absent)}, and {len(more)} names are no columns{_quoted(more)}."
+            )
+        return [declared[column] for column in columns]
+
+
+def _quoted(names: set[str]) -> str:
+    return f" ({', '.join(repr(name) for name in sorted(names)[:5])})" if names else ""
+
+
+class PublicScaler(OneToOneFeatureMixin, _PublicFeatures):
+    """Scale features by bounds declared in public, each record on its own; nothing is learned from the records.
+
+    A value at ``low`` becomes ``output_range[0]`` and one at ``high`` ``output_range[1]``; what lies outside is cut to the
+    bounds. So a private learner behind it sees records that depend on one individual each, and its guarantee stands.
+
+    Parameters
+    ----------
+    low, high : float, (d,) array-like or dict of column name to float, default=0.0 and 1.0
+        Bounds of the features, from public knowledge: ages lie in 0..120 whatever the table says. Never the smallest and
+        largest value found in it.
+    output_range : tuple of float, default=(0.0, 1.0)
+        (0, 1) or (−1, 1), say. With (−b, b) records have a Euclidean norm of at most b√d.
+    missing : None, "middle", float, (d,) array-like or dict of column name to float, default=None
+        The public rule for values that are missing (NaN): None refuses them, "middle" takes the middle of the bounds, a
+        number stands for itself, in the units of the table. The mean of a column would be learned from the records.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+    feature_names_in_ : (d,) array of str
+        Where the table had names.
+    scale_ : (d,) array
+        What a difference is multiplied with.
+    norm_bound_ : float
+        The largest Euclidean norm of an output record; a ``data_norm`` at which no record is clipped.
+
+    Examples
+    --------
+    >>> from pairwise import PublicScaler
+    >>> ages_and_incomes = [[30, 20_000.0], [150, 5_000.0]]
+    >>> PublicScaler([0, 0], [120, 100_000]).fit_transform(ages_and_incomes).tolist()
+    [[0.25, 0.2], [1.0, 0.05]]
+    >>> PublicScaler(0, 120, missing="middle").fit_transform([[30], [float("nan")]]).tolist()
+    [[0.25], [0.5]]
+    """
+
+    def __init__(
+        self,
+        low: Any = 0.0,
+        high: Any = 1.0,
+        output_range: tuple[float, float] = (0.0, 1.0),
+        missing: Any = None,
+    ) -> None:
+        self.low = low
+        self.high = high
+        self.output_range = output_range
+        self.missing = missing
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing is not None
+        return tags
+
+    def fit(self, X: ArrayLike, y: Any = None) -> PublicScaler:
+        """Check the bounds against the number of columns of ``X``, whose values are not used; ``y`` is ignored."""
+        self._table(X, reset=True)
+        low, high = self._bounds()
+        first, last = self._range()
+        self._fill(low, high)
+        self.scale_ = (last - first) / (high - low)
+        self.norm_bound_ = max(abs(first), abs(last)) * math.sqrt(self.n_features_in_)
+        return self
+
+    def transform(self, X: ArrayLike) -> Array:
+        """Return scaled records, cut to ``output_range``, shape (n, d)."""
+        check_is_fitted(self)
+        table = self._table(X, reset=False)
+        low, high = self._bounds()
+        first, last = self._range()
+        fill = self._fill(low, high)
+        if fill is not None:
+            table = np.where(np.isnan(table), fill, table)
+        # Cut first: no value, however large, then overflows.
+        scaled = (np.clip(table, low, high) - low) * self.scale_ + first
+        return np.asarray(np.clip(scaled, first, last))
+
+    def _table(self, X: Any, *, reset: bool) -> Array:
+        finite = True if self.missing is None else "allow-nan"
+        return self._checked(X, reset=reset, dtype=np.float64, ensure_all_finite=finite)
+
+    def _numbers(self, name: str) -> Array:
+        d = self.n_features_in_
+        try:
+            numbers = np.asarray(self._by_column(name, getattr(self, name)), dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InvalidParameterError):
+                raise
+            raise InvalidParameterError(
+                f"{name} must hold numbers; found something else."
+            ) from None
+        if numbers.shape not in ((), (d,)):
+            raise InvalidParameterError(
+                f"{name} must be one number, or one for each of {d} features; found shape {numbers.shape}."
+            )
+        return np.broadcast_to(numbers, (d,))
+
+    def _bounds(self) -> tuple[Array, Array]:
+        low, high = self._numbers("low"), self._numbers("high")
+        with np.errstate(over="ignore", invalid="ignore"):
+            spread = high - low
+        if not (np.isfinite(low).all() and np.isfinite(spread).all() and (spread > 0).all()):
+            raise InvalidParameterError(
+                "low must be below high for every feature, and both finite, with a finite difference."
+            )
+        return low, high
+
+    def _range(self) -> tuple[float, float]:
+        first, last = (float(end) for end in self.output_range)
+        if not (math.isfinite(first) and math.isfinite(last) and first < last):
+            raise InvalidParameterError(
+                f"output_range must be two finite numbers in order; found {self.output_range!r}."
+            )
+        return first, last
+
+    def _fill(self, low: Array, high: Array) -> Array | None:
+        """Return what stands for a missing value of each feature, or None where such are refused."""
+        if self.missing is None:
+            return None
+        if isinstance(self.missing, str):
+            if self.missing != "middle":
+                raise InvalidParameterError(
+                    f"missing must be None, 'middle' or numbers declared in public; found {self.missing!r}."
+                )
+            return low + (high - low) / 2.0
+        fill = self._numbers("missing")
+        if not np.isfinite(fill).all():
+            raise InvalidParameterError("missing must be finite numbers, declared in public.")
+        return fill
+
+
+class PublicOneHot(_PublicFeatures):
+    """Encode categories that are declared in public as columns of 0 and 1; nothing is learned from the records.
+
+    The encoding is that of scikit-learn's ``OneHotEncoder`` with its categories given. A list of categories that is read off
+    the records would tell who is the only one of a rare one.
+
+    Parameters
+    ----------
+    categories : list, list of lists, or dict of column name to list
+        Every value that a column may hold: one list for all columns, one for each, or one by name. ``None`` or NaN among
+        them makes a missing value a category of its own.
+    other : {"refuse", "zeros", "column"}, default="refuse"
+        The public rule for a value that is not declared, a missing one among them: an error that names the column and the
+        row, no column of its block set, or a column ``<name>_other`` at the end of the block.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+    feature_names_in_ : (d,) array of str
+        Where the table had names.
+    norm_bound_ : float
+        The largest Euclidean norm of an output record, √d: each column of the table sets one of the output.
+
+    Examples
+    --------
+    >>> from pairwise import PublicOneHot
+    >>> encoder = PublicOneHot([["no", "yes"], ["red", "green"]], other="column").fit([["no", "red"]])
+    >>> encoder.get_feature_names_out(["smokes", "colour"]).tolist()
+    ['smokes_no', 'smokes_yes', 'smokes_other', 'colour_red', 'colour_green', 'colour_other']
+    >>> encoder.transform([["yes", "blue"]]).tolist()
+    [[0.0, 1.0, 0.0, 0.0, 0.0, 1.0]]
+    """
+
+    def __init__(self, categories: Any, *, other: str = "refuse") -> None:
+        self.categories = categories
+        self.other = other
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> PublicOneHot:
+        """Check the categories against the number of columns of ``X``, whose values are not used; ``y`` is ignored."""
+        self._table(X, reset=True)
+        if self.other not in ("refuse", "zeros", "column"):
+            raise InvalidParameterError(
+                f"other must be 'refuse', 'zeros' or 'column'; found {self.other!r}."
+            )
+        declared = self._declared()
+        self._encoder = OneHotEncoder(
+            categories=declared, handle_unknown="ignore", sparse_output=False, dtype=np.float64
+        )
+        # One row of declared values, so that not even a check sees a record.
+        self._encoder.fit(np.array([[each[0] for each in declared]], dtype=object))
+        self.norm_bound_ = math.sqrt(self.n_features_in_)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return the encoded records, shape (n, number of declared categories and of other columns)."""
+        check_is_fitted(self)
+        table = self._table(X, reset=False)
+        encoded = np.asarray(self._encoder.transform(table))
+        blocks = np.split(encoded, self._ends()[:-1], axis=1)
+        if self.other == "zeros":
+            return encoded
+        others = [1.0 - block.sum(axis=1) for block in blocks]
+        if self.other == "column":
+            return np.column_stack(
+                [part for pair in zip(blocks, others, strict=True) for part in pair]
+            )
+        for number, other in enumerate(others):
+            rows = np.flatnonzero(other)
+            if len(rows):
+                raise InvalidParameterError(
+                    f"the column {self._names()[number]!r} holds values that are not among its categories, first in row "
+                    f"{rows[0]} ({len(rows)} such rows). Declare every value that may occur, None for a missing one, or "
+                    "choose other='zeros' or other='column'."
+                )
+        return encoded
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Return the names of the output's columns: the column of the table, an underscore and the category."""
+        check_is_fitted(self)
+        columns = self._names(input_features)
+        names = self._encoder.get_feature_names_out(columns)
+        if self.other != "column":
+            return np.asarray(names, dtype=object)
+        blocks = np.split(names, self._ends()[:-1])
+        ends = [[f"{column}_other"] for column in columns]
+        return np.concatenate([part for pair in zip(blocks, ends, strict=True) for part in pair])
+
+    def _table(self, X: Any, *, reset: bool) -> NDArray[np.object_]:
+        if getattr(getattr(X, "dtype", None), "kind", "") == "c":
+            raise InvalidParameterError(
+                "Complex data not supported: categories are words or real numbers."
+            )
+        return self._checked(X, reset=reset, dtype=object, ensure_all_finite="allow-nan")
+
+    def _names(self, given: Any = None) -> NDArray[np.object_]:
+        return np.asarray(_check_feature_names_in(self, given), dtype=object)
+
+    def _ends(self) -> NDArray[np.int64]:
+        """Return where the block of each column ends."""
+        return np.cumsum([len(each) for each in self._encoder.categories_])
+
+    def _declared(self) -> list[NDArray[np.object_]]:
+        d = self.n_features_in_
+        given = self._by_column("categories", self.categories)
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise InvalidParameterError(
+                "categories must list every value that a column may hold: one list, or one for each column."
+            )
+        lists = list(given)
+        if not any(
+            isinstance(each, Iterable) and not isinstance(each, str | bytes) for each in lists
+        ):
+            lists = [lists] * d
+        if len(lists) != d:
+            raise InvalidParameterError(
+                f"categories must be one list, or one for each of {d} columns; found {len(lists)} lists."
+            )
+        declared = []
+        for number, each in enumerate(lists):
+            values = np.empty(len(each), dtype=object)
+            values[:] = list(each)
+            kinds = {_identity(value) for value in values}
+            if not len(values) or len(kinds) < len(values):
+                raise InvalidParameterError(
+                    f"the categories of column {number} must be at least one value, and each of them once."
+                )
+            declared.append(values)
+        return declared
+
+
+def _identity(value: Any) -> Any:
+    """Return what makes two declared categories the same: NaN is one, though it does not equal itself."""
+    return "NaN" if isinstance(value, float | np.floating) and value != value else (value,)
