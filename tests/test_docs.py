@@ -7,9 +7,11 @@ import re
 import subprocess
 import sys
 import zlib
+from html import unescape
 from pathlib import Path
 
 import pytest
+from browser import PROGRAM, Browser
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -73,18 +75,55 @@ def test_every_link_of_the_readme_leads_somewhere():
     assert [target for target in targets if not (ROOT / target).exists()] == []
 
 
-def test_the_site_builds_strictly(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The documentation, built; a warning is an error."""
     pytest.importorskip("mkdocs", reason="the documentation tools are not installed: [docs]")
     pytest.importorskip("mkdocstrings")
+    folder = tmp_path_factory.mktemp("site")
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
     assert built.returncode == 0, built.stdout + built.stderr
-    assert (tmp_path / "guide" / "tutorial" / "index.html").exists()
+    return folder
+
+
+def test_the_site_builds_strictly(site):
+    assert (site / "guide" / "tutorial" / "index.html").exists()
+
+
+def test_every_formula_of_the_site_is_mathml_and_none_is_left_as_its_source(site):
+    formulas = 0
+    for page in site.rglob("index.html"):
+        article = re.sub(r"<(pre|code|script)\b.*?</\1>", "", _article(page), flags=re.DOTALL)
+        formulas += article.count("<math")
+        assert "arithmatex" not in article
+        text = unescape(re.sub(r"<[^>]+>", "", article))
+        assert re.findall(r"\\[a-zA-Z(\[{|]|\$[^\s$][^$\n]*\$", text) == [], page
+    assert formulas > 1000
+
+
+def _article(page: Path) -> str:
+    (article,) = re.findall(r"<article.*</article>", page.read_text(encoding="utf-8"), re.DOTALL)
+    return article
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="no Chromium on this machine")
+def test_every_page_of_the_site_fits_a_wide_and_a_narrow_screen_with_its_formulas(
+    site, tmp_path_factory
+):
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    small = "[...document.querySelectorAll('math')].filter((m) => m.getBoundingClientRect().height < 4).length"
+    for page in sorted(site.rglob("index.html")):
+        for width in (1280, 400):
+            browser.open(page.as_uri(), width)
+            assert browser.evaluate("document.documentElement.scrollWidth") <= width, page
+            assert browser.evaluate(small) == 0, page
+    browser.close()
 
 
 @pytest.mark.parametrize(
