@@ -381,7 +381,7 @@ def _saying_what_is_left(target: str) -> Iterator[None]:
 
     try:
         yield
-    except (TextprivError, OSError, KeyboardInterrupt):
+    except (TextprivError, OSError, KeyboardInterrupt, SystemExit):
         final = Path(os.path.realpath(target))
         left = checkpoint_path(final, resumable=True)
         if Checkpoint.is_run(left) and not is_being_written(final):

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 FORMER_MANIFEST = "manifest.json"  # in the folder itself, where earlier versions wrote it
-_FORMAT = 1  # of the folder
+_FORMAT = 2  # of the folder
 _JOB = "job.json"
 _RUN_BYTES = 16  # of a run's random name
 _RESULT = "result"

@@ -24,6 +24,8 @@ from textpriv.corpus.records import (
     CorpusReader,
     Cursor,
     RecordWriter,
+    part_end,
+    part_of,
 )
 from textpriv.corpus.report import add_names, other_columns
 from textpriv.engines.batch import (
@@ -107,7 +109,7 @@ class PartWriter:
     def write(self, batch: Batch, texts: Sequence[str], tokens: Counter[str]) -> None:
         """Write a batch; a part that is full is finished."""
         if self._writer is None:
-            self._begin(batch.start // self._plan.part_records)
+            self._begin(part_of(batch.start, self._plan.part_records))
         assert self._writer is not None
         self._writer.write(batch, texts)
         self._documents += len(texts)
@@ -120,7 +122,7 @@ class PartWriter:
             if self._plan.on_error == "quarantine":
                 self._quarantine.write(self._quarantined(bad))
         self._end = batch.end
-        if batch.end.record % self._plan.part_records == 0:
+        if batch.end.record == part_end(batch.end.record - 1, self._plan.part_records):
             self._finish()
 
     def end(self, is_empty: bool) -> None:

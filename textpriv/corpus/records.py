@@ -45,6 +45,8 @@ __all__ = [
     "is_stream",
     "not_utf8",
     "null_byte",
+    "part_end",
+    "part_of",
 ]
 
 _PIECE = 1024 * 1024
@@ -154,6 +156,33 @@ class Batch:
     bad: list[BadRecord] = field(default_factory=list)
     start: int = 0
     end: Cursor = Cursor()
+
+
+_FIRST_PART = (
+    1_250  # records; the parts after it double, so that little is lost of a run that ends early
+)
+
+
+def part_end(record: int, full: int) -> int:
+    """Return the number of records before the part that follows a record's: its own end.
+
+    Parts of a file end after 1,250 records and its doubles, as long as these are fewer than ``full``, then after every
+    ``full`` records.
+    """
+    early = _FIRST_PART
+    while early < full:
+        if record < early:
+            return early
+        early *= 2
+    return record - record % full + full
+
+
+def part_of(record: int, full: int) -> int:
+    """Return the number of the part, from 0, in which a record is; see :func:`part_end`."""
+    part, end = 0, part_end(0, full)
+    while end <= record and end < full:
+        part, end = part + 1, part_end(end, full)
+    return part if record < end else part + record // full
 
 
 class CorpusReader:
@@ -280,7 +309,7 @@ class CorpusReader:
         return [row[column] for row in batch.rows]
 
     def cursors(self) -> Iterator[Cursor]:
-        """Yield the cursor after every ``cut`` records, and the last one at the end of the file; nothing is parsed.
+        """Yield the cursor after every part of ``cut`` records, and the last one at the end of the file; nothing is parsed.
 
         Raises
         ------
@@ -292,15 +321,19 @@ class CorpusReader:
         with self._open() as stream:
             for _ in self._records(stream):
                 self._position += 1
-                if self._cut is not None and self._position % self._cut == 0:
+                if self._is_cut():
                     yield self._cursor()
-            if self._cut is None or self._position % self._cut or not self._position:
+            if not self._is_cut():
                 yield self._cursor()
 
     def _ends_here(self) -> bool:
-        return self._position == self._stop or (
-            self._cut is not None and self._position % self._cut == 0
-        )
+        return self._position == self._stop or self._is_cut()
+
+    def _is_cut(self) -> bool:
+        """Whether a part ends before the next record."""
+        if self._cut is None or not self._position:
+            return False
+        return part_end(self._position - 1, self._cut) == self._position
 
     def _cursor(self) -> Cursor:
         return Cursor(

@@ -52,6 +52,7 @@ from textpriv.corpus.records import (
     RecordWriter,
     compressed,
     is_stream,
+    part_of,
 )
 from textpriv.corpus.report import CorpusReport, Progress, Tally
 from textpriv.engines.batch import (
@@ -146,7 +147,8 @@ def privatize_corpus(
         None keeps nothing of a run that fails. False begins a run that can be continued, True continues it (or begins
         one). Needs a key, a seed or a ledger: without one the remaining documents would be drawn from another key.
     part_records
-        Records after which what is done is safe on the disk; also the unit of work of Spark and Ray.
+        Records after which what is done is safe on the disk; also the unit of work of Spark and Ray. The first parts of a
+        file are smaller, from 1,250 records on.
     on_progress
         Called after each batch or part.
     on_unprotected
@@ -495,7 +497,7 @@ class _Run:
             base += end.record
 
     def _count(self, end: Cursor) -> int:
-        return max(1, -(-end.record // self._plan.part_records))
+        return part_of(max(0, end.record - 1), self._plan.part_records) + 1
 
     def run_distributed(self, engine: str, address: str | None, workers: int) -> None:
         """Make all parts on Spark or Ray."""

@@ -20,8 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from textpriv.corpus import ColumnRule, PrivatizerSettings, privatize_corpus
+from textpriv.corpus.records import part_end, part_of
+from textpriv.corpus.run import PART_RECORDS
 from textpriv.errors import CorpusError
 from textpriv.index import Index
 from textpriv.run_key import RunKey
@@ -348,6 +352,51 @@ def test_a_damaged_part_is_made_anew(index, lines, tmp_path):
     assert report.documents == 160
     _run(index, lines, tmp_path / "again.jsonl", False, key=tmp_path / "out.jsonl.key")
     assert _bytes(target) == _bytes(tmp_path / "again.jsonl")
+
+
+@given(full=st.integers(1, 60_000), records=st.integers(0, 300_000))
+def test_every_record_is_in_the_part_that_ends_behind_it(full, records):
+    ends = list(itertools.takewhile(lambda end: end <= records, _ends(full)))
+    assert part_of(records, full) == len(ends)
+    assert part_end(records, full) > records
+    assert part_of(part_end(records, full) - 1, full) == len(ends)
+
+
+def _ends(full):
+    """Where parts end: 1,250 and its doubles below a full part, then its multiples."""
+    early = itertools.takewhile(lambda end: end < full, (1_250 * 2**n for n in itertools.count()))
+    return itertools.chain(early, itertools.count(full, full))
+
+
+@pytest.mark.parametrize("extension", ["jsonl", "parquet"])
+def test_of_a_run_that_ends_in_its_first_seconds_what_is_done_is_kept(index, tmp_path, extension):
+    source, target = tmp_path / f"raw.{extension}", tmp_path / f"out.{extension}"
+    if extension == "jsonl":
+        source.write_text('{"text": "one"}\n' * 3_000)
+    else:
+        pq.write_table(pa.table({"text": ["one"] * 3_000}), source)
+    options = {"part_records": PART_RECORDS, "batch_size": 500}
+    _interrupted(index, source, target, after=4, **options)
+    report = _run(index, source, target, True, **options)
+    assert (report.resumed, report.documents) == (1_250, 3_000)
+    again = tmp_path / f"again.{extension}"
+    _run(index, source, again, False, key=tmp_path / f"out.{extension}.key", part_records=3_000)
+    assert _bytes(target) == _bytes(again)
+
+
+def test_a_run_that_is_told_to_end_says_how_to_go_on(index, tmp_path):
+    source, target = tmp_path / "raw.txt", tmp_path / "out.txt"
+    source.write_text("one two three\n" * 400_000)
+    partial = tmp_path / "out.txt.partial"
+    command = [sys.executable, "-c", "from textpriv.cli.app import main; main()", "privatize"]
+    command += [str(source), str(target), "--index", str(index), "--epsilon", "4"]
+    run = subprocess.Popen(command, stderr=subprocess.PIPE)
+    while run.poll() is None and not list(partial.glob("0*.json")):
+        time.sleep(0.001)
+    run.terminate()
+    said = run.communicate()[1].decode()
+    assert run.returncode == 128 + signal.SIGTERM
+    assert f"What was done is kept in {partial}: go on with --resume." in " ".join(said.split())
 
 
 def test_two_runs_cannot_write_to_one_output(index, lines, tmp_path):

@@ -418,7 +418,8 @@ def test_names_of_columns_that_are_left_out_are_written_nowhere(tmp_path):
     report = privatize_corpus(
         tmp_path / "raw", tmp_path / "out", Echo(), columns=ColumnRule(keep=("id",))
     )
-    written = [path.read_text() for path in (tmp_path / "out").iterdir()]
+    files = [*(tmp_path / "out").iterdir(), tmp_path / "out.manifest.json"]
+    written = [path.read_text() for path in files]
     assert len(written) == 2
     assert "ann@home" not in "".join(written) + json.dumps(report.to_dict())
 

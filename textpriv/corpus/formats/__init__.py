@@ -129,7 +129,7 @@ def read_records(
     start, stop
         Read the records from a place on, and up to (without) a record number.
     cut
-        Close a batch after every so many records of the file, whatever the batch size.
+        Close a batch after every part of so many records, whatever the batch size; the first parts are smaller.
     names
         Fields or columns that must hold a name, as text or a whole number; a record without is a bad one
         (``missing_name``).

@@ -22,6 +22,7 @@ from textpriv.corpus.records import (
     RecordError,
     RecordWriter,
     not_utf8,
+    part_end,
 )
 from textpriv.errors import CorpusError
 
@@ -55,9 +56,10 @@ class _ParquetReader(CorpusReader):
     def cursors(self) -> Iterator[Cursor]:
         with self._table() as table:
             total: int = table.metadata.num_rows
-        step = self._cut or max(total, 1)
-        for record in range(step, total, step):
-            yield Cursor(record, 0, None)
+        end = part_end(0, self._cut) if self._cut else total
+        while end < total:
+            yield Cursor(end, 0, None)
+            end = part_end(end, self._cut or total)
         yield Cursor(total, 0, None)
 
     @property
@@ -126,7 +128,7 @@ class _ParquetReader(CorpusReader):
                         return
                     borders = [position + self.batch_size]
                     if self._cut is not None:
-                        borders.append(position - position % self._cut + self._cut)
+                        borders.append(part_end(position, self._cut))
                     if stop is not None:
                         borders.append(stop)
                     passed = min(batch.num_rows, min(borders) - position)
