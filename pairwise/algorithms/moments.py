@@ -39,6 +39,8 @@ __all__ = [
     "moment_size",
     "plan_moments",
     "release_moments",
+    "svec",
+    "symmetric",
 ]
 
 Array = NDArray[np.float64]
@@ -196,6 +198,21 @@ class Moments:
         return np.asarray((vectors * np.maximum(values, max(floor, 1e-12 * largest))) @ vectors.T)
 
 
+def svec(matrix: Array) -> Array:
+    """Return the upper triangle of a symmetric matrix, off-diagonal entries times √2: a vector of the matrix's norm."""
+    rows, columns = np.triu_indices(len(matrix))
+    return np.asarray(matrix[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0)))
+
+
+def symmetric(vector: Array, d: int) -> Array:
+    """Return the symmetric matrix of a ``svec``, shape (d, d)."""
+    rows, columns = np.triu_indices(d)
+    matrix = np.zeros((d, d))
+    entries = vector / np.where(rows == columns, 1.0, math.sqrt(2.0))
+    matrix[rows, columns] = matrix[columns, rows] = entries
+    return matrix
+
+
 def exact_moments(X: Array, codes: NDArray[np.int64], n_classes: int) -> tuple[Array, Array, Array]:
     """Return class sums (C, d), counts (C,) and Σ xxᵀ (d, d) of records of norm at most 1."""
     sums = np.zeros((n_classes, X.shape[1]))
@@ -220,18 +237,15 @@ def release_moments(
     """
     sums, counts, second = exact_moments(clip_records(X, data_norm) / data_norm, codes, n_classes)
     w1, w2, w3 = plan.weights
-    d = len(second)
-    rows, columns = np.triu_indices(d)
-    # An off-diagonal entry stands twice in the norm of svec.
-    factor = w3 * np.where(rows == columns, 1.0, math.sqrt(2.0))
-    vector = np.concatenate((w1 * sums.ravel(), w2 * counts, factor * second[rows, columns]))
+    vector = np.concatenate((w1 * sums.ravel(), w2 * counts, w3 * svec(second)))
     noisy = plan.noise.release(vector, randomness)
     first, middle = sums.size, sums.size + len(counts)
-    symmetric = np.zeros((d, d))
-    symmetric[rows, columns] = symmetric[columns, rows] = noisy[middle:] / factor
-    spread = (plan.sigma / w1, plan.sigma / w2, plan.sigma / w3)
     return Moments(
-        noisy[:first].reshape(sums.shape) / w1, noisy[first:middle] / w2, symmetric, len(X), spread
+        noisy[:first].reshape(sums.shape) / w1,
+        noisy[first:middle] / w2,
+        symmetric(noisy[middle:] / w3, len(second)),
+        len(X),
+        (plan.sigma / w1, plan.sigma / w2, plan.sigma / w3),
     )
 
 

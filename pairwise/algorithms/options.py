@@ -219,9 +219,14 @@ class Pointwise(Options):
         Residuals are cut to [-1/2, 1/2], so the square loss is Huber's.
     intercept : float, default=0.3
         Public constant feature, in [0, 1], which takes up what the released centre missed.
+    scale_share : float, optional
+        Share of μ² with which the second moment around the centre is released, by which features are then scaled and made
+        uncorrelated, as far as its noise lets tell (``coordinates.scaling``). Default from public numbers
+        (``coordinates.default_scale_share``); 0 leaves features as they are, and so does an estimator's
+        ``centre_share=0``.
     radius : float, optional
-        Of the ball that the parameter lives in, for records of norm 1; default from public numbers
-        (``gradient.default_radius``).
+        Of the ball that the parameter lives in, for records of norm 1; default from public numbers, twice that of
+        ``gradient.default_radius``.
     steps, rate : optional
         T and η; defaults from public numbers.
     """
@@ -229,6 +234,7 @@ class Pointwise(Options):
     name = "pointwise"
     loss: str = "square"
     intercept: float = 0.3
+    scale_share: float | None = None
     radius: float | None = None
     steps: int | None = None
     rate: float | None = None

@@ -7,7 +7,6 @@ Here live the choice of algorithm and the private centre. The algorithms live in
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -15,6 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from pairwise.accounting.events import compose
 from pairwise.accounting.zcdp import release_mu
+from pairwise.algorithms.coordinates import (
+    CoordinatePlan,
+    Coordinates,
+    default_scale_share,
+    plan_coordinates,
+)
 from pairwise.algorithms.gradient import default_radius, noisy_descent, plan_gradient
 from pairwise.algorithms.moments import auc_direction, moment_size, plan_moments, release_moments
 from pairwise.algorithms.options import (
@@ -37,7 +42,7 @@ from pairwise.estimators.perturbation import (
 from pairwise.estimators.ranking import Ranking
 from pairwise.estimators.streaming import StreamingEstimator
 from pairwise.noise.randomness import Randomness
-from pairwise.noise.release import ChoicePlan, GaussianPlan, plan_choice, plan_gaussian
+from pairwise.noise.release import ChoicePlan, plan_choice
 from pairwise.pairs.clipping import clip_records
 from pairwise.pairs.domains import L2Ball
 from pairwise.pairs.losses import get_loss
@@ -54,14 +59,12 @@ __all__ = ["PrivateAUCClassifier"]
 
 Array = NDArray[np.float64]
 
-# Of the share spent on centring, what the mean gets; the rest is for the scale.
-_CENTRE = 0.7
-# Records are clipped around the private centre to this share of their mean distance. The value is the best of three on
-# synthetic tables; that records are centred at all was decided after a look at Pima, where it matters most.
-_CLIP_AROUND = 0.7
 # In so small a ball the loss is nearly linear and its minimiser the difference of the class means, which is what noisy
 # sums of gradients can find. The best of four radii on synthetic tables.
 _TREE_RADIUS = 0.25
+
+# The algorithms that see records around a private centre.
+_CENTRED = (Gradient, Pointwise, Statistics)
 
 
 class PrivateAUCClassifier(Ranking, StreamingEstimator):
@@ -73,10 +76,12 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
         Natural-log bound; infinity is the non-private reference.
     delta : float, optional
         Default min(1e-5, n^-1.5); 1/n and above are refused unless ``allow_large_delta``.
-    algorithm : str or options, default="gradient"
-        ``Pointwise()``, ``Gradient()``, ``OnPair()``, ``OffPair()``, ``Ftrl()``, ``SGDOutput()`` or ``Statistics()``, each
-        with its own options (``pairwise.algorithms.options``). Names stand for their defaults: ``"pointwise"``,
-        ``"gradient"``; ``"onpairstrc"``, ``"onpairc"``, ``"offpairstrc"``, ``"offpairc"``; ``"ftrl"``; ``"sgd-output"``;
+    algorithm : str or options, default="auto"
+        ``"auto"`` is the one to take: ``Pointwise()``, with steps, radius and what is spent on scaling chosen by a public
+        rule of n, d, epsilon and delta. Others are for comparison, for streams and for what only they do:
+        ``Gradient()``, ``OnPair()``, ``OffPair()``, ``Ftrl()``, ``SGDOutput()`` and ``Statistics()``, each with its own
+        options (``pairwise.algorithms.options``). Names stand for their defaults: ``"pointwise"``, ``"gradient"``;
+        ``"onpairstrc"``, ``"onpairc"``, ``"offpairstrc"``, ``"offpairc"``; ``"ftrl"``; ``"sgd-output"``;
         ``"statistics"``.
     data_norm : float, default=1.0
         R, declared in public; every record is clipped to it, in ``fit`` and in ``decision_function``.
@@ -89,10 +94,10 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
         are answered rightly (``pairwise.algorithms.threshold``). It is part of epsilon, and costs the ranking what a
         fortieth of epsilon would buy. 0 spends all on the ranking, and ``predict`` then refuses. Published forms and
         ``partial_fit`` cut at the score 0.
-    centre_share : float, default=0.15
-        Share of μ² with which ``gradient`` and ``pointwise`` first release the mean record and the mean distance to it. An
-        AUC sees differences only, so records are then taken around that centre and clipped to 0.7 times that distance,
-        which lowers G. 0 clips to ``data_norm`` around the origin.
+    centre_share : float, default=0.1
+        Share of μ² with which ``pointwise``, ``gradient`` and ``statistics`` first release the mean record and the mean
+        distance to it. An AUC sees differences only, so records are then taken around that centre and clipped to 0.7
+        times that distance, which lowers G. 0 clips to ``data_norm`` around the origin.
     hardened : bool or None, default=None
         Draw exact noise on a grid (mechanisms.md 2.2), so that the guarantee holds to the last bit released, for about 8 %
         more noise. None: wherever it is defined, which is not with ``batch_size`` nor for
@@ -126,22 +131,26 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
     >>> y = np.repeat([1, 0], 200)
     >>> clf = PrivateAUCClassifier(epsilon=2.0, classes=[0, 1]).fit(X, y)
     >>> clf.decision_function(X).shape, clf.statement_.epsilon, clf.sensitivity()
-    ((400,), 2.0, 0.01)
+    ((400,), 2.0, 0.0026...)
     """
 
-    _algorithms: ClassVar[dict[str, Options]] = {**PAIR_LOSS_ALGORITHMS, "pointwise": Pointwise()}
+    _algorithms: ClassVar[dict[str, Options]] = {
+        **PAIR_LOSS_ALGORITHMS,
+        "auto": Pointwise(),
+        "pointwise": Pointwise(),
+    }
 
     def __init__(
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
         *,
-        algorithm: str | Options = "gradient",
+        algorithm: str | Options = "auto",
         data_norm: float = 1.0,
         mode: str = "sound",
         classes: Any = None,
         threshold_share: float = 0.05,
-        centre_share: float = 0.15,
+        centre_share: float = 0.1,
         hardened: bool | None = None,
         allow_large_delta: bool = False,
         budget: PrivacyBudget | None = None,
@@ -227,14 +236,16 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
             unread["clip"] = "mode='published'"
             if self.threshold_share:  # who pays for no threshold is right that none is charged
                 unread["threshold_share"] = "mode='published'"
-        if not isinstance(options, Gradient | Pointwise):
+        if not isinstance(options, _CENTRED):
             unread["centre_share"] = f"algorithm {options.name!r}, which does not centre records"
+        elif isinstance(options, Pointwise) and not self.centre_share:
+            unread["scale_share"] = "centre_share=0, which leaves records where they are"
         if isinstance(options, Gradient) and options.loss != "logistic":
             unread["device"] = "the hinge loss, which needs one sort a step"
         self._refuse_unread(unread)
 
     def _centred(self) -> bool:
-        return isinstance(self._options, Gradient | Pointwise) and self.centre_share > 0
+        return isinstance(self._options, _CENTRED) and self.centre_share > 0
 
     def _threshold_share(self) -> float:
         return 0.0 if self.mode == "published" else float(self.threshold_share)
@@ -311,7 +322,7 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
                 options, table, positive, delta, mu, share, choice, randomness
             )
         if isinstance(options, Statistics):
-            return self._plan_statistics(table, positive, mu_main, randomness)
+            return self._plan_statistics(table, positive, mu, share, randomness)
         return self._plan_convex(table, positive, delta, mu_main, randomness)
 
     def _plan_descent(
@@ -327,13 +338,8 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
     ) -> Plan:
         n, d = table.shape
         R = float(self.data_norm)
-        spent = share
-        first: list[DpEvent] = []
-        centre = None
-        if self._centred():
-            spent += float(self.centre_share)
-            centre = _CentreNoise.plan(n, d, R, mu, float(self.centre_share), self._exact)
-            first = centre.events()
+        spent, plan = self._plan_coordinates(n, d, mu, share)
+        first: list[DpEvent] = [] if plan is None else plan.events()
         aside = first if choice is None else [*first, choice.event()]
 
         def sums(records: Array, labels: NDArray[np.bool_]) -> AUCPairs | RecordSums:
@@ -346,7 +352,8 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
         unit = sums(np.zeros((1, d)), np.zeros(1, dtype=bool))
         unit.n = n
         if options.radius is None:
-            domain = L2Ball(default_radius(mu * math.sqrt(1.0 - spent), n, d))
+            factor = 30.0 if isinstance(options, Pointwise) else 60.0
+            domain = L2Ball(default_radius(mu * math.sqrt(1.0 - spent), n, d, factor=factor))
         else:
             domain = L2Ball(float(options.radius) * R)
         pairs = options if isinstance(options, Gradient) else Gradient()
@@ -367,16 +374,14 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
         )
 
         def run() -> Array:
-            if centre is not None:
-                self.centre_, self.scale_ = _release_centre(table, R, centre, randomness)
-            around = (clip_records(table, R) - self.centre_) / self.scale_
+            coordinates = self._coordinates(plan, table, randomness)
+            z = coordinates.of(clip_records(table, R))
             w = noisy_descent(
-                sums(around, positive), steps, domain, np.zeros(unit.dimension), randomness
+                sums(z, positive), steps, domain, np.zeros(unit.dimension), randomness
             )
             # The intercept, where there is one, is no part of a ranking.
-            return w[:d] / self.scale_
+            return coordinates.pull_back(w[:d])
 
-        centred = ", centred privately" if centre is not None else ""
         if isinstance(unit, RecordSums):
             what = f"noisy pointwise gradient descent ({unit.loss}"
             proof, head = (
@@ -391,30 +396,74 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
             event=compose([*first, steps.event]) if first else steps.event,
             sensitivity=steps.sensitivity,
             run=run,
-            mechanism=f"{what}, {steps.batching}, {steps.steps} steps{centred})",
+            mechanism=f"{what}, {steps.batching}, {steps.steps} steps{_described(plan)})",
             proof=f"{proof}, {'2.2' if self._exact else '1.2'}, {head}",
             assumptions=("the sampled batches stay secret",) if pairs.batch_size else (),
         )
 
+    def _plan_coordinates(
+        self, n: int, d: int, mu: float, share: float
+    ) -> tuple[float, CoordinatePlan | None]:
+        """Return the share of μ² that is spent before anything is learned, and the private coordinates, if any."""
+        options = self._options
+        if not self._centred():
+            return share, None
+        scale_share = 0.0
+        if isinstance(options, Pointwise):
+            given = options.scale_share
+            scale_share = default_scale_share(mu, n, d) if given is None else float(given)
+        centre_share = float(self.centre_share)
+        spent = share + centre_share + scale_share
+        if not spent < 1:
+            raise InvalidParameterError(
+                f"threshold_share, centre_share and scale_share must be below 1 together; found {spent:.3g}. Leave a part "
+                "for the ranking."
+            )
+        plan = plan_coordinates(
+            n, d, float(self.data_norm), mu, centre_share, scale_share, hardened=self._exact
+        )
+        return spent, plan
+
+    def _coordinates(
+        self, plan: CoordinatePlan | None, table: Array, randomness: Randomness
+    ) -> Coordinates:
+        """Release the coordinates, and keep what records are clipped around."""
+        if plan is None:
+            return Coordinates(self.centre_, self.scale_)
+        found = plan.release(table, randomness)
+        self.centre_, self.scale_ = found.centre, found.scale
+        return found
+
     def _plan_statistics(
-        self, table: Array, positive: NDArray[np.bool_], mu: float, randomness: Randomness
+        self,
+        table: Array,
+        positive: NDArray[np.bool_],
+        mu: float,
+        share: float,
+        randomness: Randomness,
     ) -> Plan:
         hardened = self._exact
-        size = moment_size(table.shape[1], 2)
-        release = plan_moments(mu, size=size, hardened=hardened)
-        R = float(self.data_norm)
+        n, d = table.shape
+        spent, plan = self._plan_coordinates(n, d, mu, share)
+        release = plan_moments(
+            mu * math.sqrt(1.0 - spent), size=moment_size(d, 2), hardened=hardened
+        )
 
         def run() -> Array:
-            self.moments_ = release_moments(
-                table, positive.astype(np.int64), 2, release, randomness, data_norm=R
-            )
-            return auc_direction(self.moments_) / R
+            coordinates = self._coordinates(plan, table, randomness)
+            z = coordinates.of(clip_records(table, float(self.data_norm)))
+            codes = positive.astype(np.int64)
+            self.moments_ = release_moments(z, codes, 2, release, randomness)
+            return coordinates.pull_back(auc_direction(self.moments_))
 
         return Plan(
-            event=release.event,
+            event=compose([*([] if plan is None else plan.events()), release.event]),
             sensitivity=release.sensitivity,
             run=run,
-            mechanism="Gaussian release of class sums, counts and second moment; square-loss AUC from it",
+            mechanism=(
+                "Gaussian release of class sums, counts and second moment"
+                f"{_described(plan)}; square-loss AUC from it"
+            ),
             proof=(
                 "mechanisms.md 8.3 B with the replace-one sensitivity of pairwise.algorithms.moments, "
                 + ("2.2 and 1.3" if self._exact else "1.1")
@@ -422,49 +471,7 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
         )
 
 
-@dataclass(frozen=True)
-class _CentreNoise:
-    """Noise of the mean record and of the mean distance to it, each of sensitivity 2R/n."""
-
-    mean: GaussianPlan
-    distance: GaussianPlan
-
-    @classmethod
-    def plan(
-        cls, n: int, d: int, R: float, mu: float, share: float, hardened: bool
-    ) -> _CentreNoise:
-        """Return the noise for a share of μ²."""
-        bound = 2.0 * R / n
-        return cls(
-            plan_gaussian(bound, mu * math.sqrt(share * _CENTRE), d, hardened=hardened),
-            plan_gaussian(bound, mu * math.sqrt(share * (1.0 - _CENTRE)), 1, hardened=hardened),
-        )
-
-    def events(self) -> list[DpEvent]:
-        """Return both releases."""
-        return [self.mean.event(), self.distance.event()]
-
-
-def _centre_queries(records: Array, centre: Array | None, R: float) -> Array:
-    """Return the mean record, or the mean distance to a centre: each moves by at most 2R/n when a record is replaced.
-
-    Records lie in the ball of radius R, so a replacement moves their mean by at most 2R/n; distances are cut to
-    [0, 2R].
-    """
-    if centre is None:
-        return np.asarray(records.mean(axis=0))
-    return np.asarray(np.minimum(np.linalg.norm(records - centre, axis=1), 2.0 * R).mean())
-
-
-def _release_centre(
-    table: Array, R: float, noise: _CentreNoise, randomness: Randomness
-) -> tuple[Array, float]:
-    """Return a noisy mean record and 0.7 × the noisy mean distance to it."""
-    records = clip_records(table, R)
-    d = records.shape[1]
-    noisy = noise.mean.release(_centre_queries(records, None, R), randomness)
-    centre = clip_records(noisy[None, :], R)[0]
-    mean = float(noise.distance.release(_centre_queries(records, centre, R), randomness))
-    # The noise of the centre lengthens every distance; its square is known.
-    scale = _CLIP_AROUND * math.sqrt(max(mean * abs(mean) - d * noise.mean.sigma**2, 0.0))
-    return centre, min(R, max(scale, 0.05 * R))
+def _described(plan: CoordinatePlan | None) -> str:
+    if plan is None:
+        return ""
+    return ", centred privately" + (", features scaled privately" if plan.second else "")

@@ -163,7 +163,9 @@ class AlgorithmChoice(PrivateEstimator):
         unknown = [name for name in flat if name not in self._flat_defaults]
         if unknown:
             raise TypeError(f"{type(self).__name__} has no parameter {unknown[0]!r}.")
-        options = algorithm if isinstance(algorithm, Options) else self._algorithms.get(algorithm)
+        # Options that are passed flat belong to what was the default before there was "auto".
+        name = next(iter(self._algorithms)) if algorithm == "auto" else algorithm
+        options = name if isinstance(name, Options) else self._algorithms.get(name)
         if options is None:
             raise InvalidParameterError(
                 f"algorithm must be one of {', '.join(self._algorithms)}; found {algorithm!r}."

@@ -5,17 +5,20 @@ The release and its sensitivity stand in ``algorithms.moments``; here is scikit-
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from pairwise.accounting.events import Adjacency
+from pairwise.accounting.events import Adjacency, compose
 from pairwise.accounting.zcdp import release_mu
+from pairwise.algorithms.coordinates import Coordinates, plan_coordinates
 from pairwise.algorithms.moments import (
     DEFAULT_WEIGHTS,
     Array,
+    Moments,
     discriminant,
     moment_size,
     plan_moments,
@@ -24,6 +27,7 @@ from pairwise.algorithms.moments import (
 from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import PrivateEstimator, refuse_fit_parameters
 from pairwise.noise.randomness import Randomness
+from pairwise.pairs.clipping import clip_records
 from pairwise.plan import Plan
 
 __all__ = ["PrivateLDA"]
@@ -42,7 +46,7 @@ class PrivateLDA(
     n_components : int, optional
         k <= C − 1 rows of the projection; default C − 1 (at most d).
     epsilon : float, default=1.0
-        Infinity gives ordinary LDA.
+        Infinity gives ordinary LDA where ``centre_share`` is 0 too, and of records clipped around their mean otherwise.
     delta : float, optional
         Default min(1e-5, n^-1.5).
     data_norm : float, default=1.0
@@ -51,6 +55,9 @@ class PrivateLDA(
         Public list of labels. Without it the list is read from y, and the statement says so.
     weights : tuple of float, default=(0.70, 0.30, 0.65)
         How the noise is spread over sums, counts and second moment.
+    centre_share : float, default=0.1
+        Share of μ² with which the mean record and the mean distance to it are released first; moments are then taken around
+        that centre, of records clipped to 0.7 times that distance. 0 takes them around the origin.
     adjacency : {"replace-one", "zero-out"}, default="replace-one"
     hardened : bool or None, default=None
         Draw exact noise on a grid (mechanisms.md 2.2), so that the guarantee holds to the last bit released, for about 8 %
@@ -65,6 +72,7 @@ class PrivateLDA(
     Attributes
     ----------
     moments_ : Moments
+        Of records in the released coordinates.
     scalings_ : (k, d) array
         A, ‖A‖_op = 1.
     classes_, means_, priors_, statement_, privacy_event_, n_features_in_
@@ -87,6 +95,7 @@ class PrivateLDA(
         data_norm: float = 1.0,
         classes: Any = None,
         weights: tuple[float, float, float] = DEFAULT_WEIGHTS,
+        centre_share: float = 0.1,
         adjacency: str = "replace-one",
         hardened: bool | None = None,
         allow_large_delta: bool = False,
@@ -99,6 +108,7 @@ class PrivateLDA(
         self.data_norm = data_norm
         self.classes = classes
         self.weights = weights
+        self.centre_share = centre_share
         self.adjacency = adjacency
         self.hardened = hardened
         self.allow_large_delta = allow_large_delta
@@ -128,30 +138,51 @@ class PrivateLDA(
             raise InvalidParameterError(
                 f"a discriminant needs at least 2 classes; found {len(classes)} class. Check y."
             )
+        if not 0 <= self.centre_share < 1:
+            raise InvalidParameterError(
+                f"centre_share must be in [0, 1); found {self.centre_share!r}."
+            )
         randomness = Randomness(self.random_state)
+        mu = release_mu(float(self.epsilon), delta, hardened=self._exact)
+        n, d = table.shape
+        R = float(self.data_norm)
+        centring = None
+        if self.centre_share:
+            share = float(self.centre_share)
+            centring = plan_coordinates(
+                n, d, R, mu, share, adjacency=adjacency, hardened=self._exact
+            )
         release = plan_moments(
-            release_mu(float(self.epsilon), delta, hardened=self._exact),
+            mu * math.sqrt(1.0 - float(self.centre_share)),
             self.weights,
             adjacency,
-            size=moment_size(table.shape[1], len(classes)),
+            size=moment_size(d, len(classes)),
             hardened=self._exact,
         )
         codes = np.searchsorted(classes, labels)
-        R = float(self.data_norm)
+
+        def run() -> tuple[Coordinates, Moments]:
+            found = Coordinates(np.zeros(d), R)
+            if centring is not None:
+                found = centring.release(table, randomness)
+            z = found.of(clip_records(table, R))
+            return found, release_moments(z, codes, len(classes), release, randomness)
+
         plan = Plan(
-            event=release.event,
+            event=compose([*([] if centring is None else centring.events()), release.event]),
             sensitivity=release.sensitivity,
-            run=lambda: release_moments(
-                table, codes, len(classes), release, randomness, data_norm=R
+            run=run,
+            mechanism=(
+                "Gaussian release of class sums, counts and second moment (DP-LDA)"
+                + (", centred privately" if centring is not None else "")
             ),
-            mechanism="Gaussian release of class sums, counts and second moment (DP-LDA)",
             proof=(
                 "mechanisms.md 8.3 B with the replace-one sensitivity of pairwise.algorithms.moments, "
                 + ("2.2 and 1.3" if self._exact else "1.1")
             ),
             adjacency=adjacency,
         )
-        self.moments_ = self._execute(plan, delta, randomness, n=len(table))
+        self._coordinates_, self.moments_ = self._execute(plan, delta, randomness, n=n)
         self.classes_ = classes
         self._derive()
         return self
@@ -166,13 +197,14 @@ class PrivateLDA(
             )
         k = min(k, limit)
         self.scalings_, self.eigenvalues_ = discriminant(moments, k)
-        self.means_ = moments.means * float(self.data_norm)
+        centre, scale = self._coordinates_.centre, self._coordinates_.scale
+        self.means_ = centre + moments.means * scale
         self.priors_ = moments.priors
-        self._offset_ = self.priors_ @ self.means_
+        self._offset_ = self.priors_ @ moments.means
         self._n_features_out = k
-        # Bayes' rule with a common covariance; records enter in units of R.
+        # Bayes' rule with a common covariance; records enter in the released coordinates.
         inverse = np.linalg.inv(moments.within())
-        self._slope_ = moments.means @ inverse / float(self.data_norm)
+        self._slope_ = moments.means @ inverse
         self._constant_ = np.log(self.priors_) - 0.5 * np.einsum(
             "ij,jk,ik->i", moments.means, inverse, moments.means
         )
@@ -189,11 +221,14 @@ class PrivateLDA(
 
     def transform(self, X: ArrayLike) -> Array:
         """Return A(x − x̄) for records clipped as in training, shape (n, k)."""
-        return np.asarray((self._check_records(X) - self._offset_) @ self.scalings_.T)
+        records = self._check_records(X)
+        around = self._coordinates_.of(records) - self._offset_
+        return np.asarray(self._coordinates_.scale * (around @ self.scalings_.T))
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return log-posteriors up to a constant, shape (n, C); for two classes their difference, shape (n,)."""
-        scores = self._check_records(X) @ self._slope_.T + self._constant_
+        records = self._check_records(X)
+        scores = self._coordinates_.of(records) @ self._slope_.T + self._constant_
         return np.asarray(scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:

@@ -48,7 +48,7 @@ def test_no_constructor_has_more_than_a_dozen_parameters(cls):
 @pytest.mark.parametrize("cls", CHOOSERS)
 def test_a_name_means_the_options_at_their_defaults(cls):
     for name, options in cls._algorithms.items():
-        assert options.name == name
+        assert name in (options.name, "auto")
         assert options == type(options)(**({"strong": False} if name.endswith("pairc") else {}))
         assert getattr(pairwise, type(options).__name__) is type(options)
 
@@ -81,7 +81,7 @@ def test_an_unknown_parameter_and_the_options_of_another_estimator_are_refused()
         auc(stpes=3)
     with pytest.raises(PairwiseError, match="algorithm must be one of gradient"):
         auc(algorithm=Matching()).fit(X, Y)
-    with pytest.raises(ValueError, match="Invalid parameter 'horizon' for algorithm 'gradient'"):
+    with pytest.raises(ValueError, match="Invalid parameter 'horizon' for algorithm 'pointwise'"):
         auc().set_params(algorithm__horizon=3)
 
 

@@ -63,6 +63,7 @@ VALUES = {
     "rate": [1e-3],
     "relationship": ["intransitive"],
     "sampling_rate": [0.5],
+    "scale_share": [0.3, 0.0],
     "shrinkage": [False, True],
     "start_share": [0.5],
     "steps": [50],

@@ -228,8 +228,8 @@ CASES = {
     "PrivateAUCClassifier, not centred": Case(
         estimator("auc", "PrivateAUCClassifier", centre_share=0.0)
     ),
-    "PrivateAUCClassifier, pointwise": Case(
-        estimator("auc", "PrivateAUCClassifier", algorithm="pointwise")
+    "PrivateAUCClassifier, gradient": Case(
+        estimator("auc", "PrivateAUCClassifier", algorithm="gradient")
     ),
     "PrivateAUCClassifier, statistics": Case(
         estimator("auc", "PrivateAUCClassifier", algorithm="statistics")
@@ -460,16 +460,40 @@ class Mutation:
 
 MUTATIONS = {
     "the centre's bound is halved": Mutation(
-        "PrivateAUCClassifier", "estimators.auc", "bound = 2.0 * R / n", "bound = R / n"
+        "PrivateLDA",
+        "algorithms.coordinates",
+        "bound = 2.0 * data_norm / n",
+        "bound = data_norm / n",
     ),
     "the centre's bound is divided by 50": Mutation(
-        "PrivateAUCClassifier", "estimators.auc", "bound = 2.0 * R / n", "bound = 2.0 * R / n / 50"
+        "PrivateAUCClassifier",
+        "algorithms.coordinates",
+        "bound = 2.0 * data_norm / n",
+        "bound = 2.0 * data_norm / n / 50",
+    ),
+    "the second moment's bound is that of a sum of positive numbers": Mutation(
+        "PrivateAUCClassifier", "algorithms.coordinates", "(math.sqrt(2.0) if", "(1.0 if"
+    ),
+    "records are not clipped around the centre before their second moment is taken": Mutation(
+        "PrivateAUCClassifier",
+        "algorithms.coordinates",
+        "clip_records((records - self.centre) / self.scale, 1.0)",
+        "(records - self.centre) / self.scale",
+    ),
+    "what scaling costs is not paid for": Mutation(
+        "PrivateAUCClassifier",
+        "estimators.auc",
+        "spent = share + centre_share + scale_share",
+        "spent = share + centre_share",
     ),
     "the threshold's bound is divided by 50": Mutation(
         "PrivateAUCClassifier", "estimators.auc", "plan_choice(1.0,", "plan_choice(1.0 / 50,"
     ),
     "the threshold is not paid for": Mutation(
-        "PrivateAUCClassifier, not centred", "estimators.auc", "spent = share", "spent = 0.0"
+        "PrivateAUCClassifier, not centred",
+        "estimators.auc",
+        "return share, None",
+        "return 0.0, None",
     ),
     "a right answer counts twice": Mutation(
         "PrivateAUCClassifier, not centred",
@@ -520,13 +544,13 @@ MUTATIONS = {
         "bound = 2.0 * clip",
     ),
     "the bound of a pointwise gradient is halved": Mutation(
-        "PrivateAUCClassifier, pointwise",
+        "PrivateAUCClassifier",
         "algorithms.pointwise",
         "self.pair_change = _CUT *",
         "self.pair_change = _CUT / 2.0 *",
     ),
     "a pointwise residual is not cut": Mutation(
-        "PrivateAUCClassifier, pointwise",
+        "PrivateAUCClassifier",
         "algorithms.pointwise",
         "np.clip(scores - self.labels, -_CUT, _CUT)",
         "(scores - self.labels)",
@@ -594,9 +618,9 @@ def test_a_mutation_is_caught(name):
 def test_an_unchanged_module_rewritten_is_not_caught():
     unchanged = Mutation(
         "PrivateAUCClassifier, statistics",
-        "estimators.auc",
-        "bound = 2.0 * R / n",
-        "bound = 2.0 * R / n",
+        "algorithms.coordinates",
+        "bound = 2.0 * data_norm / n",
+        "bound = 2.0 * data_norm / n",
     )
     with mutated(unchanged):
         verdicts(unchanged.case)

@@ -1,0 +1,223 @@
+"""Private coordinates: a released centre, a released scale, and features scaled by a released second moment.
+
+Here live the three releases with their sensitivities, and the map of records that follows from them by post-processing.
+What is learned in these coordinates, and what share of the budget they get, is decided elsewhere.
+
+Sensitivity, n public, records clipped to ‖x‖ <= R. The mean record moves by ‖x − x'‖/n <= 2R/n when one is replaced,
+which x' = −x attains, and by R/n when one is zeroed out. The distance to the released centre is cut to [0, 2R], so its
+mean moves by at most 2R/n under both. The second moment is taken of z = (x − c)/s, clipped to norm 1, for the centre c and
+the scale s that are released already: ‖zzᵀ − z'z'ᵀ‖² = ‖z‖⁴ + ‖z'‖⁴ − 2(z·z')² <= 2, which two orthogonal unit vectors
+attain, so its mean moves by at most √2/n, and by 1/n under zero-out. As a vector, svec counts off-diagonal entries √2
+times, so its norm is that of the matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairwise.accounting.events import Adjacency
+from pairwise.algorithms.moments import svec, symmetric
+from pairwise.noise.release import GaussianPlan, plan_gaussian
+from pairwise.pairs.clipping import clip_records
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+    from pairwise.noise.randomness import Randomness
+
+__all__ = [
+    "CoordinatePlan",
+    "Coordinates",
+    "centre_queries",
+    "default_scale_share",
+    "plan_coordinates",
+]
+
+Array = NDArray[np.float64]
+
+# Of the share spent on centring, what the mean gets; the rest is for the scale.
+_CENTRE = 0.7
+# Records are clipped around the private centre to this share of their mean distance. The value is the best of three on
+# synthetic tables; that records are centred at all was decided after a look at Pima, where it matters most.
+_CLIP_AROUND = 0.7
+# In scaled coordinates, to this share of the root of the mean squared norm. Between 0.6 and 1.1 it made no difference.
+_CLIP_SCALED = 0.8
+# What is added to every eigenvalue of the second moment, in units of √d times the noise of an entry. The best of four on
+# tables of the KEEL collection (docs/results/which.md).
+_FLOOR = 0.5
+
+# Share of μ² for the second moment, and from which μn/d^1.5 on: both found on tables of the KEEL collection.
+_SCALE_SHARE, _SCALED_FROM = 0.12, 0.2
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """A linear map that was released: z = B(x − c)/s, with what comes before B clipped to norm 1, and what comes after.
+
+    Attributes
+    ----------
+    centre : (d,) array
+        c.
+    scale : float
+        s.
+    basis : (d, d) array or None
+        B; None for the identity.
+    """
+
+    centre: Array
+    scale: float
+    basis: Array | None = None
+
+    def around(self, records: Array) -> Array:
+        """Return (x − c)/s of records of norm at most R, clipped to norm 1."""
+        return clip_records((records - self.centre) / self.scale, 1.0)
+
+    def of(self, records: Array) -> Array:
+        """Return z of records of norm at most R, clipped to norm 1."""
+        z = self.around(records)
+        return z if self.basis is None else clip_records(z @ self.basis.T, 1.0)
+
+    def pull_back(self, w: Array) -> Array:
+        """Return the direction in records of the direction ``w`` in z."""
+        return (w if self.basis is None else w @ self.basis) / self.scale
+
+
+@dataclass(frozen=True)
+class CoordinatePlan:
+    """The releases, from public numbers.
+
+    Attributes
+    ----------
+    mean, distance : GaussianPlan
+        Of the mean record and of the mean distance to it.
+    second : GaussianPlan or None
+        Of the second moment around the centre; None where features are not scaled.
+    data_norm : float
+        R.
+    """
+
+    mean: GaussianPlan
+    distance: GaussianPlan
+    second: GaussianPlan | None
+    data_norm: float
+
+    def events(self) -> list[DpEvent]:
+        """Return what the releases cost, one by one."""
+        plans = (self.mean, self.distance, self.second)
+        return [plan.event() for plan in plans if plan is not None]
+
+    def release(self, table: Array, randomness: Randomness) -> Coordinates:
+        """Release the coordinates of a table of any records."""
+        R = self.data_norm
+        records = clip_records(table, R)
+        d = records.shape[1]
+        noisy = self.mean.release(centre_queries(records, None, R), randomness)
+        centre = clip_records(noisy[None, :], R)[0]
+        mean = float(self.distance.release(centre_queries(records, centre, R), randomness))
+        # The noise of the centre lengthens every distance; its square is known.
+        scale = _CLIP_AROUND * math.sqrt(max(mean * abs(mean) - d * self.mean.sigma**2, 0.0))
+        centred = Coordinates(centre, min(R, max(scale, 0.05 * R)))
+        if self.second is None:
+            return centred
+        z = centred.around(records)
+        released = symmetric(self.second.release(svec(z.T @ z / len(z)), randomness), d)
+        return Coordinates(centre, centred.scale, scaling(released, self.second.sigma))
+
+
+def centre_queries(records: Array, centre: Array | None, data_norm: float) -> Array:
+    """Return the mean record, or the mean distance to a centre, of records of norm at most ``data_norm``."""
+    if centre is None:
+        return np.asarray(records.mean(axis=0))
+    return np.asarray(np.minimum(np.linalg.norm(records - centre, axis=1), 2.0 * data_norm).mean())
+
+
+def scaling(second: Array, sigma: float) -> Array:
+    """Return B = (A + λI)^-½/t for a noisy second moment A; post-processing.
+
+    λ is what noise may make of an eigenvalue: where features are not known to differ, they are all scaled alike, and where
+    there is no noise they come out uncorrelated and of one variance. t is such that norms of 1 are usual.
+
+    Parameters
+    ----------
+    second : (d, d) array
+        A, with noise.
+    sigma : float
+        Of the noise of a diagonal entry; off the diagonal it is √2 times smaller.
+    """
+    d = len(second)
+    values, vectors = np.linalg.eigh(second)
+    positive = np.maximum(values, 0.0)
+    floor = _FLOOR * sigma * math.sqrt(d) + 1e-9 * max(float(positive[-1]), 1e-9)
+    roots = 1.0 / np.sqrt(positive + floor)
+    # The mean squared norm, by the noisy A itself, whose noise has the mean 0.
+    usual = float((values * roots**2).sum())
+    largest = float((positive * roots**2).sum())
+    length = _CLIP_SCALED * math.sqrt(max(usual, 0.1 * largest, 1e-9))
+    return np.asarray((vectors * (roots / length)) @ vectors.T)
+
+
+def default_scale_share(mu: float, n: int, dimension: int) -> float:
+    """Return the share of μ² that scaling is worth, from public numbers: 0.12, or 0 where noise would hide what there is.
+
+    The noise of a second moment has eigenvalues near √(2d)/(nμ√0.12), and those of the moment itself are near 1/(2d), so
+    μn/d^1.5 says which is larger. Even far below 1 scaling gained on most tables: a few eigenvalues are larger than others.
+
+    Parameters
+    ----------
+    mu : float
+        Of the whole fit.
+    n, dimension : int
+    """
+    return _SCALE_SHARE if mu * n >= _SCALED_FROM * dimension**1.5 else 0.0
+
+
+def plan_coordinates(
+    n: int,
+    d: int,
+    data_norm: float,
+    mu: float,
+    centre_share: float,
+    scale_share: float = 0.0,
+    *,
+    adjacency: Adjacency = Adjacency.REPLACE_ONE,
+    hardened: bool = False,
+) -> CoordinatePlan:
+    """Return the releases for shares of ``mu``².
+
+    Parameters
+    ----------
+    n, d : int
+        Records and features.
+    data_norm : float
+        R.
+    mu : float
+        From ``accounting.release_mu``.
+    centre_share, scale_share : float
+        0 for the latter leaves features as they are.
+    adjacency : Adjacency
+    hardened : bool, default=False
+    """
+    replaced = adjacency is Adjacency.REPLACE_ONE
+    bound = 2.0 * data_norm / n
+    around = mu * math.sqrt(centre_share)
+    second = None
+    if scale_share > 0:
+        second = plan_gaussian(
+            (math.sqrt(2.0) if replaced else 1.0) / n,
+            mu * math.sqrt(scale_share),
+            d * (d + 1) // 2,
+            hardened=hardened,
+        )
+    return CoordinatePlan(
+        plan_gaussian(
+            bound if replaced else bound / 2.0, around * math.sqrt(_CENTRE), d, hardened=hardened
+        ),
+        plan_gaussian(bound, around * math.sqrt(1.0 - _CENTRE), 1, hardened=hardened),
+        second,
+        data_norm,
+    )
