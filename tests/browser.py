@@ -146,10 +146,10 @@ class Browser:
         ]
         return [url for url in sent if not url.startswith("data:")]
 
-    def picture(self, path, height=None, scale=1):
-        """Write what is to be seen, from the top down to a height or all of the page, as a PNG file."""
+    def picture(self, path, top=0, height=None, scale=1):
+        """Write the page, or a height of it from a place on, as a PNG file."""
         size = self.command("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": height or size["height"]}
+        clip = {"x": 0, "y": top, "width": size["width"], "height": height or size["height"]}
         answer = self.command(
             "Page.captureScreenshot", clip={**clip, "scale": scale}, captureBeyondViewport=True
         )
