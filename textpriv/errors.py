@@ -6,6 +6,8 @@ turns these, and only these, into a short message and exit code 1. Programming m
 
 from __future__ import annotations
 
+import warnings
+
 __all__ = [
     "CorpusError",
     "IndexFolderError",
@@ -57,11 +59,17 @@ class LedgerError(TextprivError):
 
     Attributes
     ----------
-    place : int or None
-        Place of the document among those that were asked for together.
+    position : int or None
+        Position of the document among those that were charged together.
     """
 
-    place: int | None = None
+    position: int | None = None
+
+    @property
+    def place(self) -> int | None:
+        """The former name of ``position``, deprecated."""
+        warnings.warn("place is called position now.", DeprecationWarning, stacklevel=2)
+        return self.position
 
     def named(self, name: str) -> LedgerError:
         """Return the same error with the name of the document before it."""

@@ -253,9 +253,9 @@ class Privatizer:
             try:
                 yield from self.release_batch(self.read_batch(EncodedTexts.of(batch)), names)
             except LedgerError as error:
-                if error.place is None:
+                if error.position is None:
                     raise
-                raise error.named(f"document {position + error.place}") from None
+                raise error.named(f"document {position + error.position}") from None
             position += len(batch)
 
     def _refuse_repeated(
@@ -541,8 +541,8 @@ def _counted_streams(
     try:
         releases = ledger.charge_all(terms, charges)
     except LedgerError as error:
-        if error.place is not None:
-            error.place = counted[error.place]
+        if error.position is not None:
+            error.position = counted[error.position]
         raise
     streams = [Stream() for _ in keys]
     for number, release in zip(counted, releases, strict=True):

@@ -456,17 +456,17 @@ def repeated_name(document: str, column: str) -> CorpusError:
 
 
 class _Unnamed(CorpusError):
-    """A document without a name; ``place`` is its row in the batch."""
+    """A document without a name; ``position`` is its row in the batch."""
 
-    def __init__(self, place: int, column: str) -> None:
+    def __init__(self, position: int, column: str) -> None:
         super().__init__(
             f"expected a name, as text or a whole number, in {column!r}, to know the document by; found none."
         )
-        self.place: int | None = place
+        self.position: int | None = position
         self._column = column
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_Unnamed, (self.place, self._column))
+        return (_Unnamed, (self.position, self._column))
 
     def named(self, name: str) -> CorpusError:
         return CorpusError(f"{name}: {self}")
@@ -481,10 +481,10 @@ def named_error(error: Exception, name: Callable[[int], str]) -> Exception:
     name : callable
         From a row of the batch to what the record is called.
     """
-    place = getattr(error, "place", None)
-    if place is None or not isinstance(error, LedgerError | _Unnamed):
+    position = getattr(error, "position", None)
+    if position is None or not isinstance(error, LedgerError | _Unnamed):
         return error
-    return error.named(name(place))
+    return error.named(name(position))
 
 
 def _column_index(batch: pa.RecordBatch, column: str) -> int:

@@ -319,7 +319,7 @@ class Ledger:
         Raises
         ------
         LimitError
-            If a release would pass a limit. Its ``place`` is the charge's place in ``charges``.
+            If a release would pass a limit. Its ``position`` is the charge's in ``charges``.
         LedgerError
             If an amount cannot be counted, a document is known under another author, or the file fails.
         """
@@ -331,7 +331,7 @@ class Ledger:
             try:
                 entries.append(self._entry(terms, epsilon, charge))
             except LedgerError as error:
-                error.place = number
+                error.position = number
                 raise
         releases = []
         nats_of: dict[bytes, int] = {}
@@ -340,7 +340,7 @@ class Ledger:
                 try:
                     releases.append(self._charge(connection, entry, nats_of))
                 except LedgerError as error:
-                    error.place = number
+                    error.position = number
                     raise
         return releases
 

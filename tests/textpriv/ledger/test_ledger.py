@@ -288,7 +288,9 @@ def test_a_batch_over_the_limit_is_counted_not_at_all_and_names_the_place(path):
     batch = [_charge(name, author="ann") for name in "abc"]
     with pytest.raises(LimitError) as refusal:
         ledger.charge_all(TERMS, batch)
-    assert refusal.value.place == 2
+    assert refusal.value.position == 2
+    with pytest.warns(DeprecationWarning, match="position"):
+        assert refusal.value.place == 2
     assert ledger.totals().releases == 0
 
 
