@@ -20,11 +20,33 @@ PAGES = sorted(
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     if BLOCK.search(page.read_text(encoding="utf-8"))
 )
+# Pages that alternate between Python and commands, which run as well.
+ALTERNATING = ("docs/guide/private-reviews.md", "docs/guide/private-table.md")
+COMMANDS_TOO = re.compile(r"^```(python|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # What pages of `pairwise` and recipes call their table or their index.
 PLACES = ("demo.idx", "glove.idx")
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", ALTERNATING)
+def test_a_page_of_python_and_commands_runs_as_it_stands(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    monkeypatch.setenv("PATH", path)
+    found = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", found)
+    names: dict[str, object] = {"__name__": "page"}
+    blocks = COMMANDS_TOO.findall((ROOT / page).read_text(encoding="utf-8"))
+    for number, (kind, block) in enumerate(blocks, 1):
+        if kind == "python":
+            exec(compile(block, f"{page}, block {number}", "exec"), names)
+            continue
+        done = subprocess.run(
+            ["sh", "-e", "-c", block], capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in ALTERNATING])
 def test_python_of_a_page_runs(page, demo_index, tmp_path, monkeypatch):
     for place in PLACES:
         (tmp_path / place).symlink_to(demo_index)

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -157,10 +158,10 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             model = clone(self.estimator).set_params(
                 **setting, **{prefix + name: value for name, value in paid.items()}
             )
-            model.fit(_rows(X, training), rows[training])
+            model.fit(_safe_indexing(X, training), rows[training])
             seed = None if source is None else int(source.integers(2**31))
             scorer = PrivateScorer(self.scoring, second.epsilon(delta), delta, second, seed)
-            return scorer(model, _rows(X, tested), rows[tested]), model
+            return scorer(model, _safe_indexing(X, tested), rows[tested]), model
 
         found = private_selection(
             trial,
@@ -265,7 +266,3 @@ def _split(n: int, share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     order = np.random.default_rng(n).permutation(n)
     tested = max(1, round(share * n))
     return np.sort(order[tested:]), np.sort(order[:tested])
-
-
-def _rows(X: Any, chosen: NDArray[np.int64]) -> Any:
-    return X.iloc[chosen] if hasattr(X, "iloc") else np.asarray(X)[chosen]
