@@ -24,7 +24,7 @@ REFERENCE = re.compile(
 )  # a proof by its section is a reference and no sentence
 # Functions whose whole text is a statement's: what paragraph() prints, and the ledger's own sentence.
 WHOLE = {
-    "textpriv/statement.py": ("paragraph", "typical_odds"),
+    "textpriv/statement.py": ("paragraph", "typical_odds", "document_line"),
     "pairwise/statement.py": ("paragraph",),
     "textpriv/tokenization/policy.py": ("not_protected", "notes"),
     "textpriv/ledger/ledger.py": ("statement",),

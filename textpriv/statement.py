@@ -13,10 +13,14 @@ from numbers import Integral
 from typing import Any
 
 from textpriv.bounds import at_most, odds_in_words
+from textpriv.composition import Together, together
 from textpriv.errors import TextprivError
 from textpriv.html_card import card
 
 __all__ = ["PrivacyStatement", "UnsoundWarning", "odds_in_words"]
+
+
+DOCUMENT_WORDS, DOCUMENT_DELTA = 100, 1e-6  # of which the line about documents speaks
 
 
 class UnsoundWarning(UserWarning):
@@ -52,7 +56,8 @@ class PrivacyStatement:
         and any word of it); ``reference_distance`` and ``reference_distance_90``, within which
         half and nine tenths of all running words have their 10th nearest word with another vector;
         ``reference_loss`` and ``reference_loss_90`` (nats at those distances); ``local_dp_epsilon``;
-        ``numerical_slack`` (nats a word that rounding may add); and others.
+        ``numerical_slack`` (nats a word that rounding may add); ``bounded_range`` and ``largest_range`` (the nats within
+        which the loss between two words moves, per unit of their distance and at most); and others.
     notes : tuple of str
         Anything else a reader must know.
     """
@@ -131,6 +136,56 @@ class PrivacyStatement:
         slack = float(self.figures.get("numerical_slack") or 0.0)
         return min([self.epsilon * distance, *caps]) + slack
 
+    def range_at(self, distance: float) -> float:
+        """Within how many nats the loss between two words at a distance moves, over all outputs (mechanisms.md 10.2).
+
+        At most twice the largest loss; less for a law that states a bounded range. A range of eta is eta^2 / 8-zCDP.
+
+        Parameters
+        ----------
+        distance : float
+            As for :meth:`loss_at`.
+        """
+        widths = [2 * self.loss_at(distance)]
+        slack = 2 * float(self.figures.get("numerical_slack") or 0.0)
+        wide, widest = (self.figures.get(name) for name in ("bounded_range", "largest_range"))
+        if wide is not None and distance > 0:
+            widths.append(float(wide) * distance + slack)
+        if widest is not None and distance > 0:
+            widths.append(float(widest) + slack)
+        return min(widths)
+
+    def documents_within(
+        self, words: int, distance: float = math.inf, delta: float = DOCUMENT_DELTA
+    ) -> Together:
+        """What all documents that differ in so many words, each within a distance, lose at most.
+
+        Parameters
+        ----------
+        words : int
+            Words that differ; the documents are alike in all else.
+        distance : float
+            As for :meth:`loss_at`; between an unknown word and any other infinite.
+        delta : float
+            In [0, 1).
+
+        Returns
+        -------
+        Together
+            The least of the sum, zCDP by bounded range (mechanisms.md 10.2) and optimal composition. Words of several
+            documents count together.
+
+        Raises
+        ------
+        TextprivError
+            For numbers without meaning.
+        """
+        if isinstance(words, bool) or not isinstance(words, Integral) or words < 0:
+            raise TextprivError(f"words is a whole number from 0 up; got {words!r}.")
+        if not 0 <= delta < 1:
+            raise TextprivError(f"delta is a probability from 0 up and below 1; got {delta}.")
+        return together(int(words), self.loss_at(distance), self.range_at(distance), delta)
+
     def document_loss(self, tokens: int) -> float:
         """Largest loss, in nats, between any two documents of a number of drawn tokens.
 
@@ -208,12 +263,33 @@ class PrivacyStatement:
                 "Between two documents of equal length the exponents of all changed words add up, and so do those of "
                 "all documents of one person."
             )
+        if self.document_line:
+            parts.append(self.document_line)
         if self.not_protected:
             parts.append("Not protected: " + "; ".join(self.not_protected) + ".")
         if self.assumptions:
             parts.append("This assumes: " + "; ".join(self.assumptions) + ".")
         parts.extend(note if note.endswith(".") else note + "." for note in self.notes)
         return " ".join(parts)
+
+    @property
+    def document_line(self) -> str:
+        """The sentence about documents that differ in 100 words; empty where there are no such figures."""
+        distance = self.figures.get("reference_distance")
+        if distance is None or self.epsilon is None or not 0 < distance < math.inf:
+            return ""
+        found = self.documents_within(DOCUMENT_WORDS, distance)
+        text = (
+            f"Documents that differ in {DOCUMENT_WORDS} words, each by a distance of up to {at_most(distance, 3)}, are told "
+            f"apart by odds of at most exp({at_most(found.total, 3)}), the sum"
+        )
+        if found.by == "sum":
+            return text + "."
+        how = "optimal composition" if found.by == "composition" else "bounded range, as zCDP"
+        return (
+            f"{text}; and any set of outcomes is at most exp({at_most(found.epsilon, 3)}) times as likely for one of them "
+            f"as for the other, plus {at_most(found.delta)} ({how})."
+        )
 
     @property
     def typical_odds(self) -> str:
@@ -261,6 +337,8 @@ class PrivacyStatement:
                 rows.append((title, f"{found[0]}, up to a distance of {found[1]}"))
         if "worst_word_loss" in figures:
             rows.append(("odds, worst pair", odds_in_words(self.local_dp_epsilon)))
+        if self.document_line:
+            rows.append(("documents", self.document_line))
         rows.append(("proof", self.proof))
         return card(
             "Privacy statement",

@@ -28,7 +28,7 @@ ORDER = (
     {"index"},
     {"vocabulary", "metrics", "randomness", "run_key"},
     {"statement", "arithmetic", "files"},
-    {"errors", "html_card", "bounds"},
+    {"errors", "html_card", "bounds", "composition"},
 )
 
 

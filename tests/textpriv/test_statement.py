@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 
+from textpriv.composition import together
+from textpriv.errors import TextprivError
 from textpriv.statement import PrivacyStatement, UnsoundWarning
 
 
@@ -95,6 +98,43 @@ def test_paragraph_gives_the_odds_of_half_and_of_nine_tenths_of_the_running_word
     paragraph = make().paragraph()
     assert "at most 20.1 to 1 for half of all running words (a distance of up to 2)" in paragraph
     assert "at most 3.0 million to 1 for nine tenths of them (up to 3.51)" in paragraph
+
+
+def test_the_line_about_documents_gives_the_sum_and_what_is_proved_below_it():
+    assert make(figures={}).document_line == ""
+    assert make(epsilon=None).document_line == ""
+    figures = {"worst_word_loss": 60.0, "reference_distance": 0.5, "bounded_range": 6.0}
+    statement = make(figures=figures)
+    # 100 words that each lose 3 nats, within a range of 3: 112.5-zCDP.
+    assert statement.documents_within(100, 0.5).total == 300.0
+    assert statement.documents_within(100, 0.5) == together(100, 3.0, 3.0, 1e-6)
+    line = statement.document_line
+    assert line in statement.paragraph()
+    assert "100 words, each by a distance of up to 0.5," in line
+    assert "at most exp(300), the sum" in line
+    printed = float(re.search(r"at most exp\(([\d.]+)\) times as likely", line).group(1))
+    exact = together(100, 3.0, 3.0, 1e-6).epsilon
+    assert exact <= printed <= exact * 1.01
+    assert "bounded range, as zCDP" in line
+    # Without a bounded range the loss moves by twice the largest one.
+    bare = make(figures={**figures, "bounded_range": None})
+    assert bare.range_at(0.5) == 6.0
+    assert bare.documents_within(100, 0.5).epsilon > exact
+
+
+def test_a_range_is_at_most_the_largest_one_and_nothing_at_distance_0():
+    statement = make(figures={"bounded_range": 6.0, "largest_range": 9.0, "numerical_slack": 0.25})
+    assert statement.range_at(0.0) == 0.0
+    assert statement.range_at(1.0) == 6.5
+    assert statement.range_at(50.0) == statement.range_at(math.inf) == 9.5
+
+
+@pytest.mark.parametrize(
+    ("words", "delta"), [(-1, 0.1), (1.5, 0.1), (True, 0.1), (3, 1.0), (3, -1)]
+)
+def test_documents_without_meaning_are_refused(words, delta):
+    with pytest.raises(TextprivError):
+        make().documents_within(words, 1.0, delta)
 
 
 def test_a_constant_that_is_printed_shorter_is_rounded_up():

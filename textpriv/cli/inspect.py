@@ -31,7 +31,7 @@ from textpriv.cli.options import (
     read_number,
     required,
 )
-from textpriv.errors import LedgerError
+from textpriv.errors import LedgerError, TextprivError
 
 if TYPE_CHECKING:
     from textpriv.guarantees.certificate import Certificate
@@ -110,15 +110,23 @@ def _build(
 
 def explain(
     words: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="[DIR] WORD",
             help="A word of the vocabulary, perhaps after a folder made by 'textpriv index'; without that, of the built-in "
             "index of English words.",
             show_default=False,
         ),
-    ],
+    ] = None,
     *,
+    documents: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            metavar="A B",
+            help="In place of a word, two text files of equal length: how well their outputs can be told apart, exactly.",
+            show_default=False,
+        ),
+    ] = None,
     epsilon: Epsilon = None,
     law: MechanismOptions,
     n: Annotated[int, typer.Option("-n", help="How many outputs to show.", min=1)] = 10,
@@ -130,6 +138,13 @@ def explain(
     """
     import numpy as np
 
+    if documents is not None:
+        if words is not None and len(words) > 1:
+            raise typer.BadParameter("--documents takes the place of a word: leave it out")
+        _explain_documents(_build(words[0] if words else None, epsilon, law), documents, as_json)
+        return
+    if not words:
+        raise typer.BadParameter("name a word, or two files by --documents", param_hint="WORD")
     if len(words) > 2:
         raise typer.BadParameter("name one word, or a folder and one word", param_hint="WORD")
     folder, word = words if len(words) == 2 else (None, words[0])
@@ -156,6 +171,27 @@ def explain(
     if groups is not None:
         _print_groups(word, stays, groups)
     print(made.statement.typical_odds)
+
+
+def _explain_documents(mechanism: Mechanism, files: tuple[Path, Path], as_json: bool) -> None:
+    """Print how well the outputs of two texts can be told apart."""
+    from textpriv.guarantees.documents import compare_texts
+    from textpriv.privatizer import Privatizer
+
+    texts = []
+    for file in files:
+        try:
+            texts.append(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise TextprivError(f"{file} cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise TextprivError(f"{file} is not UTF-8 text.") from None
+    found = compare_texts(Privatizer(mechanism), *texts)
+    if as_json:
+        print_json({**found.to_dict(), "statement": mechanism.statement.to_dict()})
+    else:
+        print("\n".join(found.sentences()))
+    warn("computed from these texts: as private as they are")
 
 
 def certify(

@@ -160,13 +160,25 @@ class Law:
             shape=(len(self), len(self)),
         )
 
-    def likeliest(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """For each output the likeliest word, shape (V,), and the joint probability of the two, shape (V,)."""
+    def likeliest(
+        self, prior: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """For each output the likeliest word, shape (V,), and the joint probability of the two, shape (V,).
+
+        Parameters
+        ----------
+        prior : ndarray, shape (V,), optional
+            In place of the law's own, such as that of some words only.
+        """
+        prior = self.prior if prior is None else prior
+        found = self.mechanism.likeliest_inputs(prior)
+        if found is not None:
+            return found
         guess = np.zeros(len(self), dtype=np.int64)
         joint = np.zeros(len(self))
         outputs = np.arange(len(self))
         for words, law in self.blocks():
-            law *= self.prior[words, None].astype(np.float32)
+            law *= prior[words, None].astype(np.float32)
             best = law.argmax(axis=0)
             value = law[best, outputs].astype(np.float64)
             better = value > joint

@@ -263,6 +263,20 @@ class Mechanism(ABC):
         """
         return None
 
+    def likeliest_inputs(
+        self, prior: NDArray[np.float64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
+        """For each output the word that it most likely came from, and the joint probability of the two, by a closed form.
+
+        None for a mechanism without one, whose law is then looked through (``evaluation.law``).
+
+        Parameters
+        ----------
+        prior : ndarray, shape (V,)
+            How often each word is written. Public.
+        """
+        return None
+
     def caveats(self) -> tuple[str, ...]:
         """What the promise leaves out although a reader might not expect it: sentences for statement and certificate."""
         return ()

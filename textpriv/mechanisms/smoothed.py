@@ -494,6 +494,10 @@ class SmoothedTEM(TEM):
     # The guarantee
 
     @property
+    def _largest_range(self) -> float:
+        return 2 * self.t * self.index.diameter_bound  # backgrounds are not truncated
+
+    @property
     def statement(self) -> PrivacyStatement:
         """The guarantee of one drawn word."""
         prior = self.prior if isinstance(self.prior, str) else "given"

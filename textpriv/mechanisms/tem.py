@@ -336,7 +336,15 @@ class TEM(Mechanism):
             # mechanisms.md TEM-11: at most 9 t tau, distances beyond gamma being all alike; the rest bounds rounding to
             # whole parts and that of the constant over all pairs.
             numerical_slack=9 * self.t * self.index.rounding.at(self.gamma) + 1e-8,
+            # mechanisms.md 10.2: the normalisers drop out of how far a loss moves.
+            bounded_range=2 * self.t,
+            largest_range=self._largest_range,
         )
+
+    @property
+    def _largest_range(self) -> float:
+        """The range that the loss between no two words exceeds, in nats."""
+        return 2 * self.t * min(self.index.diameter_bound, self.gamma)
 
 
 def configure(

@@ -18,7 +18,7 @@ from textpriv.index.tree_nodes import Nodes
 from textpriv.mechanisms.base_measure import BaseMeasure
 from textpriv.mechanisms.calibration.privacy_constant import Constant
 
-__all__ = ["LARGEST_EXPONENT", "TreeLaw", "measure_before"]
+__all__ = ["LARGEST_EXPONENT", "TreeLaw", "likeliest", "measure_before"]
 
 # Nats of distance times rate beyond which all words count alike, as for TEM (mechanisms.md 2.4).
 LARGEST_EXPONENT = 30.0
@@ -112,6 +112,49 @@ def _constant(
         if log_z[lowest[node]] < log_z[lowest[up]]:
             lowest[up] = lowest[node]
     return worst, first, second, largest
+
+
+def likeliest(
+    nodes: Nodes, reach: NDArray[np.float64], scores: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """For each place the place w of which ``scores[w] exp(-t u)`` is largest, and its value; all by depth-first order."""
+    size, atoms = len(scores), nodes.atoms
+    begins = nodes.start[:atoms]
+    atom_best = np.maximum.reduceat(scores, begins)
+    # The first of the best of each atom.
+    where = np.flatnonzero(scores == atom_best[nodes.atom])
+    first = np.full(atoms, size)
+    np.minimum.at(first, nodes.atom[where], where)
+    best, value = _spread(nodes.level, nodes.parent, reach, atom_best, first)
+    return best[nodes.atom], value[nodes.atom]
+
+
+@njit(cache=True, nogil=True)
+def _spread(
+    level: NDArray[np.uint8],
+    parent: NDArray[np.int32],
+    reach: NDArray[np.float64],
+    scores: NDArray[np.float64],
+    places: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The best of all atoms for each, by the score of the best below every node, and then of all above it.
+
+    That the best below a node may meet the atom lower down does no harm: it then counts for more further down.
+    """
+    count, atoms = level.shape[0], scores.shape[0]
+    best, value = np.zeros(count, np.int64), np.full(count, -1.0)
+    for node in range(count):
+        if node < atoms:
+            best[node], value[node] = places[node], scores[node]
+        up = parent[node]
+        if up >= 0 and value[node] > value[up]:
+            best[up], value[up] = best[node], value[node]
+    for node in range(count - 1, -1, -1):
+        value[node] *= exp(-reach[level[node]])
+        up = parent[node]
+        if up >= 0 and value[up] > value[node]:
+            best[node], value[node] = best[up], value[up]
+    return best[:atoms], value[:atoms]
 
 
 class TreeLaw(NamedTuple):

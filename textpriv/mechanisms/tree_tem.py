@@ -10,7 +10,6 @@ matrices are of Stieltjes type", 1994): under it Z is the same for all words, an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -27,7 +26,7 @@ from textpriv.mechanisms.base import UNKNOWN, Group, Mechanism, checksum, positi
 from textpriv.mechanisms.calibration.pair_sweep import Progress
 from textpriv.mechanisms.calibration.privacy_constant import Constant
 from textpriv.mechanisms.sampling import draw_documents
-from textpriv.mechanisms.tree_law import TreeLaw
+from textpriv.mechanisms.tree_law import TreeLaw, likeliest
 from textpriv.mechanisms.tree_sampler import SPARE, Tables, sample
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
@@ -189,6 +188,18 @@ class TreeTEM(Mechanism):
         """The constant over all pairs, from one pass over the nodes."""
         return self._law.constant
 
+    def likeliest_inputs(
+        self, prior: NDArray[np.float64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """For each output the word that it most likely came from, from two passes over the nodes."""
+        nodes, law, order = self.index.nodes, self._law, self.index.order
+        # Of words with one law the likeliest stands for all.
+        place, value = likeliest(nodes, law.reach, prior[order] * np.exp(-law.log_z)[nodes.atom])
+        guess = np.empty(len(order), dtype=np.int64)
+        joint = np.empty(len(order))
+        guess[order], joint[order] = order[place], value * law.measure.weights
+        return guess, joint
+
     def groups(self, word: str | int, most: int | None = None) -> list[Group]:
         """The groups of a word, or so many of them, from the closest to all words; see :meth:`Mechanism.groups`."""
         number = self.resolve(word)
@@ -291,11 +302,6 @@ class TreeTEM(Mechanism):
         asked = f"epsilon {self.epsilon:g}"
         if self.levels is not None:
             asked = "levels " + ", ".join(f"{name} {odds:g}" for name, odds in self.levels.items())
-        half = self.index.reference_distance
-        words = 100
-        spread = 2 * (self.t * min(half, self.gamma) + SLACK)
-        zcdp = words * spread**2 / 8
-        together = zcdp + 2 * math.sqrt(zcdp * math.log(1e6))
         stated = self._stated(
             f"TreeTEM ({asked}, prior {prior}, rate t {self.t:.4g}; {self.index.source})",
             "the exact constant over all pairs of words of the tree; for the full prior the inverse of a strictly "
@@ -305,14 +311,13 @@ class TreeTEM(Mechanism):
             self.unknown_word_loss,
             numerical_slack=SLACK,
             bounded_range=2 * self.t,
+            largest_range=2 * self.t * min(self.index.diameter_bound, self.gamma),
         )
         square, factor = at_most(self.t**2 / 2), at_most(self.epsilon)
         notes = [
             f"The loss of one word at distance u stays in a range of {at_most(2 * self.t)} u nats. Over documents, all of "
             f"one person or a whole corpus, words at distances u_1, u_2, ... are therefore {square} x (u_1^2 + u_2^2 + "
-            f"...)-zCDP, besides the sum {factor} x (u_1 + u_2 + ...): {words} words at distance {at_most(half, 3)} lose at "
-            f"most {at_most(words * stated.loss_at(half), 3)} nats by the sum, and by zCDP at most {at_most(together, 3)} "
-            "but for a probability of 1e-6; the smaller counts"
+            f"...)-zCDP, besides the sum {factor} x (u_1 + u_2 + ...)"
         ]
         if self.index.below is not None:
             notes.append(

@@ -384,6 +384,28 @@ def test_explain_says_that_madlib_has_no_closed_law(folder):
     assert "no closed output law" in message
 
 
+def test_explain_tells_how_well_two_texts_are_told_apart_and_quotes_neither(folder, tmp_path):
+    pytest.importorskip("dp_accounting")
+    first, second = tmp_path / "a.txt", tmp_path / "b.txt"
+    first.write_text(" ".join(WORDS[:4]), encoding="utf-8")
+    second.write_text(" ".join([WORDS[5], *WORDS[1:4]]), encoding="utf-8")
+    options = ["explain", folder, "--documents", first, second, "--epsilon", 2]
+    told = json.loads(_run(*options, "--json").stdout)
+    assert told["words"] == 1
+    low, high = told["total_variation"]
+    assert 0 < low <= high < low + 1e-3
+    assert told["epsilon"]["0.001"] < told["epsilon"]["1e-06"] <= told["total"] + 1e-3
+    shown = _run(*options)
+    assert "The documents differ in 1 word, " in shown.stdout
+    assert "as private as they are" in shown.stderr
+    second.write_text("!", encoding="utf-8")
+    assert "tokens, which the output shows" in _failed(_run(*options))
+    second.unlink()
+    assert "cannot be read" in _failed(_run(*options))
+    for wrong in (["explain", folder, "--epsilon", 2], [*options, WORDS[0]]):
+        assert _run(*wrong).exit_code in (1, 2)
+
+
 # certify
 
 

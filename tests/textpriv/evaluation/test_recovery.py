@@ -1,0 +1,60 @@
+"""The best attacker's success, in all and word by word, against brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import small_trees as trees
+from numpy.testing import assert_allclose
+
+from textpriv.errors import TextprivError
+from textpriv.evaluation.law import Law
+from textpriv.evaluation.recovery import word_recovery
+from textpriv.index import Index
+from textpriv.mechanisms import TEM, TreeTEM
+from textpriv.vocabulary import Vocabulary
+
+
+def brute_force(mechanism, prior, chosen):
+    """How often each of some words is guessed by an attacker who knows that it is one of them."""
+    laws = np.exp([mechanism.log_prob(word) for word in range(len(mechanism.index))])
+    own = np.where(chosen, prior, 0)
+    joint = own[:, None] * laws
+    guess = joint.argmax(axis=0)
+    right = np.zeros(len(prior))
+    np.add.at(right, guess, laws[guess, np.arange(len(prior))])
+    return joint.max(axis=0).sum() / own.sum(), right
+
+
+@pytest.mark.parametrize("prior", ["uniform", "zipf"])
+def test_success_and_its_table_are_those_of_brute_force(prior):
+    vectors = np.random.default_rng(4).normal(size=(60, 4))
+    index = Index.build(Vocabulary([f"w{i}" for i in range(60)], vectors), k=20, hnsw=False)
+    mechanism = TEM(index, 2.0, prior=prior)
+    written = index.vocabulary.prior_weights("zipf")
+    found = word_recovery(mechanism, common=10)
+    everything, by_word = brute_force(mechanism, written, np.ones(60, dtype=bool))
+    content, told = brute_force(mechanism, written, np.arange(60) >= 10)
+    assert_allclose([found.everything, found.content], [everything, content], rtol=1e-5)
+    assert_allclose(found.by_word, np.where(np.arange(60) >= 10, told, by_word), atol=1e-5)
+    worst = found.worst(20)
+    assert len(worst) == 20
+    assert_allclose([share for _, share in worst], np.sort(told[10:])[::-1][:20], atol=1e-5)
+    assert all(int(word[1:]) >= 10 for word, _ in worst)
+
+
+@pytest.mark.parametrize("name", trees.HARD)
+def test_over_a_tree_the_likeliest_words_are_those_of_all_pairs(name):
+    mechanism = TreeTEM(trees.HARD[name](), 1.3, prior="zipf")
+    law = Law(mechanism)
+    joint = law.prior[:, None] * np.exp(
+        [mechanism.log_prob(word) for word in range(len(mechanism.index))]
+    )
+    guess, value = law.likeliest()
+    assert_allclose(value, joint.max(axis=0), rtol=1e-9)
+    assert_allclose(joint[guess, np.arange(len(joint))], value, rtol=1e-9)
+
+
+def test_a_vocabulary_of_common_words_alone_has_no_content_words():
+    with pytest.raises(TextprivError, match="cannot be left out as common ones"):
+        word_recovery(TreeTEM(trees.star(40), 1.0))

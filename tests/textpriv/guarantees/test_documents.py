@@ -1,0 +1,293 @@
+"""What documents lose: against brute force over all outputs, simulation, and closed forms.
+
+The test by simulation compares a mean with its expectation at a false-alarm rate of 1e-9 under a fixed key.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+
+import numpy as np
+import pytest
+import small_trees as trees
+from conftest import LEVEL
+
+from textpriv.composition import epsilon_of_pure, epsilon_of_zcdp, together
+from textpriv.errors import MechanismError, TextprivError
+from textpriv.guarantees.documents import compare_documents, compare_texts
+from textpriv.index import Index
+from textpriv.mechanisms import TEM, UNKNOWN, Madlib, PermuteAndFlip, SmoothedTEM, TreeTEM
+from textpriv.privatizer import Privatizer
+from textpriv.randomness import KeyedStreams
+from textpriv.vocabulary import Vocabulary
+
+pytest.importorskip("dp_accounting")
+
+WORDS = ["red", "green", "blue", "pink"]
+
+
+def index_of(size: int, seed: int = 0) -> Index:
+    names = WORDS if size == len(WORDS) else [f"w{word}" for word in range(size)]
+    vectors = np.random.default_rng(seed).normal(size=(size, 3))
+    return Index.build(Vocabulary(names, vectors), k=min(size, 8), hnsw=False)
+
+
+def joint(mechanism, document) -> np.ndarray:
+    """The probability of every output of a document."""
+    laws = [np.exp(mechanism.log_prob(word)) for word in document]
+    return reduce(lambda made, law: np.multiply.outer(made, law).ravel(), laws, np.ones(1))
+
+
+def least_delta(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
+    orders = ((first, second), (second, first))
+    return max(float(np.maximum(a - math.exp(epsilon) * b, 0).sum()) for a, b in orders)
+
+
+# Two documents
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TEM(index_of(4), 2.0),
+        lambda: SmoothedTEM(index_of(4), 2.0, 0.8),
+        lambda: PermuteAndFlip(index_of(4), 3.0),
+        lambda: TreeTEM(trees.tree([1, 2, 1], [0.7, 1.9]), 1.5),
+    ],
+    ids=["TEM", "smoothed", "permute and flip", "tree"],
+)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [([0], [1]), ([0, 1, 2, 3], [1, 1, 0, UNKNOWN]), ([2, 2, 2, 0], [3, 3, 3, 3])],
+)
+def test_deltas_of_two_documents_are_those_of_brute_force_over_all_outputs(make, first, second):
+    mechanism = make()
+    found = compare_documents(mechanism, first, second)
+    one, other = joint(mechanism, first), joint(mechanism, second)
+    assert found.words == sum(a != b for a, b in zip(first, second, strict=True))
+    largest = np.abs(np.log(one) - np.log(other)).max()
+    assert found.total == pytest.approx(largest, abs=1e-9)
+    # Each loss is off by a cell at most, and so is delta, which falls by at most one unit a nat.
+    tolerance = (2 * found.words + 1) * found.grid + 1e-6
+    for epsilon in (0.0, 0.3, 1.0, 2.5, largest - 0.01, largest + 1):
+        low, high = found.delta(epsilon)
+        wanted = least_delta(one, other, epsilon)
+        assert low <= wanted <= high <= low + tolerance
+    assert found.total_variation[0] <= np.abs(one - other).sum() / 2 <= found.total_variation[1]
+    for delta in (0.2, 0.01):
+        assert least_delta(one, other, found.epsilon(delta)) <= delta
+        if (below := found.epsilon(delta) - tolerance / delta) > 0:
+            assert least_delta(one, other, below) > delta - 2 * tolerance
+
+
+def test_the_best_attackers_curve_is_that_of_the_likelihood_ratio():
+    mechanism = TEM(index_of(4), 2.0)
+    first, second = [0, 1, 2], [1, 3, 0]
+    one, other = joint(mechanism, first), joint(mechanism, second)
+    best = np.argsort(-one / other)
+    alarms, power = np.cumsum(other[best])[:-1], np.cumsum(one[best])[:-1]
+    found = compare_documents(mechanism, first, second)
+    bound = found.roc(alarms)
+    assert (bound >= power - 1e-9).all()
+    # The envelope is of 400 lines, whose slopes differ by this factor.
+    assert (bound - power).max() <= math.expm1(found.total / 399) + 7 * found.grid
+    assert found.roc([1.0]) == pytest.approx([1.0], abs=1e-6)
+    with pytest.raises(TextprivError, match="between 0 and 1"):
+        found.roc([1.5])
+
+
+def test_deltas_are_those_of_a_million_drawn_documents():
+    mechanism = TreeTEM(trees.random_tree(30, 4, 2), 0.8, prior="zipf")
+    first, second, draws = [0, 5, 9], [7, 6, 2], 1_000_000
+    laws = [
+        mechanism.log_prob(a) - mechanism.log_prob(b) for a, b in zip(first, second, strict=True)
+    ]
+    ids = np.tile(np.array(first, dtype=np.int32), draws)
+    out = mechanism.sample(ids, KeyedStreams(seed=2).stream("documents")).reshape(draws, 3)
+    lost = sum(law[out[:, at]] for at, law in enumerate(laws))
+    found = compare_documents(mechanism, first, second)
+    (direction, _), (coarse, _) = found._upper, found._lower
+    # Hoeffding's bound for means of numbers between 0 and 1.
+    room = math.sqrt(math.log(2 / LEVEL) / (2 * draws))
+    for epsilon in (0.0, 0.5, 1.5, 3.0):
+        mean = float(np.maximum(-np.expm1(epsilon - lost), 0).mean())
+        low, high = (each.get_delta_for_epsilon(epsilon) for each in (coarse, direction))
+        assert low - room <= mean <= high + room
+        assert high - low <= 7 * found.grid
+
+
+def test_randomized_response_of_five_words_keeps_almost_nothing_back():
+    """The figures of mechanisms.md 10.1: a loss of 4.9 a word, five words, delta(15) = .96."""
+    odds = math.exp(4.9)
+    keep = odds / (1 + odds)
+    wanted = keep**5 - math.exp(15) * (1 - keep) ** 5
+    two = Index.build(Vocabulary(["a", "b"], np.array([[0.0], [4.9]])), k=2, hnsw=False)
+    # Of two words under a uniform prior TEM is randomized response with odds of exp(t d).
+    mechanism = TEM(two, 2.0, prior="uniform", gamma=100.0)
+    found = compare_documents(mechanism, [0] * 5, [1] * 5)
+    assert found.total == pytest.approx(24.5)
+    assert found.delta(15.0) == pytest.approx((wanted, wanted), abs=1e-6)
+    assert wanted == pytest.approx(0.96, abs=0.005)
+
+
+def test_documents_of_one_law_are_never_told_apart():
+    found = compare_documents(TEM(index_of(4), 2.0), [0, UNKNOWN], [0, UNKNOWN])
+    assert found.words == 0
+    assert found.delta(0.0) == (0.0, 0.0)
+    assert found.epsilon(0.0) == 0.0
+    assert found.roc([0.3]).tolist() == [0.3]
+    assert found.sentences() == ["The documents have one law: no output tells them apart."]
+
+
+def test_a_coarser_grid_gives_wider_bounds_that_hold():
+    mechanism = TEM(index_of(4), 2.0)
+    first, second = [0, 1, 2], [1, 3, 0]
+    exact = least_delta(joint(mechanism, first), joint(mechanism, second), 1.0)
+    widths = []
+    for grid in (1e-4, 1e-2, 0.2):
+        low, high = compare_documents(mechanism, first, second, grid=grid).delta(1.0)
+        assert low <= exact <= high
+        widths.append(high - low)
+    assert widths[0] < widths[1] < widths[2]
+
+
+def test_what_cannot_be_compared_is_said():
+    mechanism = TEM(index_of(4), 2.0)
+    with pytest.raises(TextprivError, match="by their lengths"):
+        compare_documents(mechanism, [0], [0, 1])
+    with pytest.raises(MechanismError, match="closed"):
+        compare_documents(Madlib(index_of(4), 2.0, search="exact"), [0], [1])
+    found = compare_documents(mechanism, [0], [1])
+    for wrong in (lambda: found.delta(-1.0), lambda: found.epsilon(1.0)):
+        with pytest.raises(TextprivError, match="from 0 up"):
+            wrong()
+
+
+def test_texts_are_compared_by_what_is_drawn_of_them_and_refused_where_more_differs():
+    privatizer = Privatizer(TEM(index_of(4), 2.0))
+    found = compare_texts(privatizer, "Red, green zanzibar.", "red, PINK ouagadougou.")
+    direct = compare_documents(privatizer.mechanism, ["green"], ["pink"])
+    assert found.words == 1
+    assert found.delta(0.5) == direct.delta(0.5)
+    for other, said in (
+        ("red green", "tokens, which the output shows"),
+        ("red! green zanzibar.", "releases as they are"),
+        ("red, green , ,", "of different classes"),
+    ):
+        with pytest.raises(TextprivError, match=said) as error:
+            compare_texts(privatizer, "Red, green zanzibar.", other)
+        assert "zanzibar" not in str(error.value)
+
+
+# All documents
+
+
+def test_no_pair_of_500_loses_more_than_is_stated_of_all_such_documents():
+    """Bounded range, optimal composition and the sum against the exact delta (mechanisms.md 10.2)."""
+    rng = np.random.default_rng(6)
+    by = set()
+    mechanisms = [
+        *(TEM(index_of(8, seed), epsilon) for seed, epsilon in ((1, 0.3), (2, 1.0), (3, 4.0))),
+        TEM(index_of(8, 4), 1.0, rate="calibrated"),
+        SmoothedTEM(index_of(8, 5), 1.0, 0.8),
+        PermuteAndFlip(index_of(8, 6), 1.0),
+        *(
+            TreeTEM(trees.random_tree(8, 3, seed), epsilon)
+            for seed, epsilon in ((1, 0.5), (2, 2.0))
+        ),
+        TreeTEM(trees.random_tree(8, 4, 3), 1.0, prior="zipf"),
+        TEM(index_of(8, 7), 0.1),
+    ]
+    for number in range(500):
+        mechanism = mechanisms[number % len(mechanisms)]
+        first, second = rng.integers(0, 8, (2, int(rng.integers(1, 6))))
+        told = mechanism.index.representatives[first] != mechanism.index.representatives[second]
+        apart = [mechanism.index.distance(*pair) for pair in zip(first, second, strict=True)]
+        one, other = (joint(mechanism, document) for document in (first, second))
+        for delta in (1e-6, 1e-2):
+            bound = mechanism.statement.documents_within(int(told.sum()), max(apart), delta)
+            assert least_delta(one, other, bound.epsilon) <= bound.delta + 1e-12
+            assert bound.epsilon <= bound.total
+            by.add(bound.by)
+    assert by == {"sum", "zcdp", "composition"}
+
+
+def test_long_documents_lose_no_more_than_is_stated_and_far_less_than_the_sum():
+    mechanism = TEM(index_of(8, 1), 0.5)
+    rng = np.random.default_rng(7)
+    first, second = rng.integers(0, 8, (2, 150)).tolist()
+    found = compare_documents(mechanism, first, second, grid=1e-3)
+    assert found.within == mechanism.statement.documents_within(found.words, found.distances[-1])
+    assert found.within.by == "zcdp"
+    assert found.delta(found.within.epsilon)[1] <= 1e-6
+    assert found.epsilon(1e-6) < found.within.epsilon < found.within.total / 1.5
+
+
+def test_the_loss_between_two_words_moves_within_the_stated_range():
+    far = index_of(30, 3)
+    for mechanism in (
+        TEM(far, 2.0),
+        TEM(far, 2.0, gamma=1.0),
+        TEM(far, 2.0, rate="calibrated"),
+        SmoothedTEM(far, 2.0, 0.8),
+        PermuteAndFlip(far, 2.0),
+        TreeTEM(trees.HARD["ties of height"](), 1.5, prior="zipf"),
+    ):
+        words = np.arange(len(mechanism.index))
+        laws = np.stack([mechanism.log_prob(int(word)) for word in words])
+        apart = mechanism.index.distances_of(words)
+        for word in words[:10]:
+            moves = np.ptp(laws[word] - laws, axis=1)
+            stated = [mechanism.statement.range_at(each) for each in apart[word]]
+            assert (moves <= np.array(stated) + 1e-12).all()
+        unknown = np.ptp(laws - mechanism.log_prob(UNKNOWN), axis=1)
+        assert unknown.max() <= mechanism.statement.range_at(math.inf)
+
+
+@pytest.mark.parametrize(("loss", "draws"), [(0.5, 1), (0.5, 9), (3.0, 4), (0.05, 60)])
+def test_optimal_composition_is_that_of_randomized_response(loss, draws):
+    likelier = 1 / (1 + math.exp(-loss))
+    first = [likelier**k * (1 - likelier) ** (draws - k) for k in range(draws + 1)]
+    ways = [math.comb(draws, k) for k in range(draws + 1)]
+    for delta in (1e-6, 1e-3, 0.3):
+        found = epsilon_of_pure(loss, draws, delta)
+        factor = math.exp(found)
+        beyond = sum(
+            way * max(one - factor * other, 0)
+            for way, one, other in zip(ways, first, first[::-1], strict=True)
+        )
+        if found > 0:
+            assert beyond == pytest.approx(delta, rel=1e-6)
+        else:
+            assert beyond <= delta
+
+
+def test_the_conversion_of_zcdp_is_below_the_simple_one_and_above_that_of_the_gaussian():
+    from scipy.stats import norm
+
+    for rho in (1e-4, 0.1, 3.0, 400.0):
+        for delta in (1e-9, 1e-3):
+            found = epsilon_of_zcdp(rho, delta)
+            assert 0 <= found <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
+            # A Gaussian of this rho needs so much at least (Balle and Wang 2018).
+            s = math.sqrt(2 * rho)
+            a, b = s / 2 - found / s, -s / 2 - found / s
+            assert norm.cdf(a) - math.exp(found + norm.logcdf(b)) <= delta
+    assert epsilon_of_zcdp(0.0, 1e-6) == 0.0
+
+
+def test_the_example_of_230_words_comes_out_as_in_the_specification():
+    """mechanisms.md 10.2: 28.75-zCDP, epsilon 68.6 by the simple conversion at the half rate; 194.7 at the full one."""
+    for spread, simple in ((1.0, 68.6), (2.0, 194.7)):
+        rho = 230 * spread**2 / 8
+        assert rho + 2 * math.sqrt(rho * math.log(1e6)) == pytest.approx(simple, abs=0.1)
+        found = together(230, 1.0, spread, 1e-6)
+        assert found.epsilon < simple
+        assert found.total == 230.0
+
+
+def test_by_no_delta_and_no_bound_the_sum_counts():
+    assert together(5, 2.0, 1.0, 0.0).by == "sum"
+    assert together(0, 2.0, 1.0, 1e-6).epsilon == 0.0
+    assert together(3, math.inf, math.inf, 1e-6) == (math.inf, 0.0, "sum", math.inf)

@@ -1,0 +1,131 @@
+"""What several draws lose together: from bounds on each of them to an epsilon and a delta of all.
+
+Functions of numbers. Which bounds hold of a draw is the mechanism's to state; what two given documents lose exactly is
+computed in ``guarantees.documents``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+__all__ = ["Together", "epsilon_of_pure", "epsilon_of_zcdp", "together"]
+
+_MOST = 20_000  # draws for which optimal composition is summed term by term
+_STEPS = 200  # of a bisection
+
+
+class Together(NamedTuple):
+    """What some draws lose together.
+
+    Attributes
+    ----------
+    epsilon : float
+        Nats: any set of outcomes is at most exp(epsilon) times as likely under other inputs, plus ``delta``.
+    delta : float
+        0 where the sum of the largest losses is what counts.
+    by : str
+        "sum", "zcdp" or "composition".
+    total : float
+        The sum of the largest losses, which holds with a delta of 0.
+    """
+
+    epsilon: float
+    delta: float
+    by: str
+    total: float
+
+
+def epsilon_of_zcdp(rho: float, delta: float) -> float:
+    """The least epsilon that the conversions of zCDP at these orders give.
+
+    By Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020), Proposition 12: at every order
+    alpha above 1 it is ``rho alpha + (ln(1 / delta) + (alpha - 1) ln(1 - 1 / alpha) - ln(alpha)) / (alpha - 1)``.
+
+    Parameters
+    ----------
+    rho : float
+        0 or more.
+    delta : float
+        In (0, 1).
+    """
+    if rho == 0:
+        return 0.0
+    # Around the order at which the simpler conversion, rho + 2 sqrt(rho ln(1 / delta)), is least.
+    usual = math.sqrt(math.log(1 / delta) / rho)
+    orders = [1 + usual * 2.0 ** (step / 16) for step in range(-64, 65)]
+    found = min(
+        rho * a + (-math.log(delta) + (a - 1) * math.log1p(-1 / a) - math.log(a)) / (a - 1)
+        for a in orders
+        if a > 1
+    )
+    return max(found, 0.0)
+
+
+def epsilon_of_pure(loss: float, draws: int, delta: float) -> float:
+    """The least epsilon of so many draws that lose at most so many nats each, whatever they are.
+
+    By Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy" (2015): no draws lose more together
+    than those of randomized response, which tell the truth with odds of ``exp(loss)``.
+
+    Parameters
+    ----------
+    loss : float
+        Above 0, finite.
+    draws : int
+        1 to 20,000.
+    delta : float
+        In (0, 1).
+    """
+    likelier, rarer = -math.log1p(math.exp(-loss)), -loss - math.log1p(math.exp(-loss))
+    whole = math.lgamma(draws + 1)
+    # By how many of the draws tell the truth: the loss, and the logarithm of its probability.
+    terms = []
+    for true in range(draws, draws // 2, -1):
+        ways = whole - math.lgamma(true + 1) - math.lgamma(draws - true + 1)
+        terms.append(((2 * true - draws) * loss, ways + true * likelier + (draws - true) * rarer))
+
+    def beyond(epsilon: float) -> float:
+        parts = (
+            math.exp(mass) * -math.expm1(epsilon - lost) for lost, mass in terms if lost > epsilon
+        )
+        return math.fsum(parts)
+
+    low, high = 0.0, draws * loss
+    if beyond(low) <= delta:
+        return low
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        if beyond(middle) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def together(draws: int, loss: float, spread: float, delta: float) -> Together:
+    """The least of what is proved of equal draws: the sum, zCDP by bounded range, and optimal composition.
+
+    Parameters
+    ----------
+    draws : int
+        0 or more.
+    loss : float
+        The largest loss of one draw, in nats; infinite where there is no bound.
+    spread : float
+        Within how many nats the loss of one draw between two given inputs moves, at most ``2 * loss``: a spread of eta is
+        eta^2 / 8-zCDP (Cesar and Rogers, "Bounding, Concentrating, and Truncating", 2021).
+    delta : float
+        In [0, 1).
+    """
+    total = draws * loss if draws else 0.0
+    candidates = [Together(total, 0.0, "sum", total)]
+    if 0 < delta < 1 and 0 < total < math.inf:
+        rho = draws * min(spread, 2 * loss) ** 2 / 8
+        candidates.append(Together(epsilon_of_zcdp(rho, delta), delta, "zcdp", total))
+        if draws <= _MOST:
+            found = epsilon_of_pure(loss, draws, delta)
+            candidates.append(Together(found, delta, "composition", total))
+    return min(candidates)
