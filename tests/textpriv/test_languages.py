@@ -163,6 +163,19 @@ def test_a_tree_has_the_language_of_its_words_also_when_saved(tmp_path):
     assert Index.load(tmp_path / "tree").language == "de"
 
 
+def test_words_with_capitals_are_hinted_at_and_found_in_lower_case(tmp_path):
+    (tmp_path / "vectors.txt").write_text("Der 0 0\nPatient 0 9\nhat 9 0\nFieber 9 9\n")
+    folders = [str(tmp_path / name) for name in ("as-they-are.idx", "lower.idx")]
+    make = ["index", str(tmp_path / "vectors.txt")]
+    assert "with --lower" in CliRunner().invoke(app, [*make, folders[0], "--language=de"]).stderr
+    made = CliRunner().invoke(app, [*make, folders[1], "--language=de", "--lower"])
+    assert "--lower" not in made.stderr
+    given = "Der Patient hat Fieber."
+    for folder, expected in zip(folders, ([-1, -1, 2, -1], [0, 1, 2, 3]), strict=True):
+        privatizer = textpriv.Privatizer(textpriv.TEM(Index.load(folder), epsilon=1.0))
+        assert privatizer.read(given).codes.tolist()[:4] == expected
+
+
 @pytest.mark.parametrize("code", ["", "German", "de-DE", 7])
 def test_a_language_is_a_code(code):
     with pytest.raises(VocabularyError, match="code of a language"):

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["app", "main"]
 
 
+_MANY = 0.05  # of the words, with capitals
+
 app = typer.Typer(
     help="Private text with a proved metric-differential-privacy guarantee.\n\n"
     "Start with: textpriv demo",
@@ -95,6 +97,13 @@ class IndexOptions:
             show_default=False,
         ),
     ] = None
+    lower: Annotated[
+        bool,
+        typer.Option(
+            "--lower",
+            help="Take the words in lower case, in which texts are read: for vectors with capitals, as of German nouns.",
+        ),
+    ] = False
     backend: Annotated[
         Search,
         typer.Option(
@@ -141,6 +150,8 @@ def index(
         vocabulary = Vocabulary.load(
             source, limit=options.limit, prior=options.prior, language=language
         )
+    if options.lower:
+        vocabulary = vocabulary.lowered()
     built = Index.build(
         vocabulary,
         metric=options.metric,
@@ -178,6 +189,11 @@ def index(
         print(
             f"{cut['count']:,} of the words are not read as one token where they stand between blanks, such as "
             f'"{cut["example"]}": there they are protected as the tokens that are read in their place.'
+        )
+    capitals = sum(word != word.lower() for word in vocabulary.words)
+    if capitals > _MANY * len(vocabulary):
+        say(
+            f"{capitals:,} of the words have capitals, and texts are read in lower case: with --lower they are found there."
         )
     say(f"Next: textpriv explain {out} WORD --epsilon 6")
 

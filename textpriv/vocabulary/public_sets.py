@@ -308,7 +308,7 @@ def _from_gensim(chosen: PublicSet) -> Path:
         import gensim.downloader
     except ImportError:
         raise _out_of_reach(
-            chosen, where(chosen), "gensim is missing: pip install gensim"
+            chosen, where(chosen), "gensim, which fetches it, is missing: pip install gensim"
         ) from None
     import logging
 

@@ -212,6 +212,23 @@ class Vocabulary:
         vocabulary._store(words, vectors, prior, language or found, name_of)
         return vocabulary
 
+    def lowered(self) -> Vocabulary:
+        """Return the vocabulary in lower case: of words that become equal the first one's vector, and all their counts.
+
+        Texts are read in lower case, unless the policy keeps their case, so that a word with a capital is found in none:
+        German nouns would all be unknown.
+
+        Examples
+        --------
+        >>> Vocabulary(["Haus", "haus", "gut"], [[0.0], [1.0], [2.0]]).lowered().words
+        ['haus', 'gut']
+        """
+        ids: dict[str, int] = {}
+        new = np.array([ids.setdefault(word.lower(), len(ids)) for word in self.words])
+        first = np.unique(new, return_index=True)[1]
+        prior = None if self.prior is None else np.bincount(new, self.prior)
+        return Vocabulary(list(ids), self.vectors[first], prior, self.language)
+
     @classmethod
     def builtin(cls, language: str = "en") -> Vocabulary:
         """Read a vocabulary that comes with the package; nothing is downloaded.

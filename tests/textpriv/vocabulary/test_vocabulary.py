@@ -83,6 +83,16 @@ def refusal(folder: Path, data: bytes, **options) -> str:
 # Construction
 
 
+def test_in_lower_case_the_first_of_equal_words_stays_with_the_counts_of_all():
+    words = ["Haus", "gut", "haus", "Gut", "rot"]
+    given = Vocabulary(words, np.arange(5.0)[:, None], [5, 4, 3, 2, 1], "de")
+    lowered = given.lowered()
+    assert lowered.words == ["haus", "gut", "rot"]
+    assert lowered.vectors[:, 0].tolist() == [0, 1, 4]
+    assert lowered.prior.tolist() == [8, 6, 1]
+    assert lowered.language == "de"
+
+
 def test_the_refusal_is_an_error_of_the_users_kind():
     assert issubclass(VocabularyError, TextprivError)
 
