@@ -104,6 +104,13 @@ class IndexOptions:
             help="Take the words in lower case, in which texts are read: for vectors with capitals, as of German nouns.",
         ),
     ] = False
+    without: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of words to leave out, one a line; it must be public, as the words are.",
+            show_default=False,
+        ),
+    ] = None
     backend: Annotated[
         Search,
         typer.Option(
@@ -124,8 +131,8 @@ def index(
     source: Annotated[
         str,
         typer.Argument(
-            help="Word vectors: a GloVe, word2vec or fastText file, the name of an installed spaCy package, or of a "
-            "public set (see 'textpriv vectors').",
+            help="Word vectors: a GloVe, word2vec or fastText file, the name of an installed spaCy package or of a "
+            "public set (see 'textpriv vectors'), or builtin:en.",
             show_default=False,
         ),
     ],
@@ -152,6 +159,8 @@ def index(
         )
     if options.lower:
         vocabulary = vocabulary.lowered()
+    if options.without is not None:
+        vocabulary = vocabulary.without(options.without.read_text(encoding="utf-8").split("\n"))
     built = Index.build(
         vocabulary,
         metric=options.metric,

@@ -69,6 +69,11 @@ _Read: TypeAlias = "tuple[Sequence[str], ArrayLike, Callable[[int], str], str | 
 
 def read_source(source: Any, limit: int | None) -> _Read:
     """Return words, vectors, a function that names a word by its id in messages, and the language if it is known."""
+    if isinstance(source, str) and source.startswith("builtin:"):
+        from textpriv.vocabulary.builtin import read_builtin
+
+        own = read_builtin(source.removeprefix("builtin:"))
+        return own.words[:limit], own.vectors[:limit], "the word with id {}".format, own.language
     if is_named(source) and not Path(source).exists():
         chosen = set_named(source)
         words, rows, name_of, language = read_source(get(chosen), limit)

@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from textpriv.errors import VocabularyError
-from textpriv.vocabulary.readers import BLOCK_VALUES, check_counts, read_counts, read_source
+from textpriv.vocabulary.priors import Prior, weights_of
+from textpriv.vocabulary.readers import BLOCK_VALUES, read_source
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Prior", "Vocabulary", "equal_rows", "is_language"]
-
-Prior: TypeAlias = "str | os.PathLike[str] | Mapping[str, float] | ArrayLike"
-"""A prior as users give it: a name, a file of counts, a mapping from word to count, or an array."""
 
 _ZIPF_MANDELBROT_SHIFT = 2.7
 _PRIOR_NAMES = ("zipf", "uniform", "counts")
@@ -136,7 +132,7 @@ class Vocabulary:
                     "the mechanism, and here an array, a mapping from words to counts, the path "
                     "of a file of counts, or nothing."
                 )
-            self.prior = read_only(self._weights(prior))
+            self.prior = read_only(weights_of(prior, self.words))
 
     @classmethod
     def load(
@@ -163,6 +159,7 @@ class Vocabulary:
               package that has one, or the folder of a saved pipeline that has one. The order is
               that of the rows of the table; where words share a row, as they do in a pruned table,
               rank says little about frequency: give a prior then;
+            - "builtin:en", the words that come with the package;
             - the name of a public set with its hub: "gensim:glove-wiki-gigaword-300", "spacy:de_core_news_md" or
               "fasttext:cc.de.300". ``textpriv vectors`` lists such sets with their licences. A set is fetched when it is
               first named; where there is no network, the message says what to fetch and where to put it.
@@ -211,6 +208,23 @@ class Vocabulary:
         vocabulary = cls.__new__(cls)
         vocabulary._store(words, vectors, prior, language or found, name_of)
         return vocabulary
+
+    def without(self, words: Iterable[str]) -> Vocabulary:
+        """Return the vocabulary without some words, which texts then hold as unknown ones; the list must be public.
+
+        Raises
+        ------
+        VocabularyError
+            If no word is left.
+        """
+        left_out = set(words)
+        kept = [number for number, word in enumerate(self.words) if word not in left_out]
+        if not kept:
+            raise VocabularyError("Every word is to be left out: no vocabulary is left.")
+        prior = None if self.prior is None else self.prior[kept]
+        return Vocabulary(
+            [self.words[number] for number in kept], self.vectors[kept], prior, self.language
+        )
 
     def lowered(self) -> Vocabulary:
         """Return the vocabulary in lower case: of words that become equal the first one's vector, and all their counts.
@@ -384,7 +398,7 @@ class Vocabulary:
             else:
                 weights = np.ones(len(self))
         else:
-            weights = self._weights(prior)
+            weights = weights_of(prior, self.words)
         # Scaling by the largest first keeps the sum of very large weights finite. The sum is correctly rounded, so that no
         # processor's order of summation shows in what is drawn.
         scaled = weights / weights.max()
@@ -413,59 +427,6 @@ class Vocabulary:
         for part in _blocks(*self.vectors.shape):
             digest.update(self.vectors[part].astype(little_endian, copy=False).tobytes())
         return digest.hexdigest()
-
-    def _weights(self, prior: Prior) -> NDArray[np.float64]:
-        """Turn an array, a mapping or a file into V weights above 0, not normalised."""
-        if isinstance(prior, str | os.PathLike):
-            path = Path(prior)
-            if not path.is_file():
-                raise VocabularyError(
-                    f"Expected a prior, found {os.fspath(prior)!r}, which is no file and not one "
-                    'of "zipf", "uniform" and "counts". Check the name, or pass an array or a '
-                    "mapping from words to counts."
-                )
-            return self._weights_from_counts(read_counts(path))
-        if isinstance(prior, Mapping):
-            check_counts(prior)
-            return self._weights_from_counts(prior)
-        return self._weights_from_array(prior)
-
-    def _weights_from_counts(self, counts: Mapping[str, float]) -> NDArray[np.float64]:
-        weights = np.array([float(counts.get(word, 0.0)) for word in self.words])
-        counted = weights > 0
-        if not counted.any():
-            raise VocabularyError(
-                "Expected counts for words of the vocabulary, found a positive one for none of "
-                f"its {len(self):,} words. Check that the counts are of this language and written "
-                "alike, lower case for instance."
-            )
-        weights[~counted] = weights[counted].min() / 2
-        return weights
-
-    def _weights_from_array(self, prior: ArrayLike) -> NDArray[np.float64]:
-        try:
-            given = np.asarray(prior)
-        except ValueError:
-            given = np.empty(0, dtype=object)
-        if given.dtype.kind not in "fiu":
-            raise VocabularyError(
-                "Expected a prior of real numbers, one a word, or a mapping from words to counts, "
-                f"found {type(prior).__name__}. Pass an array of shape ({len(self)},)."
-            )
-        weights = given.astype(np.float64)
-        if weights.shape != (len(self),):
-            raise VocabularyError(
-                f"Expected a prior of shape ({len(self)},), one weight a word, found shape "
-                f"{weights.shape}. Pass the weights in the order of the words."
-            )
-        bad = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
-        if len(bad):
-            raise VocabularyError(
-                f"Expected a prior of finite weights above 0, found {len(bad):,} that are not, "
-                f"the first at position {bad[0]}. Every word must stay possible: give each a "
-                "small positive weight."
-            )
-        return weights
 
 
 # Checks of words and vectors

@@ -83,6 +83,17 @@ def refusal(folder: Path, data: bytes, **options) -> str:
 # Construction
 
 
+def test_words_can_be_left_out_also_of_the_built_in_ones():
+    given = Vocabulary(["a", "b", "c"], np.arange(3.0)[:, None], [5, 4, 3], "de")
+    left = given.without(["b", "z"])
+    assert (left.words, left.prior.tolist(), left.language) == (["a", "c"], [5, 3], "de")
+    assert left.vectors[:, 0].tolist() == [0, 2]
+    with pytest.raises(VocabularyError, match="Every word"):
+        given.without("abc")
+    few = Vocabulary.load("builtin:en", limit=3)
+    assert (few.words, few.language) == (["the", "of", "to"], "en")
+
+
 def test_in_lower_case_the_first_of_equal_words_stays_with_the_counts_of_all():
     words = ["Haus", "gut", "haus", "Gut", "rot"]
     given = Vocabulary(words, np.arange(5.0)[:, None], [5, 4, 3, 2, 1], "de")
