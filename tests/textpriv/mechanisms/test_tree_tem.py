@@ -97,15 +97,22 @@ def test_the_full_measure_solves_the_dense_system_is_positive_and_spends_all_of_
         assert np.ptp(mechanism._law.log_z) < 1e-12
 
 
-def test_at_400_000_words_the_full_measure_is_positive_and_its_constant_epsilon_to_1e_12():
-    size = 400_000
+LARGE = 400_000
+
+
+@pytest.fixture(scope="module")
+def large() -> TreeTEM:
+    """Over heights between leaves as a random hierarchy has them: each 1.6 times as seldom as the one below it."""
     rng = np.random.default_rng(5)
-    # Heights between leaves as a random hierarchy has them: each 1.6 times as seldom as the one below it.
-    gaps = np.minimum(rng.geometric(1 - 1 / 1.6, size - 1), 24)
+    gaps = np.minimum(rng.geometric(1 - 1 / 1.6, LARGE - 1), 24)
     used = np.unique(gaps)
     codes = np.searchsorted(used, gaps) + 1
-    tree = Tree(trees.words(size), rng.permutation(size), codes, np.linspace(0.4, 4.0, len(used)))
-    mechanism = TreeTEM(tree, 3.0)
+    order = rng.permutation(LARGE)
+    return TreeTEM(Tree(trees.words(LARGE), order, codes, np.linspace(0.4, 4.0, len(used))), 3.0)
+
+
+def test_at_400_000_words_the_full_measure_is_positive_and_its_constant_epsilon_to_1e_12(large):
+    mechanism, tree = large, large.index
     law = mechanism._law
     assert mechanism.t == 3.0
     assert law.measure.weights.min() > 0
@@ -249,6 +256,48 @@ def test_draws_of_hard_trees_fit_their_law(name, prior):
             assert goodness_of_fit(counts, np.exp(mechanism.log_prob(word))) > LEVEL
 
 
+def test_draws_of_400_000_words_fit_their_law_by_level_and_place(large):
+    """By the height at which what is drawn meets the word, and by which 40th of the leaves it comes from."""
+    tree, streams = large.index, KeyedStreams(seed=4)
+    for word in (*tree.order[[0, 200_000]].tolist(), UNKNOWN):
+        met = (
+            np.zeros(LARGE, np.int64) if word == UNKNOWN else tree.levels_of(word).astype(np.int64)
+        )
+        cells = met * 40 + np.arange(LARGE) * 40 // LARGE
+        law = np.exp(large.log_prob(word))[tree.order]
+        ids = np.full(300_000, word, dtype=np.int32)
+        drawn = tree.places[large.sample(ids, streams.stream(f"large {word}"))]
+        wanted = np.bincount(cells, weights=law)
+        counts = np.bincount(cells[drawn], minlength=len(wanted))
+        assert np.count_nonzero(wanted * len(ids) > 5) > 30
+        assert goodness_of_fit(counts, wanted / wanted.sum()) > LEVEL
+    # Running words, too, by level alone.
+    ids = np.random.default_rng(7).integers(0, LARGE, 300_000).astype(np.int32)
+    drawn = large.sample(ids, streams.stream("running"))
+    metric = tree.metric
+    levels = metric.levels(tree.places[ids].astype(np.int64), tree.places[drawn].astype(np.int64))
+    wanted = level_law(large, ids)
+    assert goodness_of_fit(np.bincount(levels, minlength=len(wanted)), wanted) > LEVEL
+
+
+def level_law(mechanism: TreeTEM, words: np.ndarray) -> np.ndarray:
+    """How often what is drawn for some words meets them at each level, 0 for themselves."""
+    nodes, law = mechanism.index.nodes, mechanism._law
+    before = np.concatenate([[0.0], np.cumsum(law.measure.weights)])
+    inside = before[nodes.end] - before[nodes.start]
+    at = nodes.atom[mechanism.index.places[words]]
+    scale = np.exp(-law.log_z[at])
+    found = np.zeros(len(law.reach))
+    found[0] = (inside[at] * scale).sum()
+    while (nodes.parent[at] >= 0).any():
+        up = nodes.parent[at]
+        level = nodes.level[up]
+        share = (inside[up] - inside[at]) * np.exp(-law.reach[level]) * scale
+        np.add.at(found, level[up >= 0], share[up >= 0])
+        at, scale = up[up >= 0], scale[up >= 0]
+    return found / found.sum()
+
+
 def test_small_weights_are_drawn_as_often_as_their_law_says():
     """Weights of a few whole parts: the far word has one of e^-29, drawn from the near ones by an exact coin."""
     tree = trees.tree([1] * 3 + [2], [1e-3, 1.0])
@@ -375,17 +424,11 @@ def test_the_certificate_says_what_the_tree_parts():
 
 
 @pytest.mark.alone
-def test_at_400_000_words_certificate_and_draws_take_seconds():
+def test_at_400_000_words_certificate_and_draws_take_seconds(large):
     """Of the processor's time, with room for slower ones: a list or a search for each word would take minutes."""
-    size = 400_000
-    rng = np.random.default_rng(5)
-    gaps = np.minimum(rng.geometric(1 - 1 / 1.6, size - 1), 24)
-    codes = np.searchsorted(np.unique(gaps), gaps) + 1
-    heights = np.linspace(0.4, 4.0, codes.max())
-    tree = Tree(trees.words(size), rng.permutation(size), codes, heights)
-    mechanism = TreeTEM(tree, 3.0)
+    mechanism = large
     certify(mechanism)
-    ids = rng.integers(0, size, 2_000_000).astype(np.int32)
+    ids = np.random.default_rng(6).integers(0, LARGE, 2_000_000).astype(np.int32)
     mechanism.sample(ids[:10], KeyedStreams(seed=1).stream(0))
     begin = time.process_time()
     assert certify(mechanism).holds
