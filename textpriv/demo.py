@@ -71,17 +71,14 @@ def run_demo(console: Console, save: Path | None = None) -> None:
         from textpriv.index.index import Index
         from textpriv.mechanisms.tem import TEM
         from textpriv.privatizer import Privatizer
-    with _stage("opening the built-in index of English words (the first time, building it)"):
+    with _stage("opening the built-in index of English words"):
         index = Index.builtin("en")
         if save is not None:
             index.save(save)
     with _stage("making the texts private"):
         three = amounts(index)
         privatizers = [Privatizer(TEM(index, epsilon=each.epsilon)) for each in three]
-        shown = {
-            name: [_privatize(private, sample) for private in privatizers]
-            for name, sample in SAMPLES.items()
-        }
+        shown = _shown(privatizers)
     print(file=sys.stderr)
     console.print(_table(three, shown), highlight=False)
     _print_end(console, three[1].epsilon)
@@ -107,15 +104,17 @@ def _table(three: Sequence[Amount], shown: dict[str, list[Text]]) -> Table:
     return table
 
 
-def _privatize(privatizer: Privatizer, sample: str) -> Text:
-    """Return a private text, changed words marked. Only for public samples: a mark tells what the guarantee hides."""
+def _shown(privatizers: Sequence[Privatizer]) -> dict[str, list[Text]]:
+    """Private forms of the samples, changed words marked. Only for public samples: a mark tells what the guarantee hides."""
     import spacy
 
-    (released,) = privatizer.release([privatizer.read(sample)], None)
-    originals = [
-        token for token in spacy.blank("en").tokenizer(sample.lower()) if not token.is_space
-    ]
-    return _mark(originals, released)
+    tokenizer, reader = spacy.blank("en").tokenizer, privatizers[0]
+    shown = {}
+    for name, sample in SAMPLES.items():
+        originals = [token for token in tokenizer(sample.lower()) if not token.is_space]
+        raw = reader.read(sample)
+        shown[name] = [_mark(originals, private.release([raw])[0]) for private in privatizers]
+    return shown
 
 
 def _mark(originals: Sequence[Any], released: Any) -> Text:

@@ -31,7 +31,7 @@ from textpriv.randomness import (
 )
 from textpriv.statement import PrivacyStatement
 from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens, counts_of
-from textpriv.tokenization.detokenizer import Spelling, find_blanks, spell
+from textpriv.tokenization.detokenizer import Spelling, find_blanks, spell, spell_few
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, find_split_words
 from textpriv.tokenization.policy import TokenPolicy
 
@@ -52,6 +52,7 @@ WORDS_CUT = (
 READ_AS = "Texts are cut into tokens by spaCy's rules of the language {}"
 
 _TOKENS = 1 << 16  # drawn in one call of the sampler
+_FEW = 10_000  # tokens of private texts that are put together before there is code compiled for it
 
 
 class PrivateTokens:
@@ -180,6 +181,7 @@ class Privatizer:
                 f"the metric {self.mechanism.index.metric.name!r} is known by its name only: after a change of its function "
                 "the same run key would serve two laws. Use a metric of this library, or leave the run key out."
             )
+        self._few = _FEW
         self._named_run = run_key is not None
         self._repeats = run_key is not None or seed is not None
         self._streams = KeyedStreams(run_key, seed=seed)
@@ -342,7 +344,8 @@ class Privatizer:
         whole = batch.compact() if isinstance(batch, RawBatch) else RawBatch.of(batch)
         codes, outputs = whole.codes, self._draw(whole, keys)
         others = [whole.strings[number] for number in whole.string_ids.tolist()]
-        blanks = self._blanks(outputs, whole, Spelling.of(whole.strings))
+        strings = Spelling.of(whole.strings)
+        blanks = find_blanks(outputs, whole.offsets, whole.string_ids, self._spelling, strings)
         words = self._spelling.words
         if len(batch) == 1:
             return [PrivateTokens(outputs, others, blanks, codes, words)]
@@ -372,10 +375,16 @@ class Privatizer:
         outputs = self._draw(batch, keys)
         batch = batch.compact()
         words, strings = self._spelling, Spelling.of(batch.strings)
+        blanks = find_blanks(outputs, batch.offsets, batch.string_ids, words, strings)
+        self._few = max(self._few - len(outputs), -1)
+        if self._few >= 0:
+            vocabulary = self.mechanism.index.vocabulary.words
+            parts = outputs, blanks, batch.offsets, batch.string_ids
+            return spell_few(*parts, vocabulary, batch.strings)
         return EncodedTexts(
             *spell(
                 outputs,
-                self._blanks(outputs, batch, strings),
+                blanks,
                 batch.offsets,
                 batch.string_ids,
                 words.letters,
@@ -399,21 +408,6 @@ class Privatizer:
         outputs = np.full(len(codes), -1, dtype=np.int32)
         outputs[drawn_at] = self._drawn(ids, offsets, streams)
         return outputs
-
-    def _blanks(
-        self, outputs: NDArray[np.int32], batch: RawBatch, strings: Spelling
-    ) -> NDArray[np.bool_]:
-        """Whether a blank follows each token."""
-        words = self._spelling
-        return find_blanks(
-            outputs,
-            batch.offsets,
-            batch.string_ids,
-            words.closing,
-            words.opening,
-            strings.closing,
-            strings.opening,
-        )
 
     def _drawn(
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: list[Stream]
@@ -472,7 +466,10 @@ class Privatizer:
 
     def warm(self) -> None:
         """Load what every text needs, so that forked workers share it: rules of the language, tables, compiled code."""
+        self.mechanism.compile()
+        self.reader.compile()
         uncounted = Privatizer(self.mechanism, self.policy, language=self.language)
+        self._few = uncounted._few = -1
         uncounted.release_batch(self.reader.encode_batch(EncodedTexts.of(["a 1."])))
         _ = self._spelling
 

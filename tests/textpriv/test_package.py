@@ -26,6 +26,7 @@ ORDER = (
     {"tokenization", "amounts"},
     {"mechanisms"},
     {"index"},
+    {"uncompiled"},
     {"vocabulary", "metrics", "randomness", "run_key"},
     {"statement", "arithmetic", "files"},
     {"errors", "html_card", "bounds", "composition"},

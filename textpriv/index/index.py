@@ -28,6 +28,7 @@ from textpriv.index.quantized import QuantizedRows, quantize
 from textpriv.index.rank_bands import RankBands
 from textpriv.index.records import RECORDS, Records
 from textpriv.index.saving import save, write
+from textpriv.index.some_lists import WordLists
 from textpriv.index.storage import (
     FORMAT,
     GRAPH_FILE,
@@ -109,7 +110,7 @@ class Index(WordDistances):
         vocabulary: Vocabulary,
         metric: Metric,
         coordinates: NDArray[Any],
-        neighbours: Neighbourhoods,
+        neighbours: Neighbourhoods | None,
         representatives: NDArray[np.int32],
         *,
         backend: str,
@@ -125,9 +126,10 @@ class Index(WordDistances):
         self.vocabulary = vocabulary
         self.metric = metric
         self.coordinates = read_only(coordinates)
-        self.neighbours = Neighbourhoods(
-            read_only(neighbours.ids), read_only(neighbours.distances), neighbours.bands
-        )
+        if neighbours is not None:  # else a subclass finds them when they are first needed
+            self.neighbours = Neighbourhoods(
+                read_only(neighbours.ids), read_only(neighbours.distances), neighbours.bands
+            )
         self.representatives = read_only(representatives)
         self.backend = backend
         self.recall = recall
@@ -139,6 +141,26 @@ class Index(WordDistances):
         self._stored_quantized = quantized
         self._stored_typical = typical
         self._records = Records(None if path is None else path / RECORDS)
+
+    def lists_of(self, words: NDArray[np.int64]) -> WordLists:
+        """The lists of some words, and how near the words are that these leave out."""
+        lists = self.neighbours
+        return WordLists(lists.ids[words], lists.distances[words], self.bands.nearest[words])
+
+    @property
+    def band_starts(self) -> NDArray[np.int32]:
+        """Where the rank bands start; see :class:`textpriv.index.rank_bands.RankBands`."""
+        return self.bands.starts
+
+    @property
+    def band_step(self) -> float:
+        """The distance in which their bounds are counted."""
+        return self.bands.step
+
+    @cached_property
+    def bands_digest(self) -> str:
+        """A checksum of the rank bands."""
+        return self.bands.digest()
 
     @property
     def language(self) -> str | None:

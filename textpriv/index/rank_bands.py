@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from textpriv.metrics import distances_from, row_distance
 
-__all__ = ["NO_WORD", "RankBands", "band_starts", "bands_of_words", "decide", "step_length"]
+__all__ = [
+    "NO_WORD",
+    "RankBands",
+    "band_starts",
+    "bands_of_words",
+    "decide",
+    "step_length",
+    "whole_steps",
+]
 
 NO_WORD = 255  # steps of a band whose words are all listed
 # Few enough that a draw finds its band in two cache lines; more of them would save few tries.
@@ -90,6 +98,12 @@ def _steps(distance: float, step: float) -> int:
     if distance == np.inf:
         return NO_WORD
     return np.int64(min(distance * ((1.0 - _ROUNDING) / step), NO_WORD - 1.0))
+
+
+def whole_steps(distances: NDArray[np.float64], step: float) -> NDArray[np.int64]:
+    """:func:`_steps` of some distances, by numpy."""
+    steps = np.minimum(distances * ((1.0 - _ROUNDING) / step), NO_WORD - 1.0)
+    return np.where(np.isinf(distances), NO_WORD, steps.astype(np.int64))
 
 
 @njit(cache=True, nogil=True)

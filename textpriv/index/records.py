@@ -67,13 +67,18 @@ class Records:
 
     def keep(self, binding: Mapping[str, Any], content: dict[str, Any]) -> None:
         """Record something for a binding."""
+        self.remember(binding, content)
         name = _name_of(binding)
-        self._contents[name] = content
-        self.bindings[name] = _plain(binding)
         if self._folder is not None:
             # A folder that others own may be read-only; the record then serves this process alone.
             with suppress(OSError):
                 self._write(self._folder, name)
+
+    def remember(self, binding: Mapping[str, Any], content: dict[str, Any]) -> None:
+        """Record something for a binding in memory alone."""
+        name = _name_of(binding)
+        self._contents[name] = content
+        self.bindings[name] = _plain(binding)
 
     def copy_to(self, folder: Path) -> None:
         """Write all records into another index's folder of records."""
@@ -83,7 +88,7 @@ class Records:
             self._write(folder, name)
 
     def _write(self, folder: Path, name: str) -> None:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         bound, content = self.bindings[name], self._contents[name]
         checksum = _digest([bound, _plain(content)])
         entry = {"binding": bound, "content": content, "checksum": checksum}

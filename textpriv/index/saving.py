@@ -73,7 +73,7 @@ def write(index: Index, folder: Path) -> None:
         "distances.npy": index.neighbours.distances,
         "representatives.npy": index.representatives,
     }
-    if index.coordinates is not index.vocabulary.vectors:
+    if not np.shares_memory(index.coordinates, index.vocabulary.vectors):
         arrays["coordinates.npy"] = index.coordinates
     if len(index.quantized.rows):
         arrays[QUANTIZED_FILE] = index.quantized.rows

@@ -12,8 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.metrics import INTERPRETED, Metric, Rounding, distances_from, paired_distances
+from textpriv.uncompiled import row_distances
 
 __all__ = ["WordDistances"]
+
+_CALL = 5000  # coordinates that are compared in the time that a call takes
 
 
 class WordDistances:
@@ -30,6 +33,13 @@ class WordDistances:
     representatives: NDArray[np.int32]
     rounding: Rounding
     diameter_bound: float
+    # Coordinates that numpy compares before anything is compiled or loaded for it, which takes as long: half a second.
+    _few = 100_000_000
+
+    def _is_little(self, distances: int) -> bool:
+        """Whether so many distances, with all that were asked for before, are too little to compile for."""
+        self._few = max(self._few - distances * self.coordinates.shape[1] - _CALL, -1)
+        return self._few >= 0
 
     @property
     def tau(self) -> float:
@@ -56,6 +66,10 @@ class WordDistances:
         if self.metric.kind == INTERPRETED:
             pairs = zip(self.coordinates[first], self.coordinates[second], strict=True)
             return np.array([float(self.metric.pairwise(a, b)[0, 0]) for a, b in pairs])
+        if self._is_little(len(first)):
+            return row_distances(
+                self.metric.kind, self.coordinates[first], self.coordinates[second]
+            )
         pair = (np.ascontiguousarray(words, dtype=np.int64) for words in (first, second))
         return paired_distances(self.metric.kind, self.coordinates, *pair)
 
@@ -89,6 +103,12 @@ class WordDistances:
             out[np.arange(len(rows)), rows] = 0.0
             return out
         out = np.empty((len(rows), len(self.representatives)))
+        if self._is_little(out.size):
+            for row, distances in zip(rows.tolist(), out, strict=True):
+                distances[:] = row_distances(
+                    self.metric.kind, self.coordinates[row], self.coordinates
+                )
+            return out
         for row, distances in zip(rows.tolist(), out, strict=True):
             distances_from(self.metric.kind, self.coordinates, row, distances)
         return out

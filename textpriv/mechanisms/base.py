@@ -22,7 +22,7 @@ from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.index.typical import REFERENCE
 from textpriv.metrics import INTERPRETED, TREE
-from textpriv.randomness import RandomWords, as_stream
+from textpriv.randomness import RandomWords, Stream, as_stream
 from textpriv.statement import PrivacyStatement
 from textpriv.vocabulary.sensitive_words import FIRST_NAMES, words_in
 
@@ -158,6 +158,10 @@ class Mechanism(ABC):
         -------
         ndarray of int32, shape (T,)
         """
+
+    def compile(self) -> None:
+        """Have the compiled code ready by which many words are drawn; what is drawn does not depend on it."""
+        self.sample([UNKNOWN], Stream())
 
     def sample(self, ids: ArrayLike, rng: RandomWords | np.random.Generator) -> NDArray[np.int32]:
         """Draw an independent output for every word.
@@ -305,7 +309,7 @@ class Mechanism(ABC):
         return {
             "inputs": checksum(self.index.representatives),
             "lists": self.index.k,
-            "bands": self.index.bands.digest() if self.reads_bands else None,
+            "bands": self.index.bands_digest if self.reads_bands else None,
         }
 
     def _stated(

@@ -21,6 +21,7 @@ __all__ = [
     "PARTS_BITS",
     "BaseMeasure",
     "Ranges",
+    "accepts",
     "bernoulli",
     "draw",
     "find",
@@ -117,6 +118,15 @@ def bernoulli(probability: float, first: np.uint64, second: np.uint64) -> bool:
     return second < np.uint64(probability * 2.0**84)
 
 
+def accepts(probability: float, first: int, second: int) -> bool:
+    """:func:`bernoulli` without compiled code, of plain numbers."""
+    if probability >= 1.0:
+        return True
+    if probability >= 2.0**-20:
+        return first < int(probability * 2.0**64)
+    return first >> 44 == 0 and second < int(probability * 2.0**84)
+
+
 def quantiles(cumulative: NDArray[np.uint64], count: int) -> NDArray[np.int32]:
     """Ids at ``count`` evenly spaced quantiles: a fixed sample that stands for the measure."""
     points = np.arange(count, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
@@ -183,6 +193,10 @@ class BaseMeasure:
 
     def __len__(self) -> int:
         return len(self.parts)
+
+    def at(self, part: int) -> int:
+        """The id to which a part belongs; :func:`find` does the same in compiled code."""
+        return int(np.searchsorted(self.cumulative, np.uint64(part), side="right"))
 
     def tables(self) -> tuple[Any, ...]:
         """The arrays that a compiled sampler needs: cumulative, guide, shift."""

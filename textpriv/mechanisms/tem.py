@@ -305,6 +305,10 @@ class TEM(Mechanism):
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
         return self._sampler.sample_documents(ids, offsets, streams)
 
+    def compile(self) -> None:
+        """Have the compiled code ready by which many words are drawn; what is drawn does not depend on it."""
+        self._sampler.compile()
+
     # The guarantee
 
     @property

@@ -1,4 +1,4 @@
-"""The blank after a token, and private texts put together from words and kept tokens, by compiled code.
+"""The blank after a token, and private texts put together from words and kept tokens, many of them by compiled code.
 
 Spacing is a function of the private tokens alone, so that none of the original survives. What is released is decided by the
 privatizer.
@@ -6,6 +6,7 @@ privatizer.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from textpriv.tokenization.batches import EncodedTexts
 
-__all__ = ["Spelling", "find_blanks", "spell"]
+__all__ = ["Spelling", "find_blanks", "spell", "spell_few"]
 
 _BLANKS = frozenset((" ", "\n", "\n\n"))
 _CLOSING = _BLANKS.union(
@@ -61,33 +62,43 @@ def _those(
     return np.fromiter(found, np.bool_, len(words))
 
 
-@njit(cache=True, nogil=True)
 def find_blanks(
     outputs: NDArray[np.int32],
     offsets: NDArray[np.int64],
     string_ids: NDArray[np.int32],
-    closing: NDArray[np.bool_],
-    opening: NDArray[np.bool_],
-    other_closing: NDArray[np.bool_],
-    other_opening: NDArray[np.bool_],
+    words: Spelling,
+    others: Spelling,
 ) -> NDArray[np.bool_]:
     """Whether a blank follows each token: not the last of a text, none that opens, and none before one that closes."""
-    blanks = np.zeros(outputs.shape[0], np.bool_)
-    undrawn = 0
-    for text in range(offsets.shape[0] - 1):
-        opens = True
-        for token in range(offsets[text], offsets[text + 1]):
-            word = outputs[token]
-            if word >= 0:
-                closes, opens_next = closing[word], opening[word]
-            else:
-                other = string_ids[undrawn]
-                closes, opens_next = other_closing[other], other_opening[other]
-                undrawn += 1
-            if not (opens or closes):
-                blanks[token - 1] = True
-            opens = opens_next
+    closes, opens = words.closing[outputs], words.opening[outputs]
+    if len(string_ids):
+        undrawn = outputs < 0
+        closes[undrawn], opens[undrawn] = others.closing[string_ids], others.opening[string_ids]
+    blanks = np.zeros(len(outputs), dtype=np.bool_)
+    np.logical_not(opens[:-1] | closes[1:], out=blanks[:-1])
+    if len(offsets) > 2:
+        ends = offsets[1:]
+        blanks[ends[ends > 0] - 1] = False
     return blanks
+
+
+def spell_few(
+    outputs: NDArray[np.int32],
+    blanks: NDArray[np.bool_],
+    offsets: NDArray[np.int64],
+    string_ids: NDArray[np.int32],
+    words: Sequence[str],
+    others: Sequence[str],
+) -> EncodedTexts:
+    """What :func:`spell` gives, without compiled code."""
+    undrawn = iter(string_ids.tolist())
+    tokens = [
+        (words[word] if word >= 0 else others[next(undrawn)]) + (" " if blank else "")
+        for word, blank in zip(outputs.tolist(), blanks.tolist(), strict=True)
+    ]
+    return EncodedTexts.of(
+        "".join(tokens[begin:end]) for begin, end in itertools.pairwise(offsets.tolist())
+    )
 
 
 @njit(cache=True, nogil=True)

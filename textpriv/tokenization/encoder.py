@@ -55,6 +55,9 @@ _CLASS_ATTRIBUTES = {
     "number": "LIKE_NUM",
     "stopword": "IS_STOP",
 }
+# Characters that an encoder has tokenized whole before it looks for chunks it has met: they take a tenth of a second, and to
+# compile or load what finds chunks takes as long.
+_FEW = 50_000
 _CHUNKS_AT_ONCE = 10_000  # given to spaCy as one document
 
 
@@ -91,6 +94,7 @@ class TextEncoder:
         codes = [fixed.get(action, KEPT - number) for number, action in enumerate(actions)]
         self._class_codes = np.array([*codes, UNKNOWN], dtype=np.int32)
         self._cache: ChunkCache | None = None
+        self._few = _FEW
         self._lock = threading.Lock()  # the cache is filled while others may read
 
     def encode(self, text: str) -> RawTokens:
@@ -105,7 +109,8 @@ class TextEncoder:
         """Tokenize many texts; the same tokens as :meth:`encode` finds in each of them."""
         with self._lock:
             texts = self._cased(texts)
-            if not self.tokenizer.splits_at_blanks:
+            self._few = max(self._few - len(texts.data), -1)
+            if self._few >= 0 or not self.tokenizer.splits_at_blanks:
                 return RawBatch.of(list(map(self._whole, texts)))
             if self._cache is None or self._cache.is_full:
                 self._cache = ChunkCache(self._special_cases)
@@ -120,6 +125,11 @@ class TextEncoder:
             if not crossed:
                 return batch
             return _patched(batch, {number: self._whole(texts[number]) for number in crossed})
+
+    def compile(self) -> None:
+        """Have texts from now on tokenized by their chunks, and the compiled code ready that finds these."""
+        self._few = -1
+        self.encode_batch(EncodedTexts.of(["a 1."]))
 
     @cached_property
     def _special_cases(self) -> Any:

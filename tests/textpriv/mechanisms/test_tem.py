@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 from textpriv.errors import MechanismError
 from textpriv.index import Index
 from textpriv.index.quantized import QuantizedRows
-from textpriv.mechanisms import TEM, UNKNOWN, tem_sampler
+from textpriv.mechanisms import TEM, UNKNOWN, tem_sampler, tem_tables
 from textpriv.mechanisms import sampling as draws
 from textpriv.mechanisms.base_measure import PARTS
 from textpriv.mechanisms.tem import truncation
@@ -29,6 +29,14 @@ from textpriv.statement import UnsoundWarning
 ENVELOPE, ROW = 1, 2  # values of a word's mode
 COARSE = 2**32
 PRIORS = ["uniform", "zipf", "steep", "mapping"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def by_kernels():
+    """Everything here is drawn by the kernels; that rounds one by one draw the same has tests of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tem_sampler, "FEW_ROUNDS", -1)
+        yield
 
 
 def prior_of(name: str, size: int):
@@ -42,17 +50,15 @@ def prior_of(name: str, size: int):
 
 def heads(mechanism: TEM) -> np.ndarray:
     """Cumulative whole parts of the heads, by rows of the tables."""
-    return mechanism._sampler.tables.table[
-        :, tem_sampler._HEAD : tem_sampler._HEAD + mechanism.index.k
-    ]
+    return mechanism._sampler.tables.table[:, tem_tables.HEAD : tem_tables.HEAD + mechanism.index.k]
 
 
 def edges(mechanism: TEM) -> np.ndarray:
-    return mechanism._sampler.tables.floats[:, tem_sampler._EDGE]
+    return mechanism._sampler.tables.floats[:, tem_tables.EDGE]
 
 
 def scales(mechanism: TEM) -> np.ndarray:
-    return mechanism._sampler.tables.floats[:, tem_sampler._SCALE]
+    return mechanism._sampler.tables.floats[:, tem_tables.SCALE]
 
 
 def law_of(mechanism: TEM, word) -> np.ndarray:
@@ -99,7 +105,7 @@ def head_and_outside(mechanism: TEM, word: int):
     if 0 < outside < COARSE:
         envelope = (
             units_of(mechanism, word).sum()
-            * mechanism._sampler.tables.floats[place, tem_sampler._UNIT]
+            * mechanism._sampler.tables.floats[place, tem_tables.UNIT]
         )
         outside *= min(envelope * scales(mechanism)[place] / outside, 1.0)
     return head, outside
@@ -131,7 +137,7 @@ def chances(mechanism: TEM, word: int) -> tuple[np.ndarray, np.ndarray]:
     weight = np.where(level, parts * choices / PARTS, ranges.weights[band])
     apart = np.maximum(mechanism.distances(word), edges(mechanism)[place])
     envelope = (
-        units_of(mechanism, word)[band] * mechanism._sampler.tables.floats[place, tem_sampler._UNIT]
+        units_of(mechanism, word)[band] * mechanism._sampler.tables.floats[place, tem_tables.UNIT]
     )
     accepted = weight * np.exp(-mechanism.t * np.minimum(apart, mechanism.gamma))
     listed = mechanism.index.neighbours.ids[row]
@@ -480,7 +486,7 @@ def test_coarse_parts_times_acceptance_are_exact_for_every_listed_word(index_of,
         if k < 60:
             envelope = (
                 units_of(mechanism, word).sum()
-                * mechanism._sampler.tables.floats[place, tem_sampler._UNIT]
+                * mechanism._sampler.tables.floats[place, tem_tables.UNIT]
             )
             assert outside / scales(mechanism)[place] == pytest.approx(envelope, rel=1e-9)
             coarse += PARTS - int(heads(mechanism)[place, -1]) < COARSE

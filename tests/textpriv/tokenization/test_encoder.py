@@ -44,7 +44,10 @@ TEXTS = st.lists(st.lists(PIECES, max_size=12).map("".join), max_size=5)
 
 
 def reader(policy: TokenPolicy | None = None, language: str = "en") -> TextEncoder:
-    return TextEncoder(WORDS, TokenPolicy() if policy is None else policy, language)
+    """One that has read so much that it looks for chunks."""
+    ours = TextEncoder(WORDS, TokenPolicy() if policy is None else policy, language)
+    ours._few = -1
+    return ours
 
 
 def new_cache() -> chunk_cache.ChunkCache:
@@ -85,6 +88,21 @@ reader_of_lower_case = reader(LOWER_CASE)
 @settings(max_examples=150, deadline=None)
 def test_a_batch_has_the_tokens_that_spacy_finds_in_each_text(ours, texts):
     assert_read_as_by_spacy(ours, texts)
+
+
+def test_few_texts_are_tokenized_whole_and_more_by_their_chunks(monkeypatch):
+    monkeypatch.setattr(module, "_FEW", 30)
+    ours = TextEncoder(WORDS, LOWER_CASE, "en")
+    texts = [["a good film :)", "the film."], ["it 's", ": )", "a.m ."]]
+    for batch, chunked in zip(texts, (False, True), strict=True):
+        assert_read_as_by_spacy(ours, batch)
+        assert (ours._cache is not None) == chunked
+
+
+def test_an_encoder_that_is_compiled_ahead_looks_for_chunks_at_once():
+    ours = TextEncoder(WORDS, LOWER_CASE, "en")
+    ours.compile()
+    assert ours._cache is not None
 
 
 def assert_read_alike(ours: TextEncoder, *several: list[str]) -> None:
