@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -23,20 +23,25 @@ from textpriv.errors import MechanismError
 from textpriv.evaluation.deniability import WordSample
 from textpriv.index.index import Index
 from textpriv.index.neighbours import processors
-from textpriv.mechanisms.base import positive
+from textpriv.mechanisms.base import ALGORITHM, checksum, positive
 from textpriv.mechanisms.calibration.privacy_constant import log_normalisers, tight_constants
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
-from textpriv.metrics import ANGULAR, EUCLIDEAN
+from textpriv.metrics import ANGULAR, EUCLIDEAN, is_builtin
 from textpriv.vocabulary.vocabulary import Prior
 
 __all__ = ["Choice", "choose_epsilon", "eps_from_odds", "epsilon_for", "epsilon_from_odds"]
 
-_EVERY_WORD_UP_TO = 50_000  # words of a vocabulary; a larger one is sampled
-_SAMPLE = 8192
+_FEW_WORDS = 4096  # of so small a vocabulary all words are looked at
+_WORK = (
+    2.5e9  # multiplications over the words that are looked at of a larger one: about two seconds
+)
+_LAW = 64  # multiplications as which the law of a word counts for each output, besides its distance
+_SAMPLES = 512, 4096  # words that are looked at, at least and at most
 _CELLS = 1 << 22  # distances that a thread holds at a time
 _COLUMNS = 4096  # columns of a product
-_PILOT = 1 << 23  # distances that the first search holds
-_GRID = 9  # epsilons of one pass over the words
+_PILOT = 1 << 21  # distances that the first search holds
+_GRID = 5  # epsilons of one pass over the words
+_WIDTH = 0.06  # how far they reach to both sides of a first estimate, as a part of it
 _STRIP = 1024
 # No factor of a law is let below this: products of subnormal numbers are slow, and every law is floored far above it.
 _TINY = 1e-200
@@ -153,14 +158,15 @@ def epsilon_for(
     mechanism : {"tem", "madlib"}
         Madlib has no closed law, so only ``odds`` can be asked of it.
     sample : int, optional
-        How many words to look at. Default: all of them up to 50,000, beyond that a fixed public sample of 8,192
-        (:meth:`WordSample.of`).
+        How many words to look at. Default: all of them up to 4,096, beyond that a fixed public sample
+        (:meth:`WordSample.of`) of as many as take about two seconds, 512 to 4,096. Every word counts with ``len(index)``.
 
     Returns
     -------
     float
         Over all words the wanted mean is met to a relative error below 1e-5. Over a sample it is met in the sample;
-        :func:`choose_epsilon` also gives the standard error.
+        :func:`choose_epsilon` also gives the standard error. What was found is recorded with the index, and not searched
+        again.
 
     Raises
     ------
@@ -258,17 +264,48 @@ def choose_epsilon(
         isinstance(sample, bool) or not isinstance(sample, int | np.integer) or sample < 2
     ):
         raise MechanismError(f"sample is a number of words from 2 up; got {sample!r}.")
-    if sample is None and len(index) > _EVERY_WORD_UP_TO:
-        sample = _SAMPLE
+    if sample is None:
+        sample = _default_sample(index)
     if not (isinstance(prior, str) and prior in ("zipf", "uniform", "counts")):
         prior = index.vocabulary.prior_weights(prior)  # a file is read once, not for every epsilon
     search = _Search(index, name, wanted, draws, word_prior, sample)
+    weights = checksum(np.asarray(index.vocabulary.prior_weights(prior)))
+    law = {"prior": weights, "uniform": prior == "uniform" if isinstance(prior, str) else False}
+    binding = search.binding({**law, "gamma": gamma, "beta": beta, "rate": rate})
+    found = (
+        _recorded(index.find_record(binding), name, wanted) if is_builtin(index.metric) else None
+    )
+    if found is not None:
+        return found
 
     def half(epsilon: float, cap: float | None = None) -> TEM:
         chosen = gamma if cap is None else cap
         return TEM(index, epsilon=epsilon, prior=prior, gamma=chosen, beta=beta, rate="half")
 
-    return search.solve(half) if rate == "half" else _at_calibrated_rate(search, half)
+    found = search.solve(half) if rate == "half" else _at_calibrated_rate(search, half)
+    if is_builtin(index.metric):
+        index.keep_record(binding, asdict(found))
+    return found
+
+
+def _default_sample(index: Index) -> int:
+    """How many words to look at where it is not said."""
+    if len(index) <= _FEW_WORDS:
+        return len(index)
+    affordable = _WORK / len(index) / (index.coordinates.shape[1] + _LAW)
+    return int(min(max(affordable, _SAMPLES[0]), _SAMPLES[1]))
+
+
+def _recorded(record: Mapping[str, Any] | None, target: str, wanted: float) -> Choice | None:
+    """A choice that was recorded for exactly what is asked; None where it is none."""
+    if record is None:
+        return None
+    try:
+        choice = Choice(**record)
+        positive("epsilon", choice.epsilon)
+    except (MechanismError, TypeError):
+        return None
+    return choice if (choice.target, choice.wanted) == (target, wanted) else None
 
 
 def _target(
@@ -316,6 +353,19 @@ class _Search:
         self._pilot_distances: NDArray[np.float64] | None = None
         self._centre = index.coordinates.mean(axis=0, dtype=np.float64)
 
+    def binding(self, law: Mapping[str, Any]) -> dict[str, Any]:
+        """What a record of the choice is bound to: all that it is computed from."""
+        return {
+            "kind": "chosen epsilon",
+            "version": 1,
+            "algorithm": ALGORITHM,
+            "vocabulary": self.index.fingerprint,
+            "metric": self.index.metric.settings(),
+            "target": [self.name, self.wanted, self.draws],
+            "words": checksum(self.words.ids) + checksum(self.words.shares),
+            **law,
+        }
+
     def solve(self, make: Callable[[float], TEM]) -> Choice:
         """Find the largest epsilon at which the mean crosses the wanted value, for t = epsilon / 2."""
         from scipy.optimize import brentq
@@ -324,7 +374,9 @@ class _Search:
             return self.sign * (self._pilot_mean(make(epsilon)) - self.wanted)
 
         low, high = self._bracket(excess)
-        epsilon = float(brentq(excess, low, high, rtol=1e-10, xtol=1e-300))
+        # A first estimate is no better than its few words.
+        precision = 1e-10 if self.pilot is self.words else 1e-3
+        epsilon = float(brentq(excess, low, high, rtol=precision, xtol=1e-300))
         if self.pilot is self.words:
             return self._choice(epsilon, *self._figures([make(epsilon)]))
         return self._refine(make, epsilon)
@@ -356,7 +408,7 @@ class _Search:
 
     def _refine(self, make: Callable[[float], TEM], epsilon: float) -> Choice:
         """Look at all the words on a grid of epsilons around a first estimate, and interpolate."""
-        centre, width = epsilon, 0.15
+        centre, width = epsilon, _WIDTH
         for _ in range(12):
             grid = np.linspace(centre * (1 - width), centre * (1 + width), _GRID)
             values, errors = self._figures([make(float(each)) for each in grid])
@@ -367,7 +419,7 @@ class _Search:
                 value = np.array([self.wanted + self.sign * over])
                 return self._choice(epsilon, value, errors[inside[-1] : inside[-1] + 1])
             centre = float(grid[-1] if excess[-1] < 0 else grid[0])
-            width = 0.4
+            width *= 2
         raise MechanismError(
             f"no epsilon near {epsilon:.4g} gives a mean {self.name} of {self.wanted:g} over all words; choose a value "
             "farther from the ends of what the settings allow."
@@ -423,7 +475,10 @@ class _Search:
         step = (rates[-1] - rates[0]) / (len(rates) - 1) if len(rates) > 1 else 0.0
         ratio = np.exp(np.multiply(distances, -step)) if len(rates) > 1 else first
         np.maximum(first, _TINY, out=first)
-        _sweep(first, ratio, weights, ids, floors, self.draws, out)
+        if self.draws:
+            _sweep(first, ratio, weights, floors, self.draws, out)
+        else:
+            _keep(first, ratio, weights, ids, floors, out)
         return out
 
     def _distances(self, ids: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -477,17 +532,34 @@ def _root(
     return root, value(root)
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
-def _sweep(
+def _keep(
     power: NDArray[np.float64],
     ratio: NDArray[np.float64],
     weights: NDArray[np.float64],
     own: NDArray[np.int32],
     floors: NDArray[np.float64],
+    out: NDArray[np.float64],
+) -> None:
+    """Write, for each row and rate, the probability of the word itself; arguments as of :func:`_sweep`."""
+    floored = np.empty(power.shape)
+    for k, floor in enumerate(floors.tolist()):
+        if k:
+            np.multiply(power, ratio, out=power)
+            np.maximum(power, _TINY, out=power)
+        np.maximum(power, floor, out=floored)
+        out[:, k] = weights[own] * floored[np.arange(len(own)), own] / (floored @ weights)
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _sweep(
+    power: NDArray[np.float64],
+    ratio: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    floors: NDArray[np.float64],
     draws: int,
     out: NDArray[np.float64],
 ) -> None:
-    """Write, for each row and rate, the probability of the word itself (draws 0) or the expected different outputs.
+    """Write, for each row and rate, the expected number of different outputs.
 
     ``power`` holds exp(-t d) of the first rate and is overwritten; ``ratio`` is what it is multiplied by from rate to rate.
     """
@@ -505,10 +577,6 @@ def _sweep(
             for j in range(size):
                 value = power[row, j]
                 total += weights[j] * (value if value > floor else floor)
-            if draws == 0:
-                value = power[row, own[row]]
-                out[row, k] = weights[own[row]] * (value if value > floor else floor) / total
-                continue
             met = 0.0
             for left in range(0, size, _STRIP):
                 width = min(_STRIP, size - left)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import textpriv
+from textpriv.amounts import builtin_amounts
 from textpriv.errors import MechanismError
 from textpriv.evaluation.deniability import WordSample, deniability
 from textpriv.guarantees.epsilon import choose_epsilon, epsilon_for, epsilon_from_odds
@@ -279,3 +280,57 @@ def test_the_names_are_in_the_package():
 def test_the_former_name_of_epsilon_from_odds_warns_and_gives_the_same():
     with pytest.warns(DeprecationWarning, match="epsilon_from_odds"):
         assert textpriv.eps_from_odds(20.0, 1.7) == epsilon_from_odds(20.0, 1.7)
+
+
+# What is recorded
+
+
+def refusing(monkeypatch):
+    """Make every search fail, so that only what is recorded can be returned."""
+    monkeypatch.setattr("textpriv.guarantees.epsilon._Search.solve", lambda *given: 1 / 0)
+
+
+def test_a_choice_is_recorded_with_the_index_and_not_searched_again(
+    index_of, tmp_path, monkeypatch
+):
+    points = np.random.default_rng(3).normal(size=(50, 3))
+    index_of(points, k=8).save(tmp_path / "index")
+    first = choose_epsilon(Index.load(tmp_path / "index"), keep=0.4)
+    refusing(monkeypatch)
+    assert choose_epsilon(Index.load(tmp_path / "index"), keep=0.4) == first
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"keep": 0.41},
+        {"prior": "uniform"},
+        {"gamma": 1.0},
+        {"word_prior": "uniform"},
+        {"sample": 9},
+    ],
+    ids=str,
+)
+def test_another_question_is_not_answered_by_what_is_recorded(index_of, monkeypatch, other):
+    index = index_of(np.random.default_rng(3).normal(size=(50, 3)), k=8)
+    choose_epsilon(index, keep=0.4)
+    refusing(monkeypatch)
+    with pytest.raises(ZeroDivisionError):
+        choose_epsilon(index, **{"keep": 0.4, **other})
+
+
+def test_an_altered_record_is_not_believed(index_of, tmp_path):
+    index_of(np.random.default_rng(3).normal(size=(50, 3)), k=8).save(tmp_path / "index")
+    first = choose_epsilon(Index.load(tmp_path / "index"), keep=0.4)
+    (file,) = (tmp_path / "index" / "records").glob("*.json")
+    file.write_text(file.read_text().replace(f"{first.epsilon}", f"{2 * first.epsilon}"))
+    with pytest.warns(UserWarning, match="is ignored"):
+        assert choose_epsilon(Index.load(tmp_path / "index"), keep=0.4) == first
+
+
+def test_a_large_vocabulary_is_sampled_with_an_error_that_is_told():
+    low, middle, high = builtin_amounts("en")  # over all words
+    choice = choose_epsilon(Index.builtin("en"), keep=middle.keep)
+    assert 512 <= choice.words <= 4096
+    slopes = [(each.keep - middle.keep) / (each.epsilon - middle.epsilon) for each in (low, high)]
+    assert abs(choice.epsilon - middle.epsilon) < 6 * choice.standard_error / min(slopes)
