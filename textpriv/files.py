@@ -19,6 +19,7 @@ __all__ = [
     "cache_folder",
     "created",
     "flush",
+    "one_at_a_time",
     "sha256_file",
     "sync_folder",
     "umask",
@@ -34,6 +35,23 @@ def cache_folder() -> Path:
 
     given = os.environ.get(CACHE_VARIABLE)
     return Path(given) if given else platformdirs.user_cache_path("textpriv")
+
+
+@contextlib.contextmanager
+def one_at_a_time(work: str) -> Iterator[None]:
+    """Let the processes of this machine do some work one after the other, so that the later ones find what the first keeps.
+
+    Where no file can be written to the cache folder, nothing is kept, and none waits.
+    """
+    import fcntl
+
+    folder = cache_folder()
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = held.enter_context(open(folder / f"{work}.lock", "ab"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager

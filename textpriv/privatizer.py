@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import LedgerError, MechanismError, TextprivError
+from textpriv.files import one_at_a_time
 from textpriv.index.index import Index
 from textpriv.ledger.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
@@ -465,12 +466,17 @@ class Privatizer:
     # Tables
 
     def warm(self) -> None:
-        """Load what every text needs, so that forked workers share it: rules of the language, tables, compiled code."""
-        self.mechanism.compile()
-        self.reader.compile()
-        uncounted = Privatizer(self.mechanism, self.policy, language=self.language)
-        self._few = uncounted._few = -1
-        uncounted.release_batch(self.reader.encode_batch(EncodedTexts.of(["a 1."])))
+        """Load what many texts need: rules of the language, tables, compiled code.
+
+        What is compiled, and a built-in index that is built, is kept for other processes; those of one machine that do this
+        at the same time wait for the first.
+        """
+        with one_at_a_time("warm"):
+            self.mechanism.compile()
+            self.reader.compile()
+            uncounted = Privatizer(self.mechanism, self.policy, language=self.language)
+            self._few = uncounted._few = -1
+            uncounted.release_batch(self.reader.encode_batch(EncodedTexts.of(["a 1."])))
         _ = self._spelling
 
     @cached_property

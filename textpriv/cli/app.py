@@ -22,6 +22,7 @@ from textpriv.cli.options import Command, Device, Json, Search, VectorLanguage, 
 from textpriv.cli.privatize import privatize
 from textpriv.cli.tree import tree
 from textpriv.cli.vectors import vectors
+from textpriv.cli.warm import warm
 from textpriv.errors import IndexFolderError
 
 if TYPE_CHECKING:
@@ -271,6 +272,7 @@ for _command in (
     leaks,
     report,
     playground,
+    warm,
     doctor,
 ):
     app.command(cls=Command)(as_job(with_groups(_command)))

@@ -522,6 +522,7 @@ def release_in_process(
     ).hexdigest()
     if key not in _built:
         privatizer = settings.build()
+        privatizer.warm()  # for many texts; the processes of a host compile once
         # One at a time: a process that serves many runs must not keep all their indices.
         _built.clear()
         _built[key] = BatchRelease(privatizer, columns, context)

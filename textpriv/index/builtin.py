@@ -163,6 +163,7 @@ class BuiltinIndex(Index):
     @cached_property
     def neighbours(self) -> Neighbourhoods:  # type: ignore[override]
         """The lists of all words."""
+        self.path = self._whole.path
         return self._whole.neighbours
 
     @cached_property

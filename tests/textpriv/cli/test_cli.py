@@ -431,6 +431,14 @@ def test_explain_refuses_a_word_outside_the_vocabulary(folder):
     assert result.stderr.startswith("error: ")
 
 
+def test_warm_says_where_it_keeps_compiled_code_and_the_index(folder):
+    done = json.loads(_run("warm", "--index", folder, "--json").stdout)
+    assert done["index_kept"]
+    assert Path(done["index"]).samefile(folder)
+    assert done["compiled_kept"]
+    assert Path(done["compiled"]).is_dir()
+
+
 def test_without_an_index_the_built_in_one_is_used():
     result = _run("privatize", "-", "-", "--epsilon", 60, input="The patient was admitted.\n")
     assert result.exit_code == 0, result.stderr

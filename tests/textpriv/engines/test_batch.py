@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +16,7 @@ from engine_runs import WORDS, run
 from textpriv.corpus import PrivatizerSettings
 from textpriv.engines.batch import BatchRelease, Columns, document_key, release_in_process
 from textpriv.errors import CorpusError
+from textpriv.files import CACHE_VARIABLE, one_at_a_time
 from textpriv.run_key import RunKey
 from textpriv.tokenization.batches import EncodedTexts
 
@@ -219,3 +222,31 @@ def test_a_ledger_is_kept_to_this_machine(settings):
     for make in (spark.privatize_dataframe, ray.privatize_dataset):
         with pytest.raises(CorpusError, match="ledger lies on a local disk"):
             make(None, counted, document_column="id")
+
+
+def test_a_process_of_an_engine_has_compiled_code_before_its_first_batch(settings):
+    released = release_in_process(settings, Columns())
+    assert "_state" in vars(released.privatizer.mechanism._sampler)
+
+
+def test_the_processes_of_a_machine_compile_one_after_the_other(tmp_path, monkeypatch):
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    inside, most = [], []
+
+    def work(number: int) -> None:
+        with one_at_a_time("test"):
+            inside.append(number)
+            most.append(len(inside))
+            time.sleep(0.02)
+            inside.remove(number)
+
+    with ThreadPoolExecutor(4) as pool:  # each opens the file anew, as a process would
+        list(pool.map(work, range(8)))
+    assert max(most) == 1
+
+
+def test_where_no_lock_can_be_kept_no_process_waits(tmp_path, monkeypatch):
+    (tmp_path / "cache").write_text("a file where a folder would be")
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    with one_at_a_time("test"), one_at_a_time("test"):
+        pass
