@@ -18,7 +18,7 @@ from textpriv.vocabulary.readers import check_counts, read_counts
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Prior", "weights_of"]
+__all__ = ["Prior", "counts_of", "weights_of"]
 
 Prior: TypeAlias = "str | os.PathLike[str] | Mapping[str, float] | ArrayLike"
 """A prior as users give it: a name, a file of counts, a mapping from word to count, or an array."""
@@ -26,19 +26,24 @@ Prior: TypeAlias = "str | os.PathLike[str] | Mapping[str, float] | ArrayLike"
 
 def weights_of(prior: Prior, words: Sequence[str]) -> NDArray[np.float64]:
     """Turn an array, a mapping or a file into V weights above 0, not normalised."""
-    if isinstance(prior, str | os.PathLike):
-        path = Path(prior)
-        if not path.is_file():
-            raise VocabularyError(
-                f"Expected a prior, found {os.fspath(prior)!r}, which is no file and not one "
-                'of "zipf", "uniform" and "counts". Check the name, or pass an array or a '
-                "mapping from words to counts."
-            )
-        return _of_counts(read_counts(path), words)
+    if isinstance(prior, str | os.PathLike | Mapping):
+        return _of_counts(counts_of(prior), words)
+    return _of_array(prior, words)
+
+
+def counts_of(prior: str | os.PathLike[str] | Mapping[str, float]) -> Mapping[str, float]:
+    """Return counts of words that are given as a mapping or in a file."""
     if isinstance(prior, Mapping):
         check_counts(prior)
-        return _of_counts(prior, words)
-    return _of_array(prior, words)
+        return prior
+    path = Path(prior)
+    if not path.is_file():
+        raise VocabularyError(
+            f"Expected a prior, found {os.fspath(prior)!r}, which is no file and not one "
+            'of "zipf", "uniform" and "counts". Check the name, or pass an array or a '
+            "mapping from words to counts."
+        )
+    return read_counts(path)
 
 
 def _of_counts(counts: Mapping[str, float], words: Sequence[str]) -> NDArray[np.float64]:

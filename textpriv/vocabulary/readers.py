@@ -14,7 +14,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias, cast
@@ -67,8 +66,11 @@ _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
 _Read: TypeAlias = "tuple[Sequence[str], ArrayLike, Callable[[int], str], str | None]"
 
 
-def read_source(source: Any, limit: int | None) -> _Read:
-    """Return words, vectors, a function that names a word by its id in messages, and the language if it is known."""
+def read_source(source: Any, limit: int | None, counts: Mapping[str, float] | None = None) -> _Read:
+    """Return words, vectors, a function that names a word by its id in messages, and the language if it is known.
+
+    ``counts`` say which of the words that share a row of a spaCy table is taken for it, and in which order.
+    """
     if isinstance(source, str) and source.startswith("builtin:"):
         from textpriv.vocabulary.builtin import read_builtin
 
@@ -76,15 +78,15 @@ def read_source(source: Any, limit: int | None) -> _Read:
         return own.words[:limit], own.vectors[:limit], "the word with id {}".format, own.language
     if is_named(source) and not Path(source).exists():
         chosen = set_named(source)
-        words, rows, name_of, language = read_source(get(chosen), limit)
+        words, rows, name_of, language = read_source(get(chosen), limit, counts)
         return words, rows, name_of, language or chosen.language
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         if path.is_dir():
-            return _from_spacy(_load_spacy(path), limit)
+            return _from_spacy(_load_spacy(path), limit, counts)
         if path.exists():
             return _read_file(path, limit)
-        return _from_spacy(_load_spacy(os.fspath(source)), limit)
+        return _from_spacy(_load_spacy(os.fspath(source)), limit, counts)
     keyed = getattr(source, "wv", source)
     if hasattr(keyed, "index_to_key") and hasattr(keyed, "vectors"):
         return (
@@ -94,7 +96,7 @@ def read_source(source: Any, limit: int | None) -> _Read:
             None,
         )
     if hasattr(source, "vocab") and hasattr(source.vocab, "vectors"):
-        return _from_spacy(source, limit)
+        return _from_spacy(source, limit, counts)
     raise VocabularyError(
         "Expected the path of a vector file, the name of a spaCy package, a spaCy Language or a "
         f"gensim KeyedVectors, found {type(source).__name__}. For words and vectors in memory, "
@@ -121,7 +123,7 @@ def _load_spacy(source: str | Path) -> Any:
         ) from error
 
 
-def _from_spacy(nlp: Any, limit: int | None) -> _Read:
+def _from_spacy(nlp: Any, limit: int | None, counts: Mapping[str, float] | None) -> _Read:
     table, strings = nlp.vocab.vectors, nlp.vocab.strings
     if getattr(table, "mode", "default") == "floret":
         raise VocabularyError(
@@ -134,18 +136,27 @@ def _from_spacy(nlp: Any, limit: int | None) -> _Read:
             "Expected a spaCy pipeline with word vectors, found a table without any. Small "
             "packages (sm) have none: use a medium or large one (md, lg), or a vector file."
         )
-    # The sort is stable: words that share a row keep the order of the table.
-    entries = sorted(table.key2row.items(), key=itemgetter(1))[:limit]
-    nameless = sum(key not in strings for key, _ in entries)
+    nameless = sum(key not in strings for key in table.key2row)
     if nameless:
         raise VocabularyError(
             f"Expected the string of every key in the spaCy vectors, found {nameless:,} keys "
             "without one. Add the words to nlp.vocab.strings and try again."
         )
     data = table.data.get() if hasattr(table.data, "get") else table.data  # from GPU memory
-    rows = np.array([row for _, row in entries])
+    # A pruned table has many words a row: nothing could tell them apart, and each list would be full of them.
+    taken: dict[int, str] = {}
+    for key, row in table.key2row.items():
+        word = strings[key]
+        if row not in taken or (
+            counts is not None and counts.get(word, 0) > counts.get(taken[row], 0)
+        ):
+            taken[row] = word
+    order = sorted(
+        taken, key=lambda row: (0 if counts is None else -counts.get(taken[row], 0), row)
+    )
+    rows = np.array(order[:limit])
     return (
-        [strings[key] for key, _ in entries],
+        [taken[row] for row in rows.tolist()],
         data[rows],
         lambda i: f"the word in place {i} (row {rows[i]}) of the spaCy vectors",
         nlp.lang if nlp.lang != "xx" else None,

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from textpriv.errors import VocabularyError
-from textpriv.vocabulary.priors import Prior, weights_of
+from textpriv.vocabulary.priors import Prior, counts_of, weights_of
 from textpriv.vocabulary.readers import BLOCK_VALUES, read_source
 
 if TYPE_CHECKING:
@@ -156,9 +157,11 @@ class Vocabulary:
               packed with gzip;
             - a gensim `KeyedVectors` object, or a model that has one as `.wv`;
             - a spaCy `Language` object that has a table of vectors, the name of an installed spaCy
-              package that has one, or the folder of a saved pipeline that has one. The order is
-              that of the rows of the table; where words share a row, as they do in a pruned table,
-              rank says little about frequency: give a prior then;
+              package that has one, or the folder of a saved pipeline that has one. Of words that
+              share a row, as they do in a pruned table, one is taken, and the others are unknown
+              words: the most frequent by a prior that counts words, else the first in the table.
+              The order is that of such a prior, else that of the rows, which says little about
+              frequency;
             - "builtin:en", the words that come with the package;
             - the name of a public set with its hub: "gensim:glove-wiki-gigaword-300", "spacy:de_core_news_md" or
               "fasttext:cc.de.300". ``textpriv vectors`` lists such sets with their licences. A set is fetched when it is
@@ -204,7 +207,10 @@ class Vocabulary:
                     "the number of words to keep, or None for all."
                 )
             limit = int(limit)
-        words, vectors, name_of, found = read_source(source, limit)
+        counts = None
+        if isinstance(prior, str | os.PathLike | Mapping):
+            prior = counts = counts_of(prior)
+        words, vectors, name_of, found = read_source(source, limit, counts)
         vocabulary = cls.__new__(cls)
         vocabulary._store(words, vectors, prior, language or found, name_of)
         return vocabulary
@@ -427,6 +433,31 @@ class Vocabulary:
         for part in _blocks(*self.vectors.shape):
             digest.update(self.vectors[part].astype(little_endian, copy=False).tobytes())
         return digest.hexdigest()
+
+    def _weights_from_array(self, prior: ArrayLike) -> NDArray[np.float64]:
+        try:
+            given = np.asarray(prior)
+        except ValueError:
+            given = np.empty(0, dtype=object)
+        if given.dtype.kind not in "fiu":
+            raise VocabularyError(
+                "Expected a prior of real numbers, one a word, or a mapping from words to counts, "
+                f"found {type(prior).__name__}. Pass an array of shape ({len(self)},)."
+            )
+        weights = given.astype(np.float64)
+        if weights.shape != (len(self),):
+            raise VocabularyError(
+                f"Expected a prior of shape ({len(self)},), one weight a word, found shape "
+                f"{weights.shape}. Pass the weights in the order of the words."
+            )
+        bad = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
+        if len(bad):
+            raise VocabularyError(
+                f"Expected a prior of finite weights above 0, found {len(bad):,} that are not, "
+                f"the first at position {bad[0]}. Every word must stay possible: give each a "
+                "small positive weight."
+            )
+        return weights
 
 
 # Checks of words and vectors

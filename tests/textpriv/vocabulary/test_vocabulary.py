@@ -502,12 +502,21 @@ def test_a_spacy_language_is_read_in_the_order_of_its_rows(language):
     assert_holds(Vocabulary.load(language, limit=3), WORDS[:3], VECTORS[:3])
 
 
-def test_words_that_share_a_spacy_row_have_equal_vectors(language):
-    language.vocab.vectors.add("kitten", row=1)
-    language.vocab.strings.add("kitten")
-    vocabulary = Vocabulary.load(language)
-    assert vocabulary.words == ["the", "cat", "kitten", "sat", "mat"]
-    assert vocabulary.duplicate_groups().tolist() == [0, 1, 1, 3, 4]
+def test_of_words_that_share_a_spacy_row_the_first_is_taken(language):
+    for row, word in enumerate(["a", "kitten"]):
+        language.vocab.vectors.add(word, row=row)
+        language.vocab.strings.add(word)
+    assert_holds(Vocabulary.load(language), WORDS, VECTORS)
+
+
+def test_of_words_that_share_a_spacy_row_the_commonest_by_a_prior_is_taken(language):
+    for row, word in enumerate(["a", "kitten"]):
+        language.vocab.vectors.add(word, row=row)
+        language.vocab.strings.add(word)
+    counts = {"mat": 9, "kitten": 7, "cat": 3, "sat": 2, "the": 8, "a": 5}
+    vocabulary = Vocabulary.load(language, prior=counts)
+    assert_holds(vocabulary, ["mat", "the", "kitten", "sat"], VECTORS[[3, 0, 1, 2]])
+    assert Vocabulary.load(language, prior=counts, limit=2).words == ["mat", "the"]
 
 
 def test_a_spacy_key_without_its_string_is_refused(language):
