@@ -24,7 +24,16 @@ __all__ = sorted(_MODULE_OF)
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    try:
+        value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == __name__:
+            raise
+        raise ImportError(
+            f"pairwise.{name} needs the package {error.name}, which is not installed: pip install 'textpriv[pairwise]', or "
+            "pip install '.[pairwise]' in a clone of the repository.",
+            name=error.name,
+        ) from None
     return value
 
 

@@ -27,6 +27,7 @@ WHOLE = {
     "textpriv/statement.py": ("paragraph", "typical_odds", "document_line"),
     "pairwise/statement.py": ("paragraph",),
     "textpriv/tokenization/policy.py": ("not_protected", "notes"),
+    "textpriv/pipeline/annotations.py": ("not_protected",),
     "textpriv/ledger/ledger.py": ("statement",),
     "pairwise/noise/randomness.py": ("note",),
 }

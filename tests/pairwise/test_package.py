@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -85,6 +87,23 @@ def test_every_module_says_what_lives_there():
         assert text, path.name
         if path.stem != "__init__":
             assert len(text.split()) > 15, path.name
+
+
+def test_without_its_extra_the_package_says_which_to_install():
+    program = "import sys; sys.modules['sklearn'] = None; from pairwise import PrivateLDA"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT.parent,
+    )
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: pairwise.PrivateLDA needs the package sklearn")
+    assert "'textpriv[pairwise]'" in last
+    with pytest.raises(AttributeError, match="no attribute 'PrivateNothing'"):
+        getattr(pairwise, "PrivateNothing")  # noqa: B009
 
 
 @pytest.mark.parametrize("name", pairwise.errors.__all__)

@@ -27,7 +27,12 @@ from thinc.api import Config
 import textpriv.pipeline
 from textpriv.errors import CorpusError, IndexFolderError, MechanismError, PolicyError, RawTextError
 from textpriv.index import Index
-from textpriv.pipeline import PrivateCorpus, PrivateTokenizer, RawTextWarning
+from textpriv.pipeline import (
+    LostAnnotationWarning,
+    PrivateCorpus,
+    PrivateTokenizer,
+    RawTextWarning,
+)
 from textpriv.run_key import RunKey
 from textpriv.vocabulary import Vocabulary
 
@@ -52,6 +57,9 @@ TEXTS = [
     "... !!! ???",
 ]
 MECHANISM = {"@textpriv_mechanisms": "textpriv.TEM.v1", "epsilon": 1.0}
+
+Doc.set_extension("origin", default=None, force=True)
+Doc.set_extension("computed", getter=len, force=True)
 
 ignore_raw = pytest.mark.filterwarnings("ignore::textpriv.pipeline.RawTextWarning")
 
@@ -128,6 +136,92 @@ def test_component_returns_a_new_doc_and_carries_nothing_over(folder):
     assert b"zorblax" not in doc.to_bytes()
     assert (doc.cats, doc.ents, dict(doc.spans), doc.tensor.size) == ({}, (), {}, 0)
     assert "secret" not in doc.user_data
+
+
+def labelled(nlp, text="The patient zorblax was cold, Zorblax said."):
+    raw = nlp.make_doc(text)
+    raw.cats["complaint"] = 1.0
+    raw.ents = [Span(raw, 2, 3, label="PERSON"), Span(raw, 6, 7, label="PERSON")]
+    return raw
+
+
+def test_what_is_lost_of_a_raw_document_is_warned_of_once(folder):
+    nlp = component_form(folder)
+    raw = labelled(nlp)
+    raw.spans["all"] = [raw[0:2]]
+    raw._.origin = "ward 7"
+    with pytest.warns(LostAnnotationWarning) as seen:
+        nlp(raw)
+    told = sorted(str(each.message).split()[4] for each in seen)
+    assert told == ["cats", "ents", "spans", "the"]
+    assert "zorblax" not in " ".join(str(each.message) for each in seen)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp(raw)
+        component_form(folder, carry=["cats", "ents", "_.origin"])(labelled(nlp))
+
+
+def test_what_is_carried_over_comes_out_as_it_was_and_is_named_in_the_statement(folder):
+    nlp = component_form(folder, carry=["cats", "ents", "_.origin"])
+    raw = labelled(nlp)
+    raw._.origin = "ward 7"
+    private = nlp(raw)
+    assert private.cats == {"complaint": 1.0}
+    assert private._.origin == "ward 7"
+    assert [(e.start, e.end, e.label_) for e in private.ents] == [
+        (2, 3, "PERSON"),
+        (6, 7, "PERSON"),
+    ]
+    assert b"zorblax" not in private.to_bytes().lower()
+    exposed = " ".join(private._.textpriv["statement"]["not_protected"])
+    for words in ("(cats), carried over", "(ents), carried over", "extension _.origin"):
+        assert words in exposed
+    assert "carried over" not in str(component_form(folder)("A dog.")._.textpriv["statement"])
+
+
+@pytest.mark.parametrize("text", ["İstanbul İ, ZORBLAX's!", "Mumblefrotz  QUIVERNETH\n\n(Zorblax)"])
+def test_entities_cover_the_letters_that_they_covered_whatever_the_casing(folder, text):
+    # No word of these is in the vocabulary, so all come out as they were, lower-cased; İ becomes two letters.
+    nlp = component_form(folder, carry=["ents"], policy={"unknown": "keep", "stopword": "keep"})
+    raw = nlp.make_doc(text)
+    for token in raw:
+        if not token.is_space:
+            raw.ents = [Span(raw, token.i, token.i + 1, label="IT")]
+            assert [each.text for each in nlp(raw.copy()).ents] == [token.lower_]
+
+
+@ignore_raw
+def test_the_choice_of_what_is_carried_over_is_saved_and_holds_no_raw_word(folder, tmp_path):
+    nlp = component_form(folder, carry=["cats", "ents"])
+    nlp(labelled(nlp))
+    nlp.to_disk(tmp_path / "saved")
+    loaded = spacy.load(tmp_path / "saved")
+    assert loaded(labelled(loaded)).cats == {"complaint": 1.0}
+    assert b"zorblax" not in pickle.dumps(part(nlp)._annotations).lower()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"carry": ["tags"]}, "carry takes"),
+        ({"carry": ["_.textpriv"]}, "carry takes"),
+        ({"carry": ["_.nowhere"]}, "is not set"),
+        ({"carry": ["_.computed"]}, "is computed"),
+        ({"carry": ["ents"], "policy": {"number": "drop"}}, "drops no token"),
+    ],
+)
+def test_what_cannot_be_carried_over_is_refused(folder, changes, words):
+    with pytest.raises(MechanismError, match=words):
+        component_form(folder, **changes)
+
+
+def test_a_part_of_a_raw_document_is_not_carried_over(folder):
+    nlp = component_form(folder, carry=["_.origin"])
+    raw = nlp.make_doc("The patient zorblax.")
+    raw._.origin = raw[2:3]
+    with pytest.raises(RawTextError, match="a part of the raw document") as caught:
+        nlp(raw)
+    assert "zorblax" not in str(caught.value)
 
 
 @both_forms

@@ -10,12 +10,14 @@ pipeline. The tokenizer reads the raw text in a vocabulary of its own and hands 
 only. The reader does the same for texts that lie in files of spaCy, and draws each of them once.
 """
 
+from textpriv.pipeline.annotations import LostAnnotationWarning
 from textpriv.pipeline.component import TextprivComponent, make_component
 from textpriv.pipeline.raw_words import RawTextWarning
 from textpriv.pipeline.reader import PrivateCorpus, make_corpus
 from textpriv.pipeline.tokenizer import PrivateTokenizer, make_tokenizer
 
 __all__ = [
+    "LostAnnotationWarning",
     "PrivateCorpus",
     "PrivateTokenizer",
     "RawTextWarning",

@@ -4,7 +4,7 @@
 # registered functions, and in its older releases it cannot resolve them from strings.
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import spacy.util
@@ -25,7 +25,8 @@ class TextprivComponent(SavableForm):
 
     It reads the text of the raw document, not its tokens, and cuts it by the rules of the language:
     another tokenizer may cut by casing, which the number of tokens would show. Nothing of the raw
-    document is carried over but its ``_context`` (what ``as_tuples`` pairs it with). Its words stay
+    document is carried over but its ``_context`` (what ``as_tuples`` pairs it with) and what
+    `carry` names; of other annotations that get lost it warns once. Its words stay
     in ``nlp.vocab.strings`` and with whoever holds the raw document; `PrivateTokenizer` leaves none
     behind. Put it first in the pipeline: what comes before it sees raw words, and its annotations
     are lost.
@@ -58,12 +59,15 @@ class TextprivComponent(SavableForm):
         path is saved, never the key.
     save_raw_words
         Whether the pipeline may be saved with words in its vocabulary that were never released.
+    carry
+        Annotations of raw documents that private ones get as they were, and that the statement then names as not
+        protected: ``"cats"``, ``"ents"``, and extensions of documents such as ``"_.source"``.
 
     Raises
     ------
     MechanismError
-        If there is neither an epsilon nor a mechanism, or both, if their parameters are unusable, or if the pipeline's
-        tokenizer is private already.
+        If there is neither an epsilon nor a mechanism, or both, if their parameters or `carry` are unusable, or if the
+        pipeline's tokenizer is private already.
     PolicyError
         If the policy has an unknown field or action.
     """
@@ -80,13 +84,22 @@ class TextprivComponent(SavableForm):
         seed: int | None = None,
         run_key: str | os.PathLike[str] | None = None,
         save_raw_words: bool = False,
+        carry: Sequence[str] = (),
     ) -> None:
         if isinstance(nlp.tokenizer, PrivateTokenizer):
             refuse_twice()
         self.nlp = nlp
         self.name = name
         super().__init__(
-            index, mechanism, policy, seed, run_key, save_raw_words, nlp.lang or "en", epsilon
+            index,
+            mechanism,
+            policy,
+            seed,
+            run_key,
+            save_raw_words,
+            nlp.lang or "en",
+            epsilon,
+            carry,
         )
 
     def __call__(self, doc: Doc) -> Doc:
@@ -123,7 +136,7 @@ class TextprivComponent(SavableForm):
         if getattr(doc._, EXTENSION) is not None:
             refuse_twice()
         # Not its tokens: those of another tokenizer may depend on casing.
-        return Reading(doc.text, doc.vocab, doc._context)
+        return Reading(doc.text, doc.vocab, doc._context, self._annotations.read(doc))
 
     def _own_vocab(self) -> Vocab:
         return self.nlp.vocab
@@ -149,6 +162,7 @@ class TextprivComponent(SavableForm):
         "seed": None,
         "run_key": None,
         "save_raw_words": False,
+        "carry": [],
     },
 )
 def make_component(
@@ -161,6 +175,7 @@ def make_component(
     seed: int | None,
     run_key: str | None,
     save_raw_words: bool,
+    carry: list[str],
 ) -> TextprivComponent:
     """Make the component ``textpriv`` from its block of a config.
 
@@ -168,7 +183,7 @@ def make_component(
     ----------
     nlp, name
         Given by spaCy.
-    index, epsilon, mechanism, policy, seed, run_key, save_raw_words
+    index, epsilon, mechanism, policy, seed, run_key, save_raw_words, carry
         As for `TextprivComponent`. There is no default of epsilon: the user chooses it.
     """
     return TextprivComponent(
@@ -181,4 +196,5 @@ def make_component(
         seed=seed,
         run_key=run_key,
         save_raw_words=save_raw_words,
+        carry=carry,
     )

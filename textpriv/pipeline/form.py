@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +18,7 @@ from spacy.vocab import Vocab
 
 from textpriv.errors import IndexFolderError, MechanismError, VocabularyError
 from textpriv.mechanisms import registry as mechanism_registry
+from textpriv.pipeline.annotations import Carried, CarriedAnnotations
 from textpriv.pipeline.names import EXTENSION, MECHANISMS
 from textpriv.pipeline.raw_words import RawWordGuard
 from textpriv.tokenization.policy import TokenPolicy
@@ -80,6 +81,7 @@ class Reading(NamedTuple):
     text: str
     vocab: Vocab
     context: Any = None
+    carried: Carried | None = None
 
 
 class PrivateForm:
@@ -101,6 +103,7 @@ class PrivateForm:
         save_raw_words: bool,
         language: str,
         epsilon: float | None = None,
+        carry: Iterable[str] = (),
     ) -> None:
         if mechanism is not None and epsilon is not None:
             raise MechanismError(
@@ -123,6 +126,7 @@ class PrivateForm:
         self._seed = seed
         self._run_key = None if run_key is None else Path(run_key)
         self._language = language
+        self._annotations = CarriedAnnotations(carry, self._policy, language)
         self._raw_words = RawWordGuard(self._policy, language, save_raw_words)
         self._folder = None if index is None else Path(index)
         self._forget()
@@ -202,6 +206,7 @@ class PrivateForm:
                 if once
                 else statement.extended(notes=(_DRAWN_ANEW,))
             )
+            statement = statement.extended(not_protected=self._annotations.not_protected)
             given = self._statements[once] = statement.to_dict()
         return given
 
@@ -258,6 +263,7 @@ class PrivateForm:
             doc = self._document(reading.vocab, tokens)
             setattr(doc._, EXTENSION, {"statement": statement, "counts": tokens.counts})
             doc._context = reading.context
+            self._annotations.write(reading.carried, reading.text, doc)
             yield doc
 
     def _document(self, vocab: Vocab, tokens: PrivateTokens) -> Doc:

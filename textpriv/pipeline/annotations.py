@@ -1,0 +1,192 @@
+"""Annotations of raw documents: which of them are carried over to private ones, and a warning of those that are lost.
+
+A label says something of the raw text, so none is carried over unasked, and what is carried over is named in the statement.
+Categories and extensions are of a document as a whole. An entity is a range of tokens: it is found again by the positions of
+the tokens of the raw text, as the privatizer cuts it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+from spacy.tokens import Doc, Span, Token
+from spacy.util import filter_spans
+
+from textpriv.errors import MechanismError, RawTextError
+from textpriv.pipeline.names import EXTENSION
+from textpriv.tokenization.policy import TokenPolicy
+from textpriv.tokenization.spacy_tokenizer import SpacyTokenizer
+
+__all__ = ["Carried", "CarriedAnnotations", "LostAnnotationWarning"]
+
+_PREFIX = "_."
+
+
+class LostAnnotationWarning(UserWarning):
+    """Raw documents had annotations that the private ones have not."""
+
+
+class Carried(NamedTuple):
+    """What is carried over from one raw document; entities as (first character, one past the last, label)."""
+
+    categories: dict[str, float] | None
+    entities: list[tuple[int, int, str]]
+    extensions: dict[str, Any]
+
+
+class CarriedAnnotations:
+    """The choice of annotations that go from raw to private documents.
+
+    Parameters
+    ----------
+    names
+        ``"cats"``, ``"ents"`` and extensions of documents as ``"_.name"``.
+    policy, language
+        By which the raw text is cut into tokens.
+
+    Raises
+    ------
+    MechanismError
+        For another name, an extension that is not set or is computed, or entities where the policy drops tokens.
+    """
+
+    def __init__(self, names: Iterable[str], policy: TokenPolicy, language: str) -> None:
+        self.names = tuple(dict.fromkeys(names))
+        self._lowered = policy.case == "lower"
+        self._positions = SpacyTokenizer(language, ("IDX", "LENGTH"))
+        self._warned: set[str] = set()
+        for name in self.names:
+            if name not in ("cats", "ents"):
+                _check_extension(name)
+        if "ents" in self.names and "drop" in policy.to_dict().values():
+            raise MechanismError(
+                'carry=["ents"] needs a policy that drops no token: entities are found by counting tokens. '
+                'Use "mask" in its place.'
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The tokenizer has seen raw words.
+        fresh = SpacyTokenizer(self._positions.language, self._positions.attributes)
+        return {**self.__dict__, "_positions": fresh}
+
+    @property
+    def not_protected(self) -> tuple[str, ...]:
+        """What the statement says of each that is carried over."""
+        told = {
+            "cats": "the categories of a document (cats), carried over as they were",
+            "ents": "the entities of a document (ents), carried over as they were annotated on the raw text: which tokens "
+            "they cover, and their labels",
+        }
+        return tuple(
+            told.get(name, f"the extension {name} of a document, carried over as it was")
+            for name in self.names
+        )
+
+    def read(self, doc: Doc) -> Carried | None:
+        """Return what is carried over of a raw document, and warn once of each kind that is lost."""
+        self._warn(doc)
+        if not self.names:
+            return None
+        return Carried(
+            dict(doc.cats) if "cats" in self.names else None,
+            [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
+            if "ents" in self.names
+            else [],
+            {
+                name: _without_tokens(name, doc._.get(name.removeprefix(_PREFIX)))
+                for name in self.names
+                if name.startswith(_PREFIX)
+            },
+        )
+
+    def write(self, carried: Carried | None, text: str, doc: Doc) -> None:
+        """Annotate the private document of a raw text."""
+        if carried is None:
+            return
+        if carried.categories is not None:
+            doc.cats = carried.categories
+        for name, value in carried.extensions.items():
+            doc._.set(name.removeprefix(_PREFIX), value)
+        if carried.entities:
+            doc.ents = self._entities(carried.entities, text, doc)
+
+    def _entities(self, entities: list[tuple[int, int, str]], text: str, doc: Doc) -> list[Span]:
+        """Return the entities as ranges of private tokens: those whose raw tokens they touch."""
+        offsets = None
+        if self._lowered:
+            # A few letters become two when they are lower-cased.
+            offsets = [0, *accumulate(len(letter.lower()) for letter in text)]
+            text = text.lower()
+        columns = self._positions.attributes_of(text).astype(np.int64)
+        if len(columns) != len(doc):
+            self._tell(
+                "ents",
+                "The entities of a document with a word of more than 1,000 characters are left out.",
+            )
+            return []
+        begins, ends = columns[:, 0], columns.sum(axis=1)
+        found = []
+        for first, last, label in entities:
+            if offsets is not None:
+                first, last = offsets[first], offsets[last]
+            touched = np.flatnonzero((ends > first) & (begins < last))
+            found.append(Span(doc, int(touched[0]), int(touched[-1]) + 1, label=label))
+        return filter_spans(found)
+
+    def _warn(self, doc: Doc) -> None:
+        lost = {
+            "cats": lambda: doc.cats,
+            "ents": lambda: doc.has_annotation("ENT_IOB") and doc.ents,
+            "spans": lambda: doc.spans,
+        }
+        for name, there in lost.items():
+            if name not in self.names and name not in self._warned and there():
+                self._tell(name, _lost(name, name if name != "spans" else ""))
+        for key in doc.user_data:
+            # Of a document as a whole: those of tokens and spans have positions.
+            if isinstance(key, tuple) and key[0] == "._." and key[2] is None:
+                name = _PREFIX + key[1]
+                if name not in (*self.names, _PREFIX + EXTENSION, *self._warned):
+                    self._tell(name, _lost(f"the extension {name}", name))
+
+    def _tell(self, name: str, message: str) -> None:
+        self._warned.add(name)
+        warnings.warn(message, LostAnnotationWarning, stacklevel=2)
+
+
+def _lost(what: str, name: str) -> str:
+    way = f', or carry it over with carry=["{name}"], which the statement will name' if name else ""
+    return (
+        f"Private documents are without {what} of the raw ones, which tell of the raw text. Put textpriv before what makes "
+        f"them, so that they are made of private text{way}."
+    )
+
+
+def _check_extension(name: str) -> None:
+    if not name.startswith(_PREFIX) or name == _PREFIX + EXTENSION:
+        raise MechanismError(
+            'carry takes "cats", "ents" and extensions of documents such as "_.source"; '
+            f"found {name!r}."
+        )
+    short = name.removeprefix(_PREFIX)
+    if not Doc.has_extension(short):
+        raise MechanismError(
+            f"carry names the extension {name!r}, which is not set: call Doc.set_extension({short!r}, default=None) first."
+        )
+    _, method, getter, _ = Doc.get_extension(short)
+    if method is not None or getter is not None:
+        raise MechanismError(
+            f"carry names the extension {name!r}, which is computed and holds nothing to carry over. Leave it out."
+        )
+
+
+def _without_tokens(name: str, value: Any) -> Any:
+    if isinstance(value, Doc | Span | Token):
+        raise RawTextError(
+            f"The extension {name!r} holds a part of the raw document, so it cannot be carried over. Leave it out of carry."
+        )
+    return value
