@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -12,17 +11,15 @@ import zipfile
 from importlib.metadata import entry_points
 from pathlib import Path
 
-import numpy as np
 import pytest
 import spacy
+import typer
 import yaml
 from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 import textpriv
 from textpriv.cli.app import app
-from textpriv.index import Index
-from textpriv.vocabulary import Vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
 # What the base installation asks for; all of it has wheels for every Python and system that is supported.
@@ -97,52 +94,50 @@ def test_two_lines_of_python_and_of_spacy_and_the_command_need_no_network(closed
 # The action and the hook
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("certified") / "small.idx"
-    vectors = np.random.default_rng(0).normal(size=(40, 3))
-    Index.build(Vocabulary([f"w{i}" for i in range(40)], vectors), hnsw=False).save(path)
-    return path
+def run_step(name, tmp_path, code, **given):
+    """Run a step of the action as GitHub does: its shell, its environment, and the file of its outputs.
 
-
-def run_step(name, folder, tmp_path, **given):
-    """Run a step of the action as GitHub does: its shell, its environment, and the file of its outputs."""
+    In the place of the program stands one that prints its arguments, a line each, and ends with a code.
+    """
     steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
     (step,) = (step for step in steps if step.get("name") == name)
-    inputs = {"inputs.epsilon": "2", "inputs.index": str(folder), "inputs.arguments": ""} | given
     own = {
-        key: re.sub(r"\$\{\{ (\S+) \}\}", lambda match: inputs[match[1]], value)
+        key: re.sub(r"\$\{\{ inputs\.(\S+) \}\}", lambda match: given[match[1]], value)
         for key, value in step["env"].items()
     }
-    tools = tmp_path / "bin"
+    tools, output = tmp_path / "bin", tmp_path / "output"
     tools.mkdir(exist_ok=True)
-    (tools / "textpriv").write_text(
-        f"#!{sys.executable}\nfrom textpriv.cli.app import main\nmain()\n"
-    )
+    (tools / "textpriv").write_text(f"#!/bin/sh\nprintf '%s|' \"$@\"\nexit {code}\n")
     (tools / "textpriv").chmod(0o755)
-    output = tmp_path / "output"
-    environment = {**os.environ, **own, "GITHUB_OUTPUT": str(output), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, **own, "GITHUB_OUTPUT": str(output)}
     environment["PATH"] = f"{tools}{os.pathsep}{environment['PATH']}"
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
         env=environment,
-        capture_output=True,
-        text=True,
+        cwd=tmp_path,
         check=False,
     )
-    return done, output.read_text() if output.exists() else ""
+    return done.returncode, output.read_text()
 
 
-def test_the_action_hands_on_the_certificate_and_the_exit_code(folder, tmp_path):
-    done, output = run_step("certify", folder, tmp_path, **{"inputs.arguments": "--prior uniform"})
-    assert done.returncode == 0, done.stderr
-    certificate = json.loads(output.partition("=")[2])
-    assert certificate["holds"] is True
-    assert "uniform" in certificate["mechanism"]
-    hostile = "$(touch ran); touch ran"
-    done, _ = run_step("certify", folder, tmp_path, **{"inputs.epsilon": hostile})
-    assert done.returncode == 2
-    assert not Path("ran").exists()
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_action_hands_on_arguments_certificate_and_exit_code(tmp_path, code):
+    more = {"index": "a folder.idx", "arguments": "--prior uniform"}
+    ended, output = run_step("certify", tmp_path, code, epsilon="2", **more)
+    assert ended == code
+    expected = "certify|a folder.idx|--epsilon|2|--json|--prior|uniform|"
+    assert output == f"certificate={expected}\n"
+    command, *arguments = expected[:-1].split("|")
+    group = typer.main.get_command(app)
+    with group.commands[command].make_context(command, arguments) as context:
+        assert context.params["prior"] == "uniform"
+
+
+def test_no_input_of_the_action_is_read_as_shell_code(tmp_path):
+    hostile = "$(touch ran)`touch ran`; touch ran"
+    _, output = run_step("certify", tmp_path, 0, epsilon=hostile, index="", arguments=hostile)
+    assert hostile in output
+    assert not (tmp_path / "ran").exists()
 
 
 def test_the_hook_is_one_that_pre_commit_takes_and_its_command_is_there():
