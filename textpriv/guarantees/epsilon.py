@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numba import njit
@@ -28,6 +28,9 @@ from textpriv.mechanisms.calibration.privacy_constant import log_normalisers, ti
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
 from textpriv.metrics import ANGULAR, EUCLIDEAN, is_builtin
 from textpriv.vocabulary.vocabulary import Prior
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Choice", "choose_epsilon", "eps_from_odds", "epsilon_for", "epsilon_from_odds"]
 
@@ -115,22 +118,24 @@ class Choice:
     words: int
 
 
-def epsilon_for(
-    index: Index,
-    *,
-    keep: float | None = None,
-    distinct: float | None = None,
-    odds: float | None = None,
-    distance: float | None = None,
-    draws: int = 1000,
-    prior: str | PathLike[str] | Mapping[str, float] | NDArray[Any] = "zipf",
-    word_prior: Prior = "zipf",
-    mechanism: str = "tem",
-    gamma: float | None = None,
-    beta: float = 1e-3,
-    rate: str = "half",
-    sample: int | None = None,
-) -> float:
+class Wanted(TypedDict, total=False):
+    """Keyword arguments of :func:`epsilon_for`, which says what they mean."""
+
+    keep: float | None
+    distinct: float | None
+    odds: float | None
+    distance: float | None
+    draws: int
+    prior: str | PathLike[str] | Mapping[str, float] | NDArray[Any]
+    word_prior: Prior
+    mechanism: str
+    gamma: float | None
+    beta: float
+    rate: str
+    sample: int | None
+
+
+def epsilon_for(index: Index, **wanted: Unpack[Wanted]) -> float:
     """The epsilon that reaches a wanted plausible deniability.
 
     Exactly one of ``keep``, ``distinct`` and ``odds`` says what is wanted. The first two are means over words, each
@@ -150,7 +155,7 @@ def epsilon_for(
         With ``odds``; default ``index.reference_distance``, within which half of all running words have their 10th
         nearest word with another vector. For nine tenths of them pass ``index.reference_distance_90``.
     draws : int
-        With ``distinct``.
+        With ``distinct``. Default: 1000.
     prior, gamma, beta, rate
         Settings of the mechanism, as for :class:`textpriv.TEM`.
     word_prior : see :meth:`Vocabulary.prior_weights`
@@ -181,21 +186,7 @@ def epsilon_for(
     >>> round(epsilon_for(index, keep=0.75, prior="uniform", gamma=9.0), 4)  # 2 words: keep = 1 / (1 + exp(-epsilon))
     1.0986
     """
-    return choose_epsilon(
-        index,
-        keep=keep,
-        distinct=distinct,
-        odds=odds,
-        distance=distance,
-        draws=draws,
-        prior=prior,
-        word_prior=word_prior,
-        mechanism=mechanism,
-        gamma=gamma,
-        beta=beta,
-        rate=rate,
-        sample=sample,
-    ).epsilon
+    return choose_epsilon(index, **wanted).epsilon
 
 
 def choose_epsilon(
@@ -234,16 +225,7 @@ def choose_epsilon(
         raise MechanismError(
             f"epsilon_for needs a textpriv.Index first; got {type(index).__name__}. Build one with Index.build(vocab)."
         )
-    given = {"keep": keep, "distinct": distinct, "odds": odds}
-    named = [name for name, value in given.items() if value is not None]
-    if len(named) != 1:
-        raise MechanismError(
-            f"say what is wanted by exactly one of keep=, distinct= and odds=; got {' and '.join(named) or 'none'}."
-        )
-    if rate not in ("half", "calibrated"):
-        raise MechanismError(f"unknown rate {rate!r}; use 'half' or 'calibrated'.")
-    if mechanism not in ("tem", "madlib"):
-        raise MechanismError(f"unknown mechanism {mechanism!r}; use 'tem' or 'madlib'.")
+    _check_wanted(keep, distinct, odds, mechanism, rate)
     if odds is not None:
         reference = index.reference_distance if distance is None else distance
         epsilon = epsilon_from_odds(odds, reference)
@@ -260,12 +242,7 @@ def choose_epsilon(
             "index with backend='exact'."
         )
     name, wanted, draws = _target(index, keep, distinct, draws)
-    if sample is not None and (
-        isinstance(sample, bool) or not isinstance(sample, int | np.integer) or sample < 2
-    ):
-        raise MechanismError(f"sample is a number of words from 2 up; got {sample!r}.")
-    if sample is None:
-        sample = _default_sample(index)
+    sample = _sample_size(index, sample)
     if not (isinstance(prior, str) and prior in ("zipf", "uniform", "counts")):
         prior = index.vocabulary.prior_weights(prior)  # a file is read once, not for every epsilon
     search = _Search(index, name, wanted, draws, word_prior, sample)
@@ -288,8 +265,28 @@ def choose_epsilon(
     return found
 
 
-def _default_sample(index: Index) -> int:
-    """How many words to look at where it is not said."""
+def _check_wanted(
+    keep: float | None, distinct: float | None, odds: float | None, mechanism: str, rate: str
+) -> None:
+    """Refuse anything but one target, and names that there are not."""
+    given = {"keep": keep, "distinct": distinct, "odds": odds}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) != 1:
+        raise MechanismError(
+            f"say what is wanted by exactly one of keep=, distinct= and odds=; got {' and '.join(named) or 'none'}."
+        )
+    if rate not in ("half", "calibrated"):
+        raise MechanismError(f"unknown rate {rate!r}; use 'half' or 'calibrated'.")
+    if mechanism not in ("tem", "madlib"):
+        raise MechanismError(f"unknown mechanism {mechanism!r}; use 'tem' or 'madlib'.")
+
+
+def _sample_size(index: Index, sample: int | None) -> int:
+    """How many words to look at."""
+    if sample is not None:
+        if isinstance(sample, bool) or not isinstance(sample, int | np.integer) or sample < 2:
+            raise MechanismError(f"sample is a number of words from 2 up; got {sample!r}.")
+        return int(sample)
     if len(index) <= _FEW_WORDS:
         return len(index)
     affordable = _WORK / len(index) / (index.coordinates.shape[1] + _LAW)
