@@ -200,17 +200,10 @@ class Vocabulary:
 
         Words and vectors must be public: see the class.
         """
-        if limit is not None:
-            if not isinstance(limit, int | np.integer) or isinstance(limit, bool) or limit < 1:
-                raise VocabularyError(
-                    f"Expected limit to be a whole number above 0 or None, found {limit!r}. Pass "
-                    "the number of words to keep, or None for all."
-                )
-            limit = int(limit)
         counts = None
         if isinstance(prior, str | os.PathLike | Mapping):
             prior = counts = counts_of(prior)
-        words, vectors, name_of, found = read_source(source, limit, counts)
+        words, vectors, name_of, found = read_source(source, _checked(limit), counts)
         vocabulary = cls.__new__(cls)
         vocabulary._store(words, vectors, prior, language or found, name_of)
         return vocabulary
@@ -434,31 +427,6 @@ class Vocabulary:
             digest.update(self.vectors[part].astype(little_endian, copy=False).tobytes())
         return digest.hexdigest()
 
-    def _weights_from_array(self, prior: ArrayLike) -> NDArray[np.float64]:
-        try:
-            given = np.asarray(prior)
-        except ValueError:
-            given = np.empty(0, dtype=object)
-        if given.dtype.kind not in "fiu":
-            raise VocabularyError(
-                "Expected a prior of real numbers, one a word, or a mapping from words to counts, "
-                f"found {type(prior).__name__}. Pass an array of shape ({len(self)},)."
-            )
-        weights = given.astype(np.float64)
-        if weights.shape != (len(self),):
-            raise VocabularyError(
-                f"Expected a prior of shape ({len(self)},), one weight a word, found shape "
-                f"{weights.shape}. Pass the weights in the order of the words."
-            )
-        bad = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
-        if len(bad):
-            raise VocabularyError(
-                f"Expected a prior of finite weights above 0, found {len(bad):,} that are not, "
-                f"the first at position {bad[0]}. Every word must stay possible: give each a "
-                "small positive weight."
-            )
-        return weights
-
 
 # Checks of words and vectors
 
@@ -466,6 +434,18 @@ class Vocabulary:
 def is_language(code: object) -> bool:
     """Whether it has the form of spaCy's code of a language; spaCy need not have it."""
     return isinstance(code, str) and re.fullmatch(r"[a-z]{2,3}", code) is not None
+
+
+def _checked(limit: Any) -> int | None:
+    """A number of words to keep, or None for all."""
+    if limit is None:
+        return None
+    if not isinstance(limit, int | np.integer) or isinstance(limit, bool) or limit < 1:
+        raise VocabularyError(
+            f"Expected limit to be a whole number above 0 or None, found {limit!r}. Pass the "
+            "number of words to keep, or None for all."
+        )
+    return int(limit)
 
 
 def _as_matrix(vectors: ArrayLike) -> NDArray[Any]:
