@@ -19,6 +19,9 @@ import json
 import math
 import multiprocessing
 import os
+import subprocess
+import sys
+import tempfile
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -27,6 +30,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import data
+import keel
 import numpy as np
 import typer
 from numpy.typing import NDArray
@@ -35,7 +39,11 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Cell = dict[str, Any]
 
+Task = tuple[str, str, "str | None", int, tuple[float, ...]]
+
 app = typer.Typer(add_completion=False)
+
+PEER_SCRIPT = Path(__file__).with_name("ranking_peers.py")
 
 DELTA = 1e-5
 # The recorded tables were drawn with floating-point noise, about 8 % less than the exact noise that is the default.
@@ -48,11 +56,31 @@ AUC_SETS = ("pima", "debrecen", "debrecen_steps", "breast_cancer")
 METRIC_SETS = ("adult", "bank")
 SHIPPED = ("breast_cancer", "digits")
 
+KEEL = "keel: "
 PLAIN = "logistic regression, non-private"
 POINTWISE = "logistic regression, pointwise DP"
 NOT_CENTRED = "gradient, not centred"
+AUTO = "auto"
+PAIRWISE_FREE = "auto, epsilon infinite"
+DRAWS = 5  # of the noise of auto on one split of a UCI set
 SOUND = ("gradient", "statistics", "sgd-output", "offpairc", "offpairstrc", "onpairc", "onpairstrc")
 PUBLISHED = ("offpairc", "offpairstrc", "onpairc", "onpairstrc", "sgd-output")
+
+# What is compared on the tables of the KEEL collection.
+EVERY: dict[str, dict[str, Any]] = {
+    AUTO: {},
+    "pointwise, features as they are": {"algorithm": "pointwise", "algorithm__scale_share": 0.0},
+    "pointwise, logistic": {"algorithm": "pointwise", "algorithm__loss": "logistic"},
+    **{name: {"algorithm": name} for name in (*SOUND, "ftrl")},
+}
+# What other packages need in an environment of their own; with "here", on top of what is installed here.
+PEERS: dict[str, tuple[bool, tuple[str, ...]]] = {
+    "diffprivlib": (False, ("diffprivlib==0.6.6", "scikit-learn<1.7")),
+    "opacus": (True, ("opacus==1.6.0", "opt_einsum>=3.3")),
+}
+# Splits of the UCI sets for other packages, GIGA and published forms, and of the tables of the KEEL collection.
+FEW_SPLITS = 5
+KEEL_SPLITS = 2
 
 IDENTITY = "identity metric"
 FREE = "sound DPP, no privacy (epsilon infinite)"
@@ -87,6 +115,8 @@ METRIC_METHODS: dict[str, dict[str, Any]] = {
 
 def table(name: str, source: str | None) -> tuple[Array, Labels]:
     """Return records of norm at most 1 by public bounds, and classes; ``source`` is a folder, ``online`` or None."""
+    if name.startswith(KEEL):
+        return keel.table(name.removeprefix(KEEL), Path(str(source)))
     if name == "digits":
         from sklearn.datasets import load_digits
 
@@ -212,14 +242,26 @@ def auc_cells(
             cell["truth"] = truth(learner.statement_)
         return cell
 
-    yield score(None, "gradient, epsilon infinite")
+    yield score(None, PAIRWISE_FREE)
+    yield score(None, "gradient, epsilon infinite", algorithm="gradient")
+    # What is far behind, and what is no guarantee, is drawn on few splits.
+    few = seed >= (1 if name.startswith(KEEL) else FEW_SPLITS)
+    if name.startswith(KEEL):
+        for epsilon in epsilons:
+            for method, settings in EVERY.items():
+                if not (few and "pair" in method):
+                    yield score(epsilon, method, **settings)
+        return
     for epsilon in epsilons:
+        drawn = [score(epsilon, AUTO, random_state=seed + 1000 * k) for k in range(DRAWS)]
+        yield {**drawn[0], "score": float(np.mean([cell["score"] for cell in drawn]))}
         w = pointwise(X, y, epsilon, Randomness(seed))
         yield {"method": POINTWISE, "epsilon": epsilon, "score": roc_auc_score(z, Z @ w[:-1])}
         for algorithm in SOUND:
-            yield score(epsilon, algorithm, algorithm=algorithm)
-        yield score(epsilon, NOT_CENTRED, centre_share=0.0)
-        for algorithm in PUBLISHED:
+            if not (few and "pair" in algorithm):
+                yield score(epsilon, algorithm, algorithm=algorithm)
+        yield score(epsilon, NOT_CENTRED, algorithm="gradient", centre_share=0.0)
+        for algorithm in () if few else PUBLISHED:
             vacuous = {"algorithm__allow_vacuous": True} if "pair" in algorithm else {}
             yield score(
                 epsilon,
@@ -614,6 +656,103 @@ def run(
     return [cell for task in tasks for cell in done[key(task)]]
 
 
+def peer_python(package: str, folder: Path) -> Path:
+    """Return the Python of an environment that holds a package for private classification, made at the first use."""
+    import site
+
+    here, needed = PEERS[package]
+    environment = folder / f"env-{package}"
+    python = environment / "bin" / "python"
+    if not (environment / "done").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(environment)], check=True)  # noqa: S603
+        more = []
+        if here:
+            (own,) = environment.glob("lib/python*/site-packages")
+            (own / "here.pth").write_text("\n".join(site.getsitepackages()), encoding="utf-8")
+            more = ["--no-deps"]
+        subprocess.run([str(python), "-m", "pip", "install", "-q", *more, *needed], check=True)  # noqa: S603
+        (environment / "done").touch()
+    return python
+
+
+def peer_cells(tasks: list[Task], out: Path, jobs: int) -> list[Cell]:
+    """Return the cells of other packages on the splits of the tasks, kept in OUT/peers.json."""
+    tasks = [task for task in tasks if task[1].startswith(KEEL) or task[3] < FEW_SPLITS]
+    asked = [[task[1], task[3], list(task[4])] for task in tasks]
+    kept = out / "peers.json"
+    if kept.exists():
+        found = json.loads(kept.read_text(encoding="utf-8"))
+        if found["asked"] == asked:
+            return list(found["cells"])
+    cells: list[Cell] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for place, (_, table_name, source, seed, epsilons) in enumerate(tasks):
+            X, y, Z, z = split(table_name, source, seed)
+            if table_name == "digits":
+                y, z = y % 2, z % 2
+            path = folder / f"{place:05d}.npz"
+            np.savez(path, X=X, y=y, Z=Z, z=z, epsilons=np.array(epsilons), seed=seed)
+        running: list[tuple[str, subprocess.Popen[bytes]]] = []
+        for package in PEERS:
+            command = [str(peer_python(package, out)), str(PEER_SCRIPT), package, str(folder)]
+            answer = folder / f"{package}.json"
+            running.append((package, subprocess.Popen([*command, str(answer)])))  # noqa: S603
+            if jobs == 1:
+                running[-1][1].wait()
+        for package, process in running:
+            if process.wait():
+                raise typer.Exit(1)
+            for cell in json.loads((folder / f"{package}.json").read_text(encoding="utf-8")):
+                _, table_name, _, seed, _ = tasks[int(cell.pop("split"))]
+                cells.append({"experiment": "auc", "set": table_name, "seed": seed, **cell})
+    kept.write_text(json.dumps({"asked": asked, "cells": cells}), encoding="utf-8")
+    return cells
+
+
+def over_tables(cells: list[Cell], peers: list[Cell]) -> str:
+    """Return the table of means over all KEEL tables, and how far ``auto`` is from the best algorithm and the best peer."""
+    here = [c for c in (*cells, *peers) if c["set"].startswith(KEEL)]
+    names = list(dict.fromkeys(c["set"] for c in here))
+    epsilons = sorted({c["epsilon"] for c in here if c["epsilon"] is not None})
+    scores: dict[tuple[str, float | None, str], list[float]] = defaultdict(list)
+    for c in here:
+        scores[c["method"], c["epsilon"], c["set"]].append(c["score"])
+    guarantees = {c["method"]: c["guarantee"] for c in peers}
+
+    def means(method: str, epsilon: float | None) -> Array:
+        return np.array([np.mean(scores[method, epsilon, name]) for name in names])
+
+    def row(label: str, of: Callable[[float], str], free: str = "") -> str:
+        return f"| {label} | {free} | " + " | ".join(of(e) for e in epsilons) + " |"
+
+    splits = len({c["seed"] for c in here})
+    lines = [
+        f"### Mean test AUC over {len(names)} tables of the KEEL collection that nothing was chosen on ({splits} splits)",
+        "",
+        "| method | no epsilon | " + " | ".join(f"epsilon {e:g}" for e in epsilons) + " |",
+        "|---" * (len(epsilons) + 2) + "|",
+    ]
+    for method in (PLAIN, PAIRWISE_FREE):
+        lines.append(row(method, lambda _: "", f"{means(method, None).mean():.3f}"))
+    others = [method for method in EVERY if method != AUTO]
+    for method in (AUTO, *others, *guarantees):
+        lines.append(row(method, lambda e, m=method: f"{means(m, e).mean():.3f}"))  # type: ignore[misc]
+    for label, group in (("the best other algorithm", others), ("the best peer", list(guarantees))):
+        if not group:
+            continue
+
+        def apart(epsilon: float, group: list[str] = group) -> str:
+            best = max(group, key=lambda m: means(m, epsilon).mean())
+            mean, half = interval(means(AUTO, epsilon) - means(best, epsilon))
+            return f"{mean:+.3f} ± {half:.3f} ({best})"
+
+        lines.append(row(f"auto less {label}", apart))
+    lines += ["", "Guarantees of other packages, by their own account at the largest epsilon:", ""]
+    lines += [f"- {method}: {guarantee}" for method, guarantee in guarantees.items()]
+    return "\n".join([*lines, "", ""])
+
+
 def _ends_a_line(path: Path) -> bool:
     content = path.read_bytes()
     return not content or content.endswith(b"\n")
@@ -1005,22 +1144,45 @@ def auc(
     quick: Quick = False,
     online: Online = False,
     sets: Sets = None,
+    others: Annotated[
+        bool, typer.Option("--others/--no-others", help="Also KEEL tables and other packages.")
+    ] = True,
 ) -> None:
     """Print the test AUC of all algorithms over epsilon."""
     epsilons = (1.0, 4.0) if quick else AUC_EPSILONS
     source = _source(data_dir, online)
     tasks = _tasks("auc", AUC_SETS, sets, source, min(splits, 2) if quick else splits, epsilons)
-    cells = run(tasks, out, jobs)
-    report = markdown(cells, "AUC", "mean test AUC") + differences(
+    others = others and not quick and sets is None
+    wide: list[Task] = []
+    if others:
+        out.mkdir(parents=True, exist_ok=True)
+        try:
+            packed = str(keel.fetch(out))
+        except keel.Unavailable as error:
+            raise typer.BadParameter(str(error)) from error
+        wide = [
+            ("auc", KEEL + name, packed, seed, epsilons)
+            for seed in range(min(splits, KEEL_SPLITS))
+            for name in keel.SHOWN_ON
+        ]
+    found = run([*wide, *tasks], out, jobs)
+    peers = peer_cells([*tasks, *wide], out, jobs) if others else []
+    cells = [cell for cell in found if not cell["set"].startswith(KEEL)]
+    shown = cells + [cell for cell in peers if not cell["set"].startswith(KEEL)]
+    report = markdown(shown, "AUC", "mean test AUC") + differences(
         cells,
         PLAIN,
-        (f"{PLAIN}, C = 1", "gradient, epsilon infinite", "gradient", NOT_CENTRED, POINTWISE),
+        (f"{PLAIN}, C = 1", PAIRWISE_FREE, AUTO, "gradient", NOT_CENTRED, POINTWISE),
     )
+    if others:
+        report += over_tables(found, peers)
+        wider = [cell for cell in (*found, *peers) if cell["set"].startswith(KEEL)]
+        write_csv(wider, out / "keel.csv", ("set", "method", "epsilon"))
     (out / "auc.md").write_text(report, encoding="utf-8")
     write_csv(cells, out / "auc.csv", ("set", "method", "epsilon"))
     free = (PLAIN, "gradient, epsilon infinite")
     panels = {
-        "sound": (*free, *SOUND[:5], POINTWISE),
+        "sound": (*free, AUTO, *SOUND[:4], POINTWISE),
         "published": (*free, *(f"{name}, as published" for name in PUBLISHED)),
     }
     epsilon_figure(cells, out / "auc", panels, "test AUC")

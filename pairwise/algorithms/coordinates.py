@@ -48,7 +48,7 @@ _CLIP_AROUND = 0.7
 # In scaled coordinates, to this share of the root of the mean squared norm. Between 0.6 and 1.1 it made no difference.
 _CLIP_SCALED = 0.8
 # What is added to every eigenvalue of the second moment, in units of √d times the noise of an entry. The best of four on
-# tables of the KEEL collection (docs/results/which.md).
+# tables of the KEEL collection (docs/results/ranking.md).
 _FLOOR = 0.5
 
 # Share of μ² for the second moment, and from which μn/d^1.5 on: both found on tables of the KEEL collection.

@@ -315,7 +315,6 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
         choice: ChoicePlan | None,
         randomness: Randomness,
     ) -> Plan:
-        mu_main = mu * math.sqrt(1.0 - share)
         options = self._options
         if isinstance(options, Gradient | Pointwise):
             return self._plan_descent(
@@ -323,7 +322,7 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
             )
         if isinstance(options, Statistics):
             return self._plan_statistics(table, positive, mu, share, randomness)
-        return self._plan_convex(table, positive, delta, mu_main, randomness)
+        return self._plan_convex(table, positive, delta, mu * math.sqrt(1.0 - share), randomness)
 
     def _plan_descent(
         self,
@@ -397,7 +396,7 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
             sensitivity=steps.sensitivity,
             run=run,
             mechanism=f"{what}, {steps.batching}, {steps.steps} steps{_described(plan)})",
-            proof=f"{proof}, {'2.2' if self._exact else '1.2'}, {head}",
+            proof=f"{proof}, {'2.2' if self._exact else '1.2'}, {head}{_proof(plan)}",
             assumptions=("the sampled batches stay secret",) if pairs.batch_size else (),
         )
 
@@ -414,10 +413,10 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
             scale_share = default_scale_share(mu, n, d) if given is None else float(given)
         centre_share = float(self.centre_share)
         spent = share + centre_share + scale_share
-        if not spent < 1:
+        if not (scale_share >= 0 and spent < 1):
             raise InvalidParameterError(
-                f"threshold_share, centre_share and scale_share must be below 1 together; found {spent:.3g}. Leave a part "
-                "for the ranking."
+                "scale_share must be >= 0, and below 1 together with threshold_share and centre_share; found "
+                f"{scale_share:.3g} and {spent:.3g} together. Leave a part for the ranking."
             )
         plan = plan_coordinates(
             n, d, float(self.data_norm), mu, centre_share, scale_share, hardened=self._exact
@@ -442,12 +441,10 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
         share: float,
         randomness: Randomness,
     ) -> Plan:
-        hardened = self._exact
         n, d = table.shape
         spent, plan = self._plan_coordinates(n, d, mu, share)
-        release = plan_moments(
-            mu * math.sqrt(1.0 - spent), size=moment_size(d, 2), hardened=hardened
-        )
+        left = mu * math.sqrt(1.0 - spent)
+        release = plan_moments(left, size=moment_size(d, 2), hardened=self._exact)
 
         def run() -> Array:
             coordinates = self._coordinates(plan, table, randomness)
@@ -467,6 +464,7 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
             proof=(
                 "mechanisms.md 8.3 B with the replace-one sensitivity of pairwise.algorithms.moments, "
                 + ("2.2 and 1.3" if self._exact else "1.1")
+                + _proof(plan)
             ),
         )
 
@@ -475,3 +473,7 @@ def _described(plan: CoordinatePlan | None) -> str:
     if plan is None:
         return ""
     return ", centred privately" + (", features scaled privately" if plan.second else "")
+
+
+def _proof(plan: CoordinatePlan | None) -> str:
+    return "" if plan is None else "; head of pairwise.algorithms.coordinates"

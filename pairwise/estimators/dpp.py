@@ -102,10 +102,12 @@ class DPPMetricLearner(
     noise : {"gaussian", "laplace", "staircase", "duchi"} or None, default=None
         None: what the algorithm needs, Gaussian for (ε, δ) and Laplace for pure ε. Staircase and Duchi exist in the
         published form only, for the comparison with the paper (mechanisms.md DPP-4, DPP-5).
-    algorithm : str or options, default="edges"
-        ``Matching()`` or ``InputPerturbation()`` for ``fit(X, y)`` with individuals and their classes; ``Edges()``,
-        ``Pure()``, ``NodeDP()`` or ``Published()`` for ``fit(pairs, y)`` (``pairwise.algorithms.options``). Names stand for
-        their defaults: ``"matching"``, ``"input-perturbation"``, ``"edges"``, ``"pure"``, ``"node-dp"``, ``"published"``.
+    algorithm : str or options, default="auto"
+        ``"auto"`` is the one to take: ``Matching()`` for individuals and their classes, and ``Edges()`` for pairs, which
+        are (m, 2, d), or come with a ``preprocessor`` or a ``kappa``. By name, ``Matching()`` or ``InputPerturbation()``
+        for ``fit(X, y)`` with individuals; ``Edges()``, ``Pure()``, ``NodeDP()`` or ``Published()`` for ``fit(pairs, y)``
+        (``pairwise.algorithms.options``). Names stand for their defaults: ``"matching"``, ``"input-perturbation"``,
+        ``"edges"``, ``"pure"``, ``"node-dp"``, ``"published"``.
     data_norm : float, default=1.0
         Every record is clipped to this l2 norm (l1 in the published form and for input perturbation). Scale features by
         public bounds first.
@@ -170,9 +172,11 @@ class DPPMetricLearner(
         "node-dp": NodeDP(),
         "input-perturbation": InputPerturbation(),
         "published": Published(),
+        "auto": Matching(),
     }
 
     _aliases: ClassVar[dict[str, Any]] = {"mode": "sound"}
+    _pairs_came: bool = False
 
     def __init__(
         self,
@@ -182,7 +186,7 @@ class DPPMetricLearner(
         n_components: int | None = None,
         *,
         noise: str | None = None,
-        algorithm: str | Options = "edges",
+        algorithm: str | Options = "auto",
         data_norm: float = 1.0,
         hardened: bool | None = None,
         classes: Any = None,
@@ -236,6 +240,10 @@ class DPPMetricLearner(
         self
         """
         refuse_fit_parameters(refused)
+        # Whether pairs or individuals come is public, like the shape of every input.
+        shape = getattr(X, "shape", None)
+        depth = np.asarray(X, dtype=object).ndim if shape is None else len(shape)
+        self._pairs_came = depth == 3
         self._check_parameters()
         randomness = Randomness(self.random_state)
         plan, n = self._plan(X, y, randomness)
@@ -299,12 +307,19 @@ class DPPMetricLearner(
         if mode not in ("sound", "published"):
             raise InvalidParameterError(f"mode must be 'sound' or 'published'; found {mode!r}.")
         if mode == "published" and not isinstance(algorithm, Published):
-            if algorithm not in ("edges", "published"):
+            if algorithm not in ("auto", "edges", "published"):
                 raise InvalidParameterError(
                     "algorithm was set, but it is not read with mode='published'. Leave algorithm out."
                 )
             algorithm = "published"
         return super()._with_flat(algorithm, flat)
+
+    @property
+    def _options(self) -> Options:
+        if self.algorithm != "auto":
+            return super()._options
+        pairs = self.preprocessor is not None or self.kappa is not None or self._pairs_came
+        return Edges() if pairs else Matching()
 
     @property
     def _clip_order(self) -> int:  # type: ignore[override]

@@ -179,6 +179,7 @@ class PrivateLDA(
             proof=(
                 "mechanisms.md 8.3 B with the replace-one sensitivity of pairwise.algorithms.moments, "
                 + ("2.2 and 1.3" if self._exact else "1.1")
+                + ("" if centring is None else "; head of pairwise.algorithms.coordinates")
             ),
             adjacency=adjacency,
         )

@@ -84,8 +84,9 @@ def test_scaling_finds_a_narrow_feature_that_a_common_scale_hides():
     assert scores[0] < 0.8 < 0.9 < scores[1]
 
 
-def test_shares_that_leave_nothing_for_the_ranking_are_refused():
+@pytest.mark.parametrize("share", [0.9, -0.5, math.nan])
+def test_shares_that_leave_nothing_for_the_ranking_or_more_than_all_are_refused(share):
     X, y = np.eye(6), np.array([0, 1] * 3)
-    model = PrivateAUCClassifier(algorithm=Pointwise(scale_share=0.9), centre_share=0.2)
-    with pytest.raises(InvalidParameterError, match="below 1 together"):
+    model = PrivateAUCClassifier(algorithm=Pointwise(scale_share=share), centre_share=0.2)
+    with pytest.raises(InvalidParameterError, match="scale_share must be >= 0, and below 1"):
         model.fit(X, y)

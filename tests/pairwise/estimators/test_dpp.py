@@ -1036,3 +1036,26 @@ def test_input_perturbation_needs_the_whole_public_list_of_classes(classes, mess
     X, y = individuals(26)
     with pytest.raises(InvalidParameterError, match=message):
         DPPMetricLearner(algorithm="input-perturbation", classes=classes).fit(X, y)
+
+
+def test_the_default_takes_individuals_for_a_matching_and_pairs_for_an_edge_list():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 2)) * 0.3, np.arange(40) % 2
+    index, signs = np.arange(40).reshape(-1, 2), np.where(np.arange(20) % 2, 1, -1)
+    common = {"random_state": 0, "delta": 1e-5}
+    public = {"algorithm__topology": "public"}
+    learned = {
+        "matching": [DPPMetricLearner(**common).fit(X, y)],
+        "edges": [
+            DPPMetricLearner(kappa=1, **common).fit(X[index], signs),
+            DPPMetricLearner(kappa=1, preprocessor=X, **common).fit(index, signs),
+        ],
+    }
+    for name, found in learned.items():
+        settings = {} if name == "matching" else {"kappa": 1}
+        named = DPPMetricLearner(algorithm=name, **settings, **common)
+        named = named.fit(X, y) if name == "matching" else named.fit(X[index], signs)
+        for learner in found:
+            assert np.array_equal(learner.components_, named.components_)
+    with_public = DPPMetricLearner(preprocessor=X, **common).set_params(**public)
+    assert with_public.algorithm.topology == "public"
