@@ -830,6 +830,27 @@ def test_a_corpus_is_drawn_once_in_one_pipeline_and_anew_in_another(folder, raw_
     assert first == again != elsewhere
 
 
+def test_the_reader_carries_over_entities_where_asked_and_the_statement_names_them(
+    folder, tmp_path
+):
+    raw = labelled(spacy.blank("en"))
+    DocBin(docs=[raw]).to_disk(tmp_path / "raw.spacy")
+    nlp = strict_form(folder)
+    with pytest.warns(LostAnnotationWarning, match="without ents"):
+        (plain,) = PrivateCorpus(tmp_path / "raw.spacy")(nlp)
+    (example,) = PrivateCorpus(tmp_path / "raw.spacy", carry=["cats", "ents"])(nlp)
+    found = [(entity.start, entity.end, entity.label_) for entity in example.reference.ents]
+    assert found == [(2, 3, "PERSON"), (6, 7, "PERSON")]
+    assert [list(each.reference.cats) for each in (plain, example)] == [["complaint"]] * 2
+    assert not plain.reference.ents
+    assert example.get_aligned_ner()[2] == "U-PERSON"
+    for each, named in ((plain, 1), (example, 2)):
+        for doc in (each.predicted, each.reference):
+            exposed = doc._.textpriv["statement"]["not_protected"]
+            assert sum("carried over as they were" in line for line in exposed) == named
+    assert "carried over" not in str(nlp("A dog.")._.textpriv["statement"])
+
+
 def test_a_corpus_reads_no_more_than_its_limit(folder, raw_files):
     nlp = strict_form(folder, seed=1)
     whole = texts_of(example.reference for example in PrivateCorpus(raw_files / "dev.spacy")(nlp))

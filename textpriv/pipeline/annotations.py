@@ -59,6 +59,8 @@ class CarriedAnnotations:
         self._lowered = policy.case == "lower"
         self._positions = SpacyTokenizer(language, ("IDX", "LENGTH"))
         self._warned: set[str] = set()
+        self._given: dict[str, Any] | None = None
+        self._named: dict[str, Any] = {}
         for name in self.names:
             if name not in ("cats", "ents"):
                 _check_extension(name)
@@ -102,6 +104,18 @@ class CarriedAnnotations:
                 if name.startswith(_PREFIX)
             },
         )
+
+    def name_in(self, doc: Doc) -> None:
+        """Name what is carried over in the statement of a private document that was made without."""
+        told = getattr(doc._, EXTENSION)
+        if self._given is not told["statement"]:
+            self._given = told["statement"]
+            exposed = dict.fromkeys([*self._given["not_protected"], *self.not_protected])
+            self._named = {
+                **self._given,
+                "not_protected": type(self._given["not_protected"])(exposed),
+            }
+        setattr(doc._, EXTENSION, {**told, "statement": self._named})
 
     def write(self, carried: Carried | None, text: str, doc: Doc) -> None:
         """Annotate the private document of a raw text."""

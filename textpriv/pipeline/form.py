@@ -126,7 +126,7 @@ class PrivateForm:
         self._seed = seed
         self._run_key = None if run_key is None else Path(run_key)
         self._language = language
-        self._annotations = CarriedAnnotations(carry, self._policy, language)
+        self._annotations = self.annotations(carry)
         self._raw_words = RawWordGuard(self._policy, language, save_raw_words)
         self._folder = None if index is None else Path(index)
         self._forget()
@@ -228,6 +228,10 @@ class PrivateForm:
         for word in self._open().vocabulary.words[:_COMMON_WORDS]:
             vocab[orths[word]]
         self._count_words(vocab, before)
+
+    def annotations(self, names: Iterable[str]) -> CarriedAnnotations:
+        """Return what carries annotations of raw documents over to those that this form makes of their texts."""
+        return CarriedAnnotations(names, self._policy, self._language)
 
     @property
     def privatizer(self) -> Privatizer:

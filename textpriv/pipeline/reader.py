@@ -6,7 +6,7 @@
 import itertools
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import spacy
@@ -18,6 +18,7 @@ from spacy.training.corpus import walk_corpus
 from spacy.vocab import Vocab
 
 from textpriv.errors import CorpusError, MechanismError
+from textpriv.pipeline.annotations import Carried, CarriedAnnotations
 from textpriv.pipeline.names import DEFAULT_BATCH, READER_NAME, TOKENIZER_NAME
 from textpriv.pipeline.tokenizer import PrivateTokenizer
 
@@ -28,9 +29,10 @@ class PrivateCorpus:
     """Read raw documents of spaCy's files (`DocBin`) as private examples to train on.
 
     Raw documents are read in a vocabulary of their own, which goes with them. What comes out has
-    private words and the categories (``doc.cats``) of the raw document; other annotations are about
-    raw words and are left out. Each text is drawn once (`PrivateTokenizer.pipe_once`): all epochs,
-    and every evaluation, see the same private text. Categories are not protected.
+    private words and what `carry` names of the raw document, which is not protected, as the
+    statement of each says. Other annotations are about raw words and are left out, with a warning.
+    Each text is drawn once (`PrivateTokenizer.pipe_once`): all epochs, and every evaluation, see the
+    same private text.
 
     Parameters
     ----------
@@ -38,11 +40,16 @@ class PrivateCorpus:
         A file ``*.spacy``, or a folder with such files.
     limit
         How many documents to read at most; 0 for all.
+    carry
+        ``"cats"``, the default, ``"ents"`` and extensions of documents, as for `TextprivComponent`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, limit: int = 0) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, limit: int = 0, carry: Sequence[str] = ("cats",)
+    ) -> None:
         self.path = Path(path)
         self.limit = limit
+        self.carry = tuple(carry)
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
         """Yield the examples; documents without a word are left out.
@@ -55,7 +62,7 @@ class PrivateCorpus:
         Raises
         ------
         MechanismError
-            If the pipeline has another tokenizer.
+            If the pipeline has another tokenizer, or cannot carry over what was named.
         CorpusError
             If there is no such file, or it is none of spaCy's.
         """
@@ -65,23 +72,25 @@ class PrivateCorpus:
                 f"The reader {READER_NAME} needs a pipeline with the tokenizer {TOKENIZER_NAME}: it has the texts made "
                 "private by it."
             )
-        for batch in spacy.util.minibatch(self._raw(), DEFAULT_BATCH):
+        annotations = tokenizer.annotations(self.carry)
+        for batch in spacy.util.minibatch(self._raw(annotations), DEFAULT_BATCH):
             docs = tokenizer.pipe_once(text for text, _ in batch)
-            for doc, (_, categories) in zip(docs, batch, strict=True):
+            for doc, (text, carried) in zip(docs, batch, strict=True):
                 if len(doc):
+                    annotations.name_in(doc)
                     reference = doc.copy()
-                    reference.cats = categories
+                    annotations.write(carried, text, reference)
                     yield Example(doc, reference)
 
-    def _raw(self) -> Iterator[tuple[str, dict[str, float]]]:
-        """Yield texts and categories of the raw documents."""
+    def _raw(self, annotations: CarriedAnnotations) -> Iterator[tuple[str, Carried | None]]:
+        """Yield texts of the raw documents, and what is carried over."""
         if not self.path.exists():
             raise CorpusError(
                 f"There is no file or folder {self.path}; correct the path of the corpus."
             )
         documents = (doc for file in walk_corpus(self.path, ".spacy") for doc in _raw_docs(file))
         for doc in itertools.islice(documents, self.limit or None):
-            yield doc.text, doc.cats
+            yield doc.text, annotations.read(doc)
 
 
 def _raw_docs(file: Path) -> Iterator[Doc]:
@@ -96,12 +105,14 @@ def _raw_docs(file: Path) -> Iterator[Doc]:
 
 
 @spacy.registry.readers(READER_NAME)
-def make_corpus(path: str | Path | None, limit: int = 0) -> PrivateCorpus:
+def make_corpus(
+    path: str | Path | None, limit: int = 0, carry: Sequence[str] = ("cats",)
+) -> PrivateCorpus:
     """Make the reader from a block such as ``[corpora.train]`` of a config.
 
     Parameters
     ----------
-    path, limit
+    path, limit, carry
         As for `PrivateCorpus`.
 
     Raises
@@ -113,4 +124,4 @@ def make_corpus(path: str | Path | None, limit: int = 0) -> PrivateCorpus:
         raise CorpusError(
             f"The reader {READER_NAME} has no path: set it in the config, or for instance with --paths.train FILE."
         )
-    return PrivateCorpus(path, limit=limit)
+    return PrivateCorpus(path, limit=limit, carry=carry)
