@@ -49,24 +49,39 @@ class Candidates(NamedTuple):
         joint = np.full((size, kept), -1.0, dtype=np.float32)
         words = np.full((size, kept), size, dtype=np.int32)
         law = np.zeros((size, kept), dtype=np.float32)
-        for begin in range(0, size + 1, _ROWS):
-            block = np.arange(begin, min(begin + _ROWS, size + 1))
-            rows = table.rows(block[block < size])
-            if block[-1] == size:
-                unknown = np.exp(mechanism.log_prob(UNKNOWN)).astype(np.float32)
-                rows = np.concatenate([rows, unknown[None]])
-            weighed = rows * prior[block, None].astype(np.float32)
-            values = np.concatenate([joint, weighed.T], axis=1)
-            top = np.argpartition(-values, kept - 1, axis=1)[:, :kept]
-            joint = np.take_along_axis(values, top, axis=1)
-            all_words = np.concatenate([words, np.broadcast_to(block, (size, len(block)))], axis=1)
-            words = np.take_along_axis(all_words, top, axis=1).astype(np.int32)
-            law = np.take_along_axis(np.concatenate([law, rows.T], axis=1), top, axis=1)
+        least = np.zeros(size, dtype=np.int64)
+        for begin in range(0, size, _ROWS):
+            block = np.arange(begin, min(begin + _ROWS, size))
+            _keep(table.rows(block), prior[block], begin, joint, words, law, least)
+        unknown = np.exp(mechanism.log_prob(UNKNOWN)).astype(np.float32)
+        _keep(unknown[None], prior[size:], size, joint, words, law, least)
         order = np.argsort(words, axis=1, kind="stable")
         return cls(
             np.take_along_axis(words, order, axis=1),
             np.take_along_axis(law, order, axis=1).astype(np.float64),
         )
+
+
+@njit(cache=True, nogil=True)
+def _keep(
+    rows: NDArray[np.float32],
+    prior: NDArray[np.float64],
+    begin: int,
+    joint: NDArray[np.float32],
+    words: NDArray[np.int32],
+    law: NDArray[np.float32],
+    least: NDArray[np.int64],
+) -> None:
+    """Put words from ``begin`` on among the likeliest of each output; ``least`` is where its least likely one stands."""
+    for row in range(rows.shape[0]):
+        weight = np.float32(prior[row])
+        for output in range(rows.shape[1]):
+            value = rows[row, output] * weight
+            at = least[output]
+            if value > joint[output, at]:
+                joint[output, at], words[output, at] = value, begin + row
+                law[output, at] = rows[row, output]
+                least[output] = np.argmin(joint[output])
 
 
 class Marginals(NamedTuple):
