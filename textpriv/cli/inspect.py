@@ -423,16 +423,17 @@ def report(
     if private.ledger is not None:
         with Ledger(private.ledger) as account:
             spent = account.totals()
-    page = report_page(
-        privatizer.mechanism,
-        words=words,
-        more=word or [],
-        certificate=computed,
-        privatizer=privatizer,
-        leaks=counted,
-        texts=samples,
-        ledger=spent,
-    )
+    with console().status("looking at words"):
+        page = report_page(
+            privatizer.mechanism,
+            words=words,
+            more=word or [],
+            certificate=computed,
+            privatizer=privatizer,
+            leaks=counted,
+            texts=samples,
+            ledger=spent,
+        )
     write_page(page, output, private=counted is not None)
     print(f"{output}: {len(page.encode()) / 1e6:.2f} MB")
     if counted is not None:

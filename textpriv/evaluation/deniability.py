@@ -8,7 +8,7 @@ figure is asked in ``textpriv.guarantees.epsilon``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from textpriv.mechanisms.base import Mechanism
 from textpriv.randomness import RandomWords
 from textpriv.vocabulary.vocabulary import Prior
 
-__all__ = ["Deniability", "WordSample", "deniability", "sampled_deniability"]
+__all__ = ["Deniability", "WordSample", "deniabilities", "deniability", "sampled_deniability"]
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,32 @@ def deniability(
     >>> deniability(mechanism).keep.round(6).tolist()
     [0.622459, 0.622459]
     """
-    chosen = _choose(mechanism, words, word_prior, sample, draws, eta)
+    (found,) = deniabilities(
+        [mechanism], words, word_prior=word_prior, sample=sample, draws=draws, eta=eta
+    )
+    return found
 
-    def figures(word: int) -> tuple[float, float, int]:
+
+def deniabilities(
+    mechanisms: Sequence[Mechanism],
+    words: Iterable[str | int] | None = None,
+    *,
+    word_prior: Prior = "zipf",
+    sample: int | None = 1000,
+    draws: int = 1000,
+    eta: float = 0.05,
+) -> list[Deniability]:
+    """:func:`deniability` of several mechanisms over one index, word by word, so that each row of distances is found once.
+
+    Parameters
+    ----------
+    mechanisms : sequence of Mechanism
+    words, word_prior, sample, draws, eta
+        As for :func:`deniability`.
+    """
+    chosen = _choose(mechanisms[0], words, word_prior, sample, draws, eta)
+
+    def figures(mechanism: Mechanism, word: int) -> tuple[float, float, int]:
         law = np.exp(mechanism.log_prob(word))
         with np.errstate(divide="ignore"):
             distinct = -np.expm1(draws * np.log1p(-np.minimum(law, 1.0))).sum()
@@ -193,18 +216,21 @@ def deniability(
 
     different, rows = np.unique(chosen.ids, return_inverse=True)
     with ThreadPoolExecutor(processors()) as pool:
-        figures_of_words = list(pool.map(figures, different.tolist()))
-    keep, distinct, support = (
-        np.array(column)[rows] for column in zip(*figures_of_words, strict=True)
-    )
-    return Deniability(
-        chosen,
-        keep.astype(np.float64),
-        distinct.astype(np.float64),
-        support.astype(np.int64),
-        int(draws),
-        float(eta),
-    )
+        every = pool.map(
+            lambda word: [figures(each, word) for each in mechanisms], different.tolist()
+        )
+        table = np.array(list(every), dtype=np.float64)
+    return [
+        Deniability(
+            chosen,
+            table[rows, each, 0],
+            table[rows, each, 1],
+            table[rows, each, 2].astype(np.int64),
+            int(draws),
+            float(eta),
+        )
+        for each in range(len(mechanisms))
+    ]
 
 
 def sampled_deniability(

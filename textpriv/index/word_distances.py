@@ -5,6 +5,7 @@ The metrics themselves are in ``textpriv.metrics``; lists of near words are made
 
 from __future__ import annotations
 
+import threading
 from functools import cached_property
 from typing import Any
 
@@ -94,6 +95,20 @@ class WordDistances:
         Those of a word that shares another one's law are the other one's. ``device`` is as in :meth:`build`.
         """
         rows = self.representatives[words]
+        if len(rows) == 1 and device == "cpu":
+            return self._row(int(rows[0]))
+        return self._distances(rows, device)
+
+    def _row(self, row: int) -> NDArray[np.float64]:
+        """Distances from one row, of which each thread keeps the last: laws of a word are asked for one after the other."""
+        last = self.__dict__.setdefault("_last", threading.local())
+        if getattr(last, "row", None) != row:
+            last.distances = self._distances(np.array([row]), "cpu")
+            last.row = row
+        found: NDArray[np.float64] = last.distances.copy()
+        return found
+
+    def _distances(self, rows: NDArray[np.int32], device: str) -> NDArray[np.float64]:
         if device != "cpu":
             from textpriv.index.torch_distances import choose_device, distance_rows
 

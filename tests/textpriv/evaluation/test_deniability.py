@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from textpriv.errors import MechanismError, TextprivError
-from textpriv.evaluation.deniability import WordSample, deniability, sampled_deniability
+from textpriv.evaluation.deniability import (
+    WordSample,
+    deniabilities,
+    deniability,
+    sampled_deniability,
+)
 from textpriv.mechanisms import TEM, Madlib
 
 
@@ -117,3 +122,19 @@ def test_madlib_is_sampled_in_one_dimension_to_its_known_keep_probability(index_
 def test_parameters_without_meaning_are_refused(index, options):
     with pytest.raises(TextprivError):
         deniability(TEM(index, 5.0), **options)
+
+
+def test_several_mechanisms_looked_at_together_have_the_figures_of_each(index_of):
+    index = index_of(np.random.default_rng(2).normal(size=(60, 3)), k=8)
+    mechanisms = [TEM(index, epsilon=epsilon) for epsilon in (0.5, 2.0, 8.0)]
+    for found, mechanism in zip(deniabilities(mechanisms, sample=20), mechanisms, strict=True):
+        assert found.to_dict() == deniability(mechanism, sample=20).to_dict()
+
+
+def test_a_row_that_is_asked_for_again_was_not_changed_by_who_had_it(index_of):
+    index = index_of(np.random.default_rng(2).normal(size=(60, 3)), k=8)
+    first = index.distances_of(np.array([7]))
+    expected = first.copy()
+    first[:] = 0.0
+    assert (index.distances_of(np.array([7])) == expected).all()
+    assert (index.distances_of(np.array([7, 8]))[:1] == expected).all()
