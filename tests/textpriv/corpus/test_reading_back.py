@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
@@ -72,6 +74,18 @@ def test_pandas_reads_a_private_folder_of_parquet_and_its_partitions(private):
         )
     found = zip(table.text, table.stars, table.year.astype(int), strict=True)
     assert sorted(found) == ROWS
+
+
+def test_polars_reads_a_private_folder(private):
+    scan = {
+        "parquet": partial(pl.scan_parquet, hive_partitioning=True),
+        "jsonl": pl.scan_ndjson,
+        "csv": pl.scan_csv,
+        "tsv": partial(pl.scan_csv, separator="\t"),
+    }[private.name]
+    table = scan(private).collect()
+    columns = 3 if private.name == "parquet" else 2
+    assert sorted(table.rows()) == [row[:columns] for row in ROWS]
 
 
 def test_nothing_but_records_is_in_a_private_folder_and_its_manifest_stands_beside_it(private):

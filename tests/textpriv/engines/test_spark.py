@@ -9,7 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import engine_runs
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from echo import Echo
 from engine_runs import FailingAt, bytes_of, run
 
 from textpriv.corpus import run as corpus
@@ -50,6 +53,26 @@ def test_spark_releases_the_same_bytes_also_when_a_task_is_killed(
     made = run(tmp_path / "out", shards, settings, key, engine="spark", workers=2)
     assert killed_once.exists()
     assert bytes_of(made) == expected
+
+
+@pytest.mark.parametrize("extension", ["jsonl", "csv", "parquet"])
+def test_spark_reads_a_private_folder_and_its_partitions(spark, tmp_path, extension):
+    for year in (2025, 2026):
+        path = tmp_path / "in" / f"year={year}" / f"a.{extension}"
+        path.parent.mkdir(parents=True)
+        if extension == "parquet":
+            pq.write_table(pa.table({"text": [f"text {year}"]}), path)
+        else:
+            lines = {"jsonl": f'{{"text": "text {year}"}}\n', "csv": f"text\ntext {year}\n"}
+            path.write_text(lines[extension])
+    corpus.privatize_corpus(tmp_path / "in", tmp_path / "out", Echo())
+    options = {"header": True} if extension == "csv" else {}
+    kind = {"jsonl": "json"}.get(extension, extension)
+    rows = spark.read.format(kind).options(**options).load(str(tmp_path / "out")).collect()
+    assert sorted((row.text, int(row.year)) for row in rows) == [
+        ("[text 2025]", 2025),
+        ("[text 2026]", 2026),
+    ]
 
 
 def test_a_run_that_spark_gave_up_is_continued_to_the_same_bytes(
