@@ -469,28 +469,11 @@ class DPPMetricLearner(
         if array.ndim == 2 and array.shape[1] == 2 and self.preprocessor is not None:
             if len(array) == 0:
                 raise InvalidPairsError("pairs must not be empty; found none.")
-            return self._looked_up(array)
+            return _looked_up(array, self._table())
         raise InvalidPairsError(
             f"algorithm {self._options.name!r} learns from pairs of shape (m, 2, d), or (m, 2) indices with preprocessor=; "
             f"found shape {array.shape}. For individuals and their classes use algorithm='matching'."
         )
-
-    def _looked_up(self, array: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        index = PairGraph(array).pairs
-        table = self._table()
-        if not callable(table):
-            if index.max() >= len(table):
-                raise InvalidPairsError(
-                    f"indices must be below the {len(table)} rows of preprocessor; found larger ones."
-                )
-            return table, index
-        used, codes = np.unique(index, return_inverse=True)
-        points = finite_numbers(np.asarray(table(used)))
-        if points.ndim != 2 or len(points) != len(used):
-            raise InvalidPairsError(
-                f"preprocessor must return one row for each of {len(used)} indices; found shape {points.shape}."
-            )
-        return points, codes.reshape(index.shape)
 
 
 def _distinct_rows(flat: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -543,3 +526,21 @@ def _public_codes(classes: NDArray[Any], declared: Any) -> tuple[NDArray[np.int6
             "List all classes that may occur."
         )
     return np.argmax(matches, axis=1).astype(np.int64), len(known)
+
+
+def _looked_up(array: NDArray[Any], table: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The points that pairs of indices name in a table or by a function, and the pairs by their number among them."""
+    index = PairGraph(array).pairs
+    if not callable(table):
+        if index.max() >= len(table):
+            raise InvalidPairsError(
+                f"indices must be below the {len(table)} rows of preprocessor; found larger ones."
+            )
+        return table, index
+    used, codes = np.unique(index, return_inverse=True)
+    points = finite_numbers(np.asarray(table(used)))
+    if points.ndim != 2 or len(points) != len(used):
+        raise InvalidPairsError(
+            f"preprocessor must return one row for each of {len(used)} indices; found shape {points.shape}."
+        )
+    return points, codes.reshape(index.shape)

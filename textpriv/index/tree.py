@@ -438,19 +438,7 @@ class Tree(Index):
         return f"Tree({len(self)} words, {len(self.heights)} heights, {self.source})"
 
     def _repr_html_(self) -> str:
-        shown = ", ".join(at_most(float(height), 3) for height in self.heights[-4:])
-        return card(
-            "Tree",
-            [
-                ("words", f"{len(self):,}"),
-                ("made from", self.source),
-                ("heights", f"{len(self.heights)}, the largest {shown}"),
-                ("levels", ", ".join(self.names) or "without names"),
-                ("counts", "stored" if self.vocabulary.prior is not None else "none"),
-                ("folder", "in memory only" if self.path is None else str(self.path)),
-                ("fingerprint", self.fingerprint[:16]),
-            ],
-        )
+        return _card(self)
 
 
 def _check(tree: Tree, size: int) -> None:
@@ -517,3 +505,20 @@ def _remade(
     tree = Tree(*arrays, names=names, source=source, below=below, separated=separated)
     tree._records = records
     return tree
+
+
+def _card(tree: Tree) -> str:
+    """The tree as a notebook shows it."""
+    shown = ", ".join(at_most(float(height), 3) for height in tree.heights[-4:])
+    return card(
+        "Tree",
+        [
+            ("words", f"{len(tree):,}"),
+            ("made from", tree.source),
+            ("heights", f"{len(tree.heights)}, the largest {shown}"),
+            ("levels", ", ".join(tree.names) or "without names"),
+            ("counts", "stored" if tree.vocabulary.prior is not None else "none"),
+            ("folder", "in memory only" if tree.path is None else str(tree.path)),
+            ("fingerprint", tree.fingerprint[:16]),
+        ],
+    )
