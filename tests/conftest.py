@@ -82,6 +82,33 @@ def pytest_configure(config: pytest.Config) -> None:
         for library in ("OMP", "OPENBLAS", "MKL"):
             os.environ.setdefault(f"{library}_NUM_THREADS", "1")
         _compile_first(Path(os.environ["NUMBA_CACHE_DIR"]))
+        # xdist would hand out files by their number of tests, and end with one process at the slowest.
+        config.option.loadscopereorder = False
+
+
+# Files that take longest, in which order they begin.
+_LONGEST = (
+    "textpriv/guarantees/test_audit.py",
+    "textpriv/test_processors.py",
+    "textpriv/engines/test_spark.py",
+    "textpriv/engines/test_ray.py",
+    "recipes/test_recipes.py",
+    "test_docs.py",
+    "textpriv/corpus/test_corpus_crash.py",
+    "pairwise/accounting/test_accounting.py",
+    "pairwise/estimators/test_audit.py",
+    "textpriv/test_pipeline.py",
+    "recipes/test_retrieval.py",
+    "test_static_types.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest; the others keep their order."""
+    turns = {Path(__file__).parent / name: turn for turn, name in enumerate(_LONGEST)}
+    missing = [str(path) for path in turns if not path.exists()]
+    assert not missing, missing
+    items.sort(key=lambda item: turns.get(item.path, len(turns)))
 
 
 def _compile_first(folder: Path) -> None:
