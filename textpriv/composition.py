@@ -13,6 +13,7 @@ __all__ = ["Together", "epsilon_of_pure", "epsilon_of_zcdp", "together"]
 
 _MOST = 20_000  # draws for which optimal composition is summed term by term
 _STEPS = 200  # of a bisection
+_ROUNDED = 1e-9  # nats: more than the logarithms of factorials up to 20,000! are off by
 
 
 class Together(NamedTuple):
@@ -59,7 +60,7 @@ def epsilon_of_zcdp(rho: float, delta: float) -> float:
         for a in orders
         if a > 1
     )
-    return max(found, 0.0)
+    return max(found * (1 + _ROUNDED), 0.0)
 
 
 def epsilon_of_pure(loss: float, draws: int, delta: float) -> float:
@@ -83,7 +84,8 @@ def epsilon_of_pure(loss: float, draws: int, delta: float) -> float:
     terms = []
     for true in range(draws, draws // 2, -1):
         ways = whole - math.lgamma(true + 1) - math.lgamma(draws - true + 1)
-        terms.append(((2 * true - draws) * loss, ways + true * likelier + (draws - true) * rarer))
+        mass = ways + true * likelier + (draws - true) * rarer + _ROUNDED
+        terms.append(((2 * true - draws) * loss, mass))
 
     def beyond(epsilon: float) -> float:
         parts = (

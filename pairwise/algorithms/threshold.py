@@ -31,11 +31,11 @@ def candidates(largest: float) -> Array:
     Parameters
     ----------
     largest : float
-        Bound on the absolute score, public once the ranking is.
+        Bound on the absolute score, public once the ranking is; 0 of a ranking that gives every record the score 0.
     """
     steps = np.sinh(np.linspace(-_SPREAD, _SPREAD, _COUNT)) / np.sinh(_SPREAD)
     steps[[0, -1]] = -2.0, 2.0
-    return np.asarray(largest * steps)
+    return np.asarray((largest or 1.0) * steps)
 
 
 def right_answers(scores: Array, positive: NDArray[np.bool_], thresholds: Array) -> Array:

@@ -27,6 +27,7 @@ from textpriv.privatizer import Privatizer
 __all__ = ["DocumentPair", "compare_documents", "compare_texts"]
 
 GRID = 1e-4  # nats
+_FINEST = 1e-6  # nats; a millionth of it is far more than the rounding of a logarithm
 _DELTAS = (1e-3, 1e-6, 1e-9)  # that are shown
 _LINES = 400  # that an attacker's curve is the envelope of
 _CELLS = 1 << 22  # of a distribution at most; the grid is made as coarse as that takes
@@ -44,8 +45,8 @@ class DocumentPair:
     words : int
         Words in which the documents differ in law.
     total : float
-        The sum of the largest losses, in nats: no output tells the documents apart by more. It is attained, by what may be
-        a most unlikely output.
+        The sum of the largest losses, in nats, with what rounding in the sampler may add: no output tells the documents
+        apart by more. But for that it is attained, by what may be a most unlikely output.
     distances : tuple of float
         Of the words that differ, the closest first.
     within : Together
@@ -96,7 +97,7 @@ class DocumentPair:
 
     def _above(self, direction: Any, epsilon: float) -> float:
         """An upper bound of delta in one order of the documents."""
-        if epsilon >= self.total + self._slack:
+        if epsilon >= self.total:
             return 0.0
         # Laws that are off by a factor of exp(slack) in all: mechanisms.md 2.4.
         found = float(direction.get_delta_for_epsilon(epsilon - self._slack))
@@ -111,7 +112,7 @@ class DocumentPair:
         """
         if not 0 <= delta < 1:
             raise TextprivError(f"delta is a probability from 0 up and below 1; got {delta}.")
-        low, high = 0.0, self.total + self._slack
+        low, high = 0.0, self.total
         if self.delta(low)[1] <= delta:
             return low
         while high - low > self.grid:
@@ -141,13 +142,13 @@ class DocumentPair:
             Upper bounds, exact but for the grid.
         """
         alarms = np.asarray(false_alarms, dtype=np.float64)
-        if ((alarms < 0) | (alarms > 1)).any():
+        if not ((alarms >= 0) & (alarms <= 1)).all():
             raise TextprivError("rates of false alarms lie between 0 and 1.")
         if not self.words:
             return alarms.copy()
         # Every epsilon gives a line above the curve, from either order of the documents; the curve is their envelope.
         best = np.ones(alarms.shape)
-        for epsilon in np.linspace(0.0, self.total + self._slack, _LINES).tolist():
+        for epsilon in np.linspace(0.0, self.total, _LINES).tolist():
             first, second = (self._above(each, epsilon) for each in self._upper)
             odds = math.exp(min(epsilon, 700.0))
             best = np.minimum(best, odds * alarms + first)
@@ -215,12 +216,13 @@ def compare_documents(
     first, second : sequence of str or int
         Words of the vocabulary, or their ids; ``UNKNOWN`` for any other word.
     grid : float
-        Nats to which losses are rounded; made coarser where a distribution would have more than 4 million cells.
+        Nats to which losses are rounded, from 1e-6 up; made coarser where a distribution would have more than 4 million
+        cells.
 
     Raises
     ------
     TextprivError
-        For documents of different lengths, and where dp-accounting is not installed.
+        For documents of different lengths, a grid below 1e-6, and where dp-accounting is not installed.
     MechanismError, VocabularyError
         For a mechanism without a law, and for a word that is not there.
     """
@@ -228,6 +230,8 @@ def compare_documents(
         raise TextprivError(
             f"documents of {len(first)} and {len(second)} words are told apart by their lengths, whatever is drawn."
         )
+    if not _FINEST <= grid < math.inf:
+        raise TextprivError(f"the grid is a number of nats from {_FINEST:g} up; got {grid}.")
     own = mechanism.index.representatives
 
     def law_of(word: str | int) -> int:
@@ -259,21 +263,20 @@ def compare_documents(
             ]
             directions.append(_convolved(given, grid, up=up))
         bounds.append(tuple(directions))
+    slack = changed * float(statement.figures.get("numerical_slack") or 0.0)
+    total = max(
+        sum(float((sign * loss).max()) * pairs[pair] for pair, loss in losses.items())
+        for sign in (1, -1)
+    )
     return DocumentPair(
         changed,
-        max(
-            (
-                sum(float((sign * loss).max()) * pairs[pair] for pair, loss in losses.items())
-                for sign in (1, -1)
-            ),
-            default=0.0,
-        ),
+        total + slack,
         tuple(apart),
         statement.documents_within(changed, apart[-1] if apart else 0.0),
         grid,
         bounds[0],
         bounds[1],
-        changed * float(statement.figures.get("numerical_slack") or 0.0),
+        slack,
     )
 
 

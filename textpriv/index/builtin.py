@@ -118,7 +118,8 @@ class BuiltinIndex(Index):
         for record in manifest["records"]:
             self._records.remember(record["binding"], record["content"])
         self._listed: dict[int, WordLists] = {}
-        self._lock = threading.Lock()
+        self._lock, self._building = threading.Lock(), threading.Lock()
+        self._all: Index | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self._language, self.fingerprint)
@@ -145,10 +146,11 @@ class BuiltinIndex(Index):
 
     def lists_of(self, words: NDArray[np.int64]) -> WordLists:
         """The lists of some words; once they are many, those of all are found."""
-        if "neighbours" in self.__dict__ or len(self._listed) + len(words) > _SOME:
+        missing = [word for word in dict.fromkeys(words.tolist()) if word not in self._listed]
+        whole = "neighbours" in self.__dict__ or len(self._listed) + len(missing) > _SOME
+        if whole or not len(words):
             return super().lists_of(words)
         with self._lock:
-            missing = [word for word in dict.fromkeys(words.tolist()) if word not in self._listed]
             if missing:
                 found = self._screen.lists(np.array(missing))
                 self._listed.update(zip(missing, map(WordLists, *found), strict=True))
@@ -171,8 +173,15 @@ class BuiltinIndex(Index):
         """Quantized coordinates, from which bounds on a Euclidean distance can be read."""
         return self._whole.quantized
 
-    @cached_property
+    @property
     def _whole(self) -> Index:
+        """The index over all words."""
+        with self._building:
+            if self._all is None:
+                self._all = self._opened_or_built()
+            return self._all
+
+    def _opened_or_built(self) -> Index:
         """The index over all words: kept meanwhile by another process, or built now and kept if it can be."""
         with suppress(OSError, IndexFolderError):
             return _kept(self._folder, self.fingerprint)

@@ -119,10 +119,12 @@ def test_the_chosen_threshold_is_as_good_as_the_stated_bound_says():
         assert counts[cuts == clf.threshold_][0] >= counts.max() - (math.log(65) + 16) / rate
 
 
-def test_the_ends_of_the_candidates_answer_all_alike():
-    cuts = candidates(2.0)
+@pytest.mark.parametrize("largest", [0.0, 2.0])
+def test_the_ends_of_the_candidates_answer_all_alike(largest):
+    cuts = candidates(largest)
     assert (np.diff(cuts) > 0).all()
-    counts = right_answers(np.array([-2.0, 0.0, 2.0]), np.array([True, True, False]), cuts)
+    scores = largest * np.array([-1.0, 0.0, 1.0])
+    counts = right_answers(scores, np.array([True, True, False]), cuts)
     assert counts[[0, -1]].tolist() == [2, 1]
 
 

@@ -67,7 +67,8 @@ def test_deltas_of_two_documents_are_those_of_brute_force_over_all_outputs(make,
     one, other = joint(mechanism, first), joint(mechanism, second)
     assert found.words == sum(a != b for a, b in zip(first, second, strict=True))
     largest = np.abs(np.log(one) - np.log(other)).max()
-    assert found.total == pytest.approx(largest, abs=1e-9)
+    slack = found.words * (mechanism.statement.figures.get("numerical_slack") or 0.0)
+    assert found.total == pytest.approx(largest + slack, abs=1e-9)
     # Each loss is off by a cell at most, and so is delta, which falls by at most one unit a nat.
     tolerance = (2 * found.words + 1) * found.grid + 1e-6
     for epsilon in (0.0, 0.3, 1.0, 2.5, largest - 0.01, largest + 1):
@@ -158,10 +159,28 @@ def test_what_cannot_be_compared_is_said():
         compare_documents(mechanism, [0], [0, 1])
     with pytest.raises(MechanismError, match="closed"):
         compare_documents(Madlib(index_of(4), 2.0, search="exact"), [0], [1])
+    for grid in (0.0, 1e-7, math.inf, math.nan):
+        with pytest.raises(TextprivError, match="from 1e-06 up"):
+            compare_documents(mechanism, [0], [1], grid=grid)
     found = compare_documents(mechanism, [0], [1])
     for wrong in (lambda: found.delta(-1.0), lambda: found.epsilon(1.0)):
         with pytest.raises(TextprivError, match="from 0 up"):
             wrong()
+    for alarms in (-0.1, 1.1, math.nan):
+        with pytest.raises(TextprivError, match="false alarms"):
+            found.roc([alarms])
+
+
+def test_no_epsilon_is_above_the_total_which_covers_the_rounding_of_the_sampler():
+    mechanism = TEM(index_of(4), 2.0)
+    found = compare_documents(mechanism, [0, 1, 2], [1, 3, 0])
+    laws = [mechanism.log_prob(word) for word in range(4)]
+    ideal = sum((laws[a] - laws[b]).max() for a, b in ((0, 1), (1, 3), (2, 0)))
+    back = sum((laws[b] - laws[a]).max() for a, b in ((0, 1), (1, 3), (2, 0)))
+    slack = 3 * mechanism.statement.figures["numerical_slack"]
+    assert slack > 0
+    assert found.total == pytest.approx(max(ideal, back) + slack, rel=1e-12)
+    assert found.epsilon(0.0) <= found.total
 
 
 def test_texts_are_compared_by_what_is_drawn_of_them_and_refused_where_more_differs():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -94,6 +95,24 @@ def test_what_is_recorded_before_it_is_built_is_found_by_the_next_process(small)
     builtin._open.cache_clear()
     assert Index.builtin("en").find_record({"kind": "more"}) == {"value": 2}
     assert kept().find_record({"kind": "more"}) == {"value": 2}
+
+
+def test_lists_of_no_words_are_empty_before_it_is_built_and_after(small):
+    none = np.empty(0, dtype=np.int64)
+    before = [each.shape for each in Index.builtin("en").lists_of(none)]
+    assert before == [each.shape for each in kept().lists_of(none)]
+
+
+def test_threads_that_need_all_of_it_have_it_built_once(small, monkeypatch):
+    built, build = [], Index.build
+    monkeypatch.setattr(
+        Index, "build", lambda *given, **options: built.append(1) or build(*given, **options)
+    )
+    index = Index.builtin("en")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: index.quantized, range(4)))
+    assert len(built) == 1
+    assert all(each is found[0] for each in found)
 
 
 def test_it_travels_by_its_name(small):
