@@ -43,6 +43,7 @@ __all__ = ["FEW_ROUNDS", "EnvelopeSampler", "reference_sample"]
 
 # Rounds that a sampler draws one by one, which take half a second in all; to compile or load the kernels takes longer.
 FEW_ROUNDS = 10_000
+_ready: set[Any] = set()  # types of coordinates for which this process has run the kernels
 _SPARE = 8  # random words a token read ahead
 
 
@@ -105,7 +106,9 @@ class EnvelopeSampler:
         if index.metric.kind == INTERPRETED:
             self.tables.mode[:] = ROW
             self._prepared[:] = True
-        self._rounds = FEW_ROUNDS
+        # Where this process has them compiled, and all lists are there, nothing is gained without the kernels.
+        ready = index.coordinates.dtype in _ready and "neighbours" in vars(index)
+        self._rounds = -1 if ready else FEW_ROUNDS
         self._rows: OrderedDict[int, tuple[NDArray[np.uint64], NDArray[np.float64]]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -147,6 +150,7 @@ class EnvelopeSampler:
     ) -> list[tuple[int, int]]:
         """Draw by compiled code; see :data:`textpriv.mechanisms.sampling.Sampler`."""
         deferred: list[tuple[int, int]] = sample(self._state, ids, offsets, *rest)
+        _ready.add(self.index.coordinates.dtype)
         return deferred
 
     @cached_property

@@ -79,12 +79,25 @@ def test_as_many_random_words_are_read_as_the_kernels_read(index_of, tied_points
     assert ends[0] == ends[1]
 
 
-def test_many_tokens_are_drawn_by_the_kernels_at_once(index_of, tied_points):
+def test_many_tokens_are_drawn_by_the_kernels_at_once(index_of, tied_points, monkeypatch):
+    monkeypatch.setattr(tem_sampler, "_ready", set())
     mechanism = TEM(index_of(tied_points(60), k=4), 1.0)
     mechanism.sample(np.zeros(60, dtype=np.int32), Stream())
     assert "_state" not in vars(mechanism._sampler)
     mechanism.sample(np.zeros(tem_sampler.FEW_ROUNDS, dtype=np.int32), Stream())
     assert "_state" in vars(mechanism._sampler)
+
+
+def test_a_process_that_has_run_the_kernels_begins_with_them(index_of, tied_points, monkeypatch):
+    monkeypatch.setattr(tem_sampler, "_ready", set())
+    index = index_of(tied_points(60), k=4)
+    first = TEM(index, 1.0)
+    first.sample([0], Stream())
+    assert "_state" not in vars(first._sampler)
+    first.compile()
+    second = TEM(index, 1.0)
+    second.sample([0], Stream())
+    assert "_state" in vars(second._sampler)
 
 
 def test_what_is_compiled_ahead_is_used_from_the_first_token_on(index_of, tied_points):
