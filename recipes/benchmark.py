@@ -53,7 +53,7 @@ PEERS = {
     # Its CusText fails under NumPy 2, which it would otherwise install.
     "pypantera": ("pypantera==1.0.2", "numpy<2", "pandas<3"),
 }
-PARTS = ("rates", "growth", "vocabulary", "memory", "start", *PEERS)
+PARTS = ("rates", "growth", "vocabulary", "memory", "trees", "start", *PEERS)
 ROOT = Path(__file__).resolve().parents[1]
 # What is started from nothing, and again: arguments of a Python in which textpriv is installed and nothing else.
 TEXT = "The patient was admitted with chest pain."
@@ -458,6 +458,47 @@ def memory(material: Material, results: Results, sizes: Sequence[int], cache: Pa
         folder, _ = sized(material, size, cache)
         for count, held in worker_memory(folder, text, material.epsilon, (1, 2, 3)):
             results.add("memory", f"{size:,}", f"{count} workers", held, "MB")
+
+
+def trees(
+    material: Material, results: Results, sizes: Sequence[int], cache: Path, drawn: int
+) -> None:
+    """Build, load, certify and draw from a tree of each size: seconds, MB and words a second."""
+    known = len(material.vocabulary)
+    for size in sizes:
+        say(f"tree of {size:,}")
+        name = f"{size:,}"
+        folder = cache / f"{size}-{material.vocabulary.fingerprint()[:12]}.tree"
+        words = [*material.vocabulary.words, *(f"extended{i}" for i in range(size - known))][:size]
+        vectors = material.vocabulary.vectors.astype(np.float32, copy=False)
+        # From here on the kernel counts the largest memory of this process anew.
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        vocabulary = textpriv.Vocabulary(words, extended(vectors, size))
+        begun = time.process_time()
+        clock = passed(lambda: textpriv.Tree.build(vocabulary).save(folder, overwrite=True))  # noqa: B023
+        results.add("trees", name, "build, s", clock)
+        results.add("trees", name, "of processor time, s", time.process_time() - begun)
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        largest = int(status.split("VmHWM:")[1].split()[0]) / 1024
+        results.add("trees", name, "largest memory, MB", largest)
+        loads = [passed(lambda: textpriv.Tree.load(folder)) for _ in range(3)]  # noqa: B023
+        results.add("trees", name, "load, s", statistics.median(loads))
+        tree = textpriv.Tree.load(folder, verify=False)
+        textpriv.certify(textpriv.TreeTEM(tree, epsilon=3.0))  # what is compiled, is compiled
+        mechanism = textpriv.TreeTEM(tree, epsilon=4.0)
+        spent = seconds(lambda: textpriv.certify(mechanism))  # noqa: B023
+        results.add("trees", name, "law and certificate, s", spent)
+        for order, ids in (
+            ("by frequency", drawn_words(size, drawn, 1)),
+            ("evenly", np.random.default_rng(1).integers(0, size, drawn).astype(np.int32)),
+        ):
+            for epsilon in (0.5, 2.0, 8.0):
+                mechanism = textpriv.TreeTEM(tree, epsilon=epsilon)
+                label = f"words chosen {order}, epsilon {epsilon:g}"
+                rate = words_per_second(mechanism, ids) / 1e6
+                results.add("trees", name, f"{label}: millions a second", rate)
+                share = float(np.mean(mechanism.sample(ids, Stream()) == ids))
+                results.add("trees", name, f"{label}: share kept", share)
 
 
 def worker_memory(
@@ -1003,7 +1044,7 @@ def by_size(
 HEAD = """# Speed, memory and growth
 
 Everything here is printed by one command and is a ratio of times taken in one run, so that it says the same on another
-machine; only the time to load an index, the memory and the start are not.
+machine; only the time to load an index, the memory, the trees and the start are not.
 
 ```sh
 python recipes/benchmark.py --data-dir ../shared/data --cache CACHE --output docs/results/benchmark
@@ -1114,6 +1155,22 @@ def markdown(material: Material, results: Results, name: str) -> str:
                         f"{results.get('memory', name, held[2]) - results.get('memory', name, held[1]):.0f}",
                     ]
                     for name in results.names("memory")
+                ],
+            ),
+        ]
+    if results.names("trees"):
+        measures = list(dict.fromkeys(row[2] for row in results.rows if row[0] == "trees"))
+        parts += [
+            "## Trees\n\nPrinted by `--part trees`: times, not ratios; words are drawn by one process. The method is the "
+            "default, Ward's up to 50,000 words and bisecting k-means beyond. Loading compares every checksum.",
+            table(
+                ["words", *results.names("trees")],
+                [
+                    [
+                        what,
+                        *(f"{results.get('trees', n, what):,.4g}" for n in results.names("trees")),
+                    ]
+                    for what in measures
                 ],
             ),
         ]
@@ -1290,7 +1347,7 @@ def main(
         list[str] | None,
         typer.Option(
             help="Measure this part only, and keep the others of an earlier OUTPUT.csv; may be repeated: "
-            "rates, growth, vocabulary, memory, start, or a package.",
+            "rates, growth, vocabulary, memory, trees, start, or a package.",
             show_default=False,
         ),
     ] = None,
@@ -1325,7 +1382,7 @@ def main(
     wanted = {s for s in (5_000, 10_000, 20_000) if s < top and (not quick or s < size)}
     output.parent.mkdir(parents=True, exist_ok=True)
     with private_cache(cache) as folder:
-        index = tables_of(material, folder) if {*parts} - {"start"} else None
+        index = tables_of(material, folder) if {*parts} - {"start", "trees"} else None
         for name in parts:
             if name == "rates":
                 side_by_side(material, index, results, 3 if quick else 5)
@@ -1335,6 +1392,10 @@ def main(
                 vocabularies(material, results, sorted(wanted | {size, top}), folder, quick)
             elif name == "memory":
                 memory(material, results, sorted({size, top}), folder)
+            elif name == "trees":
+                trees(
+                    material, results, sorted({size, top}), folder, 100_000 if quick else 1_000_000
+                )
             elif name == "start":
                 start(results, folder, 5)
             else:

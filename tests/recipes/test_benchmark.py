@@ -175,6 +175,7 @@ def test_a_quick_run_without_other_packages_writes_its_tables_and_its_figure(tmp
         "dimension",
         "vocabulary",
         "memory",
+        "trees",
     }
     assert all(float(row["value"]) > 0 for row in rows)
     svg = out.with_suffix(".svg").read_text()
