@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 import textpriv
 from textpriv.errors import TextprivError
 from textpriv.evaluation.coupled import CoupledMadlib
-from textpriv.evaluation.extras import needs
+from textpriv.optional import needs
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.membership import offline_lira, shadow_attack, true_class_logit
 from textpriv.evaluation.roc import Attack

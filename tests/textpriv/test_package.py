@@ -22,13 +22,14 @@ ORDER = (
     {"guarantees"},
     {"evaluation", "engines", "pipeline"},
     {"privatizer"},
+    {"spans"},
     {"ledger"},
     {"tokenization", "amounts"},
     {"mechanisms"},
     {"index"},
     {"uncompiled"},
     {"vocabulary", "metrics", "randomness", "run_key"},
-    {"statement", "arithmetic", "files"},
+    {"statement", "arithmetic", "files", "optional"},
     {"errors", "html_card", "bounds", "composition"},
 )
 

@@ -19,7 +19,7 @@ from scipy.sparse import csr_matrix
 
 from textpriv.bounds import at_most
 from textpriv.errors import TextprivError
-from textpriv.evaluation.extras import needs
+from textpriv.optional import needs
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.roc import Attack, Rate, binomial_interval, score_attack
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textpriv.errors import TextprivError
-from textpriv.evaluation.extras import needs
+from textpriv.optional import needs
 from textpriv.evaluation.roc import Attack, score_attack
 
 __all__ = ["attack_scores", "offline_lira", "shadow_attack", "true_class_logit"]

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
 from textpriv.errors import TextprivError
-from textpriv.evaluation.extras import needs
+from textpriv.optional import needs
 from textpriv.vocabulary.vocabulary import Vocabulary
 
 __all__ = [

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from textpriv.bounds import at_most
 from textpriv.composition import Together
 from textpriv.errors import TextprivError
-from textpriv.evaluation.extras import needs
+from textpriv.optional import needs
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.privatizer import Privatizer
 

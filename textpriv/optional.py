@@ -1,4 +1,4 @@
-"""Packages that only some of the evaluation needs: imported when used, and named with their extra when missing."""
+"""Packages that only some uses need: imported when used, and named with their extra when missing."""
 
 from __future__ import annotations
 

@@ -1,0 +1,51 @@
+"""What all laws share: scopes are secret functions of a name, and fingerprints hold all settings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from textpriv.errors import MechanismError
+from textpriv.randomness import KeyedStreams
+from textpriv.spans.laws.base import Scopes
+from textpriv.spans.laws.mask import Mask
+
+
+def words(stream):
+    return stream.words(4).tolist()
+
+
+def test_a_stream_of_a_scope_depends_on_key_name_scope_and_label_alone():
+    streams = KeyedStreams(seed=1)
+    one = Scopes(streams, document="letter", person="ann")
+    assert words(one.stream("person", b"x")) == words(
+        Scopes(KeyedStreams(seed=1), "other", "ann").stream("person", b"x")
+    )
+    different = [
+        one.stream("person", b"x"),
+        one.stream("person", b"y"),
+        one.stream("document", b"x"),
+        Scopes(streams, "ann", "letter").stream("document", b"x"),
+        Scopes(streams, "letter", b"ann").stream("person", b"x"),
+        Scopes(KeyedStreams(seed=2), "letter", "ann").stream("person", b"x"),
+        streams.stream("ann"),
+    ]
+    assert len({tuple(words(each)) for each in different}) == len(different)
+
+
+def test_a_person_who_is_not_named_is_an_error_and_no_name_is_shown():
+    scopes = Scopes(KeyedStreams(seed=1), "secret-name")
+    with pytest.raises(MechanismError, match="--author-column"):
+        scopes.stream("person", b"")
+    assert "secret-name" not in repr(scopes)
+
+
+def test_a_fingerprint_holds_the_settings():
+    assert Mask("A").fingerprint() == Mask("A").fingerprint() != Mask("B").fingerprint()
+
+
+def test_a_mask_is_one_surface_whatever_the_value():
+    law = Mask("PERSON")
+    assert law.outputs(law.structure("")) == ("[PERSON]",)
+    assert law.log_prob("").tolist() == np.zeros(1).tolist()
+    assert law.claim().largest == 0
