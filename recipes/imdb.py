@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 import textpriv
 from textpriv.errors import TextprivError
 from textpriv.evaluation.coupled import CoupledMadlib
-from textpriv.optional import needs
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.membership import offline_lira, shadow_attack, true_class_logit
 from textpriv.evaluation.roc import Attack
@@ -48,6 +47,7 @@ from textpriv.evaluation.utility import (
     whitened,
     word_count_classifier,
 )
+from textpriv.optional import needs
 from textpriv.randomness import KeyedStreams
 
 PUBLISHED, BEST, MADLIB, MADLIB_HNSW, CLEAR = (

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from textpriv.errors import TextprivError
-from textpriv.optional import needs
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.utility import count_matrix, log_counts, mean_rows
 from textpriv.mechanisms.base import Mechanism
 from textpriv.metrics import TREE
+from textpriv.optional import needs
 from textpriv.privatizer import Privatizer
 from textpriv.vocabulary.vocabulary import Prior
 

@@ -19,9 +19,9 @@ from scipy.sparse import csr_matrix
 
 from textpriv.bounds import at_most
 from textpriv.errors import TextprivError
-from textpriv.optional import needs
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.roc import Attack, Rate, binomial_interval, score_attack
+from textpriv.optional import needs
 
 __all__ = ["NGrams", "infer_masked", "masked_language_model"]
 

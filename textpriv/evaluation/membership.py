@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textpriv.errors import TextprivError
-from textpriv.optional import needs
 from textpriv.evaluation.roc import Attack, score_attack
+from textpriv.optional import needs
 
 __all__ = ["attack_scores", "offline_lira", "shadow_attack", "true_class_logit"]
 

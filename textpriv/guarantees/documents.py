@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from textpriv.bounds import at_most
 from textpriv.composition import Together
 from textpriv.errors import TextprivError
-from textpriv.optional import needs
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
+from textpriv.optional import needs
 from textpriv.privatizer import Privatizer
 
 __all__ = ["DocumentPair", "compare_documents", "compare_texts"]
