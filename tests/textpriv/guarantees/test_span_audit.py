@@ -1,0 +1,87 @@
+"""The audit kit withstands no broken law: every registered law passes, and a broken variant of each is caught."""
+
+from __future__ import annotations
+
+import pytest
+
+from textpriv.guarantees.span_audit import audit_span_law
+from textpriv.spans.laws import registry
+from textpriv.spans.laws.geometric import TwoSidedGeometric
+from textpriv.spans.laws.mask import Mask
+from textpriv.spans.laws.numbers import Number
+
+
+@pytest.mark.parametrize("name", sorted(registry.get_all()))
+def test_every_registered_law_withstands_the_kit(name):
+    report = audit_span_law(name)
+    assert report.passed, str(report)
+
+
+class OneTrial:
+    """A variant that the first of its law's trials refutes."""
+
+    @classmethod
+    def trials(cls):
+        return super().trials()[:1]
+
+
+class MaskOfEqualLength(OneTrial, Mask):
+    def parse(self, text):
+        return len(text)
+
+    def draw(self, values, stream, scopes=None):
+        return ["[" + "x" * each + "]" for each in values]
+
+
+class NumberWithItsDecimals(OneTrial, Number):
+    """Draws the cell, and writes as many digits as the original had."""
+
+    def parse(self, text):
+        value = super().parse(text)
+        return value and value._replace(unit=str(len(text)))
+
+    def structure(self, value):
+        return ("", *value[2:])
+
+    def loss(self, first, second):
+        return super().loss(first._replace(unit=""), second._replace(unit=""))
+
+    def draw(self, values, stream, scopes=None):
+        bare = [each._replace(unit="") for each in values]
+        drawn = super().draw(bare, stream)
+        return [text + "0" * int(value.unit) for text, value in zip(drawn, values, strict=True)]
+
+
+class NumberByDistance(OneTrial, Number):
+    """States a loss by the distance of the numbers, as if rounding cost nothing."""
+
+    def loss(self, first, second):
+        return super().loss(first, second) * 0.9
+
+
+class NumberOfBoundedNoise(OneTrial, Number):
+    """Cuts the noise, so that the support moves with the number."""
+
+    def __init__(self, *given, **settings):
+        super().__init__(*given, **settings)
+        self._noise = TwoSidedGeometric(self.epsilon, 1)
+
+
+BROKEN = [
+    (MaskOfEqualLength, "documents"),
+    (NumberWithItsDecimals, "documents"),
+    (NumberByDistance, "ratio"),
+    (NumberOfBoundedNoise, "sampler"),
+]
+
+
+@pytest.mark.parametrize(
+    ("broken", "check"), BROKEN, ids=lambda each: getattr(each, "__name__", "")
+)
+def test_a_broken_law_is_caught(broken, check):
+    assert check in {each.name for each in audit_span_law(broken).failures}
+
+
+def test_every_registered_law_has_a_broken_variant_here():
+    tried = {parent for broken, _ in BROKEN for parent in broken.__mro__}
+    assert set(registry.get_all().values()) <= tried

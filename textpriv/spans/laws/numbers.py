@@ -1,0 +1,285 @@
+"""Numbers on a public grid: integers, decimals and amounts, moved by two-sided geometric noise inside a public range.
+
+Proof (mechanisms.md 10.4). A number x is clamped to the public range and read as the cell ``k = floor(x / s + 1/2)`` of a
+grid of step s, or of ``floor(ln(x) / s + 1/2)`` on a logarithmic one: half a step always goes up, so equal distances on
+the grid are equal wherever they lie. Released is ``max(K0, min(k + N, K1))``, ``P(N = n)`` proportional to
+``exp(-epsilon |n|)``. For every y, ``P(k + N = y) / P(k' + N = y) = exp(epsilon (|y - k'| - |y - k|)) <=
+exp(epsilon |k - k'|)``; clamping and writing are functions of y and public numbers. So the loss between k and k' is at most
+``epsilon |k - k'|``, and at both ends it is exactly that, since ``P(k + N >= K1) = q^(K1 - k) / (1 + q)``. It is *not*
+bounded by ``epsilon |x - x'| / s``: .49 and .51 lie in neighbouring cells of the whole numbers; by ``epsilon
+ceil(|x - x'| / s)`` it is. Which cell a number lies in is decided by exact arithmetic on its digits: rationals on a linear
+grid; on a logarithmic one decimals of as many digits as it takes, which end, since ``ln(x) / s + 1/2`` is no whole number
+for rational x and s (Lindemann).
+
+How many digits, separators and exponents stood there is a function of the number, so it is rewritten: surfaces have the
+decimals of the grid. A unit of a public list, and on which side it stands, is kept as structure; so is the sign where asked.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Hashable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textpriv.errors import MechanismError
+from textpriv.randomness import RandomWords
+from textpriv.spans.laws.base import LARGEST_LIST, Scopes, SpanClaim, SpanLaw
+from textpriv.spans.laws.geometric import TwoSidedGeometric, digits_context
+
+__all__ = ["USUAL_UNITS", "Number", "Quantity"]
+
+USUAL_UNITS = tuple(
+    "% $ € £ ¥ EUR USD GBP g kg mg µg mcg ng l ml dl mm cm m km °C °F K mmHg bpm kPa IU mmol mol mmol/l mg/dl mg/kg g/dl "
+    "ml/min s min h hours minutes days weeks months years tablets".split()
+)
+
+
+class Quantity(NamedTuple):
+    """A number as its law sees it.
+
+    Attributes
+    ----------
+    cell : int
+        Of the grid.
+    unit : str
+        One of the public list; empty for none.
+    before : bool
+        Whether the unit stands before the number.
+    negative : bool
+        Where the sign is structure.
+    """
+
+    cell: int
+    unit: str = ""
+    before: bool = False
+    negative: bool = False
+
+
+class Number(SpanLaw):
+    """Two-sided geometric noise on a public grid.
+
+    Parameters
+    ----------
+    epsilon : float
+        Nats per step of the grid.
+    low, high : int, float, str or Decimal
+        The public range, which numbers outside of it are clamped to. A float means the decimal that it is written as.
+    step : int, float, str or Decimal
+        Of x, or of ``ln x`` on a logarithmic grid (0.1: about 10 %).
+    grid : "linear" or "log"
+        A logarithmic grid needs ``low`` above 0.
+    units : sequence of str or "usual"
+        Units that are kept as structure; a number with another one is not read. Default: none.
+    sign : "number" or "structure"
+        Whether the sign is drawn with the number, or kept.
+    marks : str
+        Decimal mark and mark between thousands, as they are read.
+    kind : str, optional
+
+    Examples
+    --------
+    >>> law = Number(0.5, low=0, high=500, step=5, units=["mg"])
+    >>> law.parse("1,250.5 mg"), law.parse("5 Johnson"), law.claim().largest
+    (Quantity(cell=100, unit='mg', before=False, negative=False), None, 50.0)
+    """
+
+    name = "number"
+
+    def __init__(
+        self,
+        epsilon: float,
+        low: Any,
+        high: Any,
+        step: Any = 1,
+        grid: Literal["linear", "log"] = "linear",
+        units: Sequence[str] | Literal["usual"] = (),
+        sign: Literal["number", "structure"] = "number",
+        marks: str = ".,",
+        kind: str | None = None,
+    ) -> None:
+        super().__init__(kind)
+        self.grid, self.sign, self.marks = grid, sign, marks
+        self.units = USUAL_UNITS if units == "usual" else tuple(units)
+        self.low, self.high, self.step = (
+            _constant(name, each) for name, each in (("low", low), ("high", high), ("step", step))
+        )
+        if grid not in ("linear", "log") or sign not in ("number", "structure"):
+            raise MechanismError(
+                f"grid is 'linear' or 'log' and sign 'number' or 'structure'; got {grid!r} and {sign!r}."
+            )
+        if len(marks) != 2 or marks[0] == marks[1] or any(each.isalnum() for each in marks):
+            raise MechanismError("marks are two: for decimals and between thousands, such as '.,'.")
+        if not self.low < self.high or self.step <= 0 or (grid == "log" and self.low <= 0):
+            raise MechanismError(
+                f"a range needs low < high and a step above 0, a logarithmic one low above 0; got {low}..{high}, {step}."
+            )
+        if sign == "structure" and self.low < 0:
+            raise MechanismError(
+                "where the sign is structure the range is that of sizes: low is 0 or more."
+            )
+        self.first, self.last = self._cell(Fraction(self.low)), self._cell(Fraction(self.high))
+        self._noise = TwoSidedGeometric(epsilon, max(1, self.last - self.first))
+        self.epsilon = self._noise.epsilon
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        decimal, thousands = (re.escape(each) for each in self.marks)
+        longest = sorted(self.units, key=len, reverse=True)
+        unit = "|".join(map(re.escape, longest)) or "(?!)"
+        digits = rf"(?:[0-9]{{1,3}}(?:{thousands}[0-9]{{3}})+|[0-9]+)"
+        return re.compile(
+            rf"\s*(?P<sign>[+−-]?)\s*(?P<before>{unit})?\s*"
+            rf"(?P<number>(?:{digits}(?:{decimal}[0-9]+)?|{decimal}[0-9]+)(?:e[+-]?[0-9]{{1,3}})?)"
+            rf"\s*(?P<after>{unit})?\s*",
+            re.IGNORECASE,
+        )
+
+    @cached_property
+    def _listed(self) -> dict[str, str]:
+        return {each.casefold(): each for each in reversed(self.units)}
+
+    def parse(self, text: str) -> Quantity | None:
+        """The cell of a number in figures, with its unit; None for what is not one, or has a unit that is not listed."""
+        match = self._pattern.fullmatch(text)
+        if match is None or (match["before"] and match["after"]):
+            return None
+        written = (match["before"] or match["after"] or "").casefold()
+        unit = self._listed.get(written) if written else ""
+        if unit is None:
+            return None
+        decimal, thousands = self.marks[0], self.marks[1]
+        number = Fraction(match["number"].replace(thousands, "").replace(decimal, "."))
+        negative = match["sign"] in ("-", "−") and number != 0
+        kept = self.sign == "structure"
+        x = -number if negative and not kept else number
+        x = min(max(x, Fraction(self.low)), Fraction(self.high))
+        return Quantity(self._cell(x), unit, bool(match["before"]), negative and kept)
+
+    def _cell(self, x: Fraction) -> int:
+        """The cell of a number inside the range."""
+        step = Fraction(self.step)
+        if self.grid == "linear":
+            return math.floor(x / step + Fraction(1, 2))
+        digits = 40
+        while True:
+            context = digits_context(digits)
+            error = Fraction(Decimal(1).scaleb(10 - digits))
+            inexact = context.divide(Decimal(x.numerator), Decimal(x.denominator))
+            cells = Fraction(context.ln(inexact)) / step + Fraction(1, 2)
+            # ln is off by some units of the last digit of itself and, by rounding x, of 1.
+            error *= 1 + abs(cells) + 1 / step
+            low, high = math.floor(cells - error), math.floor(cells + error)
+            if low == high:
+                return low
+            digits *= 2
+
+    def _written(self, cell: int) -> str:
+        """The number that stands for a cell, in the public form."""
+        product = digits_context(400).multiply(Decimal(cell), self.step)
+        if self.grid == "linear":
+            return f"{product:f}".replace(".", self.marks[0])
+        # So many digits that neighbours differ: their ratio is above 1 + step.
+        rounded = digits_context(2 + max(0, -self.step.adjusted())).exp(product)
+        return f"{rounded:f}".replace(".", self.marks[0])
+
+    def draw(
+        self, values: Sequence[Quantity], stream: RandomWords, scopes: Scopes | None = None
+    ) -> list[str]:
+        """A number of the grid inside the range, for each."""
+        if not values:
+            return []
+        cells = np.array([each.cell for each in values], dtype=np.int64)
+        drawn = np.clip(cells + self._noise.draw(len(cells), stream), self.first, self.last)
+        return [
+            self._surface(cell, each) for cell, each in zip(drawn.tolist(), values, strict=True)
+        ]
+
+    def _surface(self, cell: int, value: Quantity) -> str:
+        number = ("-" if value.negative else "") + self._written(cell)
+        if value.before:
+            return value.unit + number
+        return f"{number} {value.unit}" if value.unit[:1].isalnum() else number + value.unit
+
+    def structure(self, value: Quantity) -> Hashable:
+        """Unit, its side, and the sign where that is kept."""
+        return value[1:]
+
+    def loss(self, first: Quantity, second: Quantity) -> float:
+        """``epsilon |k - k'|``, attained at the ends of the range where both lie in it."""
+        if first[1:] != second[1:]:
+            return math.inf
+        return self.epsilon * abs(first.cell - second.cell)
+
+    def outputs(self, structure: Hashable) -> Sequence[str]:
+        """All numbers of the grid, ascending."""
+        if self.last - self.first >= LARGEST_LIST:
+            raise MechanismError(
+                f"the range has {self.last - self.first + 1:,} cells, too many for a list of all outputs."
+            )
+        value = Quantity(0, *structure)  # type: ignore[misc]
+        return [self._surface(cell, value) for cell in range(self.first, self.last + 1)]
+
+    def log_prob(self, value: Quantity) -> NDArray[np.float64]:
+        """Exact law over the cells of the range, shape (cells,)."""
+        return self._noise.log_law(value.cell, self.first, self.last)
+
+    def claim(self) -> SpanClaim:
+        """Epsilon a step; half a step always goes up, so numbers closer than a step may lose a whole one."""
+        visible = []
+        if self.units:
+            visible.append(f"which unit of a public list a {self.kind} has, and on which side")
+        if self.sign == "structure":
+            visible.append(f"the sign of a {self.kind}")
+        return SpanClaim(
+            repr(self),
+            self.epsilon,
+            "step of the grid" if self.grid == "linear" else "step of the grid of logarithms",
+            self.epsilon * (self.last - self.first),
+            not_protected=tuple(visible),
+            assumptions=(f"range and grid of {self.kind} were fixed before any text was seen",),
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments that rebuild this law."""
+        return {
+            "epsilon": self.epsilon,
+            **{name: str(getattr(self, name)) for name in ("low", "high", "step")},
+            "grid": self.grid,
+            "units": list(self.units),
+            "sign": self.sign,
+            "marks": self.marks,
+            "kind": self.kind,
+        }
+
+    @classmethod
+    def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
+        """A linear grid with halves of a step and numbers beyond the range, one of logarithms, and one of sizes."""
+        return [
+            (
+                cls(0.7, low=-1, high=2, step="0.5"),
+                ["-1", "0.249", "0.25", "0.74999", "0.75", "1e3", "-7", ".1"],
+            ),
+            (
+                cls(0.5, low=1, high=20, step="0.5", grid="log", units=["mg"]),
+                ["0", "1 mg", "1.28 mg", "1.29 mg", "3 mg", "1,000 mg"],
+            ),
+            (cls(1.0, low=0, high=3, sign="structure"), ["-2", "-3", "2", "3", "0"]),
+        ]
+
+
+def _constant(name: str, value: Any) -> Decimal:
+    """A public number, exactly as it is written."""
+    try:
+        number = Decimal(str(value))
+    except ArithmeticError:
+        number = Decimal("nan")
+    if isinstance(value, bool) or not number.is_finite() or not -300 < number.adjusted() < 300:
+        raise MechanismError(f"{name} must be a finite number; got {value!r}.")
+    return number
