@@ -23,7 +23,8 @@ import textpriv
 from textpriv.errors import TextprivError
 from textpriv.evaluation.inversion import invert, simulate
 from textpriv.evaluation.law import Law
-from textpriv.evaluation.masked_inference import NGrams, infer_masked
+from textpriv.evaluation.masked_inference import infer_masked
+from textpriv.evaluation.ngrams import NGrams
 from textpriv.evaluation.reidentification import (
     link_authors,
     log_likelihoods,
@@ -75,7 +76,7 @@ def attack(
     words = simulate(mechanism, best, streams.stream("words"), draws=100_000)
     rows.append(line(f"word inversion (exact: {best.success:.4f})", epsilon, words))
     law = Law(mechanism)
-    model = NGrams(*public, len(index))
+    model = NGrams.train(*public, len(index))
     for name, known in (("masked word, context", None), ("masked word, context and law", law)):
         found = infer_masked(ids, private, offsets, model, law=known, places=2_000, seed=seed)
         rows.append(line(name, epsilon, found))

@@ -1,13 +1,15 @@
 """How many words an attacker gets back who reads them in context: a hidden Markov model of private text.
 
-States are words, transitions are a public bigram model, emissions the exact law of the mechanism (mechanisms.md 10.3). With
+States are words, transitions are a public n-gram model, emissions the exact law of the mechanism (mechanisms.md 10.3). With
 all words as candidates the marginals are the Bayes-optimal attacker under that model; with the likeliest of each output, or
 against a better model, a lower bound on the best one. Everything is a function of the released words and public numbers, so
-no guarantee changes.
+no guarantee changes. The passes over a document are in ``hidden_markov``; what people read is made in ``decoding``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,13 +17,23 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
-from textpriv.evaluation.bigrams import Bigrams
+from textpriv.evaluation import hidden_markov
+from textpriv.evaluation.language_models import LanguageModel, score_in_context
 from textpriv.evaluation.law import Law
+from textpriv.evaluation.ngrams import NGrams
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 
-__all__ = ["Candidates", "Marginals", "context_marginals", "likeliest_paths"]
+__all__ = [
+    "Candidates",
+    "Marginals",
+    "context_marginals",
+    "context_posterior",
+    "likeliest_paths",
+    "sampled_paths",
+]
 
 _ROWS = 512  # of a law at a time
+_LONGEST = 2048  # words that are read at a time; a longer document is read in parts
 
 
 class Candidates(NamedTuple):
@@ -85,151 +97,29 @@ def _keep(
 
 
 class Marginals(NamedTuple):
-    """What the model says about each place.
+    """What the model says about each position.
 
     Attributes
     ----------
     guess : ndarray of int32, shape (T,)
         The likeliest word, V for one outside the vocabulary.
-    probability : ndarray of float64, shape (T,)
+    probability : ndarray of float32, shape (T,)
         How likely it is.
     """
 
     guess: NDArray[np.int32]
-    probability: NDArray[np.float64]
+    probability: NDArray[np.float32]
 
 
-@njit(cache=True, nogil=True)
-def _transition(
-    first: int,
-    second: int,
-    single: NDArray[np.float64],
-    backoff: NDArray[np.float64],
-    offsets: NDArray[np.int64],
-    seconds: NDArray[np.int32],
-    pairs: NDArray[np.float64],
-) -> float:
-    """How likely a word is after another."""
-    low, high = offsets[first], offsets[first + 1]
-    while low < high:
-        middle = (low + high) >> 1
-        if seconds[middle] < second:
-            low = middle + 1
-        else:
-            high = middle
-    if low < offsets[first + 1] and seconds[low] == second:
-        return pairs[low]
-    return backoff[first] * single[second]
-
-
-@njit(cache=True, nogil=True)
-def _forward_backward(
-    outputs: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-    words: NDArray[np.int32],
-    law: NDArray[np.float64],
-    model: tuple[Any, ...],
-    guess: NDArray[np.int32],
-    probability: NDArray[np.float64],
-) -> None:
-    """The likeliest word of each place by its marginal, document by document."""
-    kept = words.shape[1]
-    longest = 0
-    for document in range(offsets.shape[0] - 1):
-        longest = max(longest, offsets[document + 1] - offsets[document])
-    ahead, back, weight = np.empty((longest, kept)), np.empty(kept), np.empty(kept)
-    for document in range(offsets.shape[0] - 1):
-        begin, length = offsets[document], offsets[document + 1] - offsets[document]
-        for step in range(length):
-            own = words[outputs[begin + step]]
-            total = 0.0
-            for j in range(kept):
-                if step == 0:
-                    reached = model[0][own[j]]
-                else:
-                    before = words[outputs[begin + step - 1]]
-                    reached = 0.0
-                    for i in range(kept):
-                        if ahead[step - 1, i] > 0:
-                            reached += ahead[step - 1, i] * _transition(before[i], own[j], *model)
-                ahead[step, j] = reached * law[outputs[begin + step], j]
-                total += ahead[step, j]
-            for j in range(kept):
-                ahead[step, j] /= total
-        back[:] = 1.0
-        for step in range(length - 1, -1, -1):
-            own = words[outputs[begin + step]]
-            if step < length - 1:
-                after, output = words[outputs[begin + step + 1]], outputs[begin + step + 1]
-                for j in range(kept):
-                    weight[j] = back[j] * law[output, j]
-                total = 0.0
-                for i in range(kept):
-                    back[i] = 0.0
-                    if ahead[step, i] > 0:
-                        for j in range(kept):
-                            if weight[j] > 0:
-                                back[i] += weight[j] * _transition(own[i], after[j], *model)
-                    total += back[i] * ahead[step, i]
-                for i in range(kept):
-                    back[i] /= total
-            best, where, whole = -1.0, 0, 0.0
-            for j in range(kept):
-                value = ahead[step, j] * back[j]
-                whole += value
-                if value > best:
-                    best, where = value, j
-            guess[begin + step], probability[begin + step] = own[where], best / whole
-
-
-@njit(cache=True, nogil=True)
-def _viterbi(
-    outputs: NDArray[np.int32],
-    words: NDArray[np.int32],
-    law: NDArray[np.float64],
-    model: tuple[Any, ...],
-) -> NDArray[np.int32]:
-    """The likeliest words of one document, all together."""
-    length, kept = outputs.shape[0], words.shape[1]
-    score, came = np.full(kept, -np.inf), np.zeros((length, kept), np.int32)
-    fresh = np.empty(kept)
-    for step in range(length):
-        own = words[outputs[step]]
-        for j in range(kept):
-            emitted = law[outputs[step], j]
-            fresh[j] = -np.inf
-            if emitted <= 0:
-                continue
-            if step == 0:
-                fresh[j] = np.log(model[0][own[j]]) + np.log(emitted)
-                continue
-            before = words[outputs[step - 1]]
-            for i in range(kept):
-                if score[i] > -np.inf:
-                    value = score[i] + np.log(_transition(before[i], own[j], *model))
-                    if value > fresh[j]:
-                        fresh[j], came[step, j] = value, i
-            fresh[j] += np.log(emitted)
-        score[:] = fresh
-    path = np.empty(length, np.int32)
-    at = int(np.argmax(score))
-    for step in range(length - 1, -1, -1):
-        path[step] = words[outputs[step], at]
-        at = came[step, at]
-    return path
-
-
-def _model(bigrams: Bigrams) -> tuple[Any, ...]:
-    return bigrams.single, bigrams.backoff, bigrams.offsets, bigrams.seconds, bigrams.pairs
-
-
-def context_marginals(
+def context_posterior(
     outputs: NDArray[np.int32],
     offsets: NDArray[np.int64],
     candidates: Candidates,
-    bigrams: Bigrams,
-) -> Marginals:
-    """The likeliest word of each place, given all released words of its document, by forward-backward.
+    model: NGrams | LanguageModel,
+    *,
+    words: Sequence[str] | None = None,
+) -> NDArray[np.float32]:
+    """How likely each candidate of each position is, given the released words of its document.
 
     Parameters
     ----------
@@ -238,54 +128,111 @@ def context_marginals(
     offsets : ndarray of int64, shape (D + 1,)
         Document j holds ``outputs[offsets[j]:offsets[j + 1]]``.
     candidates : Candidates
-        Of the mechanism, under ``bigrams.single``.
-    bigrams : Bigrams
-        Public.
+        Of the mechanism, under the prior of the model.
+    model : NGrams or LanguageModel
+        Public. With n-grams all released words of the document count, by forward-backward, in parts of 2,048 words. A
+        language model is asked for each position with the released words around it, and multiplied by the law.
+    words : sequence of str
+        The vocabulary, for a language model, which reads text.
+
+    Returns
+    -------
+    ndarray of float32, shape (T, K)
+        Row t is about ``candidates.words[outputs[t]]``. Time grows with the square of the candidates.
+    """
+    released = _checked(outputs, candidates, model)
+    found = np.zeros((len(released), candidates.words.shape[1]), np.float32)
+    if isinstance(model, NGrams):
+        for part in _parts(offsets):
+            hidden_markov.posterior(released[part], *candidates, _arrays(model), found[part])
+        return found
+    known = len(candidates.words)
+    for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        for at in range(begin, end):
+            choice, law = candidates.words[released[at]], candidates.law[released[at]]
+            inside = choice < known
+            score = np.full(len(choice), -np.inf)
+            score[inside] = score_in_context(model, released, begin, end, at, words, choice[inside])
+            peak = score.max()
+            # Where the model knows none of the candidates the law alone is left.
+            weight = law * np.exp(score - peak) if np.isfinite(peak) else law
+            found[at] = weight / weight.sum() if weight.sum() > 0 else law / law.sum()
+    return found
+
+
+def context_marginals(
+    outputs: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    candidates: Candidates,
+    model: NGrams | LanguageModel,
+    *,
+    words: Sequence[str] | None = None,
+) -> Marginals:
+    """The likeliest word of each position, given the released words of its document; see :func:`context_posterior`.
 
     Returns
     -------
     Marginals
         ``np.mean(found.guess == written)`` is the context recovery of the words that were written, where words outside
-        the vocabulary are written as V. Time grows with the square of the candidates.
+        the vocabulary are written as V.
     """
-    _check(outputs, candidates, bigrams)
-    guess, probability = np.empty(len(outputs), np.int32), np.empty(len(outputs))
-    _forward_backward(
-        np.ascontiguousarray(outputs, dtype=np.int32),
-        np.ascontiguousarray(offsets, dtype=np.int64),
-        candidates.words,
-        candidates.law,
-        _model(bigrams),
-        guess,
-        probability,
-    )
-    return Marginals(guess, probability)
+    shares = context_posterior(outputs, offsets, candidates, model, words=words)
+    rows, best = np.arange(len(shares)), shares.argmax(axis=1)
+    return Marginals(candidates.words[outputs][rows, best], shares[rows, best])
 
 
 def likeliest_paths(
     outputs: NDArray[np.int32],
     offsets: NDArray[np.int64],
     candidates: Candidates,
-    bigrams: Bigrams,
+    model: NGrams,
 ) -> NDArray[np.int32]:
-    """The likeliest words of each document, all of them together, by Viterbi's algorithm; see :func:`context_marginals`."""
-    _check(outputs, candidates, bigrams)
-    released = np.ascontiguousarray(outputs, dtype=np.int32)
-    parts = [
-        _viterbi(released[begin:end], candidates.words, candidates.law, _model(bigrams))
-        for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
-        if end > begin
-    ]
-    return np.concatenate(parts) if parts else np.empty(0, np.int32)
+    """The likeliest words of each document, all of them together, by Viterbi's algorithm; see :func:`context_posterior`."""
+    released = _checked(outputs, candidates, model)
+    path = np.empty(len(released), np.int32)
+    for part in _parts(offsets):
+        hidden_markov.viterbi(released[part], *candidates, _arrays(model), path[part])
+    return path
 
 
-def _check(outputs: NDArray[np.int32], candidates: Candidates, bigrams: Bigrams) -> None:
+def sampled_paths(
+    outputs: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    candidates: Candidates,
+    model: NGrams,
+    rng: np.random.Generator,
+) -> NDArray[np.int32]:
+    """Words drawn for each document together, given its released words; see :func:`context_posterior`."""
+    released = _checked(outputs, candidates, model)
+    path, uniforms = np.empty(len(released), np.int32), rng.random(len(released))
+    for part in _parts(offsets):
+        hidden_markov.sample(
+            released[part], *candidates, _arrays(model), uniforms[part], path[part]
+        )
+    return path
+
+
+def _arrays(model: NGrams) -> tuple[Any, ...]:
+    return tuple(getattr(model, field.name) for field in fields(model))
+
+
+def _parts(offsets: NDArray[np.int64]) -> Iterator[slice]:
+    """The documents, long ones in parts."""
+    for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        for start in range(begin, end, _LONGEST):
+            yield slice(start, min(start + _LONGEST, end))
+
+
+def _checked(
+    outputs: NDArray[np.int32], candidates: Candidates, model: NGrams | LanguageModel
+) -> NDArray[np.int32]:
     size = len(candidates.words)
-    if len(bigrams.single) != size + 1:
+    if isinstance(model, NGrams) and model.size != size:
         raise TextprivError(
-            f"the model knows {len(bigrams.single) - 1:,} words, and the mechanism {size:,}: use one vocabulary."
+            f"the model knows {model.size:,} words, and the mechanism {size:,}: use one vocabulary."
         )
     if len(outputs) and not 0 <= int(outputs.min()) <= int(outputs.max()) < size:
         raise TextprivError(
             "a released word has no id of the vocabulary; leave out what was not drawn."
         )
+    return np.ascontiguousarray(outputs, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Words guessed in context: forward-backward and Viterbi against all paths, models against counts, and ARPA files."""
+"""Words guessed in context: hidden Markov model against all paths, and what a language model adds."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ import numpy as np
 import pytest
 import small_trees as trees
 from numpy.testing import assert_allclose
+from scipy.stats import chi2
 
 from textpriv.errors import TextprivError
-from textpriv.evaluation.bigrams import Bigrams
-from textpriv.evaluation.context_recovery import Candidates, context_marginals, likeliest_paths
+from textpriv.evaluation import context_recovery
+from textpriv.evaluation.context_recovery import (
+    Candidates,
+    context_marginals,
+    context_posterior,
+    likeliest_paths,
+    sampled_paths,
+)
+from textpriv.evaluation.ngrams import NGrams
 from textpriv.evaluation.recovery import word_recovery
 from textpriv.index import Index
 from textpriv.mechanisms import TEM, UNKNOWN, TreeTEM
@@ -27,9 +35,9 @@ def mechanism(size: int = SIZE, epsilon: float = 1.0) -> TEM:
     return TEM(Index.build(Vocabulary(names, vectors), k=4, hnsw=False), epsilon)
 
 
-def model(size: int = SIZE, seed: int = 2, length: int = 60) -> Bigrams:
+def model(size: int = SIZE, seed: int = 2, length: int = 60, order: int = 3) -> NGrams:
     ids = np.random.default_rng(seed).integers(-1, size, length).astype(np.int32)
-    return Bigrams.train(ids, np.array([0, length // 3, length]), size)
+    return NGrams.train(ids, np.array([0, length // 3, length]), size, order=order)
 
 
 def laws_of(mech) -> np.ndarray:
@@ -38,13 +46,16 @@ def laws_of(mech) -> np.ndarray:
     return np.exp([mech.log_prob(word) for word in words])
 
 
-def all_paths(law, bigrams, outputs) -> dict[tuple[int, ...], float]:
-    after = [bigrams.after(word) for word in range(len(law))]
+def all_paths(law, ngrams, outputs) -> dict[tuple[int, ...], float]:
+    words = range(len(law))
+    after = {pair: ngrams.after(*pair) for pair in itertools.product(words, words)}
+    once = [ngrams.after(word) for word in words]
     found = {}
-    for path in itertools.product(range(len(law)), repeat=len(outputs)):
-        value = bigrams.single[path[0]] * law[path[0], outputs[0]]
-        for one, other, output in zip(path, path[1:], outputs[1:], strict=False):
-            value *= after[one][other] * law[other, output]
+    for path in itertools.product(words, repeat=len(outputs)):
+        value = ngrams.single[path[0]] * law[path[0], outputs[0]]
+        for at, (word, output) in enumerate(zip(path[1:], outputs[1:], strict=True), start=1):
+            before = once[path[0]] if at == 1 else after[path[at - 2], path[at - 1]]
+            value *= before[word] * law[word, output]
         found[path] = value
     return found
 
@@ -52,29 +63,59 @@ def all_paths(law, bigrams, outputs) -> dict[tuple[int, ...], float]:
 # The hidden Markov model
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_marginals_and_paths_are_those_of_all_paths(seed):
-    mech, bigrams = mechanism(), model(seed=seed)
-    candidates = Candidates.of(mech, bigrams.single, SIZE + 1)
+@pytest.mark.parametrize(("order", "seed"), [(1, 0), (2, 1), (3, 2), (3, 3), (3, 4)])
+def test_marginals_and_paths_are_those_of_all_paths(order, seed):
+    mech, ngrams = mechanism(), model(seed=seed, order=order)
+    candidates = Candidates.of(mech, ngrams.single, SIZE + 1)
     rng = np.random.default_rng(seed)
-    lengths = [4, 1, 0, 5]
+    lengths = [4, 1, 0, 5, 2]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     outputs = rng.integers(0, SIZE, offsets[-1]).astype(np.int32)
-    found = context_marginals(outputs, offsets, candidates, bigrams)
-    paths = likeliest_paths(outputs, offsets, candidates, bigrams)
+    shares = context_posterior(outputs, offsets, candidates, ngrams)
+    found = context_marginals(outputs, offsets, candidates, ngrams)
+    paths = likeliest_paths(outputs, offsets, candidates, ngrams)
     for begin, end in itertools.pairwise(offsets):
         if begin == end:
             continue
-        every = all_paths(laws_of(mech), bigrams, outputs[begin:end])
+        every = all_paths(laws_of(mech), ngrams, outputs[begin:end])
         total = sum(every.values())
         assert every[tuple(paths[begin:end])] == pytest.approx(max(every.values()), rel=1e-5)
-        for place in range(end - begin):
-            shares = np.zeros(SIZE + 1)
+        for at in range(begin, end):
+            wanted = np.zeros(SIZE + 1)
             for path, value in every.items():
-                shares[path[place]] += value / total
-            at = begin + place
-            assert found.probability[at] == pytest.approx(shares.max(), rel=1e-5)
-            assert shares[found.guess[at]] == pytest.approx(shares.max(), rel=1e-5)
+                wanted[path[at - begin]] += value / total
+            assert_allclose(shares[at], wanted[candidates.words[outputs[at]]], rtol=1e-4)
+            assert wanted[found.guess[at]] == pytest.approx(wanted.max(), rel=1e-5)
+            assert found.probability[at] == pytest.approx(wanted.max(), rel=1e-4)
+
+
+def test_sampled_paths_come_as_often_as_they_are_likely():
+    """Chi-square over all paths of three words, 20,000 draws; a false alarm at most once in 1e9."""
+    mech, ngrams = mechanism(), model(seed=3)
+    candidates = Candidates.of(mech, ngrams.single, SIZE + 1)
+    outputs, draws = np.array([1, 0, 4]), 20_000
+    every = all_paths(laws_of(mech), ngrams, outputs)
+    drawn = sampled_paths(
+        np.tile(outputs, draws),
+        np.arange(draws + 1) * 3,
+        candidates,
+        ngrams,
+        np.random.default_rng(7),
+    ).reshape(draws, 3)
+    law = np.array([*every.values()]) / sum(every.values())
+    counts = np.bincount(drawn @ (SIZE + 1) ** np.arange(2, -1, -1), minlength=len(law))
+    statistic = ((counts - draws * law) ** 2 / (draws * law)).sum()
+    assert (draws * law).min() > 5
+    assert statistic < chi2.isf(1e-9, len(law) - 1)
+
+
+def test_a_long_document_is_read_in_parts(monkeypatch):
+    mech, ngrams = mechanism(), model()
+    candidates = Candidates.of(mech, ngrams.single, 3)
+    outputs = np.random.default_rng(1).integers(0, SIZE, 10).astype(np.int32)
+    parts = context_posterior(outputs, np.array([0, 4, 8, 10]), candidates, ngrams)
+    monkeypatch.setattr(context_recovery, "_LONGEST", 4)
+    assert_allclose(context_posterior(outputs, np.array([0, 10]), candidates, ngrams), parts)
 
 
 def test_candidates_are_the_likeliest_words_of_each_output_with_their_law():
@@ -93,10 +134,7 @@ def test_words_without_context_are_recovered_as_the_exact_attack_on_lone_words_s
     tree = trees.random_tree(20, 8, 3)
     mech = TreeTEM(tree, 1.5)
     prior = tree.vocabulary.prior_weights("zipf")
-    empty = np.empty(0)
-    alone = Bigrams(
-        np.append(prior, 0.0), np.ones(21), np.zeros(22, np.int64), empty.astype(np.int32), empty
-    )
+    alone = NGrams.alone(np.append(prior, 0.0))
     candidates = Candidates.of(mech, alone.single, 21)
     written = np.random.default_rng(4).choice(20, 20_000, p=prior).astype(np.int32)
     outputs = mech.sample(written, KeyedStreams(seed=1).stream("context"))
@@ -107,101 +145,60 @@ def test_words_without_context_are_recovered_as_the_exact_attack_on_lone_words_s
     assert abs(found.probability.mean() - wanted) < np.sqrt(np.log(2e9) / 40_000)
 
 
-def test_context_helps_where_words_follow_each_other():
-    size, rng = 30, np.random.default_rng(5)
-    follows = np.empty(20_000, dtype=np.int32)
-    follows[0] = 0
-    for at in range(1, len(follows)):
-        follows[at] = (follows[at - 1] * 7 + rng.integers(1, 3)) % size
-    bigrams = Bigrams.train(follows[:15_000], np.array([0, 15_000]), size)
-    mech, written = mechanism(size, 6.0), follows[15_000:]
+def test_context_helps_where_words_follow_each_other_and_two_of_them_more_than_one():
+    """Each word follows from the two before it; so pairs say little, and triples nearly all."""
+    size, rng = 20, np.random.default_rng(5)
+    text = np.zeros(20_000, dtype=np.int32)
+    for at in range(2, len(text)):
+        text[at] = (text[at - 1] * 7 + text[at - 2] * 3 + rng.integers(1, 3)) % size
+    written = text[15_000:]
+    mech = mechanism(size, 4.0)
     outputs = mech.sample(written, KeyedStreams(seed=2).stream("context"))
-    candidates = Candidates.of(mech, bigrams.single, size + 1)
-    found = context_marginals(outputs, np.array([0, len(written)]), candidates, bigrams)
-    alone = word_recovery(mech, np.bincount(written, minlength=size) + 1.0, common=0).everything
-    assert np.mean(found.guess == written) > alone + 0.3
+    right = []
+    for order in (1, 2, 3):
+        ngrams = NGrams.train(text[:15_000], np.array([0, 15_000]), size, order=order)
+        candidates = Candidates.of(mech, ngrams.single, size + 1)
+        found = context_marginals(outputs, np.array([0, len(written)]), candidates, ngrams)
+        right.append(np.mean(found.guess == written))
+    assert right[0] < right[1] + 0.02
+    assert right[2] > right[1] + 0.2
+
+
+def test_a_language_model_is_multiplied_with_the_law_and_asked_with_private_words_alone():
+    mech, asked = mechanism(), []
+    words = mech.index.vocabulary.words
+    candidates = Candidates.of(mech, np.ones(SIZE + 1), SIZE + 1)
+
+    def favourite(left, right, choice):
+        asked.append((left, right))
+        return np.where(choice == 2, 3.0, 0.0)
+
+    outputs = np.array([0, 1, 4])
+    shares = context_posterior(outputs, np.array([0, 2, 3]), candidates, favourite, words=words)
+    law = laws_of(mech)[:SIZE, outputs].T * np.exp([0, 0, 3, 0, 0])
+    assert_allclose(shares[:, :SIZE], law / law.sum(axis=1, keepdims=True), rtol=1e-5)
+    assert asked == [("", "w1"), ("w0", ""), ("", "")]
+    # Where it allows no word, the law alone is left.
+    none = context_posterior(
+        outputs[:1], np.array([0, 1]), candidates, lambda *a: np.full(SIZE, -np.inf), words=words
+    )
+    assert_allclose(none[0], candidates.law[0] / candidates.law[0].sum(), rtol=1e-5)
+    for wrong in (lambda *a: np.zeros(2), lambda *a: np.full(SIZE, np.nan)):
+        with pytest.raises(TextprivError, match="one log-probability a candidate"):
+            context_posterior(outputs, np.array([0, 3]), candidates, wrong, words=words)
+    with pytest.raises(TextprivError, match="give words"):
+        context_posterior(outputs, np.array([0, 3]), candidates, favourite)
 
 
 def test_what_does_not_fit_together_is_refused():
-    mech, bigrams = mechanism(), model()
-    candidates = Candidates.of(mech, bigrams.single, 3)
+    mech, ngrams = mechanism(), model()
+    candidates = Candidates.of(mech, ngrams.single, 3)
     for outputs, offsets, other in (
         ([0, 1], [0, 2], model(size=9)),
-        ([0, UNKNOWN], [0, 2], bigrams),
-        ([0, SIZE], [0, 2], bigrams),
+        ([0, UNKNOWN], [0, 2], ngrams),
+        ([0, SIZE], [0, 2], ngrams),
     ):
         with pytest.raises(TextprivError):
             context_marginals(np.array(outputs), np.array(offsets), candidates, other)
     with pytest.raises(TextprivError, match="from 1 up"):
-        Candidates.of(mech, bigrams.single, 0)
-
-
-# Models
-
-
-def test_a_trained_model_is_that_of_counted_pairs_and_its_laws_sum_to_one():
-    ids = np.array([0, 1, 0, 1, 0, 2, -1, 1], dtype=np.int32)
-    bigrams = Bigrams.train(ids, np.array([0, 5, 8]), 3, discount=0.5)
-    counts = np.array([3, 3, 1, 1]) + 1
-    assert_allclose(bigrams.single, counts / 12)
-    # After word 0 in a document: 1 twice and, across the border of documents, nothing.
-    wanted = np.array([0.0, (2 - 0.5) / 2, 0.0, 0.0]) + 0.25 * bigrams.single
-    assert_allclose(bigrams.after(0), wanted)
-    for word in range(4):
-        assert bigrams.after(word).sum() == pytest.approx(1.0)
-    for wrong in ({"discount": 1.0}, {"size": 2}):
-        with pytest.raises(TextprivError):
-            Bigrams.train(ids, np.array([0, 8]), **{"size": 3, **wrong})
-
-
-ARPA = """\\data\\
-ngram 1=5
-ngram 2=3
-ngram 3=1
-
-\\1-grams:
--0.5 <s> -0.3
--0.7 red -0.2
--0.6 green -0.1
--0.9 zanzibar -0.4
--1.0 </s>
-
-\\2-grams:
--0.3 red green
--0.8 green green
--0.2 zanzibar red
-
-\\3-grams:
--0.1 red green green
-
-\\end\\
-"""
-
-
-def test_an_arpa_file_is_read_with_its_back_off_and_scaled_to_laws(tmp_path):
-    (tmp_path / "small.arpa").write_text(ARPA, encoding="utf-8")
-    bigrams = Bigrams.read_arpa(tmp_path / "small.arpa", {"red": 0, "green": 1})
-    raw = np.array([10**-0.7, 10**-0.6, 10**-0.9 + 10**-1.0])
-    assert_allclose(bigrams.single, raw / raw.sum())
-    law = 10**-0.2 * bigrams.single
-    law[1] = 10**-0.3
-    assert_allclose(bigrams.after(0), law / law.sum())
-    for word in range(3):
-        assert bigrams.after(word).sum() == pytest.approx(1.0)
-    assert len(bigrams.pairs) == 2
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("\\1-grams:\nx red\n", "line 2"),
-        ("no model", "no unigrams"),
-        ("\\2-grams:\n-1 red\n", "line 2"),
-    ],
-)
-def test_what_is_no_arpa_file_is_refused_in_a_sentence(tmp_path, content, said):
-    (tmp_path / "wrong.arpa").write_text(content, encoding="utf-8")
-    with pytest.raises(TextprivError, match=said):
-        Bigrams.read_arpa(tmp_path / "wrong.arpa", {"red": 0, "green": 1})
-    with pytest.raises(TextprivError, match="cannot be read"):
-        Bigrams.read_arpa(tmp_path / "none.arpa", {"red": 0})
+        Candidates.of(mech, ngrams.single, 0)

@@ -1,4 +1,4 @@
-"""Masked inference guesses by context, with the law by both, and its n-grams are those of the public text."""
+"""Masked inference guesses by context, with the law by both; what local models for transformers say is what is used."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from textpriv.errors import TextprivError
+from textpriv.evaluation.language_models import causal_language_model, masked_language_model
 from textpriv.evaluation.law import Law
-from textpriv.evaluation.masked_inference import NGrams, infer_masked, masked_language_model
+from textpriv.evaluation.masked_inference import infer_masked
+from textpriv.evaluation.ngrams import NGrams
 from textpriv.mechanisms import TEM
 
 
@@ -28,19 +30,7 @@ def walks(size, length, seed):
 
 @pytest.fixture(scope="module")
 def model():
-    return NGrams(*walks(300, 20, 1), 40)
-
-
-def test_bigrams_are_interpolated_counts():
-    ids, offsets = np.array([0, 1, 0, 2, 1, 0], dtype=np.int32), np.array([0, 4, 6])
-    model = NGrams(ids, offsets, 3, weight=0.5)
-    unigrams = np.array([4, 3, 2]) / 9
-    # After 0 came 1 and 2 once each; the pair (2, 1) spans two documents and is not counted.
-    after_zero = 0.5 * unigrams + 0.5 * np.array([0, 0.5, 0.5])
-    np.testing.assert_allclose(np.exp(model.log_prob(0, -1)), after_zero)
-    # 0 follows 1 always, follows 0 never, and nothing ever followed 2.
-    before_zero = np.array([0.5 * unigrams[0], 0.5 * unigrams[0] + 0.5, unigrams[0]])
-    np.testing.assert_allclose(np.exp(model.log_prob(-1, 0)), unigrams * before_zero)
+    return NGrams.train(*walks(300, 20, 1), 40)
 
 
 def test_context_alone_finds_words_of_clear_text(model):
@@ -57,7 +47,7 @@ def test_context_and_law_together_beat_either(index, model, stream):
     law = Law(mechanism, "uniform")
     context = infer_masked(ids, private, offsets, model, places=1500)
     both = infer_masked(ids, private, offsets, model, law=law, places=1500)
-    blind = NGrams(np.arange(40, dtype=np.int32), np.arange(41), 40, weight=0.0)
+    blind = NGrams.alone(np.append(np.full(40, 1 / 40), 0.0))
     alone = infer_masked(ids, private, offsets, blind, law=law, places=1500)
     assert both.success.low > context.success.high
     assert both.success.value > alone.success.value
@@ -69,7 +59,7 @@ def test_without_context_the_law_alone_is_the_inversion_of_words(index, stream):
     mechanism = TEM(index, 4.0)
     rng = np.random.default_rng(5)
     ids = rng.integers(0, 40, 4000).astype(np.int32)
-    blind = NGrams(np.arange(40, dtype=np.int32), np.arange(41), 40, weight=0.0)
+    blind = NGrams.alone(np.append(np.full(40, 1 / 40), 0.0))
     found = infer_masked(
         ids,
         mechanism.sample(ids, stream("alone")),
@@ -86,9 +76,9 @@ def test_a_language_model_is_asked_with_private_words_only(index):
     words = [f"w{i}" for i in range(40)]
     asked = []
 
-    def model(left, right):
+    def model(left, right, candidates):
         asked.append((left, right))
-        return np.zeros(40)
+        return np.zeros(len(candidates))
 
     original, private = np.full(5, 7, dtype=np.int32), np.arange(5, dtype=np.int32)
     infer_masked(original, private, np.array([0, 5]), model, words=words, places=5)
@@ -157,16 +147,16 @@ def softmax_at(language_model):
 
 def test_a_language_models_scores_are_its_softmax_at_the_mask(language_model, softmax_at):
     words = ["blue", "red", "green"]
-    found = masked_language_model(language_model, words)("red sea", "green")
+    found = masked_language_model(language_model, words)("red sea", "green", np.arange(3))
     expected = softmax_at(["[CLS]", "red", "sea", "[MASK]", "green", "[SEP]"], 3)
     np.testing.assert_allclose(np.exp(found), [expected[word] for word in words], rtol=1e-5)
-    other = masked_language_model(language_model, words)("green sea", "green")
+    other = masked_language_model(language_model, words)("green sea", "green", np.arange(3))
     assert np.abs(np.exp(found) - np.exp(other)).max() > 1e-3
 
 
 def test_unknown_words_and_words_of_two_pieces_get_no_probability(language_model):
     words = ["red", "seaside", "yellow", "[MASK]", "sea"]
-    found = masked_language_model(language_model, words)("red", "blue")
+    found = masked_language_model(language_model, words)("red", "blue", np.arange(5))
     assert np.isfinite(found).tolist() == [True, False, False, False, True]
     assert np.exp(found[[0, 4]]).sum() < 1
     with pytest.raises(TextprivError, match="none of the words"):
@@ -174,7 +164,9 @@ def test_unknown_words_and_words_of_two_pieces_get_no_probability(language_model
 
 
 def test_a_text_too_long_for_the_model_is_cut_around_the_mask(language_model, softmax_at):
-    found = masked_language_model(language_model, ["red"])("green " * 20 + "blue", "sea " * 20)
+    found = masked_language_model(language_model, ["red"])(
+        "green " * 20 + "blue", "sea " * 20, np.arange(1)
+    )
     # Twelve pieces fit: six before the mask, five after it.
     kept = ["green"] * 5 + ["blue", "[MASK]"] + ["sea"] * 5
     np.testing.assert_allclose(np.exp(found), softmax_at(kept, 6)["red"], rtol=1e-5)
@@ -206,7 +198,7 @@ def test_where_the_language_model_allows_no_word_the_unigram_law_is_left():
     ids = np.arange(4, dtype=np.int32)
     words = ["a", "b", "c", "d"]
     found = infer_masked(
-        ids, ids, np.array([0, 4]), lambda left, right: np.full(4, -np.inf), words=words, places=4
+        ids, ids, np.array([0, 4]), lambda *given: np.full(4, -np.inf), words=words, places=4
     )
     assert found.auc.value == 0.5
 
@@ -230,10 +222,24 @@ def test_a_folder_without_a_model_is_named(tmp_path):
         masked_language_model(str(tmp_path), ["a"])
 
 
-@pytest.mark.parametrize("weight", [-0.1, 1.0])
-def test_a_weight_without_meaning_is_refused(weight):
-    with pytest.raises(TextprivError, match="weight"):
-        NGrams(np.array([0], dtype=np.int32), np.array([0, 1]), 1, weight)
+def test_a_causal_models_scores_are_its_softmax_piece_by_piece(language_model, tmp_path):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    shutil.copytree(language_model, tmp_path / "gpt")
+    torch.manual_seed(1)
+    model = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(
+            vocab_size=len(PIECES), n_positions=12, n_embd=16, n_layer=1, n_head=2
+        )
+    ).eval()
+    model.save_pretrained(tmp_path / "gpt")
+    words = ["blue", "red", "green"]
+    found = causal_language_model(str(tmp_path / "gpt"), words)("red sea", "sea", np.array([2, 0]))
+    for score, word in zip(found, ("green", "blue"), strict=True):
+        ids = torch.tensor([[PIECES.index(piece) for piece in ("red", "sea", word, "sea")]])
+        with torch.no_grad():
+            logs = model(input_ids=ids).logits.double().log_softmax(-1)[0]
+        assert score == pytest.approx(float(sum(logs[i, ids[0, i + 1]] for i in range(3))))
 
 
 def test_texts_of_another_length_are_refused(model):
