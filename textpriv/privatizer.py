@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from textpriv.errors import LedgerError, MechanismError, TextprivError
 from textpriv.files import one_at_a_time
 from textpriv.index.index import Index
-from textpriv.ledger.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
+from textpriv.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.metrics import is_builtin
 from textpriv.randomness import (

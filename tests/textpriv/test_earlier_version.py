@@ -75,6 +75,8 @@ def test_what_its_ledger_counted_still_counts(earlier, tmp_path):
         before = ledger.totals()
     assert (before.documents, before.releases, before.tokens) == (DOCUMENTS, DOCUMENTS, TOKENS)
     assert list(before.epsilon.values()) == [2.0 * DOCUMENTS]
+    # Equal documents: of each the nats of its words, which were counted without a rho.
+    assert before.rho == pytest.approx(before.nats**2 / (2 * TOKENS), rel=1e-6)
     made = settings(earlier, ledger=str(earlier / "ledger.db"), document_limit=3.0)
     with pytest.raises(LimitError, match="limit"):
         release(earlier, tmp_path / "more.jsonl", made, document_column="id", author_column="who")

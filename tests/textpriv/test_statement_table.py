@@ -124,7 +124,9 @@ def test_whatever_a_release_prints_is_in_the_table(tmp_path, three_points):
     for privatizer in (
         Privatizer(mechanism),
         Privatizer(mechanism, seed=1),
-        Privatizer(mechanism, ledger=Ledger(tmp_path / "l", document_limit=4.0, author_limit=9.0)),
+        Privatizer(
+            mechanism, ledger=Ledger(tmp_path / "l", document_limit=4.0, author_rho_limit=9.0)
+        ),
     ):
         items |= items_of(privatizer.statement.to_dict())
     assert covered(items, "textpriv") == []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -235,12 +235,37 @@ class AccountOptions:
             rich_help_panel="Account",
         ),
     ] = None
+    document_rho_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="RHO",
+            help="Stop before a document's releases under all indexes pass this rho of zCDP, which many words spend "
+            "more slowly than nats.",
+            show_default=False,
+            rich_help_panel="Account",
+        ),
+    ] = None
+    author_rho_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="RHO",
+            help="Stop before an author's documents pass this rho of zCDP in all.",
+            show_default=False,
+            rich_help_panel="Account",
+        ),
+    ] = None
+
+    @property
+    def limits(self) -> dict[str, float | None]:
+        """The limits, by the names of PrivatizerSettings."""
+        names = [each.name for each in fields(self) if each.name.endswith("_limit")]
+        return {name: getattr(self, name) for name in names}
 
     def check(self, seed: int | None) -> None:
         """Refuse options that mean nothing without each other."""
         if self.ledger is None:
             # A column of names also names documents under a run key.
-            for name in ("author", "document_limit", "document_nats_limit", "author_limit"):
+            for name in ("author", *self.limits):
                 if getattr(self, name) is not None:
                     raise typer.BadParameter(
                         f"--{name.replace('_', '-')} needs a ledger to count in: add --ledger FILE"
@@ -250,8 +275,10 @@ class AccountOptions:
             raise typer.BadParameter(
                 "--ledger needs --document COLUMN: it counts documents by name"
             )
-        if self.author_limit is not None and self.author is None:
-            raise typer.BadParameter("--author-limit counts by author: add --author COLUMN")
+        for name in ("author_limit", "author_rho_limit"):
+            if getattr(self, name) is not None and self.author is None:
+                option = f"--{name.replace('_', '-')}"
+                raise typer.BadParameter(f"{option} counts by author: add --author COLUMN")
         if seed is not None:
             raise typer.BadParameter(
                 "--seed is for experiments, and --ledger for releases: use one"
@@ -261,9 +288,7 @@ class AccountOptions:
         """Return the fields of PrivatizerSettings."""
         return {
             "ledger": None if self.ledger is None else str(self.ledger),
-            "document_limit": self.document_limit,
-            "document_nats_limit": self.document_nats_limit,
-            "author_limit": self.author_limit,
+            **self.limits,
         }
 
 

@@ -93,7 +93,7 @@ class PrivatizerSettings:
         Path of a run key that each process reads for itself; then ``run_key`` is not used, and no secret travels.
     ledger
         Path of the ledger that counts every document.
-    document_limit, document_nats_limit, author_limit
+    document_limit, document_nats_limit, author_limit, document_rho_limit, author_rho_limit
         The ledger's limits, as in :class:`textpriv.ledger.Ledger`.
     """
 
@@ -109,6 +109,8 @@ class PrivatizerSettings:
     document_nats_limit: float | None = None
     author_limit: float | None = None
     language: str | None = None
+    document_rho_limit: float | None = None
+    author_rho_limit: float | None = None
 
     def build(self) -> Privatizer:
         """Load the index and build the Privatizer.
@@ -126,14 +128,9 @@ class PrivatizerSettings:
         mechanism = registry.get(self.mechanism)(**self.options)(open_index(self.index))
         policy = TokenPolicy.from_dict(dict(self.policy))
         if self.ledger is not None:
-            from textpriv.ledger.ledger import Ledger
+            from textpriv.ledger.ledger import LIMITS, Ledger
 
-            ledger = Ledger(
-                self.ledger,
-                document_limit=self.document_limit,
-                document_nats_limit=self.document_nats_limit,
-                author_limit=self.author_limit,
-            )
+            ledger = Ledger(self.ledger, **{name: getattr(self, name) for name in LIMITS})
             return Privatizer(
                 mechanism, policy, seed=self.seed, ledger=ledger, language=self.language
             )

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from textpriv.ledger.ledger import (
-    Charge,
-    Document,
-    Ledger,
-    Release,
-    Spent,
-    Terms,
-    settings_fingerprint,
-)
+from textpriv.ledger.ledger import Charge, Document, Ledger, Release, Spent
+from textpriv.ledger.terms import Terms, settings_fingerprint
 
 __all__ = ["Charge", "Document", "Ledger", "Release", "Spent", "Terms", "settings_fingerprint"]

@@ -21,10 +21,17 @@ epsilon
     nothing in the other: ``epsilon_1 * D_1 + epsilon_2 * D_2``.
 nats
     ``tokens * word_loss`` summed over all releases, whatever the distance: the worst case between any two documents, or
-    any two collections of an author, with the same number of words in the same places. It is the one sum that a change of
-    index does not begin anew.
+    any two collections of an author, with the same number of words in the same places. A change of index does not begin
+    it anew.
+rho
+    ``tokens * word_rho`` over the same releases, in zero-concentrated differential privacy: the loss of one word moves
+    within a range of eta nats, so it is eta^2 / 8-zCDP (Cesar and Rogers, "Bounding, Concentrating, and Truncating", 2021;
+    mechanisms.md 10.2), and rhos add up. What it converts to at a small delta (``composition.epsilon_of_zcdp``) grows more
+    slowly than nats with the number of words. A limit holds also where releases were chosen by looking at earlier ones
+    (Feldman and Zrnic, "Individual Privacy Accounting via a Renyi Filter", 2021); a sum without a limit where they were not.
+    Releases that an earlier version counted without it have the rho of their nats: N nats of n words are N^2 / 2n-zCDP.
 
-Neither sum covers what a statement calls not protected, such as the number of tokens, nor whether a text has changed
+No sum covers what a statement calls not protected, such as the number of tokens, nor whether a text has changed
 since its last release: an unchanged one is released as before.
 """
 
@@ -32,7 +39,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import math
 import os
 import sqlite3
@@ -42,27 +48,42 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from textpriv.bounds import at_most
+from textpriv.composition import epsilon_of_zcdp
 from textpriv.errors import LedgerError, LimitError
 from textpriv.ledger.store import check_file, connect, create, damaged, plain_errors
-from textpriv.metrics import is_builtin
+from textpriv.ledger.terms import Terms
 from textpriv.randomness import DocumentKey, Stream, framed, identity_bytes
 
-if TYPE_CHECKING:
-    from textpriv.mechanisms.base import Mechanism
-    from textpriv.tokenization.policy import TokenPolicy
+__all__ = [
+    "LIMITS",
+    "Charge",
+    "Document",
+    "Ledger",
+    "Release",
+    "Spent",
+]
 
-__all__ = ["Charge", "Document", "Ledger", "Release", "Spent", "Terms", "settings_fingerprint"]
-
+LIMITS = (
+    "document_limit",
+    "document_nats_limit",
+    "author_limit",
+    "document_rho_limit",
+    "author_rho_limit",
+)
 _UNIT = 10**6
 _LARGEST = 2**62  # millionths; sums are checked by SQLite, single amounts here
+_DELTA = 1e-6  # of which the statement speaks
+_RHO = "COALESCE(rho, rho_of(nats, tokens))"
 
 
 # SQLite keeps any type in any column; what is read is added up and compared without another look.
 _STRANGE = (
     "SELECT 1 FROM releases WHERE typeof(epsilon) <> 'integer' OR typeof(nats) <> 'integer' "
-    "OR typeof(tokens) <> 'integer' OR typeof(key) <> 'blob' OR typeof(distance) <> 'text' LIMIT 1"
+    "OR typeof(tokens) <> 'integer' OR typeof(key) <> 'blob' OR typeof(distance) <> 'text' "
+    "OR typeof(rho) NOT IN ('integer', 'null') LIMIT 1"
 )
 
 
@@ -86,60 +107,6 @@ class Document:
     name: DocumentKey = field(repr=False)
     author: DocumentKey | None = field(default=None, repr=False)
     part: DocumentKey | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True)
-class Terms:
-    """The settings of a release, and what they cost.
-
-    Attributes
-    ----------
-    settings : bytes
-        Fingerprint of everything that decides, with a key, what is drawn.
-    distance : str
-        Names the distance that epsilon is measured by; epsilons add only under one distance.
-    epsilon : float
-        In units of 1/distance.
-    word_loss : float
-        Largest loss of one drawn word, in nats.
-    """
-
-    settings: bytes
-    distance: str
-    epsilon: float
-    word_loss: float
-
-    @classmethod
-    def of(cls, mechanism: Mechanism, policy: TokenPolicy, language: str = "en") -> Terms:
-        """Terms of releases with a mechanism under a policy, of texts read as a language.
-
-        Raises
-        ------
-        LedgerError
-            If the mechanism's statement is not proved or has no finite constants, so that there is nothing to add up; and
-            for a metric of the user's own.
-        """
-        statement = mechanism.statement
-        loss = statement.figures.get("worst_word_loss")
-        if not statement.proved or statement.epsilon is None or loss is None:
-            raise LedgerError(
-                f"a ledger adds up proved guarantees, and {mechanism.name} as configured has none. Use exact lists "
-                "(backend='exact') and a mechanism whose statement is proved."
-            )
-        index = mechanism.index
-        if not is_builtin(index.metric):
-            raise LedgerError(
-                f"the metric {index.metric.name!r} is known by its name only: after a change of its function a stored key "
-                "would serve two laws, and epsilons would add up in two units. Use a metric of this library."
-            )
-        metric = index.metric.settings()
-        space = _fingerprint([index.fingerprint, metric]).hex()[:16]
-        return cls(
-            settings=settings_fingerprint(mechanism, policy, language),
-            distance=f"{index.metric.name} {space}",
-            epsilon=statement.epsilon,
-            word_loss=loss + statement.figures.get("numerical_slack", 0.0),
-        )
 
 
 @dataclass(frozen=True)
@@ -193,6 +160,8 @@ class Spent:
         Sum of ``tokens * word_loss``: the log-odds between any two collections of the same shape are at most this.
     epsilon : mapping of str to float
         For each distance the sum of epsilon, in units of 1/distance.
+    rho : float
+        Sum of ``tokens * word_rho``, in zCDP.
     """
 
     documents: int
@@ -200,6 +169,20 @@ class Spent:
     tokens: int
     nats: float
     epsilon: Mapping[str, float]
+    rho: float = 0.0
+
+    def nats_at(self, delta: float = _DELTA) -> float:
+        """The smaller of ``nats`` and the nats that ``rho`` converts to at a delta.
+
+        Any set of outcomes is at most ``exp`` of it times as likely for one collection as for another of the same shape,
+        plus delta.
+
+        Parameters
+        ----------
+        delta : float
+            In (0, 1).
+        """
+        return min(self.nats, epsilon_of_zcdp(self.rho, delta))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sums as JSON types."""
@@ -209,6 +192,8 @@ class Spent:
             "tokens": self.tokens,
             "nats": self.nats,
             "epsilon": dict(self.epsilon),
+            "rho": self.rho,
+            "nats_with_delta": {f"{_DELTA:g}": self.nats_at()},
         }
 
 
@@ -227,6 +212,9 @@ class Ledger:
         Most nats that one document may spend in the worst case, over all its versions and under all indexes together.
     author_limit : float, optional
         Most nats that one author's documents may spend in the worst case. Every document must then name its author.
+    document_rho_limit, author_rho_limit : float, optional
+        The same two in zCDP, which many words spend more slowly: at rho they are told apart by odds of at most
+        ``exp(epsilon_of_zcdp(rho, delta))``, plus delta.
 
     Raises
     ------
@@ -257,7 +245,7 @@ class Ledger:
     Examples
     --------
     >>> import os, tempfile
-    >>> from textpriv.ledger.ledger import Charge, Document, Ledger, Terms
+    >>> from textpriv.ledger import Charge, Document, Ledger, Terms
     >>> terms = Terms(settings=b"TEM, epsilon 2", distance="euclidean", epsilon=2.0, word_loss=15.0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with Ledger(os.path.join(folder, "ledger"), document_limit=6) as ledger:
@@ -274,16 +262,16 @@ class Ledger:
         document_limit: float | None = None,
         document_nats_limit: float | None = None,
         author_limit: float | None = None,
+        document_rho_limit: float | None = None,
+        author_rho_limit: float | None = None,
     ) -> None:
         self._connection: sqlite3.Connection | None = None
         _ledgers.add(self)
         self.path = Path(path).absolute()
-        self.document_limit = document_limit
-        self.document_nats_limit = document_nats_limit
-        self.author_limit = author_limit
-        self._document_limit = _limit("document_limit", document_limit)
-        self._document_nats_limit = _limit("document_nats_limit", document_nats_limit)
-        self._author_limit = _limit("author_limit", author_limit)
+        self.document_limit, self.document_nats_limit = document_limit, document_nats_limit
+        self.document_rho_limit = document_rho_limit
+        self.author_limit, self.author_rho_limit = author_limit, author_rho_limit
+        self._limits = {name: _limit(name, getattr(self, name)) for name in LIMITS}
         if not self.path.exists():
             create(self.path)
         self._file = check_file(self.path)
@@ -334,11 +322,11 @@ class Ledger:
                 error.position = number
                 raise
         releases = []
-        nats_of: dict[bytes, int] = {}
+        spent_of: dict[bytes, tuple[int, int]] = {}
         with self._transaction("BEGIN IMMEDIATE") as connection:
             for number, entry in enumerate(entries):
                 try:
-                    releases.append(self._charge(connection, entry, nats_of))
+                    releases.append(self._charge(connection, entry, spent_of))
                 except LedgerError as error:
                     error.position = number
                     raise
@@ -349,7 +337,8 @@ class Ledger:
             raise LedgerError(
                 f"tokens must be a whole number of drawn words; got {charge.tokens!r}."
             )
-        author = charge.document.author
+        author, words = charge.document.author, int(charge.tokens)
+        rho = terms.word_loss**2 / 2 if terms.word_rho is None else terms.word_rho
         return _Entry(
             document=self._hash(b"document", identity_bytes(charge.document.name)),
             settings=terms.settings,
@@ -357,16 +346,20 @@ class Ledger:
             author=None if author is None else self._hash(b"author", identity_bytes(author)),
             distance=terms.distance,
             epsilon=epsilon,
-            nats=_millionths("word_loss", terms.word_loss, ROUND_CEILING, int(charge.tokens)),
-            tokens=int(charge.tokens),
+            nats=_millionths("word_loss", terms.word_loss, ROUND_CEILING, words),
+            tokens=words,
+            rho=_millionths("word_rho", rho, ROUND_CEILING, words),
         )
 
     def _charge(
-        self, connection: sqlite3.Connection, entry: _Entry, nats_of: dict[bytes, int]
+        self,
+        connection: sqlite3.Connection,
+        entry: _Entry,
+        spent_of: dict[bytes, tuple[int, int]],
     ) -> Release:
-        spent = spent_nats = 0
-        for settings, content, author, distance, epsilon, nats, key in connection.execute(
-            "SELECT settings, content, author, distance, epsilon, nats, key FROM releases WHERE document = ?",
+        spent = spent_nats = spent_rho = 0
+        for settings, content, author, distance, epsilon, nats, rho, key in connection.execute(
+            f"SELECT settings, content, author, distance, epsilon, nats, {_RHO}, key FROM releases WHERE document = ?",  # noqa: S608
             (entry.document,),
         ).fetchall():
             if author != entry.author:
@@ -379,38 +372,33 @@ class Ledger:
             if distance == entry.distance:
                 spent += epsilon
             spent_nats += nats
+            spent_rho += rho
         unit = "per unit of distance under this index"
-        _check_limit(self._document_limit, spent, entry.epsilon, "document", unit)
-        _check_limit(
-            self._document_nats_limit, spent_nats, entry.nats, "document", "nats under all indexes"
-        )
-        if self._author_limit is not None:
+        for limit, total, more, of in (
+            ("document_limit", spent, entry.epsilon, unit),
+            ("document_nats_limit", spent_nats, entry.nats, "nats under all indexes"),
+            ("document_rho_limit", spent_rho, entry.rho, "rho under all indexes"),
+        ):
+            _check_limit(self._limits[limit], total, more, "document", of)
+        if any(self._limits[name] is not None for name in ("author_limit", "author_rho_limit")):
             if entry.author is None:
                 raise LedgerError(
                     "there is a limit for each author, and this document names none. Give its author."
                 )
-            if entry.author not in nats_of:
-                (nats_of[entry.author],) = connection.execute(
-                    "SELECT COALESCE(SUM(nats), 0) FROM releases WHERE author = ?", (entry.author,)
+            if entry.author not in spent_of:
+                spent_of[entry.author] = connection.execute(
+                    f"SELECT COALESCE(SUM(nats), 0), COALESCE(SUM({_RHO}), 0) FROM releases WHERE author = ?",  # noqa: S608
+                    (entry.author,),
                 ).fetchone()
-            spent = nats_of[entry.author]
-            _check_limit(self._author_limit, spent, entry.nats, "author", "nats")
-            nats_of[entry.author] += entry.nats
+            nats, rho = spent_of[entry.author]
+            _check_limit(self._limits["author_limit"], nats, entry.nats, "author", "nats")
+            _check_limit(self._limits["author_rho_limit"], rho, entry.rho, "author", "rho")
+            spent_of[entry.author] = nats + entry.nats, rho + entry.rho
         key = os.urandom(32)
+        row = {**vars(entry), "key": key}
         connection.execute(
-            "INSERT INTO releases (document, settings, content, author, distance, epsilon, nats, tokens, key) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                entry.document,
-                entry.settings,
-                entry.content,
-                entry.author,
-                entry.distance,
-                entry.epsilon,
-                entry.nats,
-                entry.tokens,
-                key,
-            ),
+            f"INSERT INTO releases ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})",  # noqa: S608
+            tuple(row.values()),
         )
         return Release(key, charged=True)
 
@@ -441,10 +429,10 @@ class Ledger:
 
     def _sum(self, which: str, *values: bytes) -> Spent:
         # ``which`` is one of the three conditions above, never a value.
-        sums = f"SELECT COUNT(DISTINCT document), COUNT(*), SUM(tokens), SUM(nats) FROM releases WHERE {which}"  # noqa: S608
+        sums = f"SELECT COUNT(DISTINCT document), COUNT(*), SUM(tokens), SUM(nats), SUM({_RHO}) FROM releases WHERE {which}"  # noqa: S608
         by_distance = f"SELECT distance, SUM(epsilon) FROM releases WHERE {which} GROUP BY distance"  # noqa: S608
         with self._transaction("BEGIN") as connection:
-            documents, releases, tokens, nats = connection.execute(sums, values).fetchone()
+            documents, releases, tokens, nats, rho = connection.execute(sums, values).fetchone()
             epsilon = connection.execute(by_distance, values).fetchall()
         return Spent(
             documents,
@@ -452,6 +440,7 @@ class Ledger:
             tokens or 0,
             (nats or 0) / _UNIT,
             {distance: amount / _UNIT for distance, amount in epsilon},
+            (rho or 0) / _UNIT,
         )
 
     @property
@@ -474,6 +463,16 @@ class Ledger:
             )
         if self.author_limit is not None:
             limits.append(f"an author's documents at most {self.author_limit:g} nats in all")
+        for whose, rho in (
+            ("document", self.document_rho_limit),
+            ("author", self.author_rho_limit),
+        ):
+            if rho is not None:
+                nats = at_most(epsilon_of_zcdp(rho, _DELTA), 4)
+                limits.append(
+                    f"each {whose} at most {rho:g} rho of zero-concentrated differential privacy under all indexes together: "
+                    f"any set of outcomes is at most exp({nats}) times as likely for one as for another, plus {_DELTA:g}"
+                )
         refused = (
             f"Refused before anything is drawn is what would pass a limit: {'; '.join(limits)}."
             if limits
@@ -504,12 +503,7 @@ class Ledger:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Another process opens the file itself.
-        limits = {
-            "document_limit": self.document_limit,
-            "document_nats_limit": self.document_nats_limit,
-            "author_limit": self.author_limit,
-        }
-        return _reopen, (self.path, limits)
+        return _reopen, (self.path, {name: getattr(self, name) for name in LIMITS})
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
@@ -569,6 +563,7 @@ class _Entry:
     epsilon: int
     nats: int
     tokens: int
+    rho: int
 
 
 def _millionths(name: str, value: float, rounding: str, times: int = 1) -> int:
@@ -600,30 +595,6 @@ def _check_limit(limit: int | None, spent: int, more: int, whose: str, unit: str
 
 def _part(document: Document) -> bytes:
     return framed(b"" if document.part is None else identity_bytes(document.part))
-
-
-def settings_fingerprint(mechanism: Mechanism, policy: TokenPolicy, language: str = "en") -> bytes:
-    """Return 32 bytes that stand for everything that decides, with a key, what is drawn.
-
-    A key is used again only where it gives the same words again. So whatever the sampler reads belongs here: the weights
-    of the prior and the rate themselves, what leaves the law alone (the length of the lists, the bounds on what they leave
-    out), and the versions of the package and of its algorithms, since a new one may draw in another order.
-    """
-    from textpriv import __version__
-
-    return _fingerprint(
-        {
-            "version": __version__,
-            "mechanism": mechanism.binding(),
-            "drawn from": mechanism.drawn_from(),
-            "policy": policy.to_dict(),
-            "language": language,
-        }
-    )
-
-
-def _fingerprint(settings: Any) -> bytes:
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest()
 
 
 # SQLite connections must not cross a fork. So every fork waits for the transaction under way and closes the connections

@@ -35,6 +35,7 @@ CREATE TABLE releases (
     nats INTEGER NOT NULL CHECK (nats >= 0),
     tokens INTEGER NOT NULL CHECK (tokens >= 0),
     key BLOB NOT NULL CHECK (length(key) = 32),
+    rho INTEGER CHECK (rho >= 0),
     PRIMARY KEY (document, settings, content)
 ) WITHOUT ROWID;
 CREATE INDEX by_author ON releases (author, nats);
@@ -63,12 +64,30 @@ def connect(path: Path) -> sqlite3.Connection:
             raise LedgerError(
                 f"{path} has format {version}, and this version reads up to {FORMAT}. Upgrade textpriv."
             )
+        connection.create_function("rho_of", 2, _rho_of, deterministic=True)
         connection.execute("PRAGMA synchronous = FULL")
+        _add_rho(connection)
         connection.execute("PRAGMA fullfsync = ON")  # elsewhere than on macOS it changes nothing
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _rho_of(nats: int, tokens: int) -> int:
+    """The rho of a release that was counted without one, in millionths, from its nats; rounded up."""
+    return -(-(nats**2) // (2 * 10**6 * tokens)) if tokens else 0
+
+
+def _add_rho(connection: sqlite3.Connection) -> None:
+    """Give a ledger of an earlier version the column of rho, which that version then leaves empty."""
+    columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(releases)")]
+    if columns and "rho" not in columns:
+        try:
+            connection.execute("ALTER TABLE releases ADD COLUMN rho INTEGER CHECK (rho >= 0)")
+        except sqlite3.OperationalError as error:
+            if "duplicate" not in str(error):  # which another process has just given it
+                raise
 
 
 def create(path: Path) -> None:

@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from textpriv.cli.app import app
+from textpriv.composition import epsilon_of_zcdp
 from textpriv.corpus import PrivatizerSettings, privatize_corpus
 from textpriv.engines.batch import named_error
 from textpriv.errors import CorpusError, LedgerError, LimitError, TextprivError
@@ -34,7 +36,7 @@ from textpriv.index import Index
 from textpriv.ledger import Charge, Document, Ledger, Terms
 from textpriv.ledger import ledger as ledger_module
 from textpriv.ledger.store import FORMAT
-from textpriv.mechanisms import TEM
+from textpriv.mechanisms import TEM, UNKNOWN
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
 from textpriv.tokenization.policy import TokenPolicy
@@ -103,6 +105,8 @@ def test_nothing_is_spent_under_an_unknown_name(path):
         "tokens": 0,
         "nats": 0.0,
         "epsilon": {},
+        "rho": 0.0,
+        "nats_with_delta": {"1e-06": 0.0},
     }
 
 
@@ -300,9 +304,64 @@ def test_a_counted_release_is_repeated_whatever_the_limit(path):
     assert strict.charge(TERMS, _charge("a", author="ann")).key == first.key
 
 
-def test_an_author_limit_needs_an_author(path):
+@pytest.mark.parametrize("limit", ["author_limit", "author_rho_limit"])
+def test_an_author_limit_needs_an_author(path, limit):
     with pytest.raises(LedgerError, match="Give its author"):
-        Ledger(path, author_limit=300).charge(TERMS, _charge("a"))
+        Ledger(path, **{limit: 300}).charge(TERMS, _charge("a"))
+
+
+def test_limits_in_rho_count_words_times_their_rho_over_documents_and_indexes(path):
+    ledger = Ledger(path, document_rho_limit=50, author_rho_limit=60)
+    terms = _terms(word_rho=2.5)
+    ledger.charge_all(terms, [_charge("a", author="ann"), _charge("b", author="ann")])
+    other = _terms(word_rho=2.5, settings=b"other", distance="another")
+    with pytest.raises(LimitError, match="document is 50 rho under all indexes"):
+        ledger.charge(other, _charge("a", tokens=11, author="ann"))
+    with pytest.raises(LimitError, match="author is 60 rho"):
+        ledger.charge(other, _charge("a", tokens=5, author="ann"))
+    ledger.charge(other, _charge("a", tokens=4, author="ann"))
+    spent = ledger.spent(author="ann")
+    assert spent.rho == 24 * 2.5
+    assert spent.nats_at(1e-6) == epsilon_of_zcdp(60.0, 1e-6) < spent.nats
+    assert "at most 60 rho of zero-concentrated" in ledger.statement
+
+
+def test_no_two_collections_of_an_author_lose_more_than_their_rho_converts_to(index, path):
+    """Against the exact delta of random pairs of two documents, drawn by two laws (mechanisms.md 10.2)."""
+    rng = np.random.default_rng(4)
+    laws = [TEM(index, epsilon=0.1), TEM(index, epsilon=0.2, prior="uniform")]
+    tables = [
+        np.exp([law.log_prob(word) for word in (*range(len(index)), UNKNOWN)]) for law in laws
+    ]
+    ledger = Ledger(path)
+    for number, (law, tokens) in enumerate(zip(laws, (2, 1), strict=True)):
+        terms = Terms.of(law, TokenPolicy())
+        ledger.charge(terms, _charge(number, tokens=tokens, author="ann"))
+    spent = ledger.spent(author="ann")
+    for _ in range(200):
+        first, second = (
+            reduce(
+                np.multiply.outer,
+                [tables[law][word] for law, word in zip((0, 0, 1), words, strict=True)],
+            ).ravel()
+            for words in rng.integers(0, len(index) + 1, (2, 3))
+        )
+        for delta in (1e-9, 1e-4, 0.05):
+            odds = np.exp(spent.nats_at(delta))
+            assert np.maximum(first - odds * second, 0).sum() <= delta + 1e-12
+    assert spent.nats_at(0.05) < spent.nats
+
+
+def test_a_release_of_an_earlier_version_has_the_rho_of_its_nats(path):
+    with Ledger(path) as ledger:
+        kept = ledger.charge(TERMS, _charge("a", author="ann")).key
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ALTER TABLE releases DROP COLUMN rho")
+    with Ledger(path, author_rho_limit=10 * 15**2 / 2) as ledger:
+        assert ledger.spent(author="ann").rho == 10 * 15**2 / 2
+        assert ledger.charge(TERMS, _charge("a", author="ann")).key == kept
+        with pytest.raises(LimitError, match="rho"):
+            ledger.charge(TERMS, _charge("b", tokens=1, author="ann"))
 
 
 @pytest.mark.parametrize("limit", [-1, float("nan"), float("inf")])
@@ -1094,10 +1153,14 @@ def test_the_command_counts_and_refuses(index, path, tmp_path):
     first = (tmp_path / "out.csv").read_bytes()
     assert _privatize(index, tmp_path, *account, "--author-limit", "0").exit_code == 0
     assert (tmp_path / "out.csv").read_bytes() == first
-    for limit in (["--document-limit", "1.5"], ["--document-nats-limit", "1"]):
+    for limit in (
+        ["--document-limit", "1.5"],
+        ["--document-nats-limit", "1"],
+        ["--author-rho-limit", "1"],
+    ):
         refused = _privatize(index, tmp_path, *account, *limit, "--number", "mask")
         assert refused.exit_code == 1
-        assert "the limit of this document" in refused.stderr.replace("\n", " ")
+        assert "the limit of this" in refused.stderr.replace("\n", " ")
     assert Ledger(path).totals().documents == 12
 
 
@@ -1106,6 +1169,7 @@ def test_the_command_counts_and_refuses(index, path, tmp_path):
     [
         ["--author-limit", "5"],
         ["--document-nats-limit", "5"],
+        ["--ledger", "l", "--document", "id", "--author-rho-limit", "5"],
         ["--ledger", "l"],
         ["--ledger", "l", "--document", "id", "--author-limit", "5"],
         ["--ledger", "l", "--document", "id", "--seed", "1"],
