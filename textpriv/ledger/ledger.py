@@ -470,8 +470,9 @@ class Ledger:
             if rho is not None:
                 nats = at_most(epsilon_of_zcdp(rho, _DELTA), 4)
                 limits.append(
-                    f"each {whose} at most {rho:g} rho of zero-concentrated differential privacy under all indexes together: "
-                    f"any set of outcomes is at most exp({nats}) times as likely for one as for another, plus {_DELTA:g}"
+                    f"each {whose} at most {rho:g} rho of zero-concentrated differential privacy under all indexes "
+                    f"together: any set of outcomes is at most exp({nats}) times as likely for one as for "
+                    f"another, plus {_DELTA:g}"
                 )
         refused = (
             f"Refused before anything is drawn is what would pass a limit: {'; '.join(limits)}."
