@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from textpriv.errors import MechanismError
 from textpriv.guarantees.span_audit import audit_span_law
 from textpriv.spans.laws import registry
+from textpriv.spans.laws.base import Scopes
+from textpriv.spans.laws.date_shift import DateShift
+from textpriv.spans.laws.dates import Date
 from textpriv.spans.laws.geometric import TwoSidedGeometric
 from textpriv.spans.laws.mask import Mask
 from textpriv.spans.laws.numbers import Number
+from textpriv.spans.laws.times import TimeOfDay
 
 
 @pytest.mark.parametrize("name", sorted(registry.get_all()))
@@ -67,11 +73,66 @@ class NumberOfBoundedNoise(OneTrial, Number):
         self._noise = TwoSidedGeometric(self.epsilon, 1)
 
 
+class DateWithItsWeekday(OneTrial, Date):
+    """Keeps the day of the week."""
+
+    def draw(self, values, stream, scopes=None):
+        cells = [value.day for value in values]
+        noise = 7 * (self._noise.draw(len(cells), stream) // 7)
+        drawn = np.clip(np.array(cells) + noise, self.first - 7, self.last + 7)
+        return [self._surface(cell, v[1:]) for cell, v in zip(drawn.tolist(), values, strict=True)]
+
+
+class ShiftClampedBefore(OneTrial, DateShift):
+    """Clamps dates before the shift."""
+
+    def draw(self, values, stream, scopes=None):
+        clamped = [v._replace(day=min(max(v.day, self.first + 10), self.last)) for v in values]
+        return super().draw(clamped, stream, scopes)
+
+
+class ShiftOfTheDocument(OneTrial, DateShift):
+    """States that a person's dates move together, and moves each document's."""
+
+    def shift(self, scopes):
+        return super().shift(Scopes(scopes.streams, scopes.document, scopes.document))
+
+
+class UniformShift(OneTrial, DateShift):
+    def shift(self, scopes):
+        return int(scopes.stream("person", b"").words(1)[0] % 3)
+
+    def log_prob(self, value):
+        raise MechanismError("no law")
+
+
+class ShiftOfEverybody(OneTrial, DateShift):
+    """One shift for all people: found from one person's dates."""
+
+    def shift(self, scopes):
+        return super().shift(Scopes(scopes.streams, "all", "all"))
+
+
+class TimeOfTheHour(TimeOfDay):
+    """Keeps the minute of the hour."""
+
+    def draw(self, values, stream, scopes=None):
+        drawn = (self._noise.draw(len(values), stream) // 60 * 60).tolist()
+        cells = [(v.minute + noise) % 1440 for v, noise in zip(values, drawn, strict=True)]
+        return [self._surface(cell, v[1:]) for cell, v in zip(cells, values, strict=True)]
+
+
 BROKEN = [
     (MaskOfEqualLength, "documents"),
     (NumberWithItsDecimals, "documents"),
     (NumberByDistance, "ratio"),
     (NumberOfBoundedNoise, "sampler"),
+    (DateWithItsWeekday, "documents"),
+    (ShiftClampedBefore, "sampler"),
+    (ShiftOfTheDocument, "kept"),
+    (UniformShift, "documents"),
+    (ShiftOfEverybody, "sampler"),
+    (TimeOfTheHour, "documents"),
 ]
 
 

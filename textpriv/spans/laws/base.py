@@ -35,7 +35,7 @@ from textpriv.randomness import (
     identity_bytes,
 )
 
-__all__ = ["LARGEST_LIST", "Scopes", "SpanClaim", "SpanLaw"]
+__all__ = ["ALGORITHM", "LARGEST_LIST", "Scopes", "SpanClaim", "SpanLaw"]
 
 # The version of the laws and their samplers: raised when the same settings draw otherwise under the same key.
 ALGORITHM = 1
@@ -57,7 +57,7 @@ class SpanClaim:
     largest : float
         Largest loss between any two values of one structure, in nats.
     per : str
-        What pays once: "span", or "person" for a law that draws once for all of a person's spans.
+        What pays once: "span"; or "document" or "person" for a law that draws once for all spans of one.
     proof : str
         Where the proof stands.
     proved : bool
@@ -70,7 +70,7 @@ class SpanClaim:
     epsilon: float
     unit: str
     largest: float
-    per: Literal["span", "person"] = "span"
+    per: Literal["span", "document", "person"] = "span"
     proof: str = "mechanisms.md 10.4"
     proved: bool = True
     not_protected: tuple[str, ...] = ()

@@ -1,13 +1,10 @@
 """Numbers on a public grid: integers, decimals and amounts, moved by two-sided geometric noise inside a public range.
 
 Proof (mechanisms.md 10.4). A number x is clamped to the public range and read as the cell ``k = floor(x / s + 1/2)`` of a
-grid of step s, or of ``floor(ln(x) / s + 1/2)`` on a logarithmic one: half a step always goes up, so equal distances on
-the grid are equal wherever they lie. Released is ``max(K0, min(k + N, K1))``, ``P(N = n)`` proportional to
-``exp(-epsilon |n|)``. For every y, ``P(k + N = y) / P(k' + N = y) = exp(epsilon (|y - k'| - |y - k|)) <=
-exp(epsilon |k - k'|)``; clamping and writing are functions of y and public numbers. So the loss between k and k' is at most
-``epsilon |k - k'|``, and at both ends it is exactly that, since ``P(k + N >= K1) = q^(K1 - k) / (1 + q)``. It is *not*
-bounded by ``epsilon |x - x'| / s``: .49 and .51 lie in neighbouring cells of the whole numbers; by ``epsilon
-ceil(|x - x'| / s)`` it is. Which cell a number lies in is decided by exact arithmetic on its digits: rationals on a linear
+grid of step s, or ``floor(ln(x) / s + 1/2)`` of a logarithmic one: half a step always goes up, so that no two numbers less
+than a step apart lie more than a cell apart. Cells lose ``epsilon |k - k'|`` (:mod:`textpriv.spans.laws.grid`), at most
+``epsilon ceil(|x - x'| / s)``. It is *not* bounded by ``epsilon |x - x'| / s``: .49 and .51 lie in neighbouring cells of the
+whole numbers. Which cell a number lies in is decided by exact arithmetic on its digits: rationals on a linear
 grid; on a logarithmic one decimals of as many digits as it takes, which end, since ``ln(x) / s + 1/2`` is no whole number
 for rational x and s (Lindemann).
 
@@ -19,19 +16,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from textpriv.errors import MechanismError
-from textpriv.randomness import RandomWords
-from textpriv.spans.laws.base import LARGEST_LIST, Scopes, SpanClaim, SpanLaw
-from textpriv.spans.laws.geometric import TwoSidedGeometric, digits_context
+from textpriv.spans.laws.base import SpanClaim, SpanLaw
+from textpriv.spans.laws.geometric import digits_context
+from textpriv.spans.laws.grid import GridLaw
 
 __all__ = ["USUAL_UNITS", "Number", "Quantity"]
 
@@ -62,7 +56,7 @@ class Quantity(NamedTuple):
     negative: bool = False
 
 
-class Number(SpanLaw):
+class Number(GridLaw):
     """Two-sided geometric noise on a public grid.
 
     Parameters
@@ -104,7 +98,6 @@ class Number(SpanLaw):
         marks: str = ".,",
         kind: str | None = None,
     ) -> None:
-        super().__init__(kind)
         self.grid, self.sign, self.marks = grid, sign, marks
         self.units = USUAL_UNITS if units == "usual" else tuple(units)
         self.low, self.high, self.step = (
@@ -124,9 +117,8 @@ class Number(SpanLaw):
             raise MechanismError(
                 "where the sign is structure the range is that of sizes: low is 0 or more."
             )
-        self.first, self.last = self._cell(Fraction(self.low)), self._cell(Fraction(self.high))
-        self._noise = TwoSidedGeometric(epsilon, max(1, self.last - self.first))
-        self.epsilon = self._noise.epsilon
+        ends = self._cell(Fraction(self.low)), self._cell(Fraction(self.high))
+        super().__init__(epsilon, *ends, kind)
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
@@ -189,46 +181,12 @@ class Number(SpanLaw):
         rounded = digits_context(2 + max(0, -self.step.adjusted())).exp(product)
         return f"{rounded:f}".replace(".", self.marks[0])
 
-    def draw(
-        self, values: Sequence[Quantity], stream: RandomWords, scopes: Scopes | None = None
-    ) -> list[str]:
-        """A number of the grid inside the range, for each."""
-        if not values:
-            return []
-        cells = np.array([each.cell for each in values], dtype=np.int64)
-        drawn = np.clip(cells + self._noise.draw(len(cells), stream), self.first, self.last)
-        return [
-            self._surface(cell, each) for cell, each in zip(drawn.tolist(), values, strict=True)
-        ]
-
-    def _surface(self, cell: int, value: Quantity) -> str:
-        number = ("-" if value.negative else "") + self._written(cell)
-        if value.before:
-            return value.unit + number
-        return f"{number} {value.unit}" if value.unit[:1].isalnum() else number + value.unit
-
-    def structure(self, value: Quantity) -> Hashable:
-        """Unit, its side, and the sign where that is kept."""
-        return value[1:]
-
-    def loss(self, first: Quantity, second: Quantity) -> float:
-        """``epsilon |k - k'|``, attained at the ends of the range where both lie in it."""
-        if first[1:] != second[1:]:
-            return math.inf
-        return self.epsilon * abs(first.cell - second.cell)
-
-    def outputs(self, structure: Hashable) -> Sequence[str]:
-        """All numbers of the grid, ascending."""
-        if self.last - self.first >= LARGEST_LIST:
-            raise MechanismError(
-                f"the range has {self.last - self.first + 1:,} cells, too many for a list of all outputs."
-            )
-        value = Quantity(0, *structure)  # type: ignore[misc]
-        return [self._surface(cell, value) for cell in range(self.first, self.last + 1)]
-
-    def log_prob(self, value: Quantity) -> NDArray[np.float64]:
-        """Exact law over the cells of the range, shape (cells,)."""
-        return self._noise.log_law(value.cell, self.first, self.last)
+    def _surface(self, cell: int, structure: tuple[str, bool, bool]) -> str:
+        unit, before, negative = structure
+        number = ("-" if negative else "") + self._written(cell)
+        if before:
+            return unit + number
+        return f"{number} {unit}" if unit[:1].isalnum() else number + unit
 
     def claim(self) -> SpanClaim:
         """Epsilon a step; half a step always goes up, so numbers closer than a step may lose a whole one."""

@@ -1,0 +1,150 @@
+"""One shift for all dates of a person: drawn once, kept by the key, so that intervals stay what they are to the day.
+
+Proof (mechanisms.md 10.4). Let a person's dates be the days ``x_1 .. x_n``, over all documents. One N with ``P(N = n)``
+proportional to ``exp(-epsilon |n|)`` is drawn for the person, and ``x_1 + N .. x_n + N`` are released. Adjacent is the
+history moved as a whole, ``x_i + D`` for all i. For every released y, ``P(N = y_1 - x_1) / P(N = y_1 - x_1 - D) <=
+exp(epsilon |D|)`` where y has the intervals of x, which x + D has too, and both are impossible where not: the loss is
+``epsilon |D|``, once for all dates. Only the year 1 to 9999 can be written: a date beyond, or beyond the range that is
+given, is written as the range's end, *after* the shift, which is a function of what is released. Before it nothing is
+clamped, completed or rounded: clamping would give two adjacent histories other intervals, and no bound would hold.
+
+N is a function of the run key, of epsilon and of the person's name, by a keyed stream (:class:`Scopes`): the same in
+every document, run, worker and engine, so a second release repeats the first and costs nothing; two persons' shifts, and
+those under two keys, are independent. Under a ledger the key is the ledger's.
+
+A uniform shift has no epsilon. Its support moves with the history: for a shift of 0 to m days, a date that is released m
+days after x cannot come from x - 1. It is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import date
+from typing import Any, Literal
+
+import numpy as np
+
+from textpriv.errors import MechanismError
+from textpriv.randomness import RandomWords
+from textpriv.spans.laws.base import ALGORITHM, Scopes, SpanClaim, SpanLaw
+from textpriv.spans.laws.date_forms import LAST_DAY, Moment
+from textpriv.spans.laws.dates import DatedLaw
+
+__all__ = ["DateShift"]
+
+
+class DateShift(DatedLaw):
+    """One two-sided geometric shift, in whole days, for all dates of a person or of a document.
+
+    Parameters
+    ----------
+    epsilon : float
+        Nats a day that a history is moved by as a whole: 1 / 365 for noise of about a year.
+    scope : "person" or "document"
+        Whose dates move together.
+    low, high : str or date
+        What is written beyond them is written as them. Default: the years 1 to 9999.
+    noise : str
+        "geometric". "uniform" is refused.
+    form, times, language, dayfirst, kind
+        As for :class:`textpriv.spans.laws.dates.DatedLaw`.
+
+    Examples
+    --------
+    >>> from textpriv.randomness import KeyedStreams, Stream
+    >>> law = DateShift(epsilon=1 / 365)
+    >>> visits = [law.parse("2020-02-28"), law.parse("March 1, 2020")]
+    >>> scopes = Scopes(KeyedStreams(seed=1), document="letter", person="Ann")
+    >>> first, second = (law.parse(each).day for each in law.draw(visits, Stream(), scopes))
+    >>> second - first
+    2
+    """
+
+    name = "date-shift"
+
+    def __init__(
+        self,
+        epsilon: float,
+        scope: Literal["person", "document"] = "person",
+        low: Any = date.min,
+        high: Any = date.max,
+        noise: str = "geometric",
+        form: Literal["own", "iso"] = "own",
+        times: Literal["drop", "keep"] = "drop",
+        language: str = "en",
+        dayfirst: bool | None = None,
+        kind: str | None = None,
+    ) -> None:
+        if noise != "geometric":
+            raise MechanismError(
+                f"a {noise} shift is not offered: its support moves with the dates, so one released date may rule a history "
+                "out for sure, and no epsilon bounds that. Use noise='geometric'."
+                if noise == "uniform"
+                else f"noise is 'geometric'; got {noise!r}."
+            )
+        if scope not in ("person", "document"):
+            raise MechanismError(f"scope is 'person' or 'document'; got {scope!r}.")
+        # Dates are not clamped, so noise may matter up to the width of the calendar.
+        super().__init__(epsilon, low, high, form, times, language, dayfirst, kind, LAST_DAY)
+        self.scope = scope
+
+    def shift(self, scopes: Scopes) -> int:
+        """The days by which all dates of a scope are moved. As secret as the dates themselves."""
+        assert self.scope is not None
+        # Not of the form nor of the kind: dates of several kinds, and of several releases, move together.
+        stream = scopes.stream(self.scope, f"date shift {ALGORITHM} {self.epsilon!r}".encode())
+        return int(self._noise.draw(1, stream)[0])
+
+    def draw(
+        self, values: Sequence[Moment], stream: RandomWords, scopes: Scopes | None = None
+    ) -> list[str]:
+        """Every date moved by the one shift of its scope; the document's stream is not read."""
+        if not values:
+            return []
+        if scopes is None:
+            raise MechanismError(f"a shift kept within a {self.scope} needs to know which: scopes.")
+        return self._moved(values, np.array([self.shift(scopes)]))
+
+    def joint_loss(self, first: Sequence[Moment], second: Sequence[Moment]) -> float:
+        """``epsilon |D|`` between a history and the same moved by D days, however many dates it has."""
+        moved = {later.day - earlier.day for earlier, later in zip(first, second, strict=False)}
+        alike = list(map(self.structure, first)) == list(map(self.structure, second))
+        if not alike or len(moved) > 1:
+            return math.inf
+        return self.epsilon * abs(moved.pop()) if moved else 0.0
+
+    def claim(self) -> SpanClaim:
+        """Epsilon a day, once for all dates of the scope."""
+        assert self.scope is not None
+        whose = self.scope
+        return SpanClaim(
+            repr(self),
+            self.epsilon,
+            f"day that all dates of a {whose} are moved by together",
+            self.epsilon * (LAST_DAY - 1),
+            per=whose,
+            not_protected=(
+                f"intervals between the dates of a {whose}, their order, and which are equal",
+                f"the shift itself, and with it all dates of a {whose}, where one of them is known from elsewhere, or is "
+                "given away by a weekday, an age or a feast in the text",
+                *self._visible(),
+            ),
+            assumptions=(
+                f"the run key stays secret, and a name of a {whose} stands for one of them",
+            ),
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments that rebuild this law."""
+        return {**super().settings(), "scope": self.scope}
+
+    @classmethod
+    def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
+        """Shifts of some days within a person and a document, with a date beyond the range."""
+        low, high = "2020-02-20", "2020-03-10"
+        days = ["2020-02-28", "2020-03-01", "2020-03-03", "2020-02-10"]
+        return [
+            (cls(0.5, low=low, high=high), days),
+            (cls(1.0, "document", low, high, times="keep"), [*days[:2], "2020-03-01 10:30"]),
+        ]
