@@ -3,7 +3,7 @@
 Probabilities have the back-off form of ARPA files: those of n-grams that are listed are stored, all others are the weight of
 the words before times the probability with one word less before. Words outside the vocabulary are one further word, the
 last. What such a model says about private text is computed in ``context_recovery``; where a ready one comes from, in
-``language_models``.
+``general_english``.
 """
 
 from __future__ import annotations
