@@ -10,6 +10,7 @@ import warnings
 
 __all__ = [
     "CorpusError",
+    "DocumentError",
     "IndexFolderError",
     "LedgerError",
     "LimitError",
@@ -17,6 +18,7 @@ __all__ = [
     "MetricError",
     "PolicyError",
     "RawTextError",
+    "SpanError",
     "TextprivError",
     "VocabularyError",
 ]
@@ -54,26 +56,34 @@ class CorpusError(TextprivError):
     """A corpus file or record that cannot be read or written."""
 
 
-class LedgerError(TextprivError):
-    """A ledger that cannot be used, or a release that it cannot count.
+class DocumentError(TextprivError):
+    """Something about one of several documents.
 
     Attributes
     ----------
     position : int or None
-        Position of the document among those that were charged together.
+        Position of the document among those that were given together.
     """
 
     position: int | None = None
+
+    def named(self, name: str) -> DocumentError:
+        """Return the same error with the name of the document before it."""
+        return type(self)(f"{name}: {self}")
+
+
+class SpanError(DocumentError):
+    """Spans of a text, a detector or a policy of spans that cannot be used."""
+
+
+class LedgerError(DocumentError):
+    """A ledger that cannot be used, or a release that it cannot count."""
 
     @property
     def place(self) -> int | None:
         """The former name of ``position``, deprecated."""
         warnings.warn("place is called position now.", DeprecationWarning, stacklevel=2)
         return self.position
-
-    def named(self, name: str) -> LedgerError:
-        """Return the same error with the name of the document before it."""
-        return type(self)(f"{name}: {self}")
 
 
 class LimitError(LedgerError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, overload
@@ -17,7 +18,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import LedgerError, MechanismError, TextprivError
+from textpriv.errors import DocumentError, LedgerError, MechanismError, TextprivError
 from textpriv.files import one_at_a_time
 from textpriv.index.index import Index
 from textpriv.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
@@ -29,7 +30,13 @@ from textpriv.randomness import (
     KeyedStreams,
     Stream,
     document_identity,
+    framed,
+    identity_bytes,
 )
+from textpriv.spans.detectors import Detector
+from textpriv.spans.laws import Scopes
+from textpriv.spans.plan import DocumentSpans, SpanPlan
+from textpriv.spans.policy import SpanPolicy
 from textpriv.statement import PrivacyStatement
 from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens, counts_of
 from textpriv.tokenization.detokenizer import Spelling, find_blanks, spell, spell_few
@@ -38,6 +45,7 @@ from textpriv.tokenization.policy import TokenPolicy
 
 __all__ = ["CHANGED", "WORDS_CUT", "PrivateTokens", "Privatizer", "ReleaseKey", "privatize"]
 
+Labels = Iterable[Sequence[Any]]  # spans of one text: start, end and kind
 ReleaseKey = DocumentKey | Document | Stream  # what a document's randomness follows from
 
 CHANGED = (
@@ -137,6 +145,10 @@ class Privatizer:
         Needs ``keys`` for every document: its name, or a :class:`textpriv.ledger.Document` that names its author, too.
     language : str, optional
         A spaCy language code, for the tokenizer. Default: that of the index, or English where the index knows none.
+    spans : SpanPolicy, optional
+        Which kinds of spans are drawn by laws of their own; all else is words.
+    detector : Detector or sequence of Detector, optional
+        What finds spans, several together. None where each text comes with labels.
 
     Examples
     --------
@@ -157,6 +169,8 @@ class Privatizer:
         run_key: bytes | None = None,
         ledger: Ledger | None = None,
         language: str | None = None,
+        spans: SpanPolicy | None = None,
+        detector: Detector | Sequence[Detector] | None = None,
     ) -> None:
         if not isinstance(mechanism, Mechanism):
             raise TextprivError(
@@ -171,12 +185,19 @@ class Privatizer:
         self.seed = seed
         self.language = language or mechanism.index.language or DEFAULT_LANGUAGE
         self.ledger = ledger
+        self.spans = None if spans is None else SpanPlan.of(spans, detector)
+        if spans is None and detector is not None:
+            raise TextprivError(
+                "a detector needs a policy that says what becomes of what it finds: pass spans=."
+            )
         if ledger is not None:
             if seed is not None or run_key is not None:
                 raise TextprivError(
                     "a ledger keeps the randomness of every document it counts: give no seed and no run_key with it."
                 )
-            self._terms = Terms.of(self.mechanism, self.policy, self.language)
+            self._terms = replace(
+                Terms.of(self.mechanism, self.policy, self.language), settings=self.fingerprint
+            )
         if run_key is not None and not is_builtin(self.mechanism.index.metric):
             raise TextprivError(
                 f"the metric {self.mechanism.index.metric.name!r} is known by its name only: after a change of its function "
@@ -186,26 +207,35 @@ class Privatizer:
         self._named_run = run_key is not None
         self._repeats = run_key is not None or seed is not None
         self._streams = KeyedStreams(run_key, seed=seed)
+        # What a law keeps within a document or a person follows from the ledger's secret, where there is one.
+        self._scope_streams = self._streams if ledger is None else KeyedStreams(ledger.scope_key)
 
     # The public face
 
-    def privatize(self, text: str, key: ReleaseKey | None = None) -> str:
+    def privatize(
+        self, text: str, key: ReleaseKey | None = None, labels: Labels | None = None
+    ) -> str:
         """Return one private text.
 
         Parameters
         ----------
         text : str
+        labels : iterable of (start, end, kind), optional
+            Spans that are known already, beside those that the detector finds; offsets count characters.
         key : str, int, bytes or Document, optional
             Names the document; the same text under the same key is released the same way again, another text
             independently. Without one the randomness is new every time.
         """
-        return next(self.pipe([text], None if key is None else [key]))
+        keys = None if key is None else [key]
+        return next(self.pipe([text], keys, labels=None if labels is None else [labels]))
 
     def pipe(
         self,
         texts: Iterable[str],
         keys: Iterable[ReleaseKey] | None = None,
         batch_size: int = 1000,
+        *,
+        labels: Iterable[Labels] | None = None,
     ) -> Iterator[str]:
         """Yield one private text for every text, in order.
 
@@ -219,6 +249,8 @@ class Privatizer:
             its position). To notice a repeated key 16 bytes of its hash are kept, about 100 bytes of memory a document.
         batch_size : int
             Documents drawn in one call; changes speed only.
+        labels : iterable, optional
+            For each document its spans that are known already, as in :meth:`privatize`.
 
         Raises
         ------
@@ -227,12 +259,15 @@ class Privatizer:
             equal texts would come out equal. Names the position of the document.
         LedgerError
             For a document that the ledger refuses; nothing of its batch is drawn.
+        SpanError
+            For labels that do not fit their text, and a detector that fails. Names the position of the document.
         """
         if isinstance(texts, str):
             raise TextprivError("pipe takes several texts; use privatize(text) for one.")
         if batch_size < 1:
             raise TextprivError(f"batch_size must be at least 1; got {batch_size}.")
         named = None if keys is None else iter(keys)
+        known = None if labels is None else iter(labels)
         distinct = DistinctKeys()
         position = 0
         source = iter(texts)
@@ -254,8 +289,10 @@ class Privatizer:
                         f"document {position + number} is of type {type(text).__name__}, not text."
                     )
             try:
-                yield from self.release_batch(self.read_batch(EncodedTexts.of(batch)), names)
-            except LedgerError as error:
+                of_batch = None if known is None else list(islice(known, len(batch)))
+                raw = self.read_batch(EncodedTexts.of(batch), of_batch)
+                yield from self.release_batch(raw, names)
+            except DocumentError as error:
                 if error.position is None:
                     raise
                 raise error.named(f"document {position + error.position}") from None
@@ -268,9 +305,9 @@ class Privatizer:
         if self.ledger is not None:
             return
         for number, key in enumerate(keys):
-            if key is None or isinstance(key, Document | Stream):
+            if key is None or isinstance(key, Stream):
                 continue
-            if not distinct.add(key):
+            if not distinct.add(_name(key)):
                 raise TextprivError(
                     f"document {position + number} has the key of a document before it: equal texts would come out equal, "
                     "and so betray that they are. Give each document a key of its own."
@@ -279,7 +316,8 @@ class Privatizer:
     @cached_property
     def fingerprint(self) -> bytes:
         """32 bytes that stand for the settings: everything that decides, with a key and a text, what is drawn."""
-        return settings_fingerprint(self.mechanism, self.policy, self.language)
+        spans = None if self.spans is None else self.spans.fingerprint
+        return settings_fingerprint(self.mechanism, self.policy, self.language, spans)
 
     @property
     def statement(self) -> PrivacyStatement:
@@ -293,6 +331,8 @@ class Privatizer:
         split = find_split_words(self.mechanism.index, self.language, self.policy.case)
         if split["count"]:
             statement = _with_split_words(statement, split)
+        if self.spans is not None:
+            statement = self.spans.extend(statement)
         if self.language != DEFAULT_LANGUAGE:
             statement = statement.extended(notes=(READ_AS.format(self.language),))
         if self.ledger is not None:
@@ -317,10 +357,16 @@ class Privatizer:
 
     def read(self, text: str) -> RawTokens:
         """Tokenize and classify a raw text, in a store of strings of its own; see :meth:`TextEncoder.encode`."""
+        if self.spans is not None:
+            raise TextprivError("a text with typed spans is read by read_batch, which finds them.")
         return self.reader.encode(text)
 
-    def read_batch(self, texts: EncodedTexts) -> RawBatch:
-        """Tokenize and classify many raw texts: the same tokens as :meth:`read`, found many times as fast."""
+    def read_batch(self, texts: EncodedTexts, labels: Sequence[Labels] | None = None) -> RawBatch:
+        """Find spans, tokenize and classify: the same tokens as :meth:`read` for many texts, many times as fast."""
+        if self.spans is not None:
+            return self.spans.read(texts, self.reader, labels)
+        if labels is not None:
+            raise TextprivError("labels need a policy that says what becomes of them: pass spans=.")
         return self.reader.encode_batch(texts)
 
     def release(
@@ -343,7 +389,8 @@ class Privatizer:
             For a document that the ledger refuses; nothing of the batch is drawn.
         """
         whole = batch.compact() if isinstance(batch, RawBatch) else RawBatch.of(batch)
-        codes, outputs = whole.codes, self._draw(whole, keys)
+        whole, outputs = self._draw(whole, keys)
+        codes = whole.codes
         others = [whole.strings[number] for number in whole.string_ids.tolist()]
         strings = Spelling.of(whole.strings)
         blanks = find_blanks(outputs, whole.offsets, whole.string_ids, self._spelling, strings)
@@ -373,7 +420,7 @@ class Privatizer:
         LedgerError
             For a document that the ledger refuses; nothing of the batch is drawn.
         """
-        outputs = self._draw(batch, keys)
+        batch, outputs = self._draw(batch, keys)
         batch = batch.compact()
         words, strings = self._spelling, Spelling.of(batch.strings)
         blanks = find_blanks(outputs, batch.offsets, batch.string_ids, words, strings)
@@ -395,20 +442,28 @@ class Privatizer:
             )
         )
 
-    def _draw(self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None) -> NDArray[np.int32]:
-        """The drawn ids, and -1 for tokens that are not drawn."""
-        codes, offsets = batch.codes, batch.offsets
+    def _draw(
+        self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None
+    ) -> tuple[RawBatch, NDArray[np.int32]]:
+        """The drawn ids, and -1 for tokens that are not drawn; and the batch with what was drawn for its spans."""
+        codes = batch.codes
         if not len(codes):
-            return np.empty(0, dtype=np.int32)
+            return batch, np.empty(0, dtype=np.int32)
         drawn_at = np.flatnonzero(codes >= UNKNOWN)
         if len(drawn_at) == len(codes):
-            return self._drawn(codes, offsets, self._chosen_streams(codes, offsets, keys))
-        offsets = np.searchsorted(drawn_at, offsets)
-        ids = codes[drawn_at]
-        streams = self._chosen_streams(ids, offsets, keys)
+            ids, offsets = codes, batch.offsets
+        else:
+            ids, offsets = codes[drawn_at], np.searchsorted(drawn_at, batch.offsets)
+        spans = None if self.spans is None else self.spans.documents(batch)
+        streams = self._chosen_streams(ids, offsets, keys, spans)
+        if self.spans is not None:
+            batch = self.spans.draw(batch, streams, self._scopes(keys, len(batch)))
+        drawn = self._drawn(ids, offsets, streams)
+        if len(drawn) == len(codes):
+            return batch, drawn
         outputs = np.full(len(codes), -1, dtype=np.int32)
-        outputs[drawn_at] = self._drawn(ids, offsets, streams)
-        return outputs
+        outputs[drawn_at] = drawn
+        return batch, outputs
 
     def _drawn(
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: list[Stream]
@@ -433,12 +488,13 @@ class Privatizer:
         ids: NDArray[np.int32],
         offsets: NDArray[np.int64],
         keys: Sequence[ReleaseKey | None] | None,
+        spans: Sequence[DocumentSpans] | None,
     ) -> list[Stream]:
         """The random stream of each document. With a ledger, its leave is asked here, before anything is drawn."""
         count = len(offsets) - 1
         if self.ledger is not None:
             names = [None] * count if keys is None else keys
-            return _counted_streams(self.ledger, self._terms, ids, offsets, names)
+            return _counted_streams(self.ledger, self._terms, ids, offsets, names, spans)
         if keys is None:
             if self._named_run:
                 raise TextprivError(
@@ -450,18 +506,34 @@ class Privatizer:
         for number, key in enumerate(keys):
             if key is None:
                 streams.append(Stream())
-            elif isinstance(key, Document):
+            elif isinstance(key, Document) and self.spans is None:
                 raise TextprivError(
-                    "a Document names an author for a ledger, and this privatizer has none: pass ledger=."
+                    "a Document names an author for a ledger or for laws of spans, and this privatizer has neither: pass "
+                    "ledger= or spans=."
                 )
             elif isinstance(key, Stream):
                 streams.append(key)
             else:
                 self._repeats = True
-                drawn = _content(ids[offsets[number] : offsets[number + 1]])
-                identity = document_identity(self.fingerprint, key, drawn)
+                drawn = (
+                    _content(ids[offsets[number] : offsets[number + 1]])
+                    if spans is None
+                    else spans[number].content
+                )
+                identity = document_identity(self.fingerprint, _name(key), drawn)
                 streams.append(self._streams.stream(identity))
         return streams
+
+    def _scopes(self, keys: Sequence[ReleaseKey | None] | None, count: int) -> list[Scopes]:
+        """What laws draw the same again by: secret functions of each document and its author."""
+        scopes = []
+        for key in [None] * count if keys is None else keys:
+            if isinstance(key, Document):
+                scopes.append(Scopes(self._scope_streams, key.name, key.author))
+            else:
+                name = os.urandom(16) if key is None or isinstance(key, Stream) else key
+                scopes.append(Scopes(self._scope_streams, name))
+        return scopes
 
     # Tables
 
@@ -482,7 +554,8 @@ class Privatizer:
     @cached_property
     def reader(self) -> TextEncoder:
         """The encoder of raw texts."""
-        return TextEncoder(self.mechanism.index.vocabulary.words, self.policy, self.language)
+        words = TextEncoder(self.mechanism.index.vocabulary.words, self.policy, self.language)
+        return words if self.spans is None else self.spans.reader(words)
 
     @cached_property
     def _spelling(self) -> Spelling:
@@ -496,6 +569,7 @@ class Privatizer:
             "seed": self.seed,
             "language": self.language,
             "ledger": self.ledger,
+            "spans": self.spans,
             "named_run": self._named_run,
         }
 
@@ -510,6 +584,8 @@ class Privatizer:
             state["seed"],
             ledger=state["ledger"],
             language=state["language"],
+            spans=None if state["spans"] is None else state["spans"].policy,
+            detector=None if state["spans"] is None else state["spans"].detectors,
         )
 
     def __repr__(self) -> str:
@@ -521,12 +597,22 @@ def _content(ids: NDArray[np.int32]) -> bytes:
     return ids.astype("<i4").tobytes()
 
 
+def _name(key: DocumentKey | Document) -> DocumentKey:
+    """What a document is known by where no ledger counts it."""
+    if not isinstance(key, Document):
+        return key
+    if key.part is None:
+        return key.name
+    return framed(identity_bytes(key.name)) + identity_bytes(key.part)
+
+
 def _counted_streams(
     ledger: Ledger,
     terms: Terms,
     ids: NDArray[np.int32],
     offsets: NDArray[np.int64],
     keys: Sequence[ReleaseKey | None],
+    spans: Sequence[DocumentSpans] | None,
 ) -> list[Stream]:
     """Ask the ledger's leave for each document, and return the stream that it keeps for it."""
     charges, counted = [], []
@@ -536,10 +622,11 @@ def _counted_streams(
                 "a ledger counts by the names of documents: pass one for each as key= or keys=."
             )
         own = ids[offsets[number] : offsets[number + 1]]
-        # A document of which no word is drawn releases nothing that is protected.
-        if len(own):
+        drawn = spans[number] if spans is not None else DocumentSpans(_content(own))
+        # A document of which nothing is drawn releases nothing that is protected.
+        if len(own) or drawn.count:
             document = key if isinstance(key, Document) else Document(key)
-            charges.append(Charge(document, _content(own), len(own)))
+            charges.append(Charge(document, drawn.content, len(own), drawn.nats, drawn.rho))
             counted.append(number)
     try:
         releases = ledger.charge_all(terms, charges)

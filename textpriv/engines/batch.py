@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from textpriv.errors import CorpusError, LedgerError, TextprivError
+from textpriv.errors import CorpusError, DocumentError, TextprivError
 from textpriv.randomness import DistinctKeys, framed
 
 if TYPE_CHECKING:
@@ -479,7 +479,7 @@ def named_error(error: Exception, name: Callable[[int], str]) -> Exception:
         From a row of the batch to what the record is called.
     """
     position = getattr(error, "position", None)
-    if position is None or not isinstance(error, LedgerError | _Unnamed):
+    if position is None or not isinstance(error, DocumentError | _Unnamed):
         return error
     return error.named(name(position))
 

@@ -20,15 +20,17 @@ epsilon
     each document and changes by d costs ``epsilon * d``. Under two distances there are two sums, for one unit is worth
     nothing in the other: ``epsilon_1 * D_1 + epsilon_2 * D_2``.
 nats
-    ``tokens * word_loss`` summed over all releases, whatever the distance: the worst case between any two documents, or
-    any two collections of an author, with the same number of words in the same places. A change of index does not begin
-    it anew.
+    ``tokens * word_loss``, and the largest loss of each typed span by its law, summed over all releases, whatever the
+    distance: the worst case between any two documents, or any two collections of an author, with the same number of words
+    and spans in the same places. A change of index does not begin it anew. What a law draws once for a person is counted
+    with each document, which is never too little. The sum of epsilon speaks of words alone.
 rho
     ``tokens * word_rho`` over the same releases, in zero-concentrated differential privacy: the loss of one word moves
     within a range of eta nats, so it is eta^2 / 8-zCDP (Cesar and Rogers, "Bounding, Concentrating, and Truncating", 2021;
-    mechanisms.md 10.2), and rhos add up. What it converts to at a small delta (``composition.epsilon_of_zcdp``) grows more
-    slowly than nats with the number of words. A limit holds also where releases were chosen by looking at earlier ones
-    (Feldman and Zrnic, "Individual Privacy Accounting via a Renyi Filter", 2021); a sum without a limit where they were not.
+    mechanisms.md 10.2), a span that loses N nats is N^2 / 2-zCDP, and rhos add up. What it converts to at a small delta
+    (``composition.epsilon_of_zcdp``) grows more slowly than nats with the number of words. A limit holds also where releases
+    were chosen by looking at earlier ones (Feldman and Zrnic, "Individual Privacy Accounting via a Renyi Filter", 2021); a
+    sum without a limit where they were not.
     Releases that an earlier version counted without it have the rho of their nats: N nats of n words are N^2 / 2n-zCDP.
 
 No sum covers what a statement calls not protected, such as the number of tokens, nor whether a text has changed
@@ -121,11 +123,15 @@ class Charge:
         contents would show where they differ. It is stored as a keyed hash.
     tokens : int
         How many words are drawn.
+    nats, rho : float
+        What typed spans of it lose in the worst case, besides the words; rho in zCDP.
     """
 
     document: Document
     content: bytes = field(repr=False)
     tokens: int
+    nats: float = 0.0
+    rho: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -157,11 +163,12 @@ class Spent:
     documents, releases, tokens : int
         Documents, independent releases of them, and words drawn.
     nats : float
-        Sum of ``tokens * word_loss``: the log-odds between any two collections of the same shape are at most this.
+        Sum of ``tokens * word_loss`` and of what spans lose: the log-odds between any two collections of the same shape are
+        at most this.
     epsilon : mapping of str to float
         For each distance the sum of epsilon, in units of 1/distance.
     rho : float
-        Sum of ``tokens * word_rho``, in zCDP.
+        Sum of ``tokens * word_rho`` and of that of spans, in zCDP.
     """
 
     documents: int
@@ -346,9 +353,11 @@ class Ledger:
             author=None if author is None else self._hash(b"author", identity_bytes(author)),
             distance=terms.distance,
             epsilon=epsilon,
-            nats=_millionths("word_loss", terms.word_loss, ROUND_CEILING, words),
+            nats=_millionths("word_loss", terms.word_loss, ROUND_CEILING, words)
+            + _millionths("the loss of the spans", charge.nats, ROUND_CEILING),
             tokens=words,
-            rho=_millionths("word_rho", rho, ROUND_CEILING, words),
+            rho=_millionths("word_rho", rho, ROUND_CEILING, words)
+            + _millionths("the rho of the spans", charge.rho, ROUND_CEILING),
         )
 
     def _charge(
@@ -447,6 +456,11 @@ class Ledger:
     def mark(self) -> bytes:
         """16 bytes that tell this ledger from any other; who has them learns nothing of what is in it."""
         return self._hash(b"mark", b"")
+
+    @property
+    def scope_key(self) -> bytes:
+        """32 secret bytes, from which laws of spans draw the same again for a document or an author."""
+        return self._hash(b"scope 0", b"") + self._hash(b"scope 1", b"")
 
     @property
     def statement(self) -> str:

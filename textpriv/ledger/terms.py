@@ -79,24 +79,26 @@ class Terms:
         )
 
 
-def settings_fingerprint(mechanism: Mechanism, policy: TokenPolicy, language: str = "en") -> bytes:
+def settings_fingerprint(
+    mechanism: Mechanism, policy: TokenPolicy, language: str = "en", spans: Any = None
+) -> bytes:
     """Return 32 bytes that stand for everything that decides, with a key, what is drawn.
 
     A key is used again only where it gives the same words again. So whatever the sampler reads belongs here: the weights
     of the prior and the rate themselves, what leaves the law alone (the length of the lists, the bounds on what they leave
-    out), and the versions of the package and of its algorithms, since a new one may draw in another order.
+    out), and the versions of the package and of its algorithms, since a new one may draw in another order. Of typed spans
+    their policy and detectors, in JSON types.
     """
     from textpriv import __version__
 
-    return _fingerprint(
-        {
-            "version": __version__,
-            "mechanism": mechanism.binding(),
-            "drawn from": mechanism.drawn_from(),
-            "policy": policy.to_dict(),
-            "language": language,
-        }
-    )
+    settings = {
+        "version": __version__,
+        "mechanism": mechanism.binding(),
+        "drawn from": mechanism.drawn_from(),
+        "policy": policy.to_dict(),
+        "language": language,
+    }
+    return _fingerprint(settings if spans is None else {**settings, "spans": spans})
 
 
 def _fingerprint(settings: Any) -> bytes:

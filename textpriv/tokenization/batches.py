@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,11 @@ __all__ = [
     "KEPT",
     "MASKED",
     "REPLACEMENT",
+    "SPAN",
     "EncodedTexts",
     "RawBatch",
     "RawTokens",
+    "SpanTokens",
     "counts_of",
     "string_ids_of",
 ]
@@ -30,6 +33,7 @@ __all__ = [
 # Codes of a token that is not drawn; UNKNOWN and the ids of words lie above.
 MASKED, KEPT = -2, -3  # a kept token of class number c has code KEPT - c
 DROPPED = KEPT - len(CLASSES)  # in no batch: the encoder leaves such tokens out
+SPAN = DROPPED - 1  # a typed span of kind number k has code SPAN - k, and is one token
 REPLACEMENT = np.frombuffer("\N{REPLACEMENT CHARACTER}".encode(), dtype=np.uint8)
 
 
@@ -50,6 +54,28 @@ class RawTokens:
 
 
 @dataclass(frozen=True)
+class SpanTokens:
+    """What was read of the typed spans of a batch, in order.
+
+    Attributes
+    ----------
+    kinds : tuple of str
+        By their numbers in the codes.
+    values : list
+        What the law of each span read, for the law to draw from.
+    texts : list of str
+        The spans as written.
+    offsets : ndarray of int64, shape (S, 2)
+        Start and end of each in its raw text, in characters.
+    """
+
+    kinds: tuple[str, ...]
+    values: list[Any] = field(repr=False)
+    texts: list[str] = field(repr=False)
+    offsets: NDArray[np.int64] = field(repr=False)
+
+
+@dataclass(frozen=True)
 class RawBatch:
     """Tokenized documents, one after another.
 
@@ -62,13 +88,16 @@ class RawBatch:
     string_ids : ndarray of int32
         For each token that is not drawn, in order, its index in ``strings``.
     strings : list of str
-        What is released for tokens that are not drawn.
+        What is released for tokens that are not drawn; a typed span has the mask until its law has drawn.
+    spans : SpanTokens, optional
+        The typed spans, where there may be some.
     """
 
     codes: NDArray[np.int32]
     offsets: NDArray[np.int64]
     string_ids: NDArray[np.int32]
     strings: list[str]
+    spans: SpanTokens | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -76,13 +105,13 @@ class RawBatch:
     @property
     def counts(self) -> dict[str, int]:
         """Tokens of all documents by what is done with them; see :func:`counts_of`."""
-        return counts_of(self.codes)
+        return counts_of(self.codes, self.spans.kinds if self.spans else ())
 
     def compact(self) -> RawBatch:
         """The same batch without the strings that it does not use."""
         used, string_ids = np.unique(self.string_ids, return_inverse=True)
         strings = [self.strings[index] for index in used.tolist()]
-        return RawBatch(self.codes, self.offsets, string_ids.astype(np.int32), strings)
+        return replace(self, string_ids=string_ids.astype(np.int32), strings=strings)
 
     @classmethod
     def of(cls, documents: Sequence[RawTokens]) -> RawBatch:
@@ -160,9 +189,10 @@ def string_ids_of(codes: NDArray[np.int32], first: int) -> NDArray[np.int32]:
     return np.where(kept, first - 1 + np.cumsum(kept), 0).astype(np.int32)
 
 
-def counts_of(codes: NDArray[np.int32]) -> dict[str, int]:
-    """Tokens by their codes: sampled, masked, and kept ones by class; only "sampled" may be 0."""
-    names = ("sampled", "masked", *CLASSES)  # of UNKNOWN and all above it, MASKED, KEPT and on
+def counts_of(codes: NDArray[np.int32], kinds: Sequence[str] = ()) -> dict[str, int]:
+    """Tokens by their codes: sampled, masked, kept ones by class, and spans by kind; only "sampled" may be 0."""
+    # Of UNKNOWN and all above it, MASKED, KEPT and on, DROPPED, SPAN and on.
+    names = ("sampled", "masked", *CLASSES, "dropped", *(f"span {kind}" for kind in kinds))
     tally = np.bincount(-np.minimum(codes, UNKNOWN), minlength=len(names) + 1).tolist()[1:]
     return {
         name: count for name, count in zip(names, tally, strict=True) if count or name == "sampled"

@@ -58,6 +58,7 @@ _CLASS_ATTRIBUTES = {
 # Characters that an encoder has tokenized whole before it looks for chunks it has met: they take a tenth of a second, and to
 # compile or load what finds chunks takes as long.
 _FEW = 50_000
+_CALL = 50  # characters that take as long as a text takes by itself
 _CHUNKS_AT_ONCE = 10_000  # given to spaCy as one document
 
 
@@ -109,7 +110,7 @@ class TextEncoder:
         """Tokenize many texts; the same tokens as :meth:`encode` finds in each of them."""
         with self._lock:
             texts = self._cased(texts)
-            self._few = max(self._few - len(texts.data), -1)
+            self._few = max(self._few - len(texts.data) - _CALL * len(texts), -1)
             if self._few >= 0 or not self.tokenizer.splits_at_blanks:
                 return RawBatch.of(list(map(self._whole, texts)))
             if self._cache is None or self._cache.is_full:

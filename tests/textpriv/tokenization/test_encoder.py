@@ -92,6 +92,7 @@ def test_a_batch_has_the_tokens_that_spacy_finds_in_each_text(ours, texts):
 
 def test_few_texts_are_tokenized_whole_and_more_by_their_chunks(monkeypatch):
     monkeypatch.setattr(module, "_FEW", 30)
+    monkeypatch.setattr(module, "_CALL", 0)
     ours = TextEncoder(WORDS, LOWER_CASE, "en")
     texts = [["a good film :)", "the film."], ["it 's", ": )", "a.m ."]]
     for batch, chunked in zip(texts, (False, True), strict=True):

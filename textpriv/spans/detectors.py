@@ -1,0 +1,220 @@
+"""Detectors: texts in, spans out, found by libraries that others keep well.
+
+Here stand the protocol and the adapters for spaCy, Presidio, regular expressions and labels. Patterns of mail addresses,
+numbers and dates are in ``textpriv.spans.patterns``; which of several overlapping spans stays, in ``textpriv.spans.span``.
+A detector sees private text: nothing here keeps, logs or quotes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from textpriv.errors import SpanError
+from textpriv.spans.span import Span
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+
+__all__ = [
+    "Detector",
+    "PresidioDetector",
+    "RegexDetector",
+    "SpacyDetector",
+    "make_detector",
+    "missing",
+]
+
+
+@runtime_checkable
+class Detector(Protocol):
+    """What finds spans: for each text kinds and offsets.
+
+    Each text is looked at by itself: what is found in one must not depend on another, nor on the batch.
+    """
+
+    def detect(self, texts: Sequence[str]) -> Iterable[Iterable[Span]]:
+        """Spans of each text, in order; they may overlap."""
+
+    def fingerprint(self) -> str:
+        """What tells it from detectors that find something else: name, version and settings."""
+
+
+class RegexDetector:
+    """A detector of regular expressions of the user's own.
+
+    Parameters
+    ----------
+    patterns : mapping of str to str
+        From a kind to what is looked for, as Python's ``re`` reads it.
+
+    Examples
+    --------
+    >>> list(RegexDetector({"ticket": r"#[0-9]+"}).detect(["See #12."]))
+    [[Span(start=4, end=7, kind='ticket')]]
+    """
+
+    def __init__(self, patterns: Mapping[str, str]) -> None:
+        try:
+            self._patterns = {kind: re.compile(pattern) for kind, pattern in patterns.items()}
+        except re.error as error:
+            raise SpanError(f"a regular expression cannot be read: {error}.") from None
+
+    def detect(self, texts: Sequence[str]) -> Iterator[list[Span]]:
+        """Spans of each text."""
+        for text in texts:
+            yield [
+                Span(*match.span(), kind)
+                for kind, pattern in self._patterns.items()
+                for match in pattern.finditer(text)
+            ]
+
+    def fingerprint(self) -> str:
+        """Kinds, patterns and flags."""
+        return repr([(kind, each.pattern, each.flags) for kind, each in self._patterns.items()])
+
+
+class SpacyDetector:
+    """The entities, or span groups, that a spaCy pipeline finds.
+
+    Parameters
+    ----------
+    nlp : Language or str
+        A pipeline with a named-entity recogniser, an ``EntityRuler`` or a ``SpanRuler``, or the name of one.
+    groups : tuple of str
+        Span groups to read besides ``doc.ents``.
+    """
+
+    def __init__(self, nlp: Language | str, groups: tuple[str, ...] = ()) -> None:
+        import spacy
+
+        try:
+            self._nlp = spacy.load(nlp) if isinstance(nlp, str) else nlp
+        except OSError:
+            raise SpanError(
+                f"spaCy finds no pipeline {nlp!r}: python -m spacy download {nlp}, or give the path of one."
+            ) from None
+        if not self._nlp.pipe_names:
+            raise SpanError(
+                "this spaCy pipeline has no component that could find anything: add an entity_ruler, a span_ruler or ner."
+            )
+        self._groups = tuple(groups)
+
+    def detect(self, texts: Sequence[str]) -> Iterator[list[Span]]:
+        """Spans of each text."""
+        # A memory zone frees what the raw words left in the pipeline's vocabulary.
+        with self._nlp.memory_zone():
+            for doc in self._nlp.pipe(texts):
+                spans = list(doc.ents)
+                for group in self._groups:
+                    spans += doc.spans.get(group, ())
+                yield [Span(each.start_char, each.end_char, each.label_) for each in spans]
+
+    def fingerprint(self) -> str:
+        """The pipeline's settings, rules and weights; not the words that it has met."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        content = hashlib.sha256(self._nlp.to_bytes(exclude=["vocab"])).hexdigest()
+        return f"spacy {version('spacy')} {content} {self._groups!r}"
+
+
+class PresidioDetector:
+    """The entities that Presidio's analyzer finds.
+
+    Parameters
+    ----------
+    analyzer : AnalyzerEngine, optional
+        Default: Presidio's recognisers by pattern over a blank spaCy pipeline, which finds no names.
+    language : str
+    threshold : float
+        The least score; Presidio's patterns of little worth without context have less than the default.
+
+    Notes
+    -----
+    Presidio's recogniser of mail addresses asks the network for a list of domains when it is first used, and falls back to
+    the one that comes with it. No text goes there.
+    """
+
+    def __init__(
+        self, analyzer: Any = None, *, language: str = "en", threshold: float = 0.3
+    ) -> None:
+        self._analyzer = _pattern_analyzer(language) if analyzer is None else analyzer
+        self._language = language
+        self._threshold = threshold
+
+    def detect(self, texts: Sequence[str]) -> Iterator[list[Span]]:
+        """Spans of each text."""
+        for text in texts:
+            found = self._analyzer.analyze(
+                text, language=self._language, score_threshold=self._threshold
+            )
+            yield [Span(each.start, each.end, each.entity_type) for each in found]
+
+    def fingerprint(self) -> str:
+        """Version, recognisers and settings."""
+        names = sorted(
+            f"{type(each).__module__}.{each.name} {each.version} {getattr(each, 'patterns', '')}"
+            for each in self._analyzer.registry.recognizers
+        )
+        models = sorted(
+            (language, nlp.meta["name"], nlp.meta["version"], nlp.pipe_names)
+            for language, nlp in (getattr(self._analyzer.nlp_engine, "nlp", None) or {}).items()
+        )
+        settings = names, models, self._language, self._threshold
+        content = hashlib.sha256(repr(settings).encode()).hexdigest()
+        return f"presidio {version('presidio_analyzer')} {content}"
+
+
+def _pattern_analyzer(language: str) -> Any:
+    try:
+        from presidio_analyzer import AnalyzerEngine, RecognizerRegistry
+        from presidio_analyzer.nlp_engine import SpacyNlpEngine
+    except ImportError:
+        raise missing("Presidio's analyzer", "presidio") from None
+    import spacy
+
+    engine: Any = SpacyNlpEngine()
+    engine.nlp = {language: spacy.blank(language)}
+    registry = RecognizerRegistry(supported_languages=[language])
+    registry.load_predefined_recognizers(languages=[language])
+    return AnalyzerEngine(registry=registry, nlp_engine=engine, supported_languages=[language])
+
+
+def make_detector(name: str, language: str = "en") -> Detector:
+    """The detector of a name, as the command line and other processes know it.
+
+    Parameters
+    ----------
+    name : str
+        "patterns"; "presidio"; "spacy:" and the name or path of a pipeline.
+    language : str
+        A language code, for Presidio.
+
+    Raises
+    ------
+    SpanError
+        For another name, and where a package or a pipeline is missing.
+    """
+    kind, _, which = name.partition(":")
+    if name == "patterns":
+        from textpriv.spans.patterns import PatternDetector
+
+        return PatternDetector()
+    if name == "presidio":
+        return PresidioDetector(language=language)
+    if kind == "spacy" and which:
+        return SpacyDetector(which)
+    raise SpanError(
+        f"unknown detector {name!r}; use patterns, presidio, or spacy:PIPELINE such as spacy:en_core_web_sm."
+    )
+
+
+def missing(what: str, extra: str) -> SpanError:
+    """The error that says which extra to install."""
+    return SpanError(f"{what} is not installed: pip install 'textpriv[{extra}]'.")

@@ -1,0 +1,277 @@
+"""The plan of a document: which of it are typed spans, which are words, and how both are read and drawn.
+
+A text is cut at its spans. What stands between them is tokenized piece by piece like any text, so that no word's reading
+depends on what stands in a span; each span becomes one token whose law draws its surface. No token leaves because a detector
+missed it: whatever is in no span is a word. Which random stream a document has is the matter of ``textpriv.privatizer``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textpriv.errors import DocumentError, SpanError, TextprivError
+from textpriv.mechanisms.base import UNKNOWN
+from textpriv.randomness import Stream, framed
+from textpriv.spans.detectors import Detector
+from textpriv.spans.laws import Scopes
+from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
+from textpriv.spans.span import ReadSpan, Span, checked, without_overlaps
+from textpriv.tokenization.batches import SPAN, EncodedTexts, RawBatch, SpanTokens
+from textpriv.tokenization.encoder import TextEncoder
+from textpriv.tokenization.policy import TokenPolicy
+
+if TYPE_CHECKING:
+    from textpriv.statement import PrivacyStatement
+
+__all__ = ["DocumentSpans", "SpanPlan"]
+
+# Where what the detector misses is to be released as written: no word is in this vocabulary.
+_NOTHING = ["\0"]
+_AS_WRITTEN = TokenPolicy("keep", "keep", "keep", "keep", "keep", case="keep")
+
+
+@dataclass(frozen=True)
+class DocumentSpans:
+    """What an account needs of the spans of a document.
+
+    Attributes
+    ----------
+    content : bytes
+        All that is drawn of the document.
+    count : int
+        How many spans there are.
+    nats, rho : float
+        What they lose in the worst case; rho in zCDP.
+    """
+
+    content: bytes
+    count: int = 0
+    nats: float = 0.0
+    rho: float = 0.0
+
+
+class SpanPlan:
+    """How texts are read as spans and words, and how the spans are drawn.
+
+    Parameters
+    ----------
+    policy : SpanPolicy
+    detectors : sequence of Detector
+        What they find is put together. None at all where labels come with the texts.
+    """
+
+    @classmethod
+    def of(cls, policy: SpanPolicy, detector: Detector | Sequence[Detector] | None) -> SpanPlan:
+        """That of a policy and one detector, several or none."""
+        if not isinstance(policy, SpanPolicy):
+            raise SpanError(f"spans must be a SpanPolicy; got {type(policy).__name__}.")
+        if detector is None or isinstance(detector, Detector):
+            return cls(policy, () if detector is None else (detector,))
+        return cls(policy, tuple(detector))
+
+    def __init__(self, policy: SpanPolicy, detectors: Sequence[Detector] = ()) -> None:
+        for detector in detectors:
+            if not isinstance(detector, Detector):
+                raise SpanError(
+                    f"a detector has detect(texts) and fingerprint(); got {type(detector).__name__}."
+                )
+        self.policy = policy
+        self.detectors = tuple(detectors)
+        self._laws = tuple(policy.laws.values())
+        self._law_of: dict[str, int | None] = {}
+
+    @cached_property
+    def fingerprint(self) -> list[Any]:
+        """What decides, with a key and a text, what is drawn, in JSON types."""
+        return [self.policy.fingerprint(), [each.fingerprint() for each in self.detectors]]
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether a law draws the same for all documents of a person."""
+        return any(law.scope == "person" for law in self._laws)
+
+    def extend(self, statement: PrivacyStatement) -> PrivacyStatement:
+        """The statement of words and spans together, from that of the words."""
+        return self.policy.extend(statement)
+
+    # Reading
+
+    def reader(self, words: TextEncoder) -> TextEncoder:
+        """What reads the pieces between the spans."""
+        if self.policy.undetected == UNDETECTED_PASS:
+            return TextEncoder(_NOTHING, _AS_WRITTEN, words.tokenizer.language)
+        return words
+
+    def read(
+        self,
+        texts: EncodedTexts,
+        reader: TextEncoder,
+        labels: Sequence[Iterable[Sequence[Any]]] | None = None,
+    ) -> RawBatch:
+        """Find the spans of texts, and read the pieces between them.
+
+        Parameters
+        ----------
+        texts : EncodedTexts
+        reader : TextEncoder
+        labels : sequence, optional
+            For each text spans that are known already: start, end and kind.
+
+        Raises
+        ------
+        SpanError
+            For a span that does not fit its text, and a detector that fails; ``position`` is the text's.
+        """
+        found = self._found(list(texts), labels)
+        pieces, spans_of, spans, written = [], [], [], []
+        for text, of_text in found:
+            end = 0
+            for span in of_text:
+                pieces.append(_piece(text, end, span.start))
+                written.append(text[span.start : span.end])
+                end = span.end
+            pieces.append(_piece(text, end, len(text)))
+            spans_of.append(len(of_text))
+            spans += of_text
+        tokens = SpanTokens(
+            self.policy.kinds,
+            [span.value for span in spans],
+            written,
+            np.array([span[:2] for span in spans], dtype=np.int64).reshape(-1, 2),
+        )
+        if not spans:
+            return replace(reader.encode_batch(texts), spans=tokens)
+        batch = reader.encode_batch(EncodedTexts.of(pieces))
+        codes = np.array([SPAN - span.law for span in spans], dtype=np.int32)
+        return replace(_joined(batch, np.array(spans_of), codes), spans=tokens)
+
+    def _found(
+        self, texts: Sequence[str], labels: Sequence[Iterable[Sequence[Any]]] | None
+    ) -> list[tuple[str, list[ReadSpan]]]:
+        sources = [_Watched(detector, texts) for detector in self.detectors]
+        if labels is not None:
+            if len(labels) != len(texts):
+                raise SpanError(f"there are {len(texts)} texts and the labels of {len(labels)}.")
+            sources.append(_Watched(None, labels))
+        if not sources:
+            raise SpanError("nothing finds spans: give a detector, or labels with the texts.")
+        done = []
+        for position, text in enumerate(texts):
+            try:
+                spans = [span for source in sources for span in checked(text, source.next())]
+                read = filter(None, (self._read(text, span) for span in spans))
+                done.append((text, without_overlaps(list(read), len(text))))
+            except DocumentError as error:
+                error.position = position
+                raise
+        return done
+
+    def _read(self, text: str, span: Span) -> ReadSpan | None:
+        if span.kind not in self._law_of:
+            self._law_of[span.kind] = self.policy.law_of(span.kind)
+        law = self._law_of[span.kind]
+        if law is None:
+            return None
+        value = self._laws[law].parse(text[span.start : span.end])
+        return None if value is None else ReadSpan(span.start, span.end, law, value)
+
+    # Drawing
+
+    def documents(self, batch: RawBatch) -> list[DocumentSpans]:
+        """What an account needs of each document."""
+        assert batch.spans is not None
+        done, offsets = [], self._offsets(batch)
+        laws = (SPAN - batch.codes[batch.codes <= SPAN]).tolist()
+        for number, (first, last) in enumerate(itertools.pairwise(offsets)):
+            codes = batch.codes[batch.offsets[number] : batch.offsets[number + 1]]
+            written = (framed(text.encode()) for text in batch.spans.texts[first:last])
+            content = framed(codes.astype("<i4").tobytes()) + b"".join(written)
+            losses = self.policy.account(Counter(laws[first:last]))
+            done.append(DocumentSpans(content, last - first, *losses))
+        return done
+
+    def draw(
+        self, batch: RawBatch, streams: Sequence[Stream], scopes: Sequence[Scopes | None]
+    ) -> RawBatch:
+        """The batch with a private surface for each span, drawn from its document's stream."""
+        assert batch.spans is not None
+        is_span = batch.codes <= SPAN
+        if not is_span.any():
+            return batch
+        laws = SPAN - batch.codes[is_span]
+        surfaces = [""] * len(laws)
+        for number, (first, last) in enumerate(itertools.pairwise(self._offsets(batch))):
+            for law in sorted(set(laws[first:last].tolist())):
+                chosen = (first + np.flatnonzero(laws[first:last] == law)).tolist()
+                values = [batch.spans.values[span] for span in chosen]
+                drawn = self._laws[law].draw(values, streams[number], scopes[number])
+                for span, surface in zip(chosen, drawn, strict=True):
+                    surfaces[span] = surface
+        string_ids = batch.string_ids.copy()
+        string_ids[is_span[batch.codes < UNKNOWN]] = len(batch.strings) + np.arange(len(laws))
+        return replace(batch, string_ids=string_ids, strings=[*batch.strings, *surfaces])
+
+    @staticmethod
+    def _offsets(batch: RawBatch) -> list[int]:
+        """Offsets of the documents in the spans of the batch."""
+        before = np.concatenate([[0], np.cumsum(batch.codes <= SPAN)])
+        offsets: list[int] = before[batch.offsets].tolist()
+        return offsets
+
+
+class _Watched:
+    """The spans of one source, text by text; what goes wrong in it quotes no text."""
+
+    def __init__(self, detector: Detector | None, given: Sequence[Any]) -> None:
+        self._detector = detector
+        self._given = given
+        self._source: Any = None
+
+    def next(self) -> Iterable[Sequence[Any]]:
+        """Those of the next text."""
+        try:
+            if self._source is None:
+                found = (
+                    self._given if self._detector is None else self._detector.detect(self._given)
+                )
+                self._source = iter(found)
+            return list(next(self._source))
+        except TextprivError:
+            raise
+        except StopIteration:
+            raise SpanError("the detector gave spans for fewer texts than it was given.") from None
+        except Exception as error:
+            what = "labels" if self._detector is None else type(self._detector).__name__
+            raise SpanError(f"{what}: finding spans failed with {type(error).__name__}.") from None
+
+
+def _piece(text: str, start: int, end: int) -> str:
+    """What stands between two spans; a blank that parts it from the span before it belongs to no token."""
+    if start and text.startswith(" ", start, end):
+        start += 1
+    return text[start:end]
+
+
+def _joined(pieces: RawBatch, spans_of: NDArray[np.int64], codes: NDArray[np.int32]) -> RawBatch:
+    """Documents of pieces with a token for each span between them."""
+    last = np.cumsum(spans_of + 1)  # after each document's last piece
+    followed = np.ones(len(pieces), dtype=np.bool_)
+    followed[last - 1] = False
+    at = pieces.offsets[1:][followed]
+    undrawn = np.concatenate([[0], np.cumsum(pieces.codes < UNKNOWN)])[at]
+    offsets = pieces.offsets[np.concatenate([[0], last])]
+    offsets[1:] += np.cumsum(spans_of)
+    return replace(
+        pieces,
+        codes=np.insert(pieces.codes, at, codes),
+        offsets=offsets,
+        string_ids=np.insert(pieces.string_ids, undrawn, np.int32(0)),
+    )

@@ -1,0 +1,250 @@
+"""The policy of spans: which law each kind goes to, and what becomes of everything that no detector found.
+
+What a policy guarantees is put together here from the claims of its laws. Laws are in ``textpriv.spans.laws``; how a text
+becomes spans and words is in ``textpriv.spans.plan``.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from textpriv.errors import SpanError, TextprivError
+from textpriv.spans.laws import SpanClaim, SpanLaw, registry
+from textpriv.statement import PrivacyStatement
+
+__all__ = ["LABELS", "UNDETECTED_PASS", "SpanPolicy"]
+
+UNDETECTED_PASS = "pass what the detector misses"  # noqa: S105 - no password
+
+# What spaCy's and Presidio's detectors call the kinds of the presets and of the patterns.
+LABELS = {
+    "PER": "PERSON",
+    "EMAIL_ADDRESS": "EMAIL",
+    "IP_ADDRESS": "IP",
+    "IBAN_CODE": "IBAN",
+    "CREDIT_CARD": "CARD",
+    "PHONE_NUMBER": "PHONE",
+    "DATE_TIME": "DATE",
+    "LOCATION": "PLACE",
+    "GPE": "PLACE",
+    "LOC": "PLACE",
+    "FAC": "PLACE",
+    "ORG": "ORGANIZATION",
+    "CARDINAL": "NUMBER",
+}
+
+_STRUCTURE = (
+    "the number, kinds and places of the spans that the detector finds and a law can read; the detector sees the private "
+    "text, so a word by which it finds something elsewhere shows there"
+)
+_ADJACENT = (
+    "documents of equal structure, that is with spans of the same kinds in the same places and as many tokens between "
+    "them: {}; and spans of one kind as their law says"
+)
+
+
+@dataclass(frozen=True)
+class SpanPolicy:
+    """Which law each kind of span goes to.
+
+    Spans of other kinds, and those that their law cannot read, go through the word mechanism like all that no detector
+    finds.
+
+    Attributes
+    ----------
+    laws : mapping of str to SpanLaw
+        By kind. Of two equal spans the kind that comes first here counts.
+    labels : mapping of str to str
+        From a detector's label to a kind; over those of :data:`LABELS`. A label that is itself a kind stays one.
+    undetected : str
+        "words", or ``"pass what the detector misses"``: all else is released as written, and nothing of it is protected.
+
+    Raises
+    ------
+    SpanError
+        For a policy without laws, what is no law, a label of no kind, and anything else as ``undetected``.
+
+    Examples
+    --------
+    >>> from textpriv.spans.laws.mask import Mask
+    >>> SpanPolicy({"PERSON": Mask("PERSON")}).law_of("PER")
+    0
+    """
+
+    laws: Mapping[str, SpanLaw]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    undetected: str = "words"
+
+    def __post_init__(self) -> None:
+        if not self.laws:
+            raise SpanError('a policy of spans needs a law, such as {"PERSON": Mask("PERSON")}.')
+        for kind, law in self.laws.items():
+            if not isinstance(law, SpanLaw):
+                raise SpanError(f"the law of {kind} is a {type(law).__name__}, no SpanLaw.")
+        strange = sorted(set(self.labels.values()) - set(self.laws))
+        if strange:
+            raise SpanError(f"a label stands for {strange[0]!r}, which has no law in this policy.")
+        if self.undetected not in ("words", UNDETECTED_PASS):
+            raise SpanError(
+                f'undetected is "words" or "{UNDETECTED_PASS}"; got {self.undetected!r}.'
+            )
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds, in their order."""
+        return tuple(self.laws)
+
+    def law_of(self, label: str) -> int | None:
+        """The number of the law that a detector's label goes to, or None."""
+        kind = self.labels.get(label, label)
+        if kind not in self.laws:
+            kind = LABELS.get(kind, kind)
+        return self.kinds.index(kind) if kind in self.laws else None
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> SpanPolicy:
+        """Make a policy of a mapping such as a configuration block: ``kinds``, ``labels`` and ``undetected``.
+
+        In ``kinds`` each has the registered name of its ``law``, and the law's settings beside it.
+
+        Raises
+        ------
+        SpanError
+            For another entry, and a law or setting that does not exist.
+        """
+        strange = sorted(set(settings) - {"kinds", "labels", "undetected"})
+        if strange:
+            raise SpanError(
+                f"unknown entry {strange[0]!r} in a policy of spans; known: kinds, labels, undetected."
+            )
+        laws = {kind: _law(kind, given) for kind, given in settings.get("kinds", {}).items()}
+        return cls(laws, settings.get("labels", {}), settings.get("undetected", "words"))
+
+    @classmethod
+    def load(cls, path: str | Path) -> SpanPolicy:
+        """Read a policy from a TOML file, in which each kind is a table ``[kinds.NAME]``.
+
+        Raises
+        ------
+        SpanError
+            If the file is missing or no policy.
+        """
+        if sys.version_info >= (3, 11):
+            import tomllib
+        else:
+            import tomli as tomllib
+        try:
+            with open(path, "rb") as file:
+                settings = tomllib.load(file)
+        except OSError as error:
+            raise SpanError(f"cannot read the policy {path}: {error.strerror}.") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SpanError(f"the policy {path} is no TOML: {error}.") from None
+        return cls.from_dict(settings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings that rebuild this policy, in JSON types."""
+        return {
+            "kinds": {kind: {"law": law.name, **law.settings()} for kind, law in self.laws.items()},
+            "labels": dict(self.labels),
+            "undetected": self.undetected,
+        }
+
+    def fingerprint(self) -> list[Any]:
+        """What decides, with a key and what was found, what is drawn, in JSON types."""
+        laws = [(kind, law.fingerprint()) for kind, law in self.laws.items()]
+        return [laws, sorted(self.labels.items()), self.undetected]
+
+    def claims(self) -> dict[str, SpanClaim]:
+        """What the law of each kind guarantees."""
+        return {kind: law.claim() for kind, law in self.laws.items()}
+
+    def account(self, counts: Mapping[int, int]) -> tuple[float, float]:
+        """The most that the spans of a document lose in the worst case: nats, and rho in zCDP.
+
+        A loss of at most L nats both ways is L^2 / 2-zCDP (mechanisms.md 10.2).
+
+        Parameters
+        ----------
+        counts : mapping of int to int
+            How many spans go to each law, by the law's number.
+        """
+        nats = rho = 0.0
+        for law, count in counts.items():
+            loss, once = self._losses[law]
+            times = min(count, 1) if once else count
+            nats += times * loss
+            rho += times * loss**2 / 2
+        return nats, rho
+
+    @cached_property
+    def _losses(self) -> list[tuple[float, bool]]:
+        """Of each law the largest loss, and whether it is paid once for all spans."""
+        return [(claim.largest, claim.per == "person") for claim in self.claims().values()]
+
+    def extend(self, statement: PrivacyStatement) -> PrivacyStatement:
+        """The statement of words and spans together, from that of the words."""
+        claims = self.claims()
+        if self.undetected == UNDETECTED_PASS:
+            statement = replace(
+                statement,
+                mechanism="Typed spans alone",
+                epsilon=None,
+                figures={},
+                not_protected=("everything the detector misses",),
+                notes=(),
+            )
+        exposed = [
+            f"spans of kind {kind}: {what}"
+            for kind, claim in claims.items()
+            for what in claim.not_protected
+        ]
+        statement = replace(
+            statement,
+            adjacency=_ADJACENT.format(statement.adjacency),
+            figures={
+                **statement.figures,
+                **{f"span_loss_{kind}": claim.largest for kind, claim in claims.items()},
+            },
+        )
+        return statement.extended(
+            assumptions=tuple(each for claim in claims.values() for each in claim.assumptions),
+            not_protected=(_STRUCTURE, *exposed),
+            notes=tuple(_note(kind, claim) for kind, claim in claims.items()),
+            proved=statement.proved and all(claim.proved for claim in claims.values()),
+        )
+
+
+def _note(kind: str, claim: SpanClaim) -> str:
+    if claim.largest == 0:
+        loss = "drawn without looking at what is there: they lose nothing"
+    else:
+        loss = f"they lose at most {claim.epsilon:g} nats a {claim.unit}"
+        if math.isfinite(claim.largest):
+            loss += f", {claim.largest:.4g} between any two"
+        loss += f", once for each {claim.per}"
+    return f"Spans of kind {kind} go to the law {claim.law}; {loss} ({claim.proof})"
+
+
+def _law(kind: str, given: Any) -> SpanLaw:
+    if not isinstance(given, Mapping) or not isinstance(given.get("law"), str):
+        raise SpanError(
+            f'the kind {kind} needs a law: law = "mask", or another that is registered.'
+        )
+    settings = {name: value for name, value in given.items() if name != "law"}
+    names = sorted(registry.get_all())
+    if given["law"] not in names:
+        raise SpanError(f"unknown law {given['law']!r} of {kind}; registered: {', '.join(names)}.")
+    try:
+        law: SpanLaw = registry.get(given["law"])(**{"kind": kind, **settings})
+    except TypeError as error:
+        raise SpanError(f"the law of {kind} does not take these settings: {error}.") from None
+    except TextprivError as error:
+        raise SpanError(f"the law of {kind}: {error}") from None
+    return law
