@@ -21,6 +21,9 @@ from textpriv.run_key import RunKey
 WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst", "ao")]
 
 
+COLUMNS = ["text", "subject"]
+
+
 def run(target: Path, source: Path, settings, key, resume=False, **options) -> Path:
     key = RunKey.open(key.path)
     options = {"part_records": 20, "settings": settings, **options}

@@ -41,8 +41,13 @@ class FileOptions:
     """How the files are read, and which columns are passed on."""
 
     text_column: Annotated[
-        str, typer.Option(help="Field or column that holds the text. Others are not protected.")
-    ] = "text"
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Field or column that holds the text; repeat for several. Others are not protected. Default: text.",
+            show_default=False,
+        ),
+    ] = None
     format: Annotated[
         FileFormat | None,
         typer.Option(
@@ -81,7 +86,7 @@ class FileOptions:
         keep = None if self.keep is None else tuple(self.keep)
         return {
             "format": self.format,
-            "text_column": self.text_column,
+            "text_column": self.text_column or ("text",),
             "on_error": self.on_error,
             "columns": ColumnRule(keep, tuple(self.drop or ())),
         }

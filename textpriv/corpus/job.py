@@ -44,10 +44,12 @@ __all__ = ["ENGINES", "Plan", "check_options", "names_in"]
 
 ENGINES = ("local", "spark", "ray")
 
-# The names of the columns that go to an engine.
-_COLUMNS = Columns("text", number="number")
-_NAMED = Columns("text", document="document")
-_OWNED = Columns("text", document="document", author="author")
+# The names of the columns that go to an engine after the texts, by how many columns of names there are.
+_KNOWN: tuple[dict[str, str], ...] = (
+    {"number": "number"},
+    {"document": "document"},
+    {"document": "document", "author": "author"},
+)
 _ENDS = 64 * 1024  # bytes of an input file, at either end, by which it is known again
 
 
@@ -93,7 +95,7 @@ class Plan:
     partitions: tuple[
         str, ...
     ]  # columns whose values are names of folders, which the output has, too
-    text_column: str
+    text_columns: tuple[str, ...]
     on_error: str
     batch_size: int
     max_text_bytes: int
@@ -104,7 +106,7 @@ class Plan:
     @classmethod
     def of(cls, source: str, target: str, format: str | None, **options: Any) -> Plan:
         """Plan a job, with everything checked that its files and options show."""
-        Columns(options["text_column"], *options["names"])  # refuses a text that is to be a name
+        Columns(options["text_columns"], *options["names"])  # refuses a text that is to be a name
         if options["part_records"] < 1:
             raise CorpusError(f"part_records must be at least 1; found {options['part_records']}.")
         compression = None
@@ -124,17 +126,18 @@ class Plan:
             _refuse_same_file(source, target)
             files = (("", source),)
         partitions = _partition_columns(name for name, _ in files)
-        _refuse_partitions(source, partitions, options["text_column"], options["rule"])
-        if format == "text" and options["names"]:
+        _refuse_partitions(source, partitions, options["text_columns"], options["rule"])
+        if format == "text" and (options["names"] or len(options["text_columns"]) > 1):
             raise CorpusError(
-                "Documents are named by a column, and a text file has none: use jsonl, csv, tsv or parquet."
+                "Texts and documents are named by columns, and a text file has none: use jsonl, csv, tsv or parquet."
             )
         return cls(files, is_folder, str(format), compression, partitions, **options)
 
     @property
     def columns(self) -> Columns:
         """The columns that go to an engine."""
-        return replace((_COLUMNS, _NAMED, _OWNED)[len(self.names)], known_as=self.text_column)
+        texts = tuple(f"text {number}" for number in range(len(self.text_columns)))
+        return Columns(texts, known_as=self.text_columns, **_KNOWN[len(self.names)])
 
     def reader(
         self, file: int, start: Cursor | None = None, stop: int | None = None
@@ -143,7 +146,7 @@ class Plan:
         return read_records(
             self.files[file][1],
             self.format,
-            self.text_column,
+            self.text_columns,
             self.on_error,
             batch_size=self.batch_size,
             max_text_bytes=self.max_text_bytes,
@@ -170,7 +173,8 @@ class Plan:
             return None
         import pyarrow as pa
 
-        columns = {self.columns.text: string_array(batch.texts)}
+        texts = [batch.texts, *(reader.values(batch, name) for name in self.text_columns[1:])]
+        columns = dict(zip(self.columns.texts, map(string_array, texts), strict=True))
         if not self.names:
             numbers = pa.py_buffer(np.array(batch.positions, dtype=np.uint64) + np.uint64(base))
             columns[str(self.columns.number)] = pa.Array.from_buffers(
@@ -188,6 +192,7 @@ class Plan:
         check = None
         if key is not None:
             check = hashlib.blake2b(key=key, person=b"textpriv-check").hexdigest()
+        texts = self.text_columns
         return {
             "version": __version__,
             "settings": context.hex(),
@@ -195,7 +200,7 @@ class Plan:
             "seed": seed,
             "input": [[name, *_file_fingerprint(path, run)] for name, path in self.files],
             "format": [self.format, self.compression],
-            "columns": [self.text_column, *self.names, asdict(self.rule)],
+            "columns": [texts[0] if len(texts) == 1 else texts, *self.names, asdict(self.rule)],
             "bad records": [self.on_error, self.max_text_bytes],
             "part": self.part_records,
         }
@@ -262,11 +267,11 @@ def _partition_columns(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _refuse_partitions(
-    source: str, partitions: Sequence[str], text_column: str, rule: ColumnRule
+    source: str, partitions: Sequence[str], text_columns: Sequence[str], rule: ColumnRule
 ) -> None:
     """Refuse to drop, or to make private, a column that names folders: the output has the same folders."""
     for name in partitions:
-        if name == text_column or not rule.passes(name):
+        if name in text_columns or not rule.passes(name):
             raise CorpusError(
                 f"The folders of {source} are named by the column {name} ({name}=...), and the output has the same "
                 "names, so it cannot be left out or made private. Write the files without partitions first, or let "

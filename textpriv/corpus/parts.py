@@ -48,13 +48,16 @@ __all__ = ["FileJoiner", "NameCheck", "PartRunner", "PartWriter", "join_file", "
 
 def released_texts(
     plan: Plan, file: int, batch: Batch, released: Released
-) -> tuple[list[str], Counter[str]]:
-    """Return what was released for a batch, or raise its error with the name of the record."""
+) -> tuple[list[list[str]], Counter[str]]:
+    """Return what was released for a batch, column by column, or raise its error with the name of the record."""
+    rows = batch.positions
     try:
         done, tokens = released.result()
     except TextprivError as error:
-        raise named_error(error, lambda row: plan.record(file, batch.positions[row])) from None
-    return ([] if done is None else done.column(0).to_pylist()), tokens
+        raise named_error(error, lambda text: plan.record(file, rows[text % len(rows)])) from None
+    if done is None:
+        return [], tokens
+    return [done.column(number).to_pylist() for number in range(len(plan.text_columns))], tokens
 
 
 class NameCheck:
@@ -106,13 +109,13 @@ class PartWriter:
         self._matched: set[str] = set()
         self._end = Cursor()
 
-    def write(self, batch: Batch, texts: Sequence[str], tokens: Counter[str]) -> None:
+    def write(self, batch: Batch, texts: Sequence[Sequence[str]], tokens: Counter[str]) -> None:
         """Write a batch; a part that is full is finished."""
         if self._writer is None:
             self._begin(part_of(batch.start, self._plan.part_records))
         assert self._writer is not None
         self._writer.write(batch, texts)
-        self._documents += len(texts)
+        self._documents += len(batch.texts)
         self._tokens.update(tokens)
         for names in other_columns(self._reader, batch, self._plan.partitions):
             add_names(self._unprotected, filter(self._plan.rule.passes, names))
@@ -278,4 +281,4 @@ def join_file(plan: Plan, folder: Checkpoint, file: int) -> None:
     with folder.result(name) as out:
         if not parts:
             raise CorpusError("No part was finished, so there is nothing to join.")
-        FORMATS[plan.format].join(parts, out, compression, plan.text_column)
+        FORMATS[plan.format].join(parts, out, compression, plan.text_columns)

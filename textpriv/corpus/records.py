@@ -138,7 +138,8 @@ class Batch:
         Each record's 0-based number in its file; bad records and good ones count, blank lines do not (in ``text`` every
         line is a record).
     texts
-        The documents, as long as ``positions``; none where all records were bad.
+        The documents, as long as ``positions``; none where all records were bad. Where several columns hold texts, those of
+        the first; :meth:`CorpusReader.values` has the others.
     rows
         The whole records: dicts (``jsonl``), lists of fields (``csv``, ``tsv``), None each (``text``), or an Arrow record
         batch (``parquet``).
@@ -211,7 +212,7 @@ class CorpusReader:
         self,
         path: str | os.PathLike[str],
         compression: str | None = None,
-        text_column: str = "text",
+        text_columns: Sequence[str] = ("text",),
         on_error: str = "fail",
         batch_size: int = 1000,
         max_text_bytes: int = MAX_TEXT_BYTES,
@@ -226,7 +227,7 @@ class CorpusReader:
             raise CorpusError(f"batch_size must be at least 1; found {batch_size}.")
         self.path = os.fspath(path)
         self._compression = compression
-        self.text_column = text_column
+        self.text_columns = tuple(text_columns)
         self.on_error = on_error
         self.batch_size = batch_size
         self.max_text_bytes = max_text_bytes
@@ -492,8 +493,20 @@ class CorpusReader:
                 except UnicodeEncodeError:
                     raise not_utf8() from None
 
-    def check_text(self, text: str) -> str:
-        """Return a text; raise for one that is too large, no UTF-8, or no text."""
+    def missing_text(self, column: str, others: int) -> RecordError:
+        """A record without one of the text's columns."""
+        return RecordError(
+            "missing_text",
+            f"expected a text in {column!r}, found {others} other column(s); name the column that holds the text with "
+            "--text-column.",
+        )
+
+    def check_texts(self, texts: Iterable[str]) -> str:
+        """Return the first text of a record; raise for any that is too large, no UTF-8, or no text."""
+        first, *_ = map(self._check_text, texts)
+        return first
+
+    def _check_text(self, text: str) -> str:
         if "\0" in text:
             raise null_byte()
         # A character is at most four bytes, so most texts need no encoding to be known as small
@@ -536,10 +549,10 @@ class RecordWriter:
     def begin(self) -> None:
         """Write what comes before the first record of a file."""
 
-    def write(self, batch: Batch, texts: Sequence[str]) -> None:
-        """Write a batch's records with these texts."""
-        for row, text in zip(batch.rows, texts, strict=True):
-            self._out.write(self._record(row, text))
+    def write(self, batch: Batch, columns: Sequence[Sequence[str]]) -> None:
+        """Write a batch's records with these texts, one list for each column that holds texts."""
+        for row, *texts in zip(batch.rows, *columns, strict=True):
+            self._out.write(self._record(row, texts))
 
     def close(self) -> None:
         """Write what comes after the last record; leaves the file below open."""
@@ -547,13 +560,13 @@ class RecordWriter:
     def abandon(self) -> None:
         """Write nothing more: the file below is given up."""
 
-    def _record(self, row: Any, text: str) -> bytes:
+    def _record(self, row: Any, texts: Sequence[str]) -> bytes:
         raise NotImplementedError
 
     def passing(self, names: Sequence[str]) -> list[int]:
-        """The numbers of the columns that are written: the text and those that pass the rule."""
-        text = self._reader.text_column
-        return [n for n, name in enumerate(names) if name == text or self._rule.passes(name)]
+        """The numbers of the columns that are written: the texts and those that pass the rule."""
+        texts = self._reader.text_columns
+        return [n for n, name in enumerate(names) if name in texts or self._rule.passes(name)]
 
 
 @contextlib.contextmanager
@@ -577,7 +590,7 @@ def compressed(raw: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
 
 
 def concatenate(
-    parts: Sequence[Path], out: BinaryIO, compression: str | None, text_column: str
+    parts: Sequence[Path], out: BinaryIO, compression: str | None, text_columns: Sequence[str]
 ) -> None:
     """Write the bytes of finished parts one after the other."""
     with compressed(out, compression) as packed:
@@ -598,7 +611,7 @@ class Format:
     reader, writer : type
     join : callable
         Write the content of finished parts one after the other; called with the parts, the file, its compression and the
-        text column.
+        columns of texts.
     compressible : bool
         Whether a file may be compressed as a whole.
     """
@@ -607,5 +620,5 @@ class Format:
     extensions: tuple[str, ...]
     reader: type[CorpusReader]
     writer: type[RecordWriter]
-    join: Callable[[Sequence[Path], BinaryIO, str | None, str], None]
+    join: Callable[[Sequence[Path], BinaryIO, str | None, Sequence[str]], None]
     compressible: bool = True

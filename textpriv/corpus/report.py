@@ -182,13 +182,13 @@ def other_columns(
 
     Columns by which folders are partitioned come with the first of them.
     """
-    known: set[str] = {reader.text_column}
+    known = set(reader.text_columns)
     for names in batch.rows if reader.format == "jsonl" else [reader.columns]:
         columns = dict.fromkeys([*partitions, *names])
         partitions = ()
         if not known.issuperset(columns):
             known.update(columns)
-            yield [name for name in columns if name != reader.text_column]
+            yield [name for name in columns if name not in reader.text_columns]
 
 
 def add_names(known: dict[str, None], names: Iterable[str]) -> None:

@@ -3,7 +3,7 @@
 What lives here: a run. It hands batches or whole parts to an engine, and has the output appear when everything is done; an
 interrupted run is continued. What does not: the plan of a job (``job``), the formats (``formats``), the files of a run under
 way (``checkpoint``), the key (``run_key``), how a batch is made private and where (``engines``), and what the user sees
-(``cli``). Only the text column changes; other columns pass through
+(``cli``). Only the columns of texts change; other columns pass through
 untouched, or are dropped by rule, and are not protected.
 """
 
@@ -84,7 +84,7 @@ def privatize_corpus(
     privatizer: Privatizer,
     *,
     format: str | None = None,
-    text_column: str = "text",
+    text_column: str | Sequence[str] = "text",
     on_error: str = "fail",
     batch_size: int = 500,
     max_text_bytes: int = MAX_TEXT_BYTES,
@@ -101,7 +101,7 @@ def privatize_corpus(
     on_progress: Callable[[Progress], None] | None = None,
     on_unprotected: Callable[[tuple[str, ...]], None] | None = None,
 ) -> CorpusReport:
-    """Replace the text of every record of a file, or of a folder of files, by its private version.
+    """Replace the texts of every record of a file, or of a folder of files, by their private versions.
 
     Records keep their order and their other fields. ``target`` appears when all is written and synchronised, or not at
     all; a failed run leaves an older file ``target`` as it was. The output never depends on ``batch_size``, ``workers``,
@@ -119,7 +119,8 @@ def privatize_corpus(
         ``"jsonl"``, ``"csv"``, ``"tsv"``, ``"text"`` or ``"parquet"`` for both ends; None goes by the extensions. With
         ``"-"`` at one end the other end's extension decides, with ``"-"`` at both it is ``"text"``.
     text_column, on_error, batch_size, max_text_bytes
-        As in :func:`read_records`. With ``on_error="quarantine"`` bad records go to the quarantine,
+        As in :func:`read_records`. The texts of several columns are released independently, each as if its column were
+        the only one. With ``on_error="quarantine"`` bad records go to the quarantine,
         ``target.quarantine.jsonl`` (mode 0600), which holds raw text.
     workers
         Number of processes that work, of which this is one if there are up to four; 1 uses this process alone.
@@ -192,7 +193,7 @@ def privatize_corpus(
         source,
         target,
         format,
-        text_column=text_column,
+        text_columns=(text_column,) if isinstance(text_column, str) else tuple(text_column),
         on_error=on_error,
         batch_size=batch_size,
         max_text_bytes=max_text_bytes,
@@ -230,17 +231,18 @@ def _version_of(path: Path) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _first_texts(plan: Plan) -> Iterator[tuple[int, str]]:
-    """Yield the good documents from the first one on, with their numbers in the corpus."""
+def _first_texts(plan: Plan) -> Iterator[tuple[Any, ...]]:
+    """Yield the texts of the good records from the first one on, after their numbers in the corpus."""
     base = 0
     for _, path in plan.files:
         records = 0
         reader = read_records(
-            path, plan.format, plan.text_column, "skip", max_text_bytes=plan.max_text_bytes
+            path, plan.format, plan.text_columns, "skip", max_text_bytes=plan.max_text_bytes
         )
         for batch in reader:
-            for position, text in zip(batch.positions, batch.texts, strict=True):
-                yield base + position, text
+            numbers = [base + position for position in batch.positions]
+            others = (reader.values(batch, name) for name in plan.text_columns[1:])
+            yield from zip(numbers, batch.texts, *others, strict=True)
             records = batch.end.record
         base += records
 

@@ -1,6 +1,6 @@
 """The one function from an Arrow record batch to an Arrow record batch, and what a process builds it from.
 
-Every engine calls :class:`BatchRelease`; so every engine releases the same texts. It replaces the text column and leaves
+Every engine calls :class:`BatchRelease`; so every engine releases the same texts. It replaces the text columns and leaves
 the others as they are. What lives here as well: what a document of a corpus is known by. What does not: how a text becomes
 private and which random stream it has (``privatizer``), files (``corpus``), and processes (the other engines).
 
@@ -16,8 +16,9 @@ document is released the same way whichever file, batch, process or machine it i
   is cut into files.
 
 Two texts of one document that stand in two columns are two documents: they come out independently also where they are
-equal. Two rows of one name would be one document, and equal texts in them would come out equal: engines refuse them
-(:class:`textpriv.randomness.DistinctKeys`), except under a ledger, which counts them as versions of one document.
+equal, and each as if its column were released alone. Two rows of one name would be one document, and equal texts in them
+would come out equal: engines refuse them (:class:`textpriv.randomness.DistinctKeys`), except under a ledger, which counts
+them as versions of one document.
 
 What this does not hide, and the statement names: a document that is released again under the same key and the same run key
 comes out as before if its text is the same and otherwise if it has changed. Whoever sees both releases knows which.
@@ -158,7 +159,7 @@ class Columns:
     Attributes
     ----------
     text
-        The texts: strings, none of them null.
+        The texts: strings, none of them null; several columns of them as a sequence of names.
     document
         The name of each document; None if documents are known by their numbers.
     author
@@ -166,26 +167,47 @@ class Columns:
     number
         The number of each document in its corpus; not needed with ``document``.
     known_as
-        The name of the text column in the corpus, which is a part of what each document is known by; ``text`` if left out.
+        The name of the text column in the corpus, which is a part of what each document is known by, or the names where
+        there are several; ``text`` if left out.
 
     Raises
     ------
     CorpusError
-        If the text is to be its own name: documents of equal text would come out equal, and so betray that they are.
+        If the text is to be its own name: documents of equal text would come out equal, and so betray that they are. If a
+        column of texts is named twice, or none is.
     """
 
-    text: str = "text"
+    text: str | Sequence[str] = "text"
     document: str | None = None
     author: str | None = None
     number: str | None = None
-    known_as: str | None = None
+    known_as: str | Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        if self.text in (self.document, self.author):
-            raise CorpusError(
-                f"{self.text!r} holds the texts, so it cannot name documents or authors: equal texts would come out equal, "
-                "and so betray that they are. Name another column."
-            )
+        for column, times in Counter(self.texts).items():
+            if times > 1:
+                raise CorpusError(f"The text column {column!r} is named twice: name each one once.")
+            if column in (self.document, self.author):
+                raise CorpusError(
+                    f"{column!r} holds the texts, so it cannot name documents or authors: equal texts would come out equal, "
+                    "and so betray that they are. Name another column."
+                )
+        if not self.texts:
+            raise CorpusError("No column of texts is named: name one.")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of texts."""
+        return _names(self.text)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What each column of texts is called in what documents are known by."""
+        return self.texts if self.known_as is None else _names(self.known_as)
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def document_key(column: str, document: str | int, *, corpus: bytes = b"") -> bytes:
@@ -212,21 +234,30 @@ def document_key(column: str, document: str | int, *, corpus: bytes = b"") -> by
     return framed(column.encode("utf-8", "surrogatepass")) + tag + corpus
 
 
-def corpus_name(texts: Iterable[tuple[int, str]], key: bytes) -> bytes:
+def corpus_name(texts: Iterable[tuple[Any, ...]], key: bytes) -> bytes:
     """Return what a corpus is known by, however it is cut into files, from its first documents and their numbers.
 
-    For each of them it has 24 bytes: the number, and a keyed hash of this document and of those before it. Two corpora
+    A document is given as its number and its text, or its texts in all columns: each column is a corpus, and their names
+    stand one after the other.
+
+    For each document it has 24 bytes: the number, and a keyed hash of this document and of those before it. Two corpora
     under one key must not share streams: documents of equal text and number would come out equal, and so betray that
     they are. With the hash up to itself in its identity, a document is the same one only in corpora that begin alike; and
     it stays the same when others are appended, also to a short corpus. Documents that have names need no corpus.
     """
-    running = hashlib.blake2b(key=key, digest_size=16, person=b"textpriv-corpus")
-    entries = []
-    for number, text in islice(texts, _FIRST):
-        content = text.encode("utf-8")
-        running.update(len(content).to_bytes(8, "big") + content)
-        entries.append(number.to_bytes(8, "big") + running.digest())
-    return b"".join(entries)
+    columns: dict[int, Any] = {}
+    entries: dict[int, bytes] = {}
+    for number, *row in islice(texts, _FIRST):
+        for column, text in enumerate(row):
+            if column not in columns:
+                columns[column] = hashlib.blake2b(
+                    key=key, digest_size=16, person=b"textpriv-corpus"
+                )
+            content = text.encode("utf-8")
+            columns[column].update(len(content).to_bytes(8, "big") + content)
+            entry = number.to_bytes(8, "big") + columns[column].digest()
+            entries[column] = entries.get(column, b"") + entry
+    return b"".join(entries.values())
 
 
 class BatchRelease:
@@ -238,7 +269,8 @@ class BatchRelease:
     columns : Columns
     context : bytes
         16 bytes that go into every document's key (``NO_SALT``, or secret ones of a run that is not to be repeated), and
-        after them what the corpus is known by (:func:`corpus_name`). A seed repeats its run, and needs neither.
+        after them what the corpus is known by in each column (:func:`corpus_name`). A seed repeats its run, and needs
+        neither.
 
     Attributes
     ----------
@@ -265,7 +297,8 @@ class BatchRelease:
             salt, corpus = NO_SALT, b""
         self._salt = b"" if salt == NO_SALT else salt
         entries = [corpus[start : start + 24] for start in range(0, len(corpus), 24)]
-        self._numbers = [int.from_bytes(entry[:8], "big") for entry in entries]
+        count = len(entries) // len(columns.texts)
+        self._numbers = [int.from_bytes(entry[:8], "big") for entry in entries[:count]]
         self._corpora = [entry[8:] for entry in entries]
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -282,14 +315,21 @@ class BatchRelease:
         return self.with_texts(batch, self.released(batch, raw))
 
     def encoded(self, batch: pa.RecordBatch) -> EncodedTexts:
-        """The texts of a batch.
+        """The texts of a batch, those of one column after those of another.
 
         Raises
         ------
         CorpusError
             If there are none, or one of them is null or of another type; names the row.
         """
-        return _encoded(batch.column(_column_index(batch, self.columns.text)), self.columns.text)
+        from textpriv.tokenization.batches import EncodedTexts
+
+        return EncodedTexts.joined(
+            [
+                _encoded(batch.column(_column_index(batch, name)), name)
+                for name in self.columns.texts
+            ]
+        )
 
     def released(self, batch: pa.RecordBatch, raw: RawBatch) -> EncodedTexts:
         """Draw what was read of a batch; of the batch itself only names and numbers are looked at."""
@@ -298,7 +338,7 @@ class BatchRelease:
         return released
 
     def with_texts(self, batch: pa.RecordBatch, texts: EncodedTexts) -> pa.RecordBatch:
-        """Return the batch with these texts.
+        """Return the batch with these texts, those of one column after those of another.
 
         Raises
         ------
@@ -307,48 +347,52 @@ class BatchRelease:
         """
         import pyarrow as pa
 
-        index = _column_index(batch, self.columns.text)
-        field = batch.schema.field(index)
-        column = _arrow(texts)
-        if pa.types.is_large_string(column.type) and pa.types.is_string(field.type):
-            raise CorpusError(
-                f"The private texts of a batch of {len(texts):,} rows take 2 GiB or more, which a column of "
-                "Arrow's type string cannot hold: use smaller batches, or large_string."
-            )
-        if column.type != field.type:
-            column = column.cast(field.type)
-        return batch.set_column(index, field, column)
+        rows = batch.num_rows
+        for number, name in enumerate(self.columns.texts):
+            index = _column_index(batch, name)
+            field = batch.schema.field(index)
+            column = _arrow(texts.part(number * rows, (number + 1) * rows))
+            if pa.types.is_large_string(column.type) and pa.types.is_string(field.type):
+                raise CorpusError(
+                    f"The private texts of a batch of {rows:,} rows take 2 GiB or more, which a column of "
+                    "Arrow's type string cannot hold: use smaller batches, or large_string."
+                )
+            if column.type != field.type:
+                column = column.cast(field.type)
+            batch = batch.set_column(index, field, column)
+        return batch
 
     def _keys(self, batch: pa.RecordBatch) -> list[ReleaseKey]:
+        """What the texts are known by, those of one column after those of another."""
         names = None if self.columns.document is None else self._names(batch, self.columns.document)
-        column = self.columns.known_as or self.columns.text
+        parts = self.columns.parts
         if getattr(self.privatizer, "ledger", None) is not None:
             from textpriv.ledger.ledger import Document
 
             if names is None:
                 raise CorpusError("A ledger counts documents by their names: name their column.")
-            if self.columns.author is None:
-                return [Document(name, part=column) for name in names]
-            authors = self._names(batch, self.columns.author)
-            return [
-                Document(name, author, column) for name, author in zip(names, authors, strict=True)
-            ]
+            authors: Sequence[str | None] = [None] * len(names)
+            if self.columns.author is not None:
+                authors = self._names(batch, self.columns.author)
+            known = list(zip(names, authors, strict=True))
+            return [Document(name, author, part) for part in parts for name, author in known]
         if names is not None:
-            return [document_key(column, name, corpus=self._salt) for name in names]
+            return [document_key(part, name, corpus=self._salt) for part in parts for name in names]
         if self.columns.number is None:
             raise CorpusError(
                 "Each document needs a name of its own, from which its randomness follows: name their column."
             )
         numbers = batch.column(_column_index(batch, self.columns.number)).to_pylist()
         return [
-            document_key(column, number, corpus=self._salt + self._corpus_at(number))
+            document_key(part, number, corpus=self._salt + self._corpus_at(column, number))
+            for column, part in enumerate(parts)
             for number in numbers
         ]
 
-    def _corpus_at(self, number: int) -> bytes:
+    def _corpus_at(self, column: int, number: int) -> bytes:
         """What the corpus is known by at this document."""
         before = bisect_right(self._numbers, number)
-        return self._corpora[before - 1] if before else b""
+        return self._corpora[column * len(self._numbers) + before - 1] if before else b""
 
     def _names(self, batch: pa.RecordBatch, column: str) -> list[str]:
         """Read the names in a column; 7 and "7" are one name, for CSV cannot tell them apart."""
@@ -476,7 +520,7 @@ def named_error(error: Exception, name: Callable[[int], str]) -> Exception:
     ----------
     error : Exception
     name : callable
-        From a row of the batch to what the record is called.
+        From the number of a text, as in :meth:`BatchRelease.encoded`, to what its record is called.
     """
     position = getattr(error, "position", None)
     if position is None or not isinstance(error, DocumentError | _Unnamed):

@@ -1,14 +1,16 @@
-"""The Arrow-batch function by ``map`` of Hugging Face ``datasets``: a Dataset in, a Dataset out. Needs datasets."""
+"""The Arrow-batch function by ``map`` of Hugging Face ``datasets``, which it needs: a Dataset or splits in, the same out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textpriv.engines.batch import (
     NO_SALT,
+    BatchRelease,
     Columns,
     PrivatizerSettings,
     corpus_name,
@@ -16,37 +18,42 @@ from textpriv.engines.batch import (
     release_in_process,
 )
 from textpriv.errors import CorpusError
+from textpriv.randomness import framed
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from datasets import Dataset, IterableDataset
+    from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
 __all__ = ["privatize_dataset"]
 
 _NUMBER = "textpriv number"
 
-AnyDataset = TypeVar("AnyDataset", "Dataset", "IterableDataset")
+AnyDataset = TypeVar(
+    "AnyDataset", "Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict"
+)
 
 
 def privatize_dataset(
     dataset: AnyDataset,
     settings: PrivatizerSettings,
     *,
-    text_column: str = "text",
+    text_column: str | Sequence[str] = "text",
     document_column: str | None = None,
     workers: int = 1,
     batch_size: int = 1000,
 ) -> AnyDataset:
-    """Return a Dataset with private texts and the other columns as they are.
+    """Return a Dataset, or all its splits, with private texts and the other columns as they are.
 
     Parameters
     ----------
-    dataset : datasets.Dataset or datasets.IterableDataset
+    dataset : datasets.Dataset, IterableDataset, DatasetDict or IterableDatasetDict
+        Splits are one corpus, in their order: documents without names are counted on from one to the next, for which those
+        of an IterableDatasetDict are read once.
     settings : PrivatizerSettings
         Its run key (``key_file`` or ``run_key``) makes the release repeatable, and so shows whether a text has changed
         between two of them. A ledger cannot be used.
-    text_column : str
-        Its name is part of what each document is known by.
+    text_column : str or sequence of str
+        One column of texts, or several, which are released independently. Its name is part of what documents are known by.
     document_column : str, optional
         The name of each document, from which its randomness follows, all different: this column is read once before
         anything is mapped. Without one, its number in the dataset. The same documents under the same settings and key
@@ -58,7 +65,7 @@ def privatize_dataset(
 
     Returns
     -------
-    datasets.Dataset or datasets.IterableDataset
+    datasets.Dataset, IterableDataset, DatasetDict or IterableDatasetDict
         In the format of ``dataset``; an IterableDataset in none.
 
     Raises
@@ -68,41 +75,70 @@ def privatize_dataset(
 
     Notes
     -----
-    ``datasets`` keeps what it maps in its cache folder: the private texts and the other columns.
+    ``datasets`` keeps what it maps in its cache folder: the private texts and the other columns. It is found there again
+    for the same dataset, index, settings and key alone, whatever paths these have.
     """
     if settings.ledger is not None:
         raise CorpusError("A ledger counts in one process: use textpriv.corpus, or a run key.")
-    corpus = b""
-    if document_column is not None:
-        refuse_repeated(_names(dataset, document_column), document_column)
-    elif settings.seed is None:
-        corpus = corpus_name(_texts(dataset, text_column), settings.secret())
     number = None if document_column is not None else _NUMBER
     columns = Columns(text_column, document=document_column, number=number)
-    work = _Batches(settings, columns, NO_SALT + corpus)
-    release_in_process(
-        settings, columns, work.context
-    )  # settings that cannot be used are an error now
+    splits: dict[Any, Any] = dict(dataset) if isinstance(dataset, dict) else {None: dataset}
+    context = NO_SALT
+    if document_column is not None:
+        names = (_names(split, document_column) for split in splits.values())
+        refuse_repeated(chain.from_iterable(names), document_column)
+    elif settings.seed is None:
+        context += corpus_name(_texts(splits.values(), columns.texts), settings.secret())
+    # Settings that cannot be used are an error now.
+    release = release_in_process(settings, columns, context)
+    private, first = {}, 0
+    for name, split in splits.items():
+        work = _Batches(settings, columns, context, first)
+        private[name] = _mapped(split, work, release, workers, batch_size)
+        if number is not None and len(private) < len(splits):
+            first += split.num_rows if hasattr(split, "num_rows") else sum(1 for _ in split)
+    return type(dataset)(private) if isinstance(dataset, dict) else private[None]
+
+
+def _mapped(
+    dataset: Any, work: _Batches, release: BatchRelease, workers: int, batch_size: int
+) -> Any:
     options: dict[str, Any] = {"batched": True, "batch_size": batch_size, "with_indices": True}
-    if hasattr(dataset, "num_rows"):
-        # Cached results are looked up by the settings, and an index may have changed under its path.
-        options |= {"load_from_cache_file": False, "features": dataset.features}
-        options["num_proc"] = workers if workers > 1 else None
-    private: AnyDataset = dataset.with_format("arrow").map(work, **options)
+    arrow = dataset.with_format("arrow")
     if not hasattr(dataset, "format"):  # an IterableDataset, which has none
-        return private.with_format(None)
+        return arrow.map(work, **options).with_format(None)
+    options |= {"features": dataset.features, "num_proc": workers if workers > 1 else None}
+    # A hash of the function would follow the path of an index or of a key and not what lies there.
+    private = arrow.map(work, new_fingerprint=_fingerprint(dataset, work, release), **options)
     form = dataset.format
     return private.with_format(
         form["type"], form["columns"], form["output_all_columns"], **form["format_kwargs"]
     )
 
 
-def _texts(dataset: Any, column: str) -> Iterator[tuple[int, str]]:
+def _fingerprint(dataset: Any, work: _Batches, release: BatchRelease) -> str:
+    """What a result is known by in the cache: the dataset and all that decides the release; it shows no key."""
+    from textpriv import __version__
+
+    seed = work.settings.seed
+    digest = hashlib.blake2b(
+        key=b"" if seed is not None else work.settings.secret(),
+        digest_size=16,
+        person=b"textpriv-cache",
+    )
+    settings = repr((__version__, seed, work.columns, work.first, dataset._fingerprint))
+    for part in (settings.encode(), release.privatizer.fingerprint, work.context):
+        digest.update(framed(part))
+    return digest.hexdigest()
+
+
+def _texts(splits: Iterable[Any], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     # Whatever the format: rows as plain values, with all columns.
-    for number, row in enumerate(islice(dataset.with_format(None), 1000)):
-        text = row.get(column)
-        if isinstance(text, str):
-            yield number, text
+    rows = chain.from_iterable(split.with_format(None) for split in splits)
+    for number, row in enumerate(islice(rows, 1000)):
+        texts = [row.get(column) for column in columns]
+        if all(isinstance(text, str) for text in texts):
+            yield number, *texts
 
 
 def _names(dataset: Any, column: str) -> Iterator[Any]:
@@ -117,11 +153,12 @@ def _names(dataset: Any, column: str) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class _Batches:
-    """The mapped function: tables and the numbers of their rows in, tables out."""
+    """The mapped function: tables and the numbers of their rows in the dataset in, tables out."""
 
     settings: PrivatizerSettings
     columns: Columns
     context: bytes
+    first: int  # documents of the splits before
 
     def __call__(self, table: pa.Table, numbers: list[int]) -> pa.Table:
         import pyarrow as pa
@@ -132,5 +169,6 @@ class _Batches:
             return table
         names = batch.schema.names
         if self.columns.number is not None:
-            batch = batch.append_column(self.columns.number, pa.array(numbers, pa.uint64()))
+            known = pa.array([self.first + number for number in numbers], pa.uint64())
+            batch = batch.append_column(self.columns.number, known)
         return pa.Table.from_batches([release(batch).select(names)], table.schema)

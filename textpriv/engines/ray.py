@@ -36,7 +36,7 @@ def privatize_dataset(
     settings: PrivatizerSettings,
     *,
     document_column: str,
-    text_column: str = "text",
+    text_column: str | Sequence[str] = "text",
     workers: int = 1,
     batch_size: int = 1000,
 ) -> Dataset:
@@ -53,7 +53,8 @@ def privatize_dataset(
         The name of each document, from which its randomness follows, all different: this column is read once, now, and 16
         bytes of each name are kept meanwhile. The same name, text, text column, settings and key give the same private text
         on any engine; whoever sees two releases knows which texts have changed between them.
-    text_column : str
+    text_column : str or sequence of str
+        One column of texts, or several, which are released independently.
     workers : int
         Actors.
     batch_size : int
@@ -73,19 +74,16 @@ def privatize_dataset(
         raise CorpusError(
             "A ledger lies on a local disk, where actors cannot count in it: use a run key."
         )
-    columns = dataset.columns() or []
-    for column in (text_column, document_column):
-        if column not in columns:
+    columns, names = Columns(text_column, document=document_column), dataset.columns() or []
+    for column in (*columns.texts, document_column):
+        if column not in names:
             raise CorpusError(
-                f"expected one column named {column!r}, found none among {len(columns)}."
+                f"expected one column named {column!r}, found none among {len(names)}."
             )
     refuse_repeated(_names(dataset, document_column), document_column)
     return dataset.map_batches(
         _Batches,
-        fn_constructor_args=(
-            settings.without_secret(),
-            Columns(text_column, document=document_column),
-        ),
+        fn_constructor_args=(settings.without_secret(), columns),
         batch_format="pyarrow",
         batch_size=batch_size,
         concurrency=workers,

@@ -38,7 +38,7 @@ def privatize_dataframe(
     settings: PrivatizerSettings,
     *,
     document_column: str,
-    text_column: str = "text",
+    text_column: str | Sequence[str] = "text",
 ) -> DataFrame:
     """Return a DataFrame with private texts and the other columns as they are.
 
@@ -53,7 +53,8 @@ def privatize_dataframe(
         The name of each document, from which its randomness follows: rows have no order that Spark keeps. All names are
         different: Spark counts those of this column once, now. The same name, text, text column, settings and key give the
         same private text on any engine; whoever sees two releases knows which texts have changed between them.
-    text_column : str
+    text_column : str or sequence of str
+        One column of texts, or several, which are released independently.
 
     Returns
     -------
@@ -69,13 +70,14 @@ def privatize_dataframe(
         raise CorpusError(
             "A ledger lies on a local disk, where executors cannot count in it: use a run key."
         )
-    for column in (text_column, document_column):
+    columns = Columns(text_column, document=document_column)
+    for column in (*columns.texts, document_column):
         if frame.columns.count(column) != 1:
             raise CorpusError(
                 f"expected one column named {column!r}, found {frame.columns.count(column)} among {len(frame.columns)}."
             )
     _refuse_repeated(frame, document_column)
-    work = _Batches(settings.without_secret(), Columns(text_column, document=document_column))
+    work = _Batches(settings.without_secret(), columns)
     return frame.mapInArrow(work, frame.schema)
 
 

@@ -151,6 +151,20 @@ class EncodedTexts:
         for begin, end in zip(offsets, offsets[1:], strict=False):
             yield data[begin:end].decode("utf-8")
 
+    def part(self, start: int, stop: int) -> EncodedTexts:
+        """The texts from one number up to (without) another."""
+        offsets = self.offsets[start : stop + 1]
+        return EncodedTexts(self.data[offsets[0] : offsets[-1]], offsets - offsets[0])
+
+    @classmethod
+    def joined(cls, parts: Sequence[EncodedTexts]) -> EncodedTexts:
+        """Concatenate; without a copy where there is one part."""
+        if len(parts) == 1:
+            return parts[0]
+        lengths = np.concatenate([np.diff(part.offsets) for part in parts])
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        return cls(np.concatenate([part.data for part in parts]), offsets)
+
     def lowered(self) -> EncodedTexts:
         """The same texts in lower case, each as a whole: ``str.lower`` depends on what stands around a letter."""
         data, offsets = self.data.tobytes(), self.offsets.tolist()

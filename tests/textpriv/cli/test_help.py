@@ -71,18 +71,9 @@ def test_an_option_of_one_value_given_twice_is_refused(name, parameter):
     assert parameter.opts[0] in result.stderr
 
 
-def test_of_two_text_columns_none_is_released(tmp_path):
-    source = tmp_path / "a.csv"
-    source.write_text(f"subject,body\n{SECRET},{SECRET}\n")
-    columns = ["--text-column", "body", "--text-column=subject"]
-    more = ["--index", tmp_path / "no.idx", "--epsilon", "6"]
-    result = run("privatize", source, tmp_path / "b.csv", *columns, *more)
-    assert "given more than once" in usage(result)
-    assert not (tmp_path / "b.csv").exists()
-
-
 def test_an_option_of_several_values_may_be_repeated():
-    for name, parameter in [("privatize", "drop"), ("privatize", "keep"), ("report", "word")]:
+    options = [("privatize", name) for name in ("drop", "keep", "text_column")]
+    for name, parameter in [*options, ("report", "word")]:
         (found,) = (p for p in GROUP.commands[name].params if p.name == parameter)
         assert found.multiple
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engine_runs import WORDS, KilledOnce, bytes_of, run
+from engine_runs import COLUMNS, WORDS, KilledOnce, bytes_of, run
 
 from textpriv.corpus import PrivatizerSettings
 from textpriv.corpus import run as corpus
@@ -72,6 +72,19 @@ def released(table, settings) -> dict[str, str]:
     (batch,) = table.to_batches()
     done = release(batch)
     return dict(zip(done["id"].to_pylist(), done["text"].to_pylist(), strict=True))
+
+
+@pytest.fixture(scope="session")
+def two_columns(tmp_path_factory, table, settings, key) -> tuple[pa.Table, Path, dict]:
+    """A table in which each text stands in a second column too, its folder, and what this process releases of it."""
+    table = table.append_column("subject", table["text"])
+    folder = tmp_path_factory.mktemp("columns")
+    (folder / "raw").mkdir()
+    pq.write_table(table, folder / "raw" / "a.parquet")
+    run(folder / "out", folder / "raw", settings, key, text_column=COLUMNS, document_column="id")
+    made = pq.read_table(folder / "out" / "a.parquet").select(["id", *COLUMNS])
+    assert made["text"] != made["subject"]
+    return table, folder, {row["id"]: row for row in made.to_pylist()}
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from pathlib import Path
 import engine_runs
 import pyarrow as pa
 import pytest
-from engine_runs import bytes_of, run
+from engine_runs import COLUMNS, bytes_of, run
 
 from textpriv.errors import CorpusError
 
@@ -51,6 +51,22 @@ def test_a_ray_dataset_keeps_its_columns_and_gets_the_same_texts(
     rows = done.take_all()
     assert {row["id"]: row["text"] for row in rows} == private
     assert sorted(row["stars"] for row in rows) == list(range(120))
+
+
+def test_ray_releases_two_columns_as_this_process_does(ray, tmp_path, two_columns, settings, key):
+    import ray.data
+
+    from textpriv.engines.ray import privatize_dataset
+
+    table, folder, private = two_columns
+    options = {"text_column": COLUMNS, "document_column": "id", "engine": "ray"}
+    made = run(tmp_path / "out", folder / "raw", settings, key, **options)
+    assert bytes_of(made) == bytes_of(folder / "out")
+    dataset = ray.data.from_arrow(table.select(["id", *COLUMNS]))
+    rows = privatize_dataset(
+        dataset, settings, document_column="id", text_column=COLUMNS
+    ).take_all()
+    assert {row["id"]: row for row in rows} == private
 
 
 def test_a_tree_gives_the_same_texts_in_a_ray_dataset(ray, table, tree_settings, tree_private):

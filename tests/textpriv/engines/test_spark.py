@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from echo import Echo
-from engine_runs import FailingAt, bytes_of, run
+from engine_runs import COLUMNS, FailingAt, bytes_of, run
 
 from textpriv.corpus import run as corpus
 from textpriv.errors import CorpusError
@@ -102,6 +102,23 @@ def test_a_spark_dataframe_keeps_its_columns_and_gets_the_same_texts(
     rows = done.collect()
     assert {row.id: row.text for row in rows} == private
     assert sorted(row.stars for row in rows) == list(range(120))
+
+
+def test_spark_releases_two_columns_as_this_process_does(
+    spark, tmp_path, two_columns, settings, key
+):
+    from textpriv.engines.spark import privatize_dataframe
+
+    table, folder, private = two_columns
+    options = {"text_column": COLUMNS, "document_column": "id", "engine": "spark"}
+    made = run(tmp_path / "out", folder / "raw", settings, key, **options)
+    assert bytes_of(made) == bytes_of(folder / "out")
+    frame = spark.createDataFrame(
+        list(zip(*table.to_pydict().values(), strict=True)), table.schema.names
+    )
+    done = privatize_dataframe(frame, settings, document_column="id", text_column=COLUMNS)
+    rows = [row.asDict() for row in done.select("id", *COLUMNS).collect()]
+    assert {row["id"]: row for row in rows} == private
 
 
 def test_a_tree_gives_the_same_texts_in_a_spark_dataframe(

@@ -96,7 +96,7 @@ def corpus_format(
 def read_records(
     path: str | os.PathLike[str],
     format: str | None = None,
-    text_column: str = "text",
+    text_column: str | Sequence[str] = "text",
     on_error: str = "fail",
     *,
     batch_size: int = 1000,
@@ -116,7 +116,7 @@ def read_records(
         ``"jsonl"``, ``"csv"``, ``"tsv"``, ``"text"`` or ``"parquet"``; None goes by the extension, and by ``"text"`` for
         standard input. The columns of a CSV file may also have semicolons or tabs between them: what its header shows.
     text_column
-        The JSON field, CSV or Parquet column that holds the text. ``text`` files have none.
+        The JSON field, CSV or Parquet column that holds the text, or a sequence of several. ``text`` files have none.
     on_error
         ``"fail"`` raises at the first bad record; ``"skip"`` leaves bad records out and counts them by reason:
         ``encoding``, ``null_byte``, ``malformed``, ``missing_text``, ``wrong_type``, ``columns``, ``too_large``;
@@ -149,7 +149,7 @@ def read_records(
     return FORMATS[found or "text"].reader(
         path,
         compression,
-        text_column,
+        (text_column,) if isinstance(text_column, str) else text_column,
         on_error,
         batch_size,
         max_text_bytes,

@@ -72,19 +72,20 @@ class _CsvReader(CorpusReader):
         header = next_row()
         if header is None:
             raise CorpusError(
-                f"{self.name} is empty: expected a CSV header with a column {self.text_column!r}."
+                f"{self.name} is empty: expected a CSV header with a column {self.text_columns[0]!r}."
             )
         if isinstance(header, RecordError):
             raise CorpusError(f"{self.name}, line 1 (the header): {header} Repair the file.")
-        if header.count(self.text_column) != 1:
-            found = "more than one" if self.text_column in header else "none"
-            raise CorpusError(
-                f"{self.name}, line 1 (the header): expected a column named {self.text_column!r}, "
-                f"found {found} among {len(header)} column(s). Name the column that holds the text "
-                f"with --text-column; the file needs a header line, and {_BETWEEN[self.format]} between the columns."
-            )
+        for name in self.text_columns:
+            if header.count(name) != 1:
+                found = "more than one" if name in header else "none"
+                raise CorpusError(
+                    f"{self.name}, line 1 (the header): expected a column named {name!r}, "
+                    f"found {found} among {len(header)} column(s). Name the column that holds the text "
+                    f"with --text-column; the file needs a header line, and {_BETWEEN[self.format]} between the columns."
+                )
         self.columns, self.newline = header, lines.newline
-        column = header.index(self.text_column)
+        columns = [header.index(name) for name in self.text_columns]
         self.check_name_columns()
         named = [header.index(name) for name in self._names]
         self.enter(stream)
@@ -99,7 +100,7 @@ class _CsvReader(CorpusReader):
             elif len(row) == len(header):
                 try:
                     self.check_names(row[number] for number in named)
-                    yield self.check_text(row[column]), row
+                    yield self.check_texts(row[column] for column in columns), row
                 except RecordError as error:
                     error.raw = lines.raw()
                     yield error
@@ -136,7 +137,7 @@ class _CsvLines:
         self.newline = "\n"
 
     def find_delimiter(self, candidates: str) -> str:
-        """Return the first that makes the text's column one of the header's; without any, the first of all."""
+        """Return the first that makes the most of the texts' columns some of the header's."""
         header = next(self.lines, None)
         if header is None:
             return candidates[0]
@@ -144,10 +145,14 @@ class _CsvLines:
         self._read_ahead = 1
         if isinstance(header, bytes) and b"\0" not in header:
             text = header.decode("utf-8", errors="replace")
-            for delimiter in candidates:
+
+            def columns(delimiter: str) -> int:
                 with contextlib.suppress(csv.Error):
-                    if self._reader.text_column in next(csv.reader([text], delimiter=delimiter)):
-                        return delimiter
+                    found = next(csv.reader([text], delimiter=delimiter))
+                    return len(set(found).intersection(self._reader.text_columns))
+                return 0
+
+            return max(candidates, key=columns)
         return candidates[0]
 
     def start_row(self) -> None:
@@ -194,11 +199,14 @@ class _CsvWriter(RecordWriter):
         header = self._reader.columns
         self._out.write(self._row([header[number] for number in self.passing(header)]))
 
-    def write(self, batch: Batch, texts: Sequence[str]) -> None:
-        passing = self.passing(self._reader.columns)
-        column = self._reader.columns.index(self._reader.text_column)
-        for row, text in zip(batch.rows, texts, strict=True):
-            self._out.write(self._row([text if n == column else row[n] for n in passing]))
+    def write(self, batch: Batch, columns: Sequence[Sequence[str]]) -> None:
+        header = self._reader.columns
+        passing, private = self.passing(header), map(header.index, self._reader.text_columns)
+        values = dict(zip(private, columns, strict=True)) if columns else {}
+        for number, row in enumerate(batch.rows):
+            self._out.write(
+                self._row([values[n][number] if n in values else row[n] for n in passing])
+            )
 
     def _row(self, row: list[str]) -> bytes:
         buffer = io.StringIO(newline="")

@@ -6,7 +6,7 @@ The other fields stay as they are. What all formats share is in ``corpus.records
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from textpriv.corpus.records import (
@@ -46,20 +46,16 @@ class _JsonReader(CorpusReader):
             )
         if not self.columns:
             self.columns = list(record)
-        if self.text_column not in record:
-            raise RecordError(
-                "missing_text",
-                f"expected the field {self.text_column!r}, found {len(record)} other field(s); "
-                "name the field that holds the text with --text-column.",
-            )
-        text = record[self.text_column]
-        if not isinstance(text, str):
-            raise RecordError(
-                "wrong_type",
-                f"expected a string in {self.text_column!r}, found a JSON {_json_type(text)}.",
-            )
+        for column in self.text_columns:
+            if column not in record:
+                raise self.missing_text(column, len(record))
+            if not isinstance(record[column], str):
+                found = _json_type(record[column])
+                raise RecordError(
+                    "wrong_type", f"expected a string in {column!r}, found a JSON {found}."
+                )
         self.check_names(record.get(name) for name in self._names)
-        return self.check_text(text), record
+        return self.check_texts(record[column] for column in self.text_columns), record
 
 
 def _json_type(value: object) -> str:
@@ -78,11 +74,11 @@ def _finite(literal: str) -> float:
 class _JsonWriter(RecordWriter):
     """Write JSON objects, one a line."""
 
-    def _record(self, row: Any, text: str) -> bytes:
-        column = self._reader.text_column
+    def _record(self, row: Any, texts: Sequence[str]) -> bytes:
+        private = dict(zip(self._reader.text_columns, texts, strict=True))
         if not self._rule.passes_all:
-            row = {name: row[name] for name in row if name == column or self._rule.passes(name)}
-        record = {**row, column: text}
+            row = {name: row[name] for name in row if name in private or self._rule.passes(name)}
+        record = {**row, **private}
         try:
             return _dump_json(record, ensure_ascii=False).encode("utf-8") + b"\n"
         except UnicodeEncodeError:

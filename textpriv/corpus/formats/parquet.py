@@ -84,10 +84,11 @@ class _ParquetReader(CorpusReader):
                 raise _damage(error, self.name) from None
             self.columns = list(self.schema.names)
             self._size = table.metadata.num_rows
-            if self.columns.count(self.text_column) > 1:
-                raise CorpusError(
-                    f"{self.name}: expected one column named {self.text_column!r}, found more than one."
-                )
+            for name in self.text_columns:
+                if self.columns.count(name) > 1:
+                    raise CorpusError(
+                        f"{self.name}: expected one column named {name!r}, found more than one."
+                    )
             self.check_name_columns()
             yield table
 
@@ -144,22 +145,22 @@ class _ParquetReader(CorpusReader):
         return max(1, min(self.batch_size, int(4 * BATCH_BYTES / max(mean, 1.0))))
 
     def _batch(self, rows: pa.RecordBatch, first: int, end: int) -> Batch:
-        values, problem = self._values(rows)
+        columns = [self._values(rows, name) for name in self.text_columns]
         names = [_possible_names(rows.column(self.columns.index(name))) for name in self._names]
         texts, good, bad = [], [], []
-        for row, value in enumerate(values):
+        for row in range(rows.num_rows):
             try:
-                if problem is not None:
-                    raise RecordError(*problem)
-                if isinstance(value, bytes):
-                    raise not_utf8()
-                if value is None:
-                    raise RecordError(
-                        "wrong_type",
-                        f"expected a text in {self.text_column!r}, found none (null).",
-                    )
+                for name, values in zip(self.text_columns, columns, strict=True):
+                    if isinstance(values, RecordError):
+                        raise RecordError(values.reason, str(values))
+                    if isinstance(values[row], bytes):
+                        raise not_utf8()
+                    if values[row] is None:
+                        raise RecordError(
+                            "wrong_type", f"expected a text in {name!r}, found none (null)."
+                        )
                 self.check_names(column[row] for column in names)
-                texts.append(self.check_text(value))
+                texts.append(self.check_texts(values[row] for values in columns))  # type: ignore[index]
                 good.append(row)
             except RecordError as error:
                 if self.on_error == "quarantine":
@@ -171,29 +172,24 @@ class _ParquetReader(CorpusReader):
             rows = rows.take(pa.array(good, pa.int64()))
         return Batch([first + row for row in good], texts, rows, bad, first, Cursor(end, 0, None))
 
-    def _values(self, rows: pa.RecordBatch) -> tuple[list[Any], tuple[str, str] | None]:
-        """Return the texts (bytes for what is no UTF-8), or what is wrong with all of them."""
+    def _values(self, rows: pa.RecordBatch, name: str) -> list[Any] | RecordError:
+        """Return the texts of a column (bytes for what is no UTF-8), or what is wrong with all of them."""
         import pyarrow as pa
 
-        none = [None] * rows.num_rows
-        if self.text_column not in self.columns:
-            return none, (
-                "missing_text",
-                f"expected the column {self.text_column!r}, found {len(self.columns)} other column(s); name the column "
-                "that holds the text with --text-column.",
-            )
-        column = rows.column(self.columns.index(self.text_column))
+        if name not in self.columns:
+            return self.missing_text(name, len(self.columns))
+        column = rows.column(self.columns.index(name))
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         kind = column.type
         if pa.types.is_null(kind):
-            return none, None
+            return [None] * rows.num_rows
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-            return none, (
+            return RecordError(
                 "wrong_type",
-                f"expected texts in {self.text_column!r}, found values of the type {str(kind)[:40]}.",
+                f"expected texts in {name!r}, found values of the type {str(kind)[:40]}.",
             )
-        return _column_values(column), None
+        return _column_values(column)
 
 
 def _column_values(column: pa.Array) -> list[Any]:
@@ -286,19 +282,22 @@ class _ParquetWriter(RecordWriter):
     def begin(self) -> None:
         self._opened()
 
-    def write(self, batch: Batch, texts: Sequence[str]) -> None:
+    def write(self, batch: Batch, columns: Sequence[Sequence[str]]) -> None:
         import pyarrow as pa
 
         groups = self._opened()
-        if not texts:
+        if not columns:
             return
         schema = self._reader.schema
         assert schema is not None
         rows: pa.RecordBatch = batch.rows
-        text = schema.names.index(self._reader.text_column)
-        column = pa.array(texts, pa.string()).cast(schema.field(text).type)
-        columns = [column if n == text else rows.column(n) for n in self.passing(schema.names)]
-        groups.add(pa.RecordBatch.from_arrays(columns, schema=groups.schema))
+        private = {}
+        for name, texts in zip(self._reader.text_columns, columns, strict=True):
+            number = schema.names.index(name)
+            private[number] = pa.array(texts, pa.string()).cast(schema.field(number).type)
+        passing = self.passing(schema.names)
+        values = [private[n] if n in private else rows.column(n) for n in passing]
+        groups.add(pa.RecordBatch.from_arrays(values, schema=groups.schema))
 
     def close(self) -> None:
         self._opened().close()
@@ -319,18 +318,18 @@ class _ParquetWriter(RecordWriter):
                 # It describes the columns of the input, some of which are dropped.
                 metadata = {key: value for key, value in metadata.items() if key != b"pandas"}
             written = pa.schema([schema.field(number) for number in passing], metadata)
-            self._groups = _RowGroups(self._out, written, self._reader.text_column)
+            self._groups = _RowGroups(self._out, written, self._reader.text_columns)
         return self._groups
 
 
 class _RowGroups:
     """A Parquet file in the making."""
 
-    def __init__(self, out: BinaryIO, schema: pa.Schema, text_column: str) -> None:
+    def __init__(self, out: BinaryIO, schema: pa.Schema, text_columns: Sequence[str]) -> None:
         import pyarrow.parquet as pq
 
         self.schema = schema
-        self._text = schema.names.index(text_column) if text_column in schema.names else None
+        self._texts = {n for n, name in enumerate(schema.names) if name in text_columns}
         self._writer = pq.ParquetWriter(out, schema, compression="zstd")
         self._rows: list[pa.RecordBatch] = []
         self._count = self._bytes = 0
@@ -343,7 +342,7 @@ class _RowGroups:
         while rows.num_rows:
             sizes = np.zeros(rows.num_rows)
             for number, column in enumerate(rows.columns):
-                if number == self._text and pa.types.is_dictionary(column.type):
+                if number in self._texts and pa.types.is_dictionary(column.type):
                     column = column.dictionary_decode()
                 sizes += _string_bytes(column)
             full = self._bytes + np.cumsum(sizes) >= _GROUP_BYTES
@@ -400,7 +399,9 @@ def _string_bytes(column: pa.Array) -> Any:
     return np.zeros(len(column))
 
 
-def _join(parts: Sequence[Path], out: BinaryIO, compression: str | None, text_column: str) -> None:
+def _join(
+    parts: Sequence[Path], out: BinaryIO, compression: str | None, text_columns: Sequence[str]
+) -> None:
     """Write the rows of finished parts one after the other, in groups of rows of their own."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -410,7 +411,7 @@ def _join(parts: Sequence[Path], out: BinaryIO, compression: str | None, text_co
         with open(part, "rb") as file:
             try:
                 table = pq.ParquetFile(file)
-                groups = groups or _RowGroups(out, table.schema_arrow, text_column)
+                groups = groups or _RowGroups(out, table.schema_arrow, text_columns)
                 for rows in table.iter_batches(batch_size=_GROUP_ROWS, use_threads=False):
                     groups.add(rows)
             except pa.ArrowException as error:

@@ -5,7 +5,7 @@ Blank lines are documents too. What all formats share is in ``corpus.records``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 from textpriv.corpus.records import CorpusReader, Format, RecordError, RecordWriter, concatenate
@@ -28,9 +28,9 @@ class _TextReader(CorpusReader):
 class _TextWriter(RecordWriter):
     """Write lines."""
 
-    def _record(self, row: Any, text: str) -> bytes:
+    def _record(self, row: Any, texts: Sequence[str]) -> bytes:
         # One document a line is the format, so a released line break becomes a space.
-        return text.replace("\r", " ").replace("\n", " ").encode("utf-8") + b"\n"
+        return texts[0].replace("\r", " ").replace("\n", " ").encode("utf-8") + b"\n"
 
 
 FORMAT = Format("text", (".txt", ".text"), _TextReader, _TextWriter, concatenate)
