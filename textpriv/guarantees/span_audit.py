@@ -36,7 +36,7 @@ from textpriv.spans.laws.base import Scopes, SpanLaw
 __all__ = ["SpanCertificate", "audit_span_law", "audit_span_laws", "certify_span_law"]
 
 _SLACK = 1e-9  # nats for the arithmetic of the kit itself
-_QUICK, _THOROUGH = 1_500, 15_000  # documents of each kind that are drawn
+_QUICK, _THOROUGH = 1_000, 15_000  # documents of each kind that are drawn
 _BUCKETS = 64
 _MOST_VALUES = 512
 

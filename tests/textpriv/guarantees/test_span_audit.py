@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from textpriv.errors import MechanismError
 from textpriv.guarantees.span_audit import audit_span_law
 from textpriv.spans.laws import registry
+from textpriv.spans.laws.ages import Age
 from textpriv.spans.laws.base import Scopes
 from textpriv.spans.laws.date_shift import DateShift
 from textpriv.spans.laws.dates import Date
 from textpriv.spans.laws.geometric import TwoSidedGeometric
+from textpriv.spans.laws.identifiers import Identifier
 from textpriv.spans.laws.mask import Mask
 from textpriv.spans.laws.numbers import Number
+from textpriv.spans.laws.surrogates import Surrogate
 from textpriv.spans.laws.times import TimeOfDay
 
 
@@ -122,6 +127,46 @@ class TimeOfTheHour(TimeOfDay):
         return [self._surface(cell, v[1:]) for cell, v in zip(cells, values, strict=True)]
 
 
+class AgeOfTheOld(OneTrial, Age):
+    """Leaves ages beyond the oldest as they are."""
+
+    def parse(self, text):
+        value = super().parse(text)
+        return value and value._replace(cell=int(text.split("-")[0].split()[0]) // 2)
+
+
+class SurrogateOfEqualInitial(OneTrial, Surrogate):
+    def draw(self, values, stream, scopes=None):
+        drawn = super().draw(values, stream, scopes)
+        return [value.name[0] + each[1:] for value, each in zip(values, drawn, strict=True)]
+
+
+class SurrogateWithoutKey(OneTrial, Surrogate):
+    """A function of the name that everybody can compute."""
+
+    def draw(self, values, stream, scopes=None):
+        return [self.entries[len(value.name) % len(self.entries)] for value in values]
+
+
+class SurrogateWhoseEqualityIsDenied(Surrogate):
+    """Consistent, and states that nothing shows."""
+
+    def joint_loss(self, first, second):
+        return 0.0 if len(first) == len(second) else math.inf
+
+    @classmethod
+    def trials(cls):
+        return super().trials()[1:2]
+
+
+class IdentifierWithItsEnd(OneTrial, Identifier):
+    """Keeps the last digit."""
+
+    def draw(self, values, stream, scopes=None):
+        drawn = super().draw(values, stream, scopes)
+        return [each[:-1] + v.number[-1] for v, each in zip(values, drawn, strict=True)]
+
+
 BROKEN = [
     (MaskOfEqualLength, "documents"),
     (NumberWithItsDecimals, "documents"),
@@ -133,6 +178,11 @@ BROKEN = [
     (UniformShift, "documents"),
     (ShiftOfEverybody, "sampler"),
     (TimeOfTheHour, "documents"),
+    (AgeOfTheOld, "statement"),
+    (SurrogateOfEqualInitial, "documents"),
+    (SurrogateWithoutKey, "documents"),
+    (SurrogateWhoseEqualityIsDenied, "documents"),
+    (IdentifierWithItsEnd, "documents"),
 ]
 
 

@@ -221,6 +221,13 @@ class SpanLaw(ABC):
         content = json.dumps([ALGORITHM, law, self.settings()], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (type(self), self.settings())  # engines send a law to their workers
+
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
         return f"{type(self).__name__}({given})"
+
+
+def _made(law: type[SpanLaw], settings: dict[str, Any]) -> SpanLaw:
+    return law(**settings)

@@ -8,9 +8,10 @@ exp(epsilon |D|)`` where y has the intervals of x, which x + D has too, and both
 given, is written as the range's end, *after* the shift, which is a function of what is released. Before it nothing is
 clamped, completed or rounded: clamping would give two adjacent histories other intervals, and no bound would hold.
 
-N is a function of the run key, of epsilon and of the person's name, by a keyed stream (:class:`Scopes`): the same in
-every document, run, worker and engine, so a second release repeats the first and costs nothing; two persons' shifts, and
-those under two keys, are independent. Under a ledger the key is the ledger's.
+N is a function of the run key, of epsilon, of the kind and of the person's name, by a keyed stream (:class:`Scopes`): the
+same in every document, run, worker and engine, so a second release repeats the first and costs nothing; two persons'
+shifts, and those under two keys, are independent. Two kinds of dates move independently, so that their losses add up: give
+one kind to all that must move together. Under a ledger the key is the ledger's.
 
 A uniform shift has no epsilon. Its support moves with the history: for a shift of 0 to m days, a date that is released m
 days after x cannot come from x - 1. It is refused.
@@ -92,8 +93,9 @@ class DateShift(DatedLaw):
     def shift(self, scopes: Scopes) -> int:
         """The days by which all dates of a scope are moved. As secret as the dates themselves."""
         assert self.scope is not None
-        # Not of the form nor of the kind: dates of several kinds, and of several releases, move together.
-        stream = scopes.stream(self.scope, f"date shift {ALGORITHM} {self.epsilon!r}".encode())
+        # Not of form and range: what is written may change between releases, the shift does not.
+        label = f"date shift {ALGORITHM} {self.epsilon!r} {self.kind}"
+        stream = scopes.stream(self.scope, label.encode())
         return int(self._noise.draw(1, stream)[0])
 
     def draw(

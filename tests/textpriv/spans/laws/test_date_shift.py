@@ -37,9 +37,9 @@ def test_intervals_hold_to_the_day_across_documents_and_runs():
     assert np.diff(moved).tolist() == np.diff(days).tolist()
 
 
-def test_the_shift_of_a_person_is_a_function_of_key_name_and_epsilon_in_every_process_and_for_every_kind():
-    other = DateShift(epsilon=1 / 365, form="iso", low="1900-01-01", kind="BIRTHDAY")
-    for person, days in (("ann", 290), ("bob", 416), (7, -214), (b"7", 1085)):
+def test_the_shift_of_a_person_is_a_function_of_key_name_and_epsilon_in_every_process_and_form():
+    other = DateShift(epsilon=1 / 365, form="iso", low="1900-01-01")
+    for person, days in (("ann", -253), ("bob", 233), (7, -18), (b"7", 191)):
         assert LAW.shift(scopes(person)) == days
         assert other.shift(scopes(person, "elsewhere")) == days
 
@@ -62,6 +62,7 @@ def test_a_shift_changes_with_key_person_and_epsilon():
         law.shift(scopes("bob")),
         law.shift(scopes("ann", seed=2)),
         DateShift(epsilon=1.1e-4).shift(scopes("ann")),
+        DateShift(epsilon=1e-4, kind="BIRTHDAY").shift(scopes("ann")),
         DateShift(epsilon=1e-4, scope="document").shift(scopes("letter", "ann")),
     ]
     assert len(set(shifts)) == len(shifts)
