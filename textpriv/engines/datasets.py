@@ -158,7 +158,7 @@ class _Batches:
     settings: PrivatizerSettings
     columns: Columns
     context: bytes
-    first: int  # documents of the splits before
+    first: int = 0  # documents of the splits before
 
     def __call__(self, table: pa.Table, numbers: list[int]) -> pa.Table:
         import pyarrow as pa
