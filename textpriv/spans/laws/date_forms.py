@@ -19,10 +19,9 @@ from typing import NamedTuple
 from textpriv.errors import MechanismError
 from textpriv.optional import needs
 
-__all__ = ["ISO", "LAST_DAY", "Clock", "DateForms", "Moment", "day_of", "read_clock", "write_clock"]
+__all__ = ["ISO", "Clock", "DateForms", "Moment", "day_of", "read_clock", "write_clock"]
 
 ISO = "y-9-9"
-LAST_DAY = date(MAXYEAR, 12, 31).toordinal()
 _PIVOT = 69  # years of two digits are those from 1969 to 2068, as in POSIX
 
 # By their shape: y is four digits, s eight, 9 one or two, and b a name of a month.

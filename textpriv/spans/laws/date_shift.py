@@ -4,11 +4,12 @@ Proof (mechanisms.md 10.4). Let a person's dates be the days ``x_1 .. x_n``, ove
 proportional to ``exp(-epsilon |n|)`` is drawn for the person, and ``x_1 + N .. x_n + N`` are released. Adjacent is the
 history moved as a whole, ``x_i + D`` for all i. For every released y, ``P(N = y_1 - x_1) / P(N = y_1 - x_1 - D) <=
 exp(epsilon |D|)`` where y has the intervals of x, which x + D has too, and both are impossible where not: the loss is
-``epsilon |D|``, once for all dates. Only the year 1 to 9999 can be written: a date beyond, or beyond the range that is
-given, is written as the range's end, *after* the shift, which is a function of what is released. Before it nothing is
-clamped, completed or rounded: clamping would give two adjacent histories other intervals, and no bound would hold.
+``epsilon |D|``, once for all dates. A date outside a public range is not read (it goes to the words, and that it does is
+structure), so D is at most the width of the range; one that the shift moves beyond the range is written as its end,
+*after* the shift, which is a function of what is released. Before it nothing is clamped, completed or rounded: clamping
+would give two adjacent histories other intervals, and no bound would hold.
 
-N is a function of the run key, of epsilon, of the kind and of the person's name, by a keyed stream (:class:`Scopes`): the
+N is a function of the run key, of epsilon, range, kind and the person's name, by a keyed stream (:class:`Scopes`): the
 same in every document, run, worker and engine, so a second release repeats the first and costs nothing; two persons'
 shifts, and those under two keys, are independent. Two kinds of dates move independently, so that their losses add up: give
 one kind to all that must move together. Under a ledger the key is the ledger's.
@@ -21,7 +22,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import date
 from typing import Any, Literal
 
 import numpy as np
@@ -29,7 +29,7 @@ import numpy as np
 from textpriv.errors import MechanismError
 from textpriv.randomness import RandomWords
 from textpriv.spans.laws.base import ALGORITHM, Scopes, SpanClaim, SpanLaw
-from textpriv.spans.laws.date_forms import LAST_DAY, Moment
+from textpriv.spans.laws.date_forms import Moment
 from textpriv.spans.laws.dates import DatedLaw
 
 __all__ = ["DateShift"]
@@ -45,7 +45,8 @@ class DateShift(DatedLaw):
     scope : "person" or "document"
         Whose dates move together.
     low, high : str or date
-        What is written beyond them is written as them. Default: the years 1 to 9999.
+        The public range: dates outside of it are not read, and what the shift moves beyond it is written as its end. Make
+        it wide.
     noise : str
         "geometric". "uniform" is refused.
     form, times, language, dayfirst, kind
@@ -68,8 +69,8 @@ class DateShift(DatedLaw):
         self,
         epsilon: float,
         scope: Literal["person", "document"] = "person",
-        low: Any = date.min,
-        high: Any = date.max,
+        low: Any = "1900-01-01",
+        high: Any = "2099-12-31",
         noise: str = "geometric",
         form: Literal["own", "iso"] = "own",
         times: Literal["drop", "keep"] = "drop",
@@ -86,15 +87,21 @@ class DateShift(DatedLaw):
             )
         if scope not in ("person", "document"):
             raise MechanismError(f"scope is 'person' or 'document'; got {scope!r}.")
-        # Dates are not clamped, so noise may matter up to the width of the calendar.
-        super().__init__(epsilon, low, high, form, times, language, dayfirst, kind, LAST_DAY)
+        super().__init__(epsilon, low, high, form, times, language, dayfirst, kind)
         self.scope = scope
+
+    def parse(self, text: str) -> Moment | None:
+        """As :meth:`DatedLaw.parse`; None outside of the range, too."""
+        moment = super().parse(text)
+        return moment if moment and self.first <= moment.day <= self.last else None
 
     def shift(self, scopes: Scopes) -> int:
         """The days by which all dates of a scope are moved. As secret as the dates themselves."""
         assert self.scope is not None
-        # Not of form and range: what is written may change between releases, the shift does not.
-        label = f"date shift {ALGORITHM} {self.epsilon!r} {self.kind}"
+        # Not of the form, which may change between releases. Noise of two amounts or ranges from one stream would be two
+        # releases that depend on each other.
+        law = ALGORITHM, self.epsilon, self.first, self.last, self.kind
+        label = f"date shift {law!r}"
         stream = scopes.stream(self.scope, label.encode())
         return int(self._noise.draw(1, stream)[0])
 
@@ -124,7 +131,7 @@ class DateShift(DatedLaw):
             repr(self),
             self.epsilon,
             f"day that all dates of a {whose} are moved by together",
-            self.epsilon * (LAST_DAY - 1),
+            self.epsilon * (self.last - self.first),
             per=whose,
             not_protected=(
                 f"intervals between the dates of a {whose}, their order, and which are equal",
@@ -143,9 +150,9 @@ class DateShift(DatedLaw):
 
     @classmethod
     def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
-        """Shifts of some days within a person and a document, with a date beyond the range."""
+        """Shifts of some days within a person and a document."""
         low, high = "2020-02-20", "2020-03-10"
-        days = ["2020-02-28", "2020-03-01", "2020-03-03", "2020-02-10"]
+        days = ["2020-02-28", "2020-03-01", "2020-03-03"]
         return [
             (cls(0.5, low=low, high=high), days),
             (cls(1.0, "document", low, high, times="keep"), [*days[:2], "2020-03-01 10:30"]),

@@ -26,7 +26,7 @@ class DatedLaw(GridLaw):
     epsilon : float
         Nats a day.
     low, high : str or date
-        The public range of what is written.
+        The public range.
     form : "own" or "iso"
         Whether a date keeps its form, which is then structure, or is written as ``2020-05-31``.
     times : "drop" or "keep"
@@ -35,8 +35,6 @@ class DatedLaw(GridLaw):
     dayfirst : bool, optional
         As for :class:`textpriv.spans.laws.date_forms.DateForms`.
     kind : str, optional
-    bound : int, optional
-        As for :class:`textpriv.spans.laws.grid.GridLaw`.
     """
 
     def __init__(
@@ -49,7 +47,6 @@ class DatedLaw(GridLaw):
         language: str,
         dayfirst: bool | None,
         kind: str | None,
-        bound: int | None = None,
     ) -> None:
         if form not in ("own", "iso") or times not in ("drop", "keep"):
             raise MechanismError(
@@ -58,7 +55,7 @@ class DatedLaw(GridLaw):
         ends = day_of("low", low), day_of("high", high)
         if ends[0] >= ends[1]:
             raise MechanismError(f"a range of dates needs low < high; got {low} and {high}.")
-        super().__init__(epsilon, *ends, kind, bound)
+        super().__init__(epsilon, *ends, kind)
         self.form, self.times = form, times
         self._forms = DateForms(language, dayfirst)
 

@@ -36,16 +36,13 @@ class GridLaw(SpanLaw):
     first, last : int
         The public range.
     kind : str, optional
-    bound : int, optional
-        Where noise may be cut since nothing changes beyond it; default the width of the range.
     """
 
-    def __init__(
-        self, epsilon: float, first: int, last: int, kind: str | None, bound: int | None = None
-    ) -> None:
+    def __init__(self, epsilon: float, first: int, last: int, kind: str | None) -> None:
         super().__init__(kind)
         self.first, self.last = first, last
-        self._noise = TwoSidedGeometric(epsilon, bound or max(1, last - first))
+        # Beyond the width of the range more noise changes nothing.
+        self._noise = TwoSidedGeometric(epsilon, max(1, last - first))
         self.epsilon = self._noise.epsilon
 
     @abstractmethod

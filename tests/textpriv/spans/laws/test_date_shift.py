@@ -13,7 +13,7 @@ from textpriv.errors import MechanismError
 from textpriv.guarantees.significance import LEVEL, goodness_of_fit
 from textpriv.randomness import KeyedStreams, Stream
 from textpriv.spans.laws.base import Scopes
-from textpriv.spans.laws.date_forms import LAST_DAY, Moment
+from textpriv.spans.laws.date_forms import Moment
 from textpriv.spans.laws.date_shift import DateShift
 from textpriv.spans.laws.dates import Date
 
@@ -38,8 +38,8 @@ def test_intervals_hold_to_the_day_across_documents_and_runs():
 
 
 def test_the_shift_of_a_person_is_a_function_of_key_name_and_epsilon_in_every_process_and_form():
-    other = DateShift(epsilon=1 / 365, form="iso", low="1900-01-01")
-    for person, days in (("ann", -253), ("bob", 233), (7, -18), (b"7", 191)):
+    other = DateShift(epsilon=1 / 365, form="iso", times="keep", dayfirst=True)
+    for person, days in (("ann", 1099), ("bob", -718), (7, 111), (b"7", -403)):
         assert LAW.shift(scopes(person)) == days
         assert other.shift(scopes(person, "elsewhere")) == days
 
@@ -99,13 +99,12 @@ def test_the_joint_law_of_a_history_attains_the_loss_and_no_more():
         assert worst == pytest.approx(0.5 * abs(moved), abs=1e-9)
 
 
-def test_nothing_is_clamped_before_the_shift_and_the_calendar_bounds_what_is_written():
-    law = DateShift(epsilon=0.01, low="2020-01-01", high="2020-12-31")
-    assert law.parse("1890-01-01").day < law.first
-    wild = DateShift(epsilon=1e-9)
-    drawn = {text for person in range(20) for text in released(["2020-01-01"], person, law=wild)}
-    assert drawn <= {"0001-01-01", "9999-12-31"}
-    assert wild.claim().largest == 1e-9 * (LAST_DAY - 1)
+def test_dates_outside_the_range_are_not_read_and_what_leaves_it_is_written_as_its_end():
+    law = DateShift(epsilon=1e-6, low="2020-01-01", high="2020-12-31")
+    assert law.parse("2019-12-31") is None
+    drawn = {text for person in range(40) for text in released(["2020-06-01"], person, law=law)}
+    assert drawn == {"2020-01-01", "2020-12-31"}
+    assert law.claim().largest == pytest.approx(365e-6)
 
 
 def test_a_uniform_shift_is_refused_with_its_reason():
