@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -17,12 +16,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from textpriv.errors import MechanismError
 from textpriv.evaluation.deniability import WordSample
 from textpriv.index.index import Index
-from textpriv.index.neighbours import processors
+from textpriv.index.neighbours import product_threads
 from textpriv.mechanisms.base import ALGORITHM, checksum, positive
 from textpriv.mechanisms.calibration.privacy_constant import log_normalisers, tight_constants
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
@@ -453,7 +451,7 @@ class _Search:
         def work(block: NDArray[np.int32]) -> NDArray[np.float64]:
             return self._block(block, self._distances(block), mechanisms)
 
-        with threadpool_limits(1, "blas"), ThreadPoolExecutor(processors()) as pool:
+        with product_threads() as pool:
             values = np.concatenate(list(pool.map(work, blocks)))
         return self.words.mean(values), self.words.standard_error(values)
 

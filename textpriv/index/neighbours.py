@@ -9,23 +9,25 @@ distances are (:mod:`textpriv.arithmetic`). No laws, no words, no files here.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from textpriv.index.rank_bands import RankBands, band_starts, bands_of_words, decide, step_length
 from textpriv.metrics import ANGULAR, EUCLIDEAN, INTERPRETED, Metric, row_distance
 from textpriv.vocabulary.vocabulary import read_only
 
-__all__ = ["Neighbourhoods", "exact_lists", "processors", "rank_candidates"]
+__all__ = ["Neighbourhoods", "exact_lists", "processors", "product_threads", "rank_candidates"]
 
 Progress = Callable[[int, int], None]
 
@@ -62,6 +64,20 @@ def processors() -> int:
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
 
 
+@functools.cache
+def _libraries() -> ThreadpoolController:
+    """The libraries of this process; to look for them takes longer than a small index, and NumPy's is there at once."""
+    return ThreadpoolController()
+
+
+@contextmanager
+def product_threads() -> Iterator[ThreadPoolExecutor]:
+    """One thread a processor, each of which multiplies matrices by itself."""
+    limit = _libraries().limit(limits=1, user_api="blas")
+    with limit, ThreadPoolExecutor(processors()) as pool:
+        yield pool
+
+
 def _over_blocks(rows: int, work: Callable[[int, int], None], progress: Progress | None) -> None:
     """Run ``work(start, stop)`` over blocks of rows, one thread a processor and one product a thread."""
     blocks = [(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS)]
@@ -71,7 +87,7 @@ def _over_blocks(rows: int, work: Callable[[int, int], None], progress: Progress
         work(*block)
         return block[1] - block[0]
 
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(processors()) as pool:
+    with product_threads() as pool:
         for finished in pool.map(run, blocks):
             done += finished
             if progress:

@@ -21,10 +21,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from textpriv.arithmetic import arctangent
-from textpriv.index.neighbours import processors
+from textpriv.index.neighbours import product_threads
 from textpriv.metrics import (
     ANGULAR,
     EUCLIDEAN,
@@ -267,7 +266,7 @@ def _run(
 
     everything = sum((b - a) * (size - a) for a, b in blocks)
     done = 0
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(processors()) as pool:
+    with product_threads() as pool:
         for finished in pool.map(run, blocks):
             done += finished
             for request in requests:
