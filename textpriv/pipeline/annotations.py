@@ -70,11 +70,6 @@ class CarriedAnnotations:
                 'Use "mask" in its place.'
             )
 
-    def __getstate__(self) -> dict[str, Any]:
-        # The tokenizer has seen raw words.
-        fresh = SpacyTokenizer(self._positions.language, self._positions.attributes)
-        return {**self.__dict__, "_positions": fresh}
-
     @property
     def not_protected(self) -> tuple[str, ...]:
         """What the statement says of each that is carried over."""

@@ -88,7 +88,7 @@ class TextEncoder:
         if policy.stopword != "sample":
             self._classes.append("stopword")
         names = (*_ATTRIBUTES, *map(_CLASS_ATTRIBUTES.__getitem__, self._classes))
-        self.tokenizer = SpacyTokenizer(language, names)
+        self.tokenizer = SpacyTokenizer.shared(language, names)
         # The code of each class; UNKNOWN for those that are drawn, and last for no class.
         actions = [getattr(policy, name) for name in CLASSES]
         fixed = {"sample": UNKNOWN, "mask": MASKED, "drop": DROPPED}

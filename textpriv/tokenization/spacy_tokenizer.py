@@ -6,8 +6,10 @@ It needs spaCy and nothing else, no vocabulary and no policy. What the tokens me
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,10 +40,21 @@ class SpacyTokenizer:
         By spaCy's names.
     """
 
+    _shared: ClassVar[WeakValueDictionary[Any, SpacyTokenizer]] = WeakValueDictionary()
+
     def __init__(self, language: str, attributes: tuple[str, ...]) -> None:
         self.language = language
         self.attributes = attributes
         self._tokenizer: Any = None
+        self._lock = threading.Lock()
+
+    @classmethod
+    def shared(cls, language: str, attributes: tuple[str, ...]) -> SpacyTokenizer:
+        """The one that this process has as long as anything uses it: to enter the rules of a language takes a while."""
+        return cls._shared.setdefault((language, attributes), cls(language, attributes))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SpacyTokenizer, (self.language, self.attributes)  # without the raw words it has seen
 
     @property
     def splits_at_blanks(self) -> bool:
@@ -70,7 +83,8 @@ class SpacyTokenizer:
         TextprivError
             If spaCy does not have the language.
         """
-        doc = self._current_tokenizer()(text)
+        with self._lock:  # spaCy's store of strings grows
+            doc = self._current_tokenizer()(text)
         columns: NDArray[np.uint64] = doc.to_array(list(self.attributes))
         return columns.reshape(len(doc), len(self.attributes))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import string
 import threading
 
@@ -263,13 +264,27 @@ def test_a_store_of_strings_that_has_grown_too_large_is_replaced_and_changes_not
     )
     stores = [ours.tokenizer._tokenizer]
     for number in range(12):
-        text = f"film zorblax{number} 42 night !"
-        assert ours.encode(text).kept == [f"zorblax{number}", "night", "!"]
+        text = f"film plumquat{number} 42 night !"
+        assert ours.encode(text).kept == [f"plumquat{number}", "night", "!"]
         assert_read_as_by_spacy(ours, [text])
         stores.append(ours.tokenizer._tokenizer)
     assert len(set(map(id, stores))) > 1
     assert "quiverneth" in stores[0].vocab.strings
     assert "quiverneth" not in stores[-1].vocab.strings
+
+
+def test_readers_share_the_rules_of_a_language_until_the_last_of_them_is_gone():
+    first, second = (TextEncoder(["a"], TokenPolicy(), "fi") for _ in range(2))
+    first.encode("quiverneth")
+    assert second.tokenizer is first.tokenizer
+    assert (
+        "quiverneth"
+        not in pickle.loads(pickle.dumps(first.tokenizer))._current_tokenizer().vocab.strings
+    )
+    del first, second
+    again = TextEncoder(["a"], TokenPolicy(), "fi")
+    again.encode("a")
+    assert "quiverneth" not in again.tokenizer._tokenizer.vocab.strings
 
 
 def test_threads_that_share_a_reader_find_the_same_tokens():
