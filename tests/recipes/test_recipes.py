@@ -6,6 +6,7 @@ import gzip
 import importlib.util
 import itertools
 import json
+import pickle
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -119,8 +120,15 @@ def index(data_dir, tmp_path_factory) -> Path:
     return folder
 
 
-def _threads(workers: int, mp_context: object) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(workers)
+class _Threads(ThreadPoolExecutor):
+    """Stands for new processes, which load for seconds what is here: what these would be given goes the same way."""
+
+    def __init__(self, workers: int, mp_context: object) -> None:
+        super().__init__(workers)
+
+    def submit(self, *call, **options):
+        function, *given = pickle.loads(pickle.dumps(call))
+        return super().submit(function, *given, **options)
 
 
 @pytest.fixture
@@ -258,8 +266,9 @@ def test_end_to_end(data_dir, index, tmp_path, monkeypatch, given):
     assert (tmp_path / "e.csv").is_file()
 
 
-def test_imdb(data_dir, tmp_path):
+def test_imdb(data_dir, tmp_path, monkeypatch):
     options = ["--quick", "--vectors", data_dir / VECTORS, "--out", tmp_path, "--workers", 1]
+    monkeypatch.setattr(loaded("imdb"), "ProcessPoolExecutor", _Threads)
     run("imdb", *options, "--data-dir", data_dir)
     assert (tmp_path / "quick" / "table.csv").is_file()
 
@@ -276,7 +285,7 @@ def test_imdb_without_data(data_dir, tmp_path):
 )
 def test_uci(data_dir, tmp_path, monkeypatch, command, given):
     if command != "dpp":
-        monkeypatch.setattr(loaded("uci"), "ProcessPoolExecutor", _threads)
+        monkeypatch.setattr(loaded("uci"), "ProcessPoolExecutor", _Threads)
     chosen = ["--sets", "hepatitis" if given else "breast_cancer"]
     run(
         "uci",
@@ -325,7 +334,7 @@ def test_retrieval(data_dir, tmp_path, monkeypatch):
 
     tsne = replace(recipe.REFERENCES["tsne"], seeds=0)
     monkeypatch.setattr(recipe, "server_process", served)
-    monkeypatch.setattr(recipe, "ProcessPoolExecutor", _threads)
+    monkeypatch.setattr(recipe, "ProcessPoolExecutor", _Threads)
     monkeypatch.setattr(recipe, "EPSILONS", (4.0,))
     monkeypatch.setitem(recipe.REFERENCES, "tsne", tsne)
     options = ["--seeds", "1", "--queries", "8", "--text-queries", "8", "--text-records", "64"]

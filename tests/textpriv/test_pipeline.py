@@ -1081,8 +1081,8 @@ import spacy
 from spacy.util import load_config, load_model_from_config
 texts = json.loads(sys.argv[1])
 assert not any(name.startswith("textpriv") for name in sys.modules)
-nlp = load_model_from_config(load_config(sys.argv[2]), auto_fill=True)
-print(json.dumps([doc.text for doc in nlp.pipe(texts)]))
+made = [load_model_from_config(load_config(path), auto_fill=True) for path in sys.argv[2:]]
+print(json.dumps([[doc.text for doc in nlp.pipe(texts)] for nlp in made]))
 """
 
 SPAWN = """
@@ -1108,13 +1108,16 @@ def test_a_new_process_loads_both_forms_without_importing_textpriv(folder, tmp_p
     assert fresh_process(LOAD, json.dumps(TEXTS), *paths, cwd=tmp_path) == expected
 
 
+@ignore_raw
 @needs_entry_points
-@both_forms
-def test_a_config_alone_makes_the_pipeline(form, folder, tmp_path):
-    nlp = form(folder, seed=7)
-    nlp.config.to_disk(tmp_path / "pipeline.cfg")
-    got = fresh_process(ASSEMBLE, json.dumps(TEXTS), tmp_path / "pipeline.cfg", cwd=tmp_path)
-    assert got == texts_of(nlp.pipe(TEXTS))
+def test_a_config_alone_makes_the_pipeline_of_both_forms(folder, tmp_path):
+    paths = [tmp_path / "component.cfg", tmp_path / "strict.cfg"]
+    expected = []
+    for form, path in zip((component_form, strict_form), paths, strict=True):
+        nlp = form(folder, seed=7)
+        nlp.config.to_disk(path)
+        expected.append(texts_of(nlp.pipe(TEXTS)))
+    assert fresh_process(ASSEMBLE, json.dumps(TEXTS), *paths, cwd=tmp_path) == expected
 
 
 @needs_entry_points

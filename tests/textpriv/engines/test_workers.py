@@ -106,22 +106,16 @@ def test_a_pool_of_copies_releases_what_one_process_does(folder):
     assert answer.stdout == "the same\n", answer.stderr
 
 
-@pytest.mark.parametrize(
-    ("bad", "told"),
-    [
-        ({"id": ["a"], "text": [None]}, "row 1 of a batch"),
-        ({"id": [""], "text": ["good"]}, "a name"),
-    ],
-    ids=["not read", "not drawn"],
-)
-def test_a_batch_that_cannot_be_released_is_told_in_its_place(folder, bad, told):
+def test_a_batch_that_cannot_be_read_or_drawn_is_told_in_its_place(folder):
     recipe, given = settings(folder), batches(6)
-    given[3] = pa.RecordBatch.from_pydict(bad, given[3].schema)
-    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 2)
+    given[1] = pa.RecordBatch.from_pydict({"id": ["a"], "text": [None]}, given[1].schema)
+    given[3] = pa.RecordBatch.from_pydict({"id": [""], "text": ["good"]}, given[3].schema)
+    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 1)
     with pool:
-        found = [done.error for _, done in pool.ordered(enumerate(given))]
-    assert [error is None for error in found] == [True, True, True, False, True, True]
-    assert told in str(found[3])
+        errors = [done.error for _, done in pool.ordered(enumerate(given))]
+    assert [error is None for error in errors] == [True, False, True, False, True, True]
+    assert "row 1 of a batch" in str(errors[1])
+    assert "a name" in str(errors[3])
 
 
 def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(folder, monkeypatch):
@@ -137,7 +131,7 @@ def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(folder, monk
 
 def test_a_worker_that_dies_is_told_with_what_to_do(folder):
     recipe, given = settings(folder), batches(40)
-    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 2)
+    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 1)
     with pool:
         results = pool.ordered(enumerate(given))
         next(results)
@@ -151,7 +145,7 @@ def test_a_run_that_was_broken_off_leaves_no_half_known_text_behind(folder):
     recipe, given = settings(folder), batches(40)
     release = BatchRelease(recipe.build(), COLUMNS, b"")
     alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given)
-    with WorkerPool(release, recipe, COLUMNS, b"", 2) as pool:
+    with WorkerPool(release, recipe, COLUMNS, b"", 1) as pool:
         results = pool.ordered(enumerate(given))
         next(results)
         results.close()

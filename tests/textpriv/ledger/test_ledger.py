@@ -1075,6 +1075,7 @@ def _corpus(path: Path, count: int = 12) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("without_torch")
 def test_a_corpus_is_counted_by_its_columns_and_repeated_for_nothing(index, path, tmp_path):
     source = _corpus(tmp_path / "in.csv")
     made = _settings(index, path)
