@@ -183,6 +183,45 @@ class RunOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpanOptions:
+    """What finds typed spans, and which law each kind goes to."""
+
+    detect: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DETECTOR",
+            help="Find names, dates, numbers and the like by patterns, presidio, or spacy:PIPELINE (spacy alone: the "
+            "small pipeline of the language). Repeat for several. What is not found is drawn word by word.",
+            show_default=False,
+            rich_help_panel="Spans",
+        ),
+    ] = None
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="What becomes of each kind that is found: notes, tickets, chat, or a TOML file.",
+            show_default=False,
+            rich_help_panel="Spans",
+        ),
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """Return the fields of PrivatizerSettings."""
+        if self.detect is None and self.policy is None:
+            return {}
+        if self.detect is None or self.policy is None:
+            raise typer.BadParameter(
+                "--detect finds spans and --policy says what becomes of them: give both"
+            )
+        from textpriv.spans.policy import PRESETS, SpanPolicy
+
+        read = SpanPolicy.preset if self.policy in PRESETS else SpanPolicy.load
+        policy = read(self.policy)
+        return {"spans": policy.to_dict(), "detect": tuple(self.detect)}
+
+
+@dataclass(frozen=True, kw_only=True)
 class AccountOptions:
     """What the ledger counts, and where it stops."""
 
@@ -266,11 +305,11 @@ class AccountOptions:
         names = [each.name for each in fields(self) if each.name.endswith("_limit")]
         return {name: getattr(self, name) for name in names}
 
-    def check(self, seed: int | None) -> None:
+    def check(self, seed: int | None, has_spans: bool) -> None:
         """Refuse options that mean nothing without each other."""
         if self.ledger is None:
-            # A column of names also names documents under a run key.
-            for name in ("author", *self.limits):
+            # A column of names also names documents under a run key, and authors for laws of spans.
+            for name in (*(("author",) if not has_spans else ()), *self.limits):
                 if getattr(self, name) is not None:
                     raise typer.BadParameter(
                         f"--{name.replace('_', '-')} needs a ledger to count in: add --ledger FILE"
@@ -324,7 +363,8 @@ def privatize(
     epsilon: Epsilon = None,
     law: MechanismOptions,
     files: FileOptions,
-    policy: PolicyOptions,
+    tokens: PolicyOptions,
+    spans: SpanOptions,
     language: TextLanguage = None,
     run: RunOptions,
     account: AccountOptions,
@@ -344,16 +384,18 @@ def privatize(
         raise typer.BadParameter(
             "with --json the texts cannot go to standard output, too: name a file"
         )
-    account.check(run.seed)
+    typed = spans.settings()
+    account.check(run.seed, bool(typed))
     run.check()
     name = index_name(index, language)
     settings = PrivatizerSettings(
         index=name,
         mechanism=law.mechanism,
         options=law.settings(required(epsilon, name)),
-        policy=vars(policy),
+        policy=vars(tokens),
         seed=run.seed,
         language=language,
+        **typed,
         **account.settings(),
     )
     run_key = run.open_key(source, target, account.ledger)

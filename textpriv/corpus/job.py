@@ -59,6 +59,7 @@ def check_options(
     settings: PrivatizerSettings | None,
     engine: str,
     document_column: str | None,
+    author_column: str | None,
     key: RunKey | None,
     resume: bool | None,
 ) -> None:
@@ -75,6 +76,10 @@ def check_options(
     if ledger is not None and document_column is None:
         raise CorpusError(
             "A ledger and a document_column go together: the ledger counts documents by the names in that column."
+        )
+    if author_column is not None and document_column is None:
+        raise CorpusError(
+            "Authors are named beside documents: name the column of the documents, too."
         )
     if ledger is not None and engine != "local":
         raise CorpusError(

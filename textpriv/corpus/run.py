@@ -133,7 +133,8 @@ def privatize_corpus(
         not be made from the text. Required with a ledger, which counts documents of one name as versions of one; without a
         ledger a name that is there twice is refused, for which some 100 bytes of memory are used a document.
     author_column
-        With a ledger: the field that names each document's author.
+        The field that names each document's author, for a ledger and for laws that draw the same for all spans of a
+        person.
     columns
         Which other columns pass through; all of them by default.
     engine
@@ -183,7 +184,9 @@ def privatize_corpus(
         raise CorpusError(
             "A stream passes only once, so its run can neither be continued nor be shared out: name files."
         )
-    check_options(privatizer, workers, settings, engine, document_column, key, resume)
+    check_options(
+        privatizer, workers, settings, engine, document_column, author_column, key, resume
+    )
     if key is not None and (is_stream(target) or (is_stream(source) and document_column is None)):
         raise CorpusError(
             "A stream passes only once, so under a run key it would not be known again: name files (an input whose "

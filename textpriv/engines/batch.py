@@ -96,6 +96,10 @@ class PrivatizerSettings:
         Path of the ledger that counts every document.
     document_limit, document_nats_limit, author_limit, document_rho_limit, author_rho_limit
         The ledger's limits, as in :class:`textpriv.ledger.Ledger`.
+    spans
+        The policy of typed spans, as :meth:`textpriv.spans.policy.SpanPolicy.from_dict` reads it; None for words alone.
+    detect
+        Names of the detectors, as :func:`textpriv.spans.detectors.make_detector` knows them.
     """
 
     index: str = "builtin:en"
@@ -112,6 +116,8 @@ class PrivatizerSettings:
     language: str | None = None
     document_rho_limit: float | None = None
     author_rho_limit: float | None = None
+    spans: Mapping[str, Any] | None = None
+    detect: tuple[str, ...] = ()
 
     def build(self) -> Privatizer:
         """Load the index and build the Privatizer.
@@ -128,16 +134,21 @@ class PrivatizerSettings:
 
         mechanism = registry.get(self.mechanism)(**self.options)(open_index(self.index))
         policy = TokenPolicy.from_dict(dict(self.policy))
+        more: dict[str, Any] = {"language": self.language, "seed": self.seed}
+        if self.spans is not None:
+            from textpriv.spans.detectors import make_detector
+            from textpriv.spans.policy import SpanPolicy
+
+            language = self.language or mechanism.index.language or "en"
+            more["spans"] = SpanPolicy.from_dict(self.spans)
+            more["detector"] = [make_detector(name, language) for name in self.detect]
         if self.ledger is not None:
             from textpriv.ledger.ledger import LIMITS, Ledger
 
-            ledger = Ledger(self.ledger, **{name: getattr(self, name) for name in LIMITS})
-            return Privatizer(
-                mechanism, policy, seed=self.seed, ledger=ledger, language=self.language
-            )
-        if self.seed is not None:
-            return Privatizer(mechanism, policy, seed=self.seed, language=self.language)
-        return Privatizer(mechanism, policy, run_key=self.secret(), language=self.language)
+            more["ledger"] = Ledger(self.ledger, **{name: getattr(self, name) for name in LIMITS})
+        elif self.seed is None:
+            more["run_key"] = self.secret()
+        return Privatizer(mechanism, policy, **more)
 
     def secret(self) -> bytes:
         """Return the run key itself."""
@@ -163,7 +174,7 @@ class Columns:
     document
         The name of each document; None if documents are known by their numbers.
     author
-        The name of each document's author, for a ledger.
+        The name of each document's author, for a ledger and for laws that draw the same for all spans of a person.
     number
         The number of each document in its corpus; not needed with ``document``.
     known_as
@@ -366,16 +377,24 @@ class BatchRelease:
         """What the texts are known by, those of one column after those of another."""
         names = None if self.columns.document is None else self._names(batch, self.columns.document)
         parts = self.columns.parts
-        if getattr(self.privatizer, "ledger", None) is not None:
+        is_counted = getattr(self.privatizer, "ledger", None) is not None
+        if is_counted and names is None:
+            raise CorpusError("A ledger counts documents by their names: name their column.")
+        has_spans = getattr(self.privatizer, "spans", None) is not None
+        if names is not None and (is_counted or (has_spans and self.columns.author is not None)):
             from textpriv.ledger.ledger import Document
 
-            if names is None:
-                raise CorpusError("A ledger counts documents by their names: name their column.")
             authors: Sequence[str | None] = [None] * len(names)
             if self.columns.author is not None:
                 authors = self._names(batch, self.columns.author)
             known = list(zip(names, authors, strict=True))
-            return [Document(name, author, part) for part in parts for name, author in known]
+            if is_counted:
+                return [Document(name, author, part) for part in parts for name, author in known]
+            return [
+                Document(document_key(part, name, corpus=self._salt), author)
+                for part in parts
+                for name, author in known
+            ]
         if names is not None:
             return [document_key(part, name, corpus=self._salt) for part in parts for name in names]
         if self.columns.number is None:
@@ -468,6 +487,8 @@ def without_trace(work: Callable[[Any], Any], given: Any) -> Any:
     """Do the work; an error is raised by its kind alone, for Spark and Ray write messages to their logs."""
     try:
         return work(given)
+    except DocumentError as error:
+        raise named_error(error, lambda text: f"text {text + 1} of a batch") from None
     except TextprivError:
         raise  # says nothing private
     except Exception as error:

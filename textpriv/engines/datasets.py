@@ -39,6 +39,7 @@ def privatize_dataset(
     *,
     text_column: str | Sequence[str] = "text",
     document_column: str | None = None,
+    author_column: str | None = None,
     workers: int = 1,
     batch_size: int = 1000,
 ) -> AnyDataset:
@@ -58,6 +59,8 @@ def privatize_dataset(
         The name of each document, from which its randomness follows, all different: this column is read once before
         anything is mapped. Without one, its number in the dataset. The same documents under the same settings and key
         come out as from ``textpriv.corpus``.
+    author_column : str, optional
+        The name of each document's author, for laws that draw the same for all spans of a person.
     workers : int
         Processes; an IterableDataset has one.
     batch_size : int
@@ -81,7 +84,7 @@ def privatize_dataset(
     if settings.ledger is not None:
         raise CorpusError("A ledger counts in one process: use textpriv.corpus, or a run key.")
     number = None if document_column is not None else _NUMBER
-    columns = Columns(text_column, document=document_column, number=number)
+    columns = Columns(text_column, document=document_column, author=author_column, number=number)
     splits: dict[Any, Any] = dict(dataset) if isinstance(dataset, dict) else {None: dataset}
     context = NO_SALT
     if document_column is not None:

@@ -37,6 +37,7 @@ def privatize_dataset(
     *,
     document_column: str,
     text_column: str | Sequence[str] = "text",
+    author_column: str | None = None,
     workers: int = 1,
     batch_size: int = 1000,
 ) -> Dataset:
@@ -55,6 +56,8 @@ def privatize_dataset(
         on any engine; whoever sees two releases knows which texts have changed between them.
     text_column : str or sequence of str
         One column of texts, or several, which are released independently.
+    author_column : str, optional
+        The name of each document's author, for laws that draw the same for all spans of a person.
     workers : int
         Actors.
     batch_size : int
@@ -74,8 +77,11 @@ def privatize_dataset(
         raise CorpusError(
             "A ledger lies on a local disk, where actors cannot count in it: use a run key."
         )
-    columns, names = Columns(text_column, document=document_column), dataset.columns() or []
-    for column in (*columns.texts, document_column):
+    columns, names = (
+        Columns(text_column, document=document_column, author=author_column),
+        dataset.columns() or [],
+    )
+    for column in filter(None, (*columns.texts, document_column, author_column)):
         if column not in names:
             raise CorpusError(
                 f"expected one column named {column!r}, found none among {len(names)}."

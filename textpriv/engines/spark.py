@@ -39,6 +39,7 @@ def privatize_dataframe(
     *,
     document_column: str,
     text_column: str | Sequence[str] = "text",
+    author_column: str | None = None,
 ) -> DataFrame:
     """Return a DataFrame with private texts and the other columns as they are.
 
@@ -55,6 +56,8 @@ def privatize_dataframe(
         same private text on any engine; whoever sees two releases knows which texts have changed between them.
     text_column : str or sequence of str
         One column of texts, or several, which are released independently.
+    author_column : str, optional
+        The name of each document's author, for laws that draw the same for all spans of a person.
 
     Returns
     -------
@@ -70,8 +73,8 @@ def privatize_dataframe(
         raise CorpusError(
             "A ledger lies on a local disk, where executors cannot count in it: use a run key."
         )
-    columns = Columns(text_column, document=document_column)
-    for column in (*columns.texts, document_column):
+    columns = Columns(text_column, document=document_column, author=author_column)
+    for column in filter(None, (*columns.texts, document_column, author_column)):
         if frame.columns.count(column) != 1:
             raise CorpusError(
                 f"expected one column named {column!r}, found {frame.columns.count(column)} among {len(frame.columns)}."

@@ -192,9 +192,9 @@ def make_detector(name: str, language: str = "en") -> Detector:
     Parameters
     ----------
     name : str
-        "patterns"; "presidio"; "spacy:" and the name or path of a pipeline.
+        "patterns"; "presidio"; "spacy:" and the name or path of a pipeline, or "spacy" for the small one of the language.
     language : str
-        A language code, for Presidio.
+        A language code.
 
     Raises
     ------
@@ -208,10 +208,10 @@ def make_detector(name: str, language: str = "en") -> Detector:
         return PatternDetector()
     if name == "presidio":
         return PresidioDetector(language=language)
-    if kind == "spacy" and which:
-        return SpacyDetector(which)
+    if kind == "spacy":
+        return SpacyDetector(which or f"{language}_core_{'web' if language == 'en' else 'news'}_sm")
     raise SpanError(
-        f"unknown detector {name!r}; use patterns, presidio, or spacy:PIPELINE such as spacy:en_core_web_sm."
+        f"unknown detector {name!r}; use patterns, presidio, or spacy:PIPELINE, such as spacy:en_core_web_sm."
     )
 
 

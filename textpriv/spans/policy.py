@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from textpriv.errors import SpanError, TextprivError
 from textpriv.spans.laws import SpanClaim, SpanLaw, registry
 from textpriv.statement import PrivacyStatement
 
-__all__ = ["LABELS", "UNDETECTED_PASS", "SpanPolicy"]
+__all__ = ["LABELS", "PRESETS", "UNDETECTED_PASS", "SpanPolicy"]
 
 UNDETECTED_PASS = "pass what the detector misses"  # noqa: S105 - no password
+
+PRESETS = ("notes", "tickets", "chat")
 
 # What spaCy's and Presidio's detectors call the kinds of the presets and of the patterns.
 LABELS = {
@@ -127,6 +130,19 @@ class SpanPolicy:
         return cls(laws, settings.get("labels", {}), settings.get("undetected", "words"))
 
     @classmethod
+    def preset(cls, name: str) -> SpanPolicy:
+        """One of the policies that come with the package: "notes", "tickets" or "chat".
+
+        Raises
+        ------
+        SpanError
+            For another name, and where a package that a law needs is missing.
+        """
+        if name not in PRESETS:
+            raise SpanError(f"unknown preset {name!r}; there are {', '.join(PRESETS)}.")
+        return cls.load(Path(__file__).with_name("presets") / f"{name}.toml")
+
+    @classmethod
     def load(cls, path: str | Path) -> SpanPolicy:
         """Read a policy from a TOML file, in which each kind is a table ``[kinds.NAME]``.
 
@@ -186,7 +202,7 @@ class SpanPolicy:
     @cached_property
     def _losses(self) -> list[tuple[float, bool]]:
         """Of each law the largest loss, and whether it is paid once for all spans."""
-        return [(claim.largest, claim.per == "person") for claim in self.claims().values()]
+        return [(claim.largest, claim.per != "span") for claim in self.claims().values()]
 
     def extend(self, statement: PrivacyStatement) -> PrivacyStatement:
         """The statement of words and spans together, from that of the words."""
@@ -216,20 +232,30 @@ class SpanPolicy:
         return statement.extended(
             assumptions=tuple(each for claim in claims.values() for each in claim.assumptions),
             not_protected=(_STRUCTURE, *exposed),
-            notes=tuple(_note(kind, claim) for kind, claim in claims.items()),
+            notes=_notes(self.laws, claims),
             proved=statement.proved and all(claim.proved for claim in claims.values()),
         )
 
 
-def _note(kind: str, claim: SpanClaim) -> str:
-    if claim.largest == 0:
-        loss = "drawn without looking at what is there: they lose nothing"
-    else:
-        loss = f"they lose at most {claim.epsilon:g} nats a {claim.unit}"
-        if math.isfinite(claim.largest):
-            loss += f", {claim.largest:.4g} between any two"
-        loss += f", once for each {claim.per}"
-    return f"Spans of kind {kind} go to the law {claim.law}; {loss} ({claim.proof})"
+def _notes(laws: Mapping[str, SpanLaw], claims: Mapping[str, SpanClaim]) -> tuple[str, ...]:
+    """What the spans of each kind lose, in plain words."""
+    free = [kind for kind, claim in claims.items() if claim.largest == 0]
+    notes = []
+    if free:
+        listed = ", ".join(f"{kind} ({laws[kind].name})" for kind in free)
+        proofs = ", ".join(dict.fromkeys(claims[kind].proof for kind in free))
+        notes.append(
+            f"Drawn without looking at what is there, so that they lose nothing, are spans of the kinds {listed} ({proofs})"
+        )
+    for kind, claim in claims.items():
+        if kind in free:
+            continue
+        largest = f", {claim.largest:.4g} between any two" * math.isfinite(claim.largest)
+        notes.append(
+            f"Spans of kind {kind} go to the law {claim.law}; they lose at most {claim.epsilon:g} nats a {claim.unit}{largest}, "
+            f"once for each {claim.per} ({claim.proof})"
+        )
+    return tuple(notes)
 
 
 def _law(kind: str, given: Any) -> SpanLaw:
@@ -238,13 +264,13 @@ def _law(kind: str, given: Any) -> SpanLaw:
             f'the kind {kind} needs a law: law = "mask", or another that is registered.'
         )
     settings = {name: value for name, value in given.items() if name != "law"}
-    names = sorted(registry.get_all())
-    if given["law"] not in names:
+    if given["law"] not in registry:
+        names = sorted(entry.name for entry in entry_points(group=registry.entry_point_namespace))
         raise SpanError(f"unknown law {given['law']!r} of {kind}; registered: {', '.join(names)}.")
     try:
         law: SpanLaw = registry.get(given["law"])(**{"kind": kind, **settings})
     except TypeError as error:
         raise SpanError(f"the law of {kind} does not take these settings: {error}.") from None
-    except TextprivError as error:
+    except (TextprivError, ValueError) as error:
         raise SpanError(f"the law of {kind}: {error}") from None
     return law

@@ -107,6 +107,29 @@ def tree_private(table, tree_settings) -> dict[str, str]:
     return released(table, tree_settings)
 
 
+@pytest.fixture(scope="session")
+def typed(settings) -> tuple[pa.Table, PrivatizerSettings, dict[str, str]]:
+    """Documents with dates of three persons, settings that move them, and what this process releases."""
+    kinds = {
+        "DATE": {"law": "date-shift", "epsilon": 0.01, "scope": "person"},
+        "NUMBER": {"law": "number", "epsilon": 0.5, "low": 0, "high": 100},
+    }
+    settings = replace(settings, spans={"kinds": kinds}, detect=("patterns",))
+    rows = range(12)
+    table = pa.table(
+        {
+            "id": [f"{row}" for row in rows],
+            "who": [f"person {row % 3}" for row in rows],
+            "text": [f"baba 2020-0{1 + row % 9}-28 lota {row} dene" for row in rows],
+        }
+    )
+    release = BatchRelease(settings.build(), Columns("text", document="id", author="who"))
+    (batch,) = table.to_batches()
+    done = release(batch)
+    assert release.tokens["span DATE"] == release.tokens["span NUMBER"] == len(rows)
+    return table, settings, dict(zip(done["id"].to_pylist(), done["text"].to_pylist(), strict=True))
+
+
 @pytest.fixture
 def killed_once(monkeypatch, tmp_path) -> Path:
     marker = tmp_path / "killed"

@@ -78,6 +78,18 @@ def test_a_tree_gives_the_same_texts_in_a_ray_dataset(ray, table, tree_settings,
     assert {row["id"]: row["text"] for row in done.take_all()} == tree_private
 
 
+def test_typed_spans_come_out_of_ray_as_of_this_process(ray, typed):
+    import ray.data
+
+    from textpriv.engines.ray import privatize_dataset
+
+    table, settings, private = typed
+    done = privatize_dataset(
+        ray.data.from_arrow(table), settings, document_column="id", author_column="who"
+    )
+    assert {row["id"]: row["text"] for row in done.take_all()} == private
+
+
 def test_a_ray_dataset_with_a_repeated_name_is_refused(ray, settings):
     import ray.data
 

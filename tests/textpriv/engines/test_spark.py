@@ -132,6 +132,16 @@ def test_a_tree_gives_the_same_texts_in_a_spark_dataframe(
     assert {row.id: row.text for row in done.collect()} == tree_private
 
 
+def test_typed_spans_come_out_of_spark_as_of_this_process(spark, typed):
+    from textpriv.engines.spark import privatize_dataframe
+
+    table, settings, private = typed
+    columns = table.to_pydict().values()
+    frame = spark.createDataFrame(list(zip(*columns, strict=True)), table.schema.names)
+    done = privatize_dataframe(frame, settings, document_column="id", author_column="who")
+    assert {row.id: row.text for row in done.collect()} == private
+
+
 def test_a_spark_dataframe_needs_a_column_of_names(spark, settings):
     from textpriv.engines.spark import privatize_dataframe
 

@@ -1,0 +1,84 @@
+"""A policy of spans says which law each kind goes to, is read from TOML, and states what all of them lose."""
+
+from __future__ import annotations
+
+import pytest
+
+from textpriv.errors import SpanError
+from textpriv.spans.laws import registry
+from textpriv.spans.laws.mask import Mask
+from textpriv.spans.laws.numbers import Number
+from textpriv.spans.patterns import PATTERN_KINDS
+from textpriv.spans.policy import LABELS, PRESETS, SpanPolicy
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_has_a_proved_law_for_each_kind_and_is_rebuilt_from_its_settings(name):
+    policy = SpanPolicy.preset(name)
+    assert SpanPolicy.from_dict(policy.to_dict()).fingerprint() == policy.fingerprint()
+    assert set(LABELS.values()) - {"NUMBER"} <= set(policy.kinds)
+    assert set(PATTERN_KINDS) - {"NUMBER", "AGE"} <= set(policy.kinds)
+    assert all(claim.proved for claim in policy.claims().values())
+    assert policy.undetected == "words"
+
+
+def test_a_label_goes_to_its_kind_by_the_policy_before_the_usual_names():
+    policy = SpanPolicy(
+        {"PERSON": Mask("PERSON"), "DATE": Mask("DATE")},
+        labels={"PATIENT": "PERSON", "GPE": "DATE"},
+    )
+    labels = ["PERSON", "PER", "PATIENT", "DATE_TIME", "GPE", "LOC", "nonsense"]
+    assert [policy.law_of(label) for label in labels] == [0, 0, 0, 1, 1, None, None]
+
+
+def test_a_policy_is_read_from_a_file(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text(
+        'labels = {DOSE = "NUMBER"}\n[kinds.NUMBER]\nlaw = "number"\nepsilon = 0.5\nlow = 0\nhigh = 4\n'
+        '[kinds.CODE]\nlaw = "mask"\n'
+    )
+    policy = SpanPolicy.load(path)
+    expected = SpanPolicy(
+        {"NUMBER": Number(0.5, low=0, high=4, kind="NUMBER"), "CODE": Mask("CODE")},
+        labels={"DOSE": "NUMBER"},
+    )
+    assert policy.fingerprint() == expected.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "needs a law"),
+        ("[kinds", "no TOML"),
+        ("[kinds.A]\nepsilon = 1", "needs a law"),
+        ('[kinds.A]\nlaw = "nonsense"', "registered: .*mask"),
+        ('[kinds.A]\nlaw = "mask"\nwidth = 3', "does not take"),
+        ('[kinds.A]\nlaw = "number"\nepsilon = -1\nlow = 0\nhigh = 1', "the law of A"),
+        ('others = 1\n[kinds.A]\nlaw = "mask"', "unknown entry 'others'"),
+        ('labels = {B = "C"}\n[kinds.A]\nlaw = "mask"', "'C', which has no law"),
+        ('undetected = "keep"\n[kinds.A]\nlaw = "mask"', "undetected is"),
+    ],
+)
+def test_a_file_that_is_no_policy_is_refused_with_what_is_wrong(tmp_path, content, message):
+    path = tmp_path / "policy.toml"
+    path.write_text(content)
+    with pytest.raises(SpanError, match=message):
+        SpanPolicy.load(path)
+
+
+def test_a_missing_file_and_an_unknown_preset_are_named(tmp_path):
+    with pytest.raises(SpanError, match="cannot read the policy"):
+        SpanPolicy.load(tmp_path / "none.toml")
+    with pytest.raises(SpanError, match="notes, tickets, chat"):
+        SpanPolicy.preset("other")
+    with pytest.raises(SpanError, match="no SpanLaw"):
+        SpanPolicy({"A": "mask"})
+
+
+def test_the_account_adds_spans_and_counts_what_is_drawn_once_only_once():
+    shift = registry.get("date-shift")(epsilon=0.5, scope="person", kind="DATE")
+    policy = SpanPolicy({"NUMBER": Number(0.5, low=0, high=4), "DATE": shift})
+    number, once = 2.0, shift.claim().largest
+    assert policy.account({}) == (0.0, 0.0)
+    assert policy.account({0: 3}) == pytest.approx((3 * number, 3 * number**2 / 2))
+    assert policy.account({0: 1, 1: 7}) == pytest.approx((number + once, 2 + once**2 / 2))
