@@ -420,7 +420,10 @@ class Privatizer:
         LedgerError
             For a document that the ledger refuses; nothing of the batch is drawn.
         """
-        batch, outputs = self._draw(batch, keys)
+        return self.put_together(*self._draw(batch, keys))
+
+    def put_together(self, batch: RawBatch, outputs: NDArray[np.int32]) -> EncodedTexts:
+        """Put texts together from a batch's tokens, with these word ids for those that are drawn, and -1 for the others."""
         batch = batch.compact()
         words, strings = self._spelling, Spelling.of(batch.strings)
         blanks = find_blanks(outputs, batch.offsets, batch.string_ids, words, strings)

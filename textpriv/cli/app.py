@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from textpriv.cli.choosing import distance, epsilon
+from textpriv.cli.decode import decode
 from textpriv.cli.inspect import audit, certify, explain, leaks, playground, report
 from textpriv.cli.messages import as_job, console, print_json, say
 from textpriv.cli.options import Command, Device, Json, Search, VectorLanguage, with_groups
@@ -264,6 +265,7 @@ for _command in (
     tree,
     vectors,
     privatize,
+    decode,
     epsilon,
     distance,
     explain,

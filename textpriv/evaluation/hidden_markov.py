@@ -243,9 +243,9 @@ def viterbi(
 ) -> None:
     """Find the likeliest words of one document, all together; see :func:`posterior`."""
     length, kept = outputs.shape[0], words.shape[1]
-    pair_backoff, pair_offsets = model[5], model[6]
+    pair_backoff, pair_offsets, thirds, triples = model[5:]
     came = np.zeros((length, kept, kept), np.int32)
-    score, fresh = np.empty((kept, kept)), np.empty((kept, kept))
+    score, fresh = np.zeros((kept, kept)), np.zeros((kept, kept))
     listed, new_listed = np.empty((kept, kept), np.int32), np.empty((kept, kept), np.int32)
     after = np.empty((kept, kept))
     if length == 1:
@@ -257,36 +257,44 @@ def viterbi(
         return
     for step in range(1, length):
         _pairs(words[outputs[step - 1]], words[outputs[step]], model, new_listed, after)
+        emitted, highest = law[outputs[step]], 0.0
         for j in range(kept):
-            # All that back off share one best, whatever comes next.
-            best, best_i = -np.inf, 0
-            if step > 1:
+            if step == 1:
+                fresh[j] = model[0][words[outputs[0], j]] * law[outputs[0], j] * after[j]
+            else:
+                # All that back off share one best, whatever comes next.
+                shared, shared_i = 0.0, 0
                 for i in range(kept):
                     pair = listed[i, j]
                     if pair < 0 or pair_offsets[pair] == pair_offsets[pair + 1]:
-                        value = score[i, j] + (0.0 if pair < 0 else np.log(pair_backoff[pair]))
-                        if value > best:
-                            best, best_i = value, i
-            for k in range(kept):
-                emitted = law[outputs[step], k]
-                fresh[j, k] = -np.inf
-                if emitted <= 0:
-                    continue
-                if step == 1:
-                    start = model[0][words[outputs[0], j]] * law[outputs[0], j]
-                    fresh[j, k] = np.log(start) + np.log(after[j, k] * emitted)
-                    continue
-                fresh[j, k], came[step, j, k] = best + np.log(after[j, k]), best_i
+                        value = score[i, j] * (1.0 if pair < 0 else pair_backoff[pair])
+                        if value > shared:
+                            shared, shared_i = value, i
+                for k in range(kept):
+                    fresh[j, k], came[step, j, k] = shared * after[j, k], shared_i
                 for i in range(kept):
                     pair = listed[i, j]
-                    if pair < 0 or pair_offsets[pair] == pair_offsets[pair + 1]:
+                    if pair < 0 or score[i, j] <= 0:
                         continue
-                    word = words[outputs[step], k]
-                    value = score[i, j] + np.log(_third(pair, word, after[j, k], model))
-                    if value > fresh[j, k]:
-                        fresh[j, k], came[step, j, k] = value, i
-                fresh[j, k] += np.log(emitted)
-        score[:] = fresh
+                    low, high = pair_offsets[pair], pair_offsets[pair + 1]
+                    if low == high:
+                        continue
+                    scale = score[i, j] * pair_backoff[pair]
+                    for k in range(kept):
+                        word = words[outputs[step], k]
+                        low = _search(thirds, word, low, high)
+                        if low < high and thirds[low] == word:
+                            value = score[i, j] * triples[low]
+                        else:
+                            value = scale * after[j, k]
+                        if value > fresh[j, k]:
+                            fresh[j, k], came[step, j, k] = value, i
+            for k in range(kept):
+                fresh[j, k] *= emitted[k]
+                highest = max(highest, fresh[j, k])
+        for j in range(kept):
+            for k in range(kept):
+                score[j, k] = fresh[j, k] / highest if highest > 0 else emitted[k]
         listed[:] = new_listed
     at = int(np.argmax(score))
     now, later = at // kept, at % kept

@@ -1,7 +1,7 @@
 """Public language models of text: what a word says about others, from an n-gram model or a network of the user's own.
 
-A network is a function of the text around a position; two adapters make one of a local model for ``transformers``. Nothing is
-downloaded, and nothing here knows a mechanism.
+A network is a function of the text around a position; two adapters make one of a local model for ``transformers``. Nothing
+is downloaded, and nothing here knows a mechanism.
 """
 
 from __future__ import annotations

@@ -189,6 +189,15 @@ class NGrams:
         """The inverse of the geometric mean of all words' probabilities; see :meth:`log_probabilities`."""
         return float(np.exp(-self.log_probabilities(ids, offsets).mean()))
 
+    def sample(self, length: int, rng: np.random.Generator) -> NDArray[np.int32]:
+        """Draw a text of so many words, -1 for those outside the vocabulary."""
+        text: list[int] = []
+        for uniform in rng.random(length):
+            law = np.cumsum(self.after(*text[-2:]) if text else self.single)
+            text.append(int(np.searchsorted(law, uniform * law[-1], side="right")))
+        words = np.minimum(text, self.size).astype(np.int32)
+        return np.where(words == self.size, -1, words).astype(np.int32)
+
     # Where it comes from
 
     @classmethod
