@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["audit", "certify", "explain", "leaks", "playground", "report"]
 
+_SPAN = "span:"  # before the name of a law of typed spans
+
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateParts:
@@ -231,8 +233,8 @@ def audit(
         str | None,
         typer.Argument(
             metavar="[MECHANISM]",
-            help="Registered name, such as textpriv.TEM.v1, or that of --mechanism elsewhere. All that are installed, "
-            "if left out.",
+            help="Registered name, such as textpriv.TEM.v1, or that of --mechanism elsewhere; span:LAW for a law of typed "
+            "spans, such as span:number. All that are installed, if left out.",
             show_default=False,
         ),
     ] = None,
@@ -260,27 +262,32 @@ def audit(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Attack an installed mechanism on small public vocabularies, and say what the attack could not have seen.
+    """Attack an installed mechanism on small public vocabularies, or a law of spans; say what it could not have seen.
 
     Ends with 0 if every check passes and with 1 if not. Passing is no proof; failing is a refutation.
 
     [bold]Example:[/bold] textpriv audit tem --epsilon 4 --option prior=uniform
     """
     from textpriv.guarantees.audit import audit as attack
+    from textpriv.guarantees.span_audit import audit_span_law
     from textpriv.index.index import Index
     from textpriv.mechanisms import registry
+    from textpriv.spans.laws import registry as span_laws
 
     settings = dict(_setting(given) for given in option or ())
-    installed = sorted(registry.get_all())
+    laws = [_SPAN + each for each in sorted(span_laws.get_all())]
+    installed = sorted(registry.get_all()) + laws
     chosen = installed if name is None else [SHORT_NAMES.get(name, name)]
     if chosen[0] not in installed:
         raise typer.BadParameter(
             f"no mechanism is installed under the name {name}; there are {', '.join(installed)}",
             param_hint="MECHANISM",
         )
-    if name is None and settings:
-        raise typer.BadParameter("--option: name the mechanism whose setting it is")
-    taken = inspect.signature(registry.get(chosen[0])).parameters
+    if settings and (name is None or chosen[0] in laws):
+        raise typer.BadParameter(
+            "--option: name the mechanism whose setting it is; laws of spans bring theirs"
+        )
+    taken = {} if chosen[0] in laws else inspect.signature(registry.get(chosen[0])).parameters
     for setting in settings:
         if setting not in taken:
             raise typer.BadParameter(
@@ -290,8 +297,10 @@ def audit(
     reports = {}
     for each in chosen:
         with console().status(f"attacking {each}"):
-            reports[each] = attack(
-                each, epsilon=epsilon, quick=not full, index=searched, **settings
+            reports[each] = (
+                audit_span_law(each.removeprefix(_SPAN), quick=not full)
+                if each in laws
+                else attack(each, epsilon=epsilon, quick=not full, index=searched, **settings)
             )
     if as_json:
         print_json({name: done.to_dict() for name, done in reports.items()})

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
+import catalogue
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from textpriv.cli.app import app
 from textpriv.errors import MechanismError
 from textpriv.guarantees.span_audit import audit_span_law
 from textpriv.spans.laws import registry
@@ -196,3 +199,15 @@ def test_a_broken_law_is_caught(broken, check):
 def test_every_registered_law_has_a_broken_variant_here():
     tried = {parent for broken, _ in BROKEN for parent in broken.__mro__}
     assert set(registry.get_all().values()) <= tried
+
+
+def test_a_law_of_another_package_is_found_by_the_command():
+    registry.register("again", func=Mask)
+    try:
+        answer = CliRunner().invoke(app, ["audit", "span:again"])
+        assert answer.exit_code == 0
+        assert "again withstood" in answer.output
+        registry.register("again", func=MaskOfEqualLength)
+        assert CliRunner().invoke(app, ["audit", "span:again"]).exit_code == 1
+    finally:
+        del catalogue.REGISTRY[(*registry.namespace, "again")]
