@@ -24,11 +24,19 @@ WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst
 COLUMNS = ["text", "subject"]
 
 
-def run(target: Path, source: Path, settings, key, resume=False, **options) -> Path:
+def run(target, source, settings, key, resume=False, **options):
     key = RunKey.open(key.path)
     options = {"part_records": 20, "settings": settings, **options}
     privatize_corpus(source, target, settings.build(), key=key, resume=resume, **options)
     return target
+
+
+def run_apart(index: str, key: str, source: str, target: str, resume: bool) -> None:
+    """What a process that may be killed does of a run whose documents have names."""
+    sent = RunKey.open(Path(key))
+    settings = PrivatizerSettings(index, options={"epsilon": 4.0}, run_key=sent.secret)
+    options = {"part_records": 10, "document_column": "id"}
+    run(target, source, settings, sent, resume, **options)
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:

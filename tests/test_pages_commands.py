@@ -24,9 +24,9 @@ PAGES = sorted(
     if "textpriv " in "".join(BLOCK.findall(page.read_text(encoding="utf-8")))
 )
 RUN = ("README.md", "docs/guide/tutorial.md", "docs/guide/epsilon.md")
-# They run in tests of their own, or need what is not here: a hub, docker, processes, half a minute, an end.
+# They run in tests of their own, or need what is not here: a hub, a store, docker, processes, half a minute, an end.
 ELSEWHERE = re.compile(
-    r"demo|certify|report|playground|doctor|epsilon --keep|index fasttext:|--workers|imdb\.idx|docker"
+    r"demo|certify|report|playground|doctor|epsilon --keep|index fasttext:|s3:|--workers|imdb\.idx|docker"
 )
 
 

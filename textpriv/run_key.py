@@ -14,6 +14,7 @@ from pathlib import Path
 
 from textpriv.errors import CorpusError
 from textpriv.files import atomic_write, flush, sync_folder
+from textpriv.stores import local_path
 
 __all__ = ["RunKey", "key_path", "read_run_key"]
 
@@ -93,8 +94,8 @@ class RunKey:
 
 
 def key_path(target: str | os.PathLike[str]) -> Path:
-    """Where the run key of an output lies: beside the file or folder itself, not beside a link to it."""
-    final = Path(os.path.realpath(target))
+    """Where the run key of an output lies: beside the file or folder itself, not beside a link to it, nor in a store."""
+    final = local_path(target)
     return final.with_name(final.name + ".key")
 
 

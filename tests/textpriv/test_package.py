@@ -29,7 +29,7 @@ ORDER = (
     {"index"},
     {"uncompiled"},
     {"vocabulary", "metrics", "randomness", "run_key"},
-    {"statement", "arithmetic", "files", "optional"},
+    {"statement", "arithmetic", "files", "optional", "stores"},
     {"errors", "html_card", "bounds", "composition"},
 )
 

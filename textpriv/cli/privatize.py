@@ -6,7 +6,6 @@ The run itself is the matter of ``corpus``.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -341,7 +340,7 @@ Source = Annotated[
     typer.Argument(
         metavar="IN",
         help="Texts: .jsonl, .csv, .tsv or .txt (a document a line), perhaps with .gz or .zst after "
-        "it, or .parquet; a folder of such files; - is standard input.",
+        "it, or .parquet; a folder of such files, also at a URL such as s3://bucket/raw; - is standard input.",
         show_default=False,
     ),
 ]
@@ -349,7 +348,7 @@ Target = Annotated[
     str,
     typer.Argument(
         metavar="OUT",
-        help="File to write, of the same format, or folder to make; - is standard output.",
+        help="File to write, of the same format, or folder to make, also at a URL; - is standard output.",
         show_default=False,
     ),
 ]
@@ -450,11 +449,12 @@ def can_resume(source: str, target: str) -> bool:
 def _saying_what_is_left(target: str) -> Iterator[None]:
     """Say how to go on where a run fails that can be continued."""
     from textpriv.corpus.checkpoint import Checkpoint, checkpoint_path, is_being_written
+    from textpriv.stores import local_path
 
     try:
         yield
     except (TextprivError, OSError, KeyboardInterrupt, SystemExit):
-        final = Path(os.path.realpath(target))
+        final = local_path(target)
         left = checkpoint_path(final, resumable=True)
         if Checkpoint.is_run(left) and not is_being_written(final):
             say(f"What was done is kept in {left}: go on with --resume.")

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from textpriv import stores
 from textpriv.corpus.records import Cursor
 from textpriv.errors import CorpusError
 from textpriv.files import atomic_write, created, sha256_file, sync_folder, umask
@@ -33,6 +34,7 @@ __all__ = [
     "checkpoint_path",
     "is_being_written",
     "manifest_path",
+    "manifest_url",
     "only_writer",
 ]
 
@@ -41,6 +43,7 @@ _FORMAT = 2  # of the folder
 _JOB = "job.json"
 _RUN_BYTES = 16  # of a run's random name
 _RESULT = "result"
+_PUBLISHING = "publishing"  # stands in the folder from the first object in a store on
 _PIECE = 1024 * 1024
 _PART_NAME = re.compile(r"([0-9]{6,})-([0-9]{6,})\.json")
 _CLOSED = ("parts", "records")  # what is noted of a file that was read to its end
@@ -394,6 +397,26 @@ class Checkpoint:
         os.replace(result, target)
         sync_folder(target.parent)
 
+    def publish_to_store(self, url: str, manifest: Mapping[str, Any] | None) -> None:
+        """Let the output appear at a URL, object by object, and the manifest of a folder last: then all is there."""
+        _write_whole(self.path / _PUBLISHING, b"")
+        beside = manifest_url(url)
+        if manifest is not None:
+            stores.remove(beside)  # of a folder that was there before
+        paths = sorted(path for path in self.result_path("").rglob("*") if path.is_file())
+        for path in paths:
+            stores.put(path, f"{url}/{path.relative_to(self.result_path('')).as_posix()}")
+        if manifest is None:
+            stores.put(self.result_path(""), url)
+            return
+        written = self.path / "manifest"
+        _write_whole(written, json.dumps(manifest, indent=1).encode() + b"\n")
+        stores.put(written, beside)
+
+    def is_publishing(self) -> bool:
+        """Return whether some of the output may stand at its URL already."""
+        return (self.path / _PUBLISHING).exists()
+
     def publish_quarantine(self, target: Path, entries: Iterable[Entry]) -> bool:
         """Let the quarantined records appear in one file (mode 0600); return whether there are any."""
         paths = [
@@ -499,6 +522,11 @@ def checkpoint_path(target: Path, resumable: bool) -> Path:
 def manifest_path(target: Path) -> Path:
     """Return the manifest of an output folder: beside it, since readers of folders take all in them for records."""
     return target.with_name(target.name + ".manifest.json")
+
+
+def manifest_url(url: str) -> str:
+    """Return the manifest of an output folder in a store: beside it, too."""
+    return url + ".manifest.json"
 
 
 def _read_json(path: Path) -> Any:

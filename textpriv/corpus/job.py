@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from textpriv import stores
 from textpriv.corpus.checkpoint import FORMER_MANIFEST
 from textpriv.corpus.columns import ColumnRule
 from textpriv.corpus.formats import corpus_format, read_records
@@ -115,7 +116,7 @@ class Plan:
         if options["part_records"] < 1:
             raise CorpusError(f"part_records must be at least 1; found {options['part_records']}.")
         compression = None
-        is_folder = os.path.isdir(source)
+        is_folder = stores.is_folder(source)
         if is_folder:
             _refuse_overlap(source, target)
             files = _files_of(source, format)
@@ -212,7 +213,10 @@ class Plan:
 
     def absolute(self) -> Plan:
         """Return the plan with paths that mean the same in any process."""
-        files = tuple((name, os.path.abspath(path)) for name, path in self.files)
+        files = tuple(
+            (name, path if stores.is_url(path) else os.path.abspath(path))
+            for name, path in self.files
+        )
         return replace(self, files=files)
 
 
@@ -226,8 +230,9 @@ def _file_fingerprint(path: str, run: str) -> tuple[int, str]:
     if is_stream(path):
         return 0, ""
     digest = hashlib.blake2b(key=run.encode(), digest_size=16)
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
+    with stores.opened(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
         digest.update(file.read(_ENDS))
         file.seek(max(0, size - _ENDS))
         digest.update(file.read(_ENDS))
@@ -237,20 +242,12 @@ def _file_fingerprint(path: str, run: str) -> tuple[int, str]:
 def _files_of(source: str, format: str | None) -> tuple[tuple[str, str], ...]:
     """Return the names and paths of a folder's files, in the order of their names, numbers in them by value."""
     names = []
-    for folder, folders, files in os.walk(source):
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        for name in folders:
-            if os.path.islink(os.path.join(folder, name)):
-                raise CorpusError(
-                    f"{os.path.join(folder, name)} is a link to a folder, and links are not followed: its files would be "
-                    "left out. Put the folder itself there, or remove the link."
-                )
-        for name in files:
-            path = os.path.join(folder, name)
-            if name.startswith((".", "_")) or name == FORMER_MANIFEST or is_stream(path):
-                continue
-            corpus_format(path, format)
-            names.append(os.path.relpath(path, source))
+    for name in stores.names_below(source) if stores.is_url(source) else _local_names(source):
+        parts = name.split("/")
+        if any(part.startswith((".", "_")) for part in parts) or parts[-1] == FORMER_MANIFEST:
+            continue
+        corpus_format(os.path.join(source, name), format)
+        names.append(name)
     if not names:
         raise CorpusError(
             f"{source} holds no files: expected .jsonl, .csv, .tsv, .txt or .parquet."
@@ -262,6 +259,19 @@ def _files_of(source: str, format: str | None) -> tuple[tuple[str, str], ...]:
         )
     )
     return tuple((name, os.path.join(source, name)) for name in names)
+
+
+def _local_names(source: str) -> Iterator[str]:
+    for folder, folders, files in os.walk(source):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        for name in folders:
+            if os.path.islink(os.path.join(folder, name)):
+                raise CorpusError(
+                    f"{os.path.join(folder, name)} is a link to a folder, and links are not followed: its files would be "
+                    "left out. Put the folder itself there, or remove the link."
+                )
+        paths = (os.path.join(folder, name) for name in files)
+        yield from (os.path.relpath(path, source) for path in paths if not is_stream(path))
 
 
 def _partition_columns(names: Iterable[str]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from textpriv import stores
 from textpriv.corpus.columns import ColumnRule
 from textpriv.errors import CorpusError
 
@@ -364,9 +365,11 @@ class CorpusReader:
             yield sys.stdin.buffer
             return
         with contextlib.ExitStack() as stack:
-            raw = stack.enter_context(open(self.path, "rb"))
-            status = os.fstat(raw.fileno())
-            self._raw, self._size = raw, status.st_size if stat.S_ISREG(status.st_mode) else 0
+            raw = stack.enter_context(stores.opened(self.path))
+            self._raw, self._size = raw, 0
+            if not is_stream(self.path):
+                self._size = raw.seek(0, os.SEEK_END)
+                raw.seek(0)
             stack.callback(setattr, self, "_raw", None)
             if self._compression == "gzip":
                 yield stack.enter_context(gzip.open(raw, "rb"))  # type: ignore[misc]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from textpriv import stores
 from textpriv.corpus.checkpoint import Entry
 from textpriv.corpus.job import Plan
 from textpriv.corpus.records import (
@@ -200,6 +201,9 @@ def add_names(known: dict[str, None], names: Iterable[str]) -> None:
 
 def _size(path: str) -> int:
     try:
-        return 0 if is_stream(path) else os.path.getsize(path)
+        if is_stream(path):
+            return 0
+        with stores.opened(path) as file:
+            return file.seek(0, os.SEEK_END)
     except OSError:
         return 0

@@ -24,12 +24,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from textpriv import stores
 from textpriv.corpus.checkpoint import (
     FORMER_MANIFEST,
     Checkpoint,
     Entry,
     checkpoint_path,
     manifest_path,
+    manifest_url,
     only_writer,
 )
 from textpriv.corpus.columns import ColumnRule
@@ -111,8 +113,9 @@ def privatize_corpus(
     ----------
     source, target
         Files, or ``"-"`` for standard input and output; or a folder of files of one format, and a folder to make,
-        beside which ``target.manifest.json`` then has a checksum of each file. Both ends have the same format; the
-        compression of a single file may differ.
+        beside which ``target.manifest.json`` then has a checksum of each file. Either may be a URL that fsspec knows, such
+        as ``s3://bucket/private`` (:mod:`textpriv.stores`): each object appears whole, and the manifest last. Both ends have
+        the same format; the compression of a single file may differ.
     privatizer
         What makes a text private.
     format
@@ -179,7 +182,7 @@ def privatize_corpus(
     ``privatizer.privatize(text, key=document_key(text_column, name or number))`` gives the same.
     """
     started = time.perf_counter()
-    source, target = os.fspath(source), os.fspath(target)
+    source, target = map(_plain_name, (source, target))
     if (is_stream(source) or is_stream(target)) and (resume is not None or engine != "local"):
         raise CorpusError(
             "A stream passes only once, so its run can neither be continued nor be shared out: name files."
@@ -215,7 +218,7 @@ def privatize_corpus(
             names = NameCheck(plan, privatizer)
             _write_stream(plan, target, local, watch, names)
         return watch.report(time.perf_counter() - started)
-    run = _Run(plan, Path(os.path.realpath(target)), privatizer, settings, key, watch)
+    run = _Run(plan, target, privatizer, settings, key, watch)
     with run.opened(resume):
         if not run.complete:
             if engine == "local":
@@ -223,6 +226,11 @@ def privatize_corpus(
             else:
                 run.run_distributed(engine, address, workers)
         return run.published(started)
+
+
+def _plain_name(name: str | os.PathLike[str]) -> str:
+    name = os.fspath(name)
+    return name.rstrip("/") if stores.is_url(name) else name
 
 
 def _version_of(path: Path) -> tuple[int, int, int] | None:
@@ -304,14 +312,15 @@ class _Run:
     def __init__(
         self,
         plan: Plan,
-        target: Path,
+        target: str,
         privatizer: Privatizer,
         settings: PrivatizerSettings | None,
         key: RunKey | None,
         watch: Tally,
     ) -> None:
         self._plan = plan
-        self._target = target
+        self._url = target if stores.is_url(target) else None
+        self._target = stores.local_path(target)  # of a URL: beside it lies what is not published
         self._privatizer = privatizer
         self._settings = settings
         self._key = key
@@ -321,7 +330,7 @@ class _Run:
         self._entries: dict[tuple[int, int], Entry] = {}
         self._engine: tuple[str, str | None, int] | None = None
         self._resumed = 0
-        self._before = _version_of(target)
+        self._before = _version_of(self._target)
         self.complete = False
 
     @contextlib.contextmanager
@@ -329,7 +338,7 @@ class _Run:
         """Lock the output and open the checkpoint, which is removed after the block unless the run is to be continued."""
         for _, name in self._plan.files:
             if not is_stream(name):
-                open(name, "rb").close()  # a missing input is an error before anything is made
+                stores.opened(name).close()  # a missing input is an error before anything is made
         self._check_target()
         with only_writer(self._target):
             # Another run may have ended between the beginning of this one and here.
@@ -361,7 +370,7 @@ class _Run:
             self._context = secrets.token_bytes(16)
         elif self._key is not None and not self._plan.names:
             self._context += corpus_name(_first_texts(self._plan), self._key.secret)
-        self._refuse_output(resume)
+        self._refuse_output(Checkpoint.attach(path), resume)
         if self.complete:
             Checkpoint.attach(path).remove()  # the run may have ended between its last two steps
             yield
@@ -424,11 +433,9 @@ class _Run:
         if self._target.is_dir() and not self._plan.is_folder:
             raise CorpusError(f"Cannot write to {self._target}: it is a folder. Name a file.")
 
-    def _refuse_output(self, resume: bool | None) -> None:
+    def _refuse_output(self, folder: Checkpoint, resume: bool | None) -> None:
         """Refuse an output folder that exists, unless it is what is to be continued."""
-        if not self._plan.is_folder or not self._target.exists():
-            return
-        if self._target.is_dir() and not any(self._target.iterdir()):
+        if not self._plan.is_folder or not self._exists():
             return
         if resume:
             manifest = self._manifest()
@@ -436,11 +443,23 @@ class _Run:
             if isinstance(run, str) and manifest.get("job") == self._job_name(run):
                 self.complete = True
                 return
+            if folder.is_publishing():  # of the same job, as is seen when it is opened
+                return
         raise CorpusError(
-            f"{self._target} exists. Choose another folder for the output, or remove that one first."
+            f"{self._url or self._target} exists. Choose another folder for the output, or remove that one first."
         )
 
+    def _exists(self) -> bool:
+        if self._url is not None:
+            return bool(stores.names_below(self._url))
+        is_empty = self._target.is_dir() and not any(self._target.iterdir())
+        return self._target.exists() and not is_empty
+
     def _manifest(self) -> dict[str, Any]:
+        if self._url is not None:
+            with contextlib.suppress(ValueError):
+                content = json.loads(stores.read(manifest_url(self._url)) or b"{}")
+                return content if isinstance(content, dict) else {}
         for path in (manifest_path(self._target), self._target / FORMER_MANIFEST):
             with contextlib.suppress(OSError, ValueError):
                 content = json.loads(path.read_bytes())
@@ -598,8 +617,11 @@ class _Run:
         has_quarantine = self._folder.publish_quarantine(
             quarantine, [entries[at] for at in sorted(entries)]
         )
-        if plan.is_folder:
-            self._folder.publish_folder(self._target, self._new_manifest(documents))
+        manifest = self._new_manifest(documents) if plan.is_folder else None
+        if self._url is not None:
+            self._folder.publish_to_store(self._url, manifest)
+        elif manifest is not None:
+            self._folder.publish_folder(self._target, manifest)
         else:
             self._folder.publish_file(self._target)
         return watch.report(

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from textpriv import stores
 from textpriv.corpus.columns import ColumnRule
 from textpriv.corpus.records import (
     BATCH_BYTES,
@@ -76,7 +77,7 @@ class _ParquetReader(CorpusReader):
             raise CorpusError(
                 "Parquet is read from its end, so it cannot come from standard input: name a file."
             )
-        with open(self.path, "rb") as raw:
+        with stores.opened(self.path) as raw:
             try:
                 table = pq.ParquetFile(raw)
                 self.schema = _without_views(table.schema_arrow)
@@ -263,8 +264,8 @@ def _row_as_json(row: pa.RecordBatch) -> bytes | None:
 
 
 def _damage(error: Exception, name: str) -> Exception:
-    """Return what to raise for an Arrow error: itself where the system failed, else that the file is damaged."""
-    if isinstance(error, OSError) and error.errno is not None:
+    """Return what to raise for an Arrow error: itself where the system or a store failed, else that the file is damaged."""
+    if isinstance(error, CorpusError) or (isinstance(error, OSError) and error.errno is not None):
         return error
     return CorpusError(
         f"{name}: expected a Parquet file, found one that is damaged, encrypted, of an unknown kind, or none at all. "
