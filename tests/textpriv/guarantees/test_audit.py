@@ -129,7 +129,14 @@ class OtherSampler(TEM):
         self._sampler = TEM(index, 1.2 * epsilon)._sampler
 
 
-class Quiet(Madlib):
+class Exhaustive(Madlib):
+    """Compares with every word, which takes less than half the time of the default search where they are few."""
+
+    def __init__(self, *given, **options):
+        super().__init__(*given, search="exact", **options)
+
+
+class Quiet(Exhaustive):
     """Noise four times too small."""
 
     def sample_documents(self, ids, offsets, streams):
@@ -158,7 +165,7 @@ class OwnLawForDuplicates(TEM):
         return law - np.logaddexp.reduce(law)
 
 
-class Remembering(Madlib):
+class Remembering(Exhaustive):
     """Repeats its previous output now and then: a word's draws depend on the words around it."""
 
     def sample_documents(self, ids, offsets, streams):
@@ -303,7 +310,7 @@ def test_an_unknown_word_that_is_not_drawn_from_its_law_is_caught():
 
 
 def test_a_madlib_that_gives_every_unknown_word_one_output_is_caught():
-    class Fixed(Madlib):
+    class Fixed(Exhaustive):
         def sample_documents(self, ids, offsets, streams):
             return np.where(ids == UNKNOWN, 0, super().sample_documents(ids, offsets, streams))
 
