@@ -53,16 +53,16 @@ def vectors(
             transient=True,
         ) as bars:
             bar = bars.add_task(name, total=None)
-            place = get(
+            path = get(
                 chosen,
                 lambda found, total: bars.update(bar, completed=found, total=total or None),
             )
     else:
-        place = get(chosen)
+        path = get(chosen)
     if as_json:
-        print_json({"name": name, "place": str(place), "checked": bool(chosen.checksum)})
+        print_json({"name": name, "path": str(path), "checked": bool(chosen.checksum)})
         return
-    print(f"{name}: {place}")
+    print(f"{name}: {path}")
     if not chosen.checksum and where(chosen).is_file():
         say("Its publisher gives no checksum, so that none was compared.")
     say(f"Next: textpriv index {name} OUT --limit 100000")
