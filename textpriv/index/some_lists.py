@@ -88,11 +88,11 @@ class Screen:
         """The list of a word, by its squared distances to all, of which its own is made the least."""
         apart[word] = -np.inf
         bound = np.partition(apart, self._k - 1)[self._k - 1] + 2 * self._error
-        found = np.flatnonzero(apart <= bound)
-        found = found[found != word]
-        exact = self._exact(word, found)
-        order = np.lexsort((found, exact))[: self._k - 1]
-        return np.append(word, found[order]), np.append(0.0, exact[order])
+        near = np.flatnonzero(apart <= bound)
+        near = near[near != word]
+        exact = self._exact(word, near)
+        order = np.lexsort((near, exact))[: self._k - 1]
+        return np.append(word, near[order]), np.append(0.0, exact[order])
 
     def _nearest(self, word: int, apart: NDArray[np.float64]) -> NDArray[np.int64]:
         """How near the words of each band are, by squared distances to all, which are infinite for those listed."""

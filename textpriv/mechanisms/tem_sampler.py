@@ -146,10 +146,10 @@ class EnvelopeSampler:
         self.sample_documents(np.zeros(1, dtype=np.int32), np.array([0, 1]), [Stream()])
 
     def _kernels(
-        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], *rest: Any
+        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], *state: Any
     ) -> list[tuple[int, int]]:
         """Draw by compiled code; see :data:`textpriv.mechanisms.sampling.Sampler`."""
-        deferred: list[tuple[int, int]] = sample(self._state, ids, offsets, *rest)
+        deferred: list[tuple[int, int]] = sample(self._state, ids, offsets, *state)
         _ready.add(self.index.coordinates.dtype)
         return deferred
 
@@ -181,10 +181,10 @@ class EnvelopeSampler:
             finished = self._document(ids, offsets, document, done, reader, out, rows)
             position[slot] = reader.at
             if not finished:
-                own = np.array([reader.at, starts[slot + 1]])
-                here = slice(slot, slot + 1)
-                rest = pending[here], done, random, own, position[here], out
-                rows += self._kernels(ids, offsets, *rest)
+                words = np.array([reader.at, starts[slot + 1]])
+                this = slice(slot, slot + 1)
+                state = pending[this], done, random, words, position[this], out
+                rows += self._kernels(ids, offsets, *state)
         return rows
 
     def _document(
