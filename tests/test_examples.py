@@ -12,6 +12,7 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 # What each example is called with ("INDEX" becomes a small index), and what it must print.
 RUNS = {
     "choose_epsilon.py": (["INDEX"], "odds of 20 to 1"),
+    "delta_table.py": (["INDEX"], "(3 stars)\nc: "),  # without b, which was deleted
     "mask_then_privatize.py": (["INDEX"], "[PHONE]"),
     "new_mechanism.py": ([], "withstood"),
     "private_auc.py": ([], "epsilon inf: AUC 0.9"),

@@ -51,6 +51,7 @@ _KNOWN: tuple[dict[str, str], ...] = (
     {"document": "document"},
     {"document": "document", "author": "author"},
 )
+_TABLES = ("_delta_log", ".hoodie")  # folders that say which files of a table count
 _ENDS = 64 * 1024  # bytes of an input file, at either end, by which it is known again
 
 
@@ -241,6 +242,12 @@ def _file_fingerprint(path: str, run: str) -> tuple[int, str]:
 
 def _files_of(source: str, format: str | None) -> tuple[tuple[str, str], ...]:
     """Return the names and paths of a folder's files, in the order of their names, numbers in them by value."""
+    for log in _TABLES:
+        if stores.is_folder(f"{source}/{log}"):
+            raise CorpusError(
+                f"{source} is a table with a log ({log}): its files also hold rows that were deleted or replaced. Read and "
+                "write it by its own reader, as docs/corpora.md shows."
+            )
     names = []
     for name in stores.names_below(source) if stores.is_url(source) else _local_names(source):
         parts = name.split("/")

@@ -108,6 +108,14 @@ def test_a_manifest_of_an_earlier_version_is_no_record(tmp_path):
     assert privatize_corpus(tmp_path / "in", tmp_path / "out", Echo()).files == 1
 
 
+@pytest.mark.parametrize("log", ["_delta_log", ".hoodie"])
+def test_the_files_of_a_table_with_a_log_are_not_taken_for_its_rows(tmp_path, log):
+    write(tmp_path / "in" / "a.parquet", [{"text": "deleted"}])
+    (tmp_path / "in" / log).mkdir()
+    with pytest.raises(CorpusError, match="rows that were deleted"):
+        privatize_corpus(tmp_path / "in", tmp_path / "out", Echo())
+
+
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 def test_a_csv_file_keeps_the_delimiter_that_its_header_shows(tmp_path, delimiter):
     rows = [["note", "text"], ['"a, b; c"', '"one, two; three"']]
