@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from textpriv.cli.app import app
 from textpriv.errors import MechanismError
 from textpriv.guarantees.span_audit import audit_span_law
+from textpriv.randomness import KeyedStreams, Stream
 from textpriv.spans.laws import registry
 from textpriv.spans.laws.ages import Age
 from textpriv.spans.laws.base import Scopes
@@ -29,6 +30,22 @@ from textpriv.spans.laws.times import TimeOfDay
 def test_every_registered_law_withstands_the_kit(name):
     report = audit_span_law(name)
     assert report.passed, str(report)
+
+
+HOSTILE = ["", " ", "\ud800", "\x00", "1" * 10**6, " " * 10**6 + "x", "1," * 10**5, "9" * 90, "1e999", "\n\n", "٣", "-",
+           "0x10", "1_000", "٣/٤/٢٠٢٠", "99:99", "0/0/0", "A" * 10**6]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(registry.get_all()))
+def test_no_surface_breaks_a_law_and_what_is_read_is_drawn(name):
+    for law, _ in registry.get(name).trials():
+        for surface in HOSTILE:
+            value = law.parse(surface)
+            if value is not None:
+                scopes = Scopes(KeyedStreams(seed=1), "letter", "ann")
+                assert law.draw([value], Stream(), scopes)[0]
+                assert law.loss(value, value) == 0
+                hash(value)
 
 
 class OneTrial:

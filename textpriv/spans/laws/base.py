@@ -35,11 +35,12 @@ from textpriv.randomness import (
     identity_bytes,
 )
 
-__all__ = ["ALGORITHM", "LARGEST_LIST", "Scopes", "SpanClaim", "SpanLaw"]
+__all__ = ["ALGORITHM", "LARGEST_LIST", "LONGEST", "Scopes", "SpanClaim", "SpanLaw"]
 
 # The version of the laws and their samplers: raised when the same settings draw otherwise under the same key.
 ALGORITHM = 1
 LARGEST_LIST = 1 << 20  # outputs that a law writes down at most
+LONGEST = 100  # characters of a number or a date; what is longer is none
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Scopes:
         if name is None:
             raise MechanismError(
                 "a law that is consistent within a person needs to know whose text it is: name the author of each "
-                "document (author=, --author-column), or make the law consistent within a document."
+                "document (Document(name, author), --author), or make the law consistent within a document."
             )
         parts = (b"span law", scope.encode(), identity_bytes(name), label)
         return self.streams.stream(b"".join(map(framed, parts)))

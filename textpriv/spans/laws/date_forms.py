@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from textpriv.errors import MechanismError
 from textpriv.optional import needs
+from textpriv.spans.laws.base import LONGEST
 
 __all__ = ["ISO", "Clock", "DateForms", "Moment", "day_of", "read_clock", "write_clock"]
 
@@ -159,6 +160,8 @@ class DateForms:
         clocks : bool
             Whether a time of day is kept; else it is read over.
         """
+        if len(text) > LONGEST:
+            return None
         found = _AT.fullmatch(text.strip())
         clock = None
         written = text

@@ -103,8 +103,10 @@ class TwoSidedGeometric:
         words = np.empty((count, self._digits + 3), dtype=np.uint64)
         stream.fill(words)
         coins = words[:, 1:] < self._thresholds
-        for row, coin in np.argwhere(words[:, 1:] == self._thresholds).tolist():
-            coins[row, coin] = self._decide(coin, int(words[row, coin + 1]), stream)
+        ties = words[:, 1:] == self._thresholds
+        if ties.any():
+            for row, coin in np.argwhere(ties).tolist():
+                coins[row, coin] = self._decide(coin, int(words[row, coin + 1]), stream)
         powers = 1 << np.arange(self._digits, dtype=np.int64)
         size = np.minimum(1 + coins[:, 1:-1] @ powers, self.bound)
         size[coins[:, -1]] = self.bound

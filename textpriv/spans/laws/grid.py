@@ -57,7 +57,7 @@ class GridLaw(SpanLaw):
 
     def _moved(self, values: Sequence[Any], noise: NDArray[np.int64]) -> list[str]:
         cells = np.array([each[0] for each in values], dtype=np.int64) + noise
-        drawn = np.clip(cells, self.first, self.last).tolist()
+        drawn = np.minimum(np.maximum(cells, self.first), self.last).tolist()
         return [self._surface(cell, each[1:]) for cell, each in zip(drawn, values, strict=True)]
 
     def structure(self, value: Any) -> Hashable:

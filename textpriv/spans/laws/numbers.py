@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from textpriv.errors import MechanismError
-from textpriv.spans.laws.base import SpanClaim, SpanLaw
+from textpriv.spans.laws.base import LONGEST, SpanClaim, SpanLaw
 from textpriv.spans.laws.geometric import digits_context
 from textpriv.spans.laws.grid import GridLaw
 
@@ -117,7 +117,7 @@ class Number(GridLaw):
             raise MechanismError(
                 "where the sign is structure the range is that of sizes: low is 0 or more."
             )
-        ends = self._cell(Fraction(self.low)), self._cell(Fraction(self.high))
+        ends = self._cell(self.low), self._cell(self.high)
         super().__init__(epsilon, *ends, kind)
 
     @cached_property
@@ -139,7 +139,7 @@ class Number(GridLaw):
 
     def parse(self, text: str) -> Quantity | None:
         """The cell of a number in figures, with its unit; None for what is not one, or has a unit that is not listed."""
-        match = self._pattern.fullmatch(text)
+        match = self._pattern.fullmatch(text) if len(text) <= LONGEST else None
         if match is None or (match["before"] and match["after"]):
             return None
         written = (match["before"] or match["after"] or "").casefold()
@@ -147,26 +147,28 @@ class Number(GridLaw):
         if unit is None:
             return None
         decimal, thousands = self.marks[0], self.marks[1]
-        number = Fraction(match["number"].replace(thousands, "").replace(decimal, "."))
+        number = Decimal(match["number"].replace(thousands, "").replace(decimal, "."))
         negative = match["sign"] in ("-", "−") and number != 0
         kept = self.sign == "structure"
-        x = -number if negative and not kept else number
-        x = min(max(x, Fraction(self.low)), Fraction(self.high))
-        return Quantity(self._cell(x), unit, bool(match["before"]), negative and kept)
+        # A minus sign would round by the process's digits.
+        x = number.copy_negate() if negative and not kept else number
+        cell = self._cell(min(max(x, self.low), self.high))
+        return Quantity(cell, unit, bool(match["before"]), negative and kept)
 
-    def _cell(self, x: Fraction) -> int:
+    def _cell(self, x: Decimal) -> int:
         """The cell of a number inside the range."""
-        step = Fraction(self.step)
         if self.grid == "linear":
-            return math.floor(x / step + Fraction(1, 2))
+            (number, per), (step, per_step) = x.as_integer_ratio(), self.step.as_integer_ratio()
+            return (2 * number * per_step + per * step) // (2 * per * step)
+        # Double precision decides only what its error, and a thousand times its error, cannot change.
+        rough = math.log(x) / float(self.step) + 0.5
+        margin = 1e-12 * (abs(rough) + 1 / float(self.step) + 1)
+        if math.floor(rough - margin) == math.floor(rough + margin):
+            return math.floor(rough)
         digits = 40
         while True:
-            context = digits_context(digits)
-            error = Fraction(Decimal(1).scaleb(10 - digits))
-            inexact = context.divide(Decimal(x.numerator), Decimal(x.denominator))
-            cells = Fraction(context.ln(inexact)) / step + Fraction(1, 2)
-            # ln is off by some units of the last digit of itself and, by rounding x, of 1.
-            error *= 1 + abs(cells) + 1 / step
+            cells = Fraction(digits_context(digits).ln(x)) / Fraction(self.step) + Fraction(1, 2)
+            error = Fraction(10) ** (10 - digits) * (1 + abs(cells) + 1 / Fraction(self.step))
             low, high = math.floor(cells - error), math.floor(cells + error)
             if low == high:
                 return low

@@ -88,12 +88,10 @@ class RedrawnLaw(SpanLaw):
             )
         # What tells a value from others decides, not its structure: one name in two cases gets one surrogate.
         label = f"{self.name} {self.kind} {self._public()!r} ".encode()
-        drawn = {
-            value: self._one(
-                value[1:], StreamRandom(scopes.stream(self.scope, label + value[0].encode()))
-            )
-            for value in dict.fromkeys(values)
-        }
+        drawn = {}
+        for value in dict.fromkeys(values):
+            name = label + value[0].encode("utf-8", "surrogatepass")
+            drawn[value] = self._one(value[1:], StreamRandom(scopes.stream(self.scope, name)))
         return [drawn[value] for value in values]
 
     def structure(self, value: Any) -> Hashable:

@@ -35,7 +35,7 @@ def test_a_stream_of_a_scope_depends_on_key_name_scope_and_label_alone():
 
 def test_a_person_who_is_not_named_is_an_error_and_no_name_is_shown():
     scopes = Scopes(KeyedStreams(seed=1), "secret-name")
-    with pytest.raises(MechanismError, match="--author-column"):
+    with pytest.raises(MechanismError, match="--author"):
         scopes.stream("person", b"")
     assert "secret-name" not in repr(scopes)
 
