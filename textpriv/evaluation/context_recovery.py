@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 _ROWS = 512  # of a law at a time
+_ROUNDING = 1e-6  # of probabilities that were summed up in float32
 _LONGEST = 2048  # words that are read at a time; a longer document is read in parts
 
 
@@ -45,10 +46,13 @@ class Candidates(NamedTuple):
         Rising; V stands for a word outside the vocabulary.
     law : ndarray of float64, shape (V, K)
         ``P_w(y)``.
+    rest : ndarray of float64, shape (V,)
+        The mean of ``P_w(y)`` over all other words, by the prior.
     """
 
     words: NDArray[np.int32]
     law: NDArray[np.float64]
+    rest: NDArray[np.float64]
 
     @classmethod
     def of(cls, mechanism: Mechanism, prior: NDArray[np.float64], count: int) -> Candidates:
@@ -61,17 +65,27 @@ class Candidates(NamedTuple):
         joint = np.full((size, kept), -1.0, dtype=np.float32)
         words = np.full((size, kept), size, dtype=np.int32)
         law = np.zeros((size, kept), dtype=np.float32)
-        least = np.zeros(size, dtype=np.int64)
+        least, whole = np.zeros(size, dtype=np.int64), np.zeros(size)
         for begin in range(0, size, _ROWS):
             block = np.arange(begin, min(begin + _ROWS, size))
-            _keep(table.rows(block), prior[block], begin, joint, words, law, least)
+            _keep(table.rows(block), prior[block], begin, joint, words, law, least, whole)
         unknown = np.exp(mechanism.log_prob(UNKNOWN)).astype(np.float32)
-        _keep(unknown[None], prior[size:], size, joint, words, law, least)
+        _keep(unknown[None], prior[size:], size, joint, words, law, least, whole)
         order = np.argsort(words, axis=1, kind="stable")
-        return cls(
-            np.take_along_axis(words, order, axis=1),
-            np.take_along_axis(law, order, axis=1).astype(np.float64),
-        )
+        words = np.take_along_axis(words, order, axis=1)
+        given = np.take_along_axis(law, order, axis=1).astype(np.float64)
+        left = prior.sum() - prior[words].sum(axis=1)
+        rest = np.maximum(whole - (prior[words] * given).sum(axis=1), 0.0)
+        # Where hardly any word is left, what is left of both is rounding.
+        rest = np.divide(rest, left, out=np.zeros(size), where=left > _ROUNDING)
+        return cls(words, given, np.minimum(rest, 1.0))
+
+    def arrays(self, *, others: bool) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Words and law with one more column for all other words; without others it has law 0."""
+        size = len(self.words)
+        rest = self.rest if others else np.zeros(size)
+        words = np.column_stack([self.words, np.full(size, size + 1, np.int32)])
+        return np.ascontiguousarray(words), np.ascontiguousarray(np.column_stack([self.law, rest]))
 
 
 @njit(cache=True, nogil=True)
@@ -83,12 +97,14 @@ def _keep(
     words: NDArray[np.int32],
     law: NDArray[np.float32],
     least: NDArray[np.int64],
+    whole: NDArray[np.float64],
 ) -> None:
-    """Put words from ``begin`` on among the likeliest of each output; ``least`` is where its least likely one stands."""
+    """Put words from ``begin`` on among the likeliest of each output, whose least likely one is ``least``; sum up all."""
     for row in range(rows.shape[0]):
         weight = np.float32(prior[row])
         for output in range(rows.shape[1]):
             value = rows[row, output] * weight
+            whole[output] += rows[row, output] * prior[row]
             at = least[output]
             if value > joint[output, at]:
                 joint[output, at], words[output, at] = value, begin + row
@@ -130,21 +146,24 @@ def context_posterior(
     candidates : Candidates
         Of the mechanism, under the prior of the model.
     model : NGrams or LanguageModel
-        Public. With n-grams all released words of the document count, by forward-backward, in parts of 2,048 words. A
-        language model is asked for each position with the released words around it, and multiplied by the law.
+        Public. With n-grams all released words of the document count, by forward-backward, in parts of 2,048 words; words
+        that are no candidates count together, as words that say nothing about their neighbours. A language model is asked
+        for each position with the released words around it, and multiplied by the law.
     words : sequence of str
         The vocabulary, for a language model, which reads text.
 
     Returns
     -------
-    ndarray of float32, shape (T, K)
-        Row t is about ``candidates.words[outputs[t]]``. Time grows with the square of the candidates.
+    ndarray of float32, shape (T, K + 1)
+        Row t is about ``candidates.words[outputs[t]]``, and its last entry about all other words; 0 for a language model.
+        Time grows with the square of the candidates.
     """
     released = _checked(outputs, candidates, model)
-    found = np.zeros((len(released), candidates.words.shape[1]), np.float32)
+    found = np.zeros((len(released), candidates.words.shape[1] + 1), np.float32)
     if isinstance(model, NGrams):
+        arrays = candidates.arrays(others=True)
         for part in _parts(offsets):
-            hidden_markov.posterior(released[part], *candidates, _arrays(model), found[part])
+            hidden_markov.posterior(released[part], *arrays, _arrays(model), found[part])
         return found
     known = len(candidates.words)
     for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
@@ -156,7 +175,7 @@ def context_posterior(
             peak = score.max()
             # Where the model knows none of the candidates the law alone is left.
             weight = law * np.exp(score - peak) if np.isfinite(peak) else law
-            found[at] = weight / weight.sum() if weight.sum() > 0 else law / law.sum()
+            found[at, :-1] = weight / weight.sum() if weight.sum() > 0 else law / law.sum()
     return found
 
 
@@ -167,8 +186,16 @@ def context_marginals(
     model: NGrams | LanguageModel,
     *,
     words: Sequence[str] | None = None,
+    among: NDArray[np.bool_] | None = None,
 ) -> Marginals:
     """The likeliest word of each position, given the released words of its document; see :func:`context_posterior`.
+
+    Parameters
+    ----------
+    outputs, offsets, candidates, model, words
+        As there.
+    among : ndarray of bool, shape (V + 1,), optional
+        The attacker is told that what was written is one of these words, such as the content words.
 
     Returns
     -------
@@ -177,8 +204,11 @@ def context_marginals(
         the vocabulary are written as V.
     """
     shares = context_posterior(outputs, offsets, candidates, model, words=words)
+    choice, shares = candidates.words[outputs], shares[:, :-1]
+    if among is not None:
+        shares = np.where(among[choice], shares, 0.0).astype(np.float32)
     rows, best = np.arange(len(shares)), shares.argmax(axis=1)
-    return Marginals(candidates.words[outputs][rows, best], shares[rows, best])
+    return Marginals(choice[rows, best], shares[rows, best])
 
 
 def likeliest_paths(
@@ -187,11 +217,11 @@ def likeliest_paths(
     candidates: Candidates,
     model: NGrams,
 ) -> NDArray[np.int32]:
-    """The likeliest words of each document, all of them together, by Viterbi's algorithm; see :func:`context_posterior`."""
+    """The likeliest candidates of each document, all together, by Viterbi's algorithm; see :func:`context_posterior`."""
     released = _checked(outputs, candidates, model)
-    path = np.empty(len(released), np.int32)
+    path, arrays = np.empty(len(released), np.int32), candidates.arrays(others=False)
     for part in _parts(offsets):
-        hidden_markov.viterbi(released[part], *candidates, _arrays(model), path[part])
+        hidden_markov.viterbi(released[part], *arrays, _arrays(model), path[part])
     return path
 
 
@@ -202,13 +232,12 @@ def sampled_paths(
     model: NGrams,
     rng: np.random.Generator,
 ) -> NDArray[np.int32]:
-    """Words drawn for each document together, given its released words; see :func:`context_posterior`."""
+    """Candidates drawn for each document together, given its released words; see :func:`context_posterior`."""
     released = _checked(outputs, candidates, model)
     path, uniforms = np.empty(len(released), np.int32), rng.random(len(released))
+    arrays = candidates.arrays(others=False)
     for part in _parts(offsets):
-        hidden_markov.sample(
-            released[part], *candidates, _arrays(model), uniforms[part], path[part]
-        )
+        hidden_markov.sample(released[part], *arrays, _arrays(model), uniforms[part], path[part])
     return path
 
 

@@ -1,8 +1,9 @@
 """Compiled passes over a hidden Markov model of second order: what is in one document, position by position.
 
-States are the candidates of two neighbouring positions; what lies K candidates a position wide takes K squared steps a
-position, and a little more for each triple of the model that is met, since all other triples share their back-off. What the
-numbers mean stands in ``context_recovery``, where these passes are called.
+States are the candidates of two neighbouring positions, the last of which stands for all words that are none; it says
+nothing about its neighbours. K candidates take K squared steps a position, and a little more for each triple of the model
+that is met, since all other triples share their back-off. What the numbers mean stands in ``context_recovery``, where these
+passes are called.
 """
 
 from __future__ import annotations
@@ -38,14 +39,33 @@ def _pairs(
 ) -> None:
     """For candidates of two neighbours: which pair of the model they are, or -1, and how likely the second then is."""
     single, backoff, offsets, seconds, pairs = model[:5]
-    for i in range(before.shape[0]):
-        low, high = offsets[before[i]], offsets[before[i] + 1]
-        for j in range(words.shape[0]):
+    last = words.shape[0] - 1
+    for i in range(last + 1):
+        low, high, left = 0, 0, 1.0
+        if i < last:
+            low, high = offsets[before[i]], offsets[before[i] + 1]
+        for j in range(last):
             low = _search(seconds, words[j], low, high)
             if low < high and seconds[low] == words[j]:
                 listed[i, j], after[i, j] = low, pairs[low]
             else:
-                listed[i, j], after[i, j] = -1, backoff[before[i]] * single[words[j]]
+                scale = backoff[before[i]] if i < last else 1.0
+                listed[i, j], after[i, j] = -1, scale * single[words[j]]
+            left -= after[i, j]
+        listed[i, last], after[i, last] = -1, max(left, 0.0)
+
+
+@njit(cache=True, nogil=True)
+def _start(
+    words: NDArray[np.int32], law: NDArray[np.float64], single: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """How likely each candidate of a document's first position is, with its output."""
+    found, left = np.empty(words.shape[0]), 1.0
+    for j in range(words.shape[0] - 1):
+        found[j] = single[words[j]]
+        left -= found[j]
+    found[-1] = max(left, 0.0)
+    return found * law
 
 
 @njit(cache=True, nogil=True)
@@ -61,15 +81,14 @@ def _forward(
     """Fill, from the second position on, how likely each pair of candidates is by all outputs up to it."""
     kept = words.shape[1]
     pair_backoff, pair_offsets, thirds, triples = model[5:]
-    weight = np.empty(kept)
+    weight, start = np.empty(kept), _start(words[outputs[0]], law[outputs[0]], model[0])
     for step in range(1, outputs.shape[0]):
         _pairs(words[outputs[step - 1]], words[outputs[step]], model, listed[step], after[step])
         emitted, total = law[outputs[step]], 0.0
         for j in range(kept):
             if step == 1:
-                start = model[0][words[outputs[0], j]] * law[outputs[0], j]
                 for k in range(kept):
-                    ahead[1, j, k] = start * after[1, j, k] * emitted[k]
+                    ahead[1, j, k] = start[j] * after[1, j, k] * emitted[k]
                     total += ahead[1, j, k]
                 continue
             shared = 0.0
@@ -83,14 +102,16 @@ def _forward(
                 if pair < 0 or ahead[step - 1, i, j] <= 0:
                     continue
                 low, high = pair_offsets[pair], pair_offsets[pair + 1]
-                for k in range(kept):
-                    if low == high:
-                        break
+                if low == high:
+                    continue
+                left = 1.0 - pair_backoff[pair]
+                for k in range(kept - 1):
                     low = _search(thirds, words[outputs[step], k], low, high)
                     if low < high and thirds[low] == words[outputs[step], k]:
-                        weight[k] += ahead[step - 1, i, j] * (
-                            triples[low] - pair_backoff[pair] * after[step, j, k]
-                        )
+                        more = triples[low] - pair_backoff[pair] * after[step, j, k]
+                        weight[k] += ahead[step - 1, i, j] * more
+                        left -= more
+                weight[kept - 1] += ahead[step - 1, i, j] * left
             for k in range(kept):
                 ahead[step, j, k] = max(weight[k], 0.0) * emitted[k]
                 total += ahead[step, j, k]
@@ -116,9 +137,9 @@ def posterior(
     ----------
     outputs : ndarray of int32, shape (T,)
     words : ndarray of int32, shape (V, K)
-        Candidates of each output, rising.
+        Candidates of each output, rising; in the last column any number above.
     law : ndarray of float64, shape (V, K)
-        How likely each gives the output.
+        How likely each gives the output; 0 in the last column leaves all other words out.
     model : tuple of ndarray
         The fields of an n-gram model, in their order.
     found : ndarray of float32, shape (T, K)
@@ -131,8 +152,7 @@ def posterior(
     back, fresh = np.ones((kept, kept)), np.empty((kept, kept))
     weight, share = np.empty(kept), np.zeros(kept)
     if length == 1:
-        for j in range(kept):
-            share[j] = model[0][words[outputs[0], j]] * law[outputs[0], j]
+        share[:] = _start(words[outputs[0]], law[outputs[0]], model[0])
         found[0] = share / share.sum()
     for step in range(length - 1, 0, -1):
         if step < length - 1:
@@ -148,13 +168,17 @@ def posterior(
                     value = scale * shared
                     if pair >= 0 and ahead[step, i, j] > 0:
                         low, high = pair_offsets[pair], pair_offsets[pair + 1]
-                        for k in range(kept):
+                        left = 1.0 - scale
+                        for k in range(kept - 1):
                             if low == high:
                                 break
                             word = words[outputs[step + 1], k]
                             low = _search(thirds, word, low, high)
                             if low < high and thirds[low] == word:
-                                value += weight[k] * (triples[low] - scale * after[step + 1, j, k])
+                                more = triples[low] - scale * after[step + 1, j, k]
+                                value += weight[k] * more
+                                left -= more
+                        value += weight[kept - 1] * left
                     fresh[i, j] = max(value, 0.0)
                     total += fresh[i, j] * ahead[step, i, j]
             if total > 0:
@@ -209,15 +233,13 @@ def sample(
     uniforms: NDArray[np.float64],
     path: NDArray[np.int32],
 ) -> None:
-    """Draw the words of one document together, given all its outputs; see :func:`posterior`."""
+    """Draw the words of one document together, given all its outputs; all others are left out. See :func:`posterior`."""
     length, kept = outputs.shape[0], words.shape[1]
     ahead = np.empty((length, kept, kept))
     listed, after = np.empty((length, kept, kept), np.int32), np.empty((length, kept, kept))
     _forward(outputs, words, law, model, ahead, listed, after)
-    weight = np.empty(kept)
+    weight = _start(words[outputs[0]], law[outputs[0]], model[0])
     if length == 1:
-        for j in range(kept):
-            weight[j] = model[0][words[outputs[0], j]] * law[outputs[0], j]
         path[0] = words[outputs[0], _drawn(weight, uniforms[0])]
         return
     later = _drawn(ahead[length - 1].sum(axis=0), uniforms[length - 1])
@@ -241,26 +263,23 @@ def viterbi(
     model: tuple[Any, ...],
     path: NDArray[np.int32],
 ) -> None:
-    """Find the likeliest words of one document, all together; see :func:`posterior`."""
+    """Find the likeliest words of one document, all together; all others are left out. See :func:`posterior`."""
     length, kept = outputs.shape[0], words.shape[1]
     pair_backoff, pair_offsets, thirds, triples = model[5:]
     came = np.zeros((length, kept, kept), np.int32)
     score, fresh = np.zeros((kept, kept)), np.zeros((kept, kept))
     listed, new_listed = np.empty((kept, kept), np.int32), np.empty((kept, kept), np.int32)
     after = np.empty((kept, kept))
+    start = _start(words[outputs[0]], law[outputs[0]], model[0])
     if length == 1:
-        best = -1.0
-        for j in range(kept):
-            value = model[0][words[outputs[0], j]] * law[outputs[0], j]
-            if value > best:
-                best, path[0] = value, words[outputs[0], j]
+        path[0] = words[outputs[0], np.argmax(start)]
         return
     for step in range(1, length):
         _pairs(words[outputs[step - 1]], words[outputs[step]], model, new_listed, after)
         emitted, highest = law[outputs[step]], 0.0
         for j in range(kept):
             if step == 1:
-                fresh[j] = model[0][words[outputs[0], j]] * law[outputs[0], j] * after[j]
+                fresh[j] = start[j] * after[j]
             else:
                 # All that back off share one best, whatever comes next.
                 shared, shared_i = 0.0, 0

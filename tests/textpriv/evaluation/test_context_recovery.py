@@ -73,6 +73,9 @@ def test_marginals_and_paths_are_those_of_all_paths(order, seed):
     outputs = rng.integers(0, SIZE, offsets[-1]).astype(np.int32)
     shares = context_posterior(outputs, offsets, candidates, ngrams)
     found = context_marginals(outputs, offsets, candidates, ngrams)
+    told = context_marginals(
+        outputs, offsets, candidates, ngrams, among=np.arange(SIZE + 1) % 2 == 1
+    )
     paths = likeliest_paths(outputs, offsets, candidates, ngrams)
     for begin, end in itertools.pairwise(offsets):
         if begin == end:
@@ -84,9 +87,42 @@ def test_marginals_and_paths_are_those_of_all_paths(order, seed):
             wanted = np.zeros(SIZE + 1)
             for path, value in every.items():
                 wanted[path[at - begin]] += value / total
-            assert_allclose(shares[at], wanted[candidates.words[outputs[at]]], rtol=1e-4)
+            assert_allclose(shares[at, :-1], wanted[candidates.words[outputs[at]]], rtol=1e-4)
+            assert shares[at, -1] == 0
+            odd = wanted * (np.arange(SIZE + 1) % 2)
+            assert odd[told.guess[at]] == pytest.approx(odd.max(), rel=1e-5)
             assert wanted[found.guess[at]] == pytest.approx(wanted.max(), rel=1e-5)
             assert found.probability[at] == pytest.approx(wanted.max(), rel=1e-4)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_words_that_are_no_candidates_count_together_and_say_nothing_of_their_neighbours(order):
+    mech, ngrams = mechanism(), model(seed=7, order=order)
+    candidates, law = Candidates.of(mech, ngrams.single, 3), laws_of(mech)
+    outputs = np.array([0, 3, 1, 4])
+    every: dict[tuple[int, ...], float] = {}
+    for path in itertools.product(range(4), repeat=4):
+        value, words = 1.0, []
+        for at, (state, output) in enumerate(zip(path, outputs, strict=True)):
+            own = candidates.words[output]
+            before = [] if at == 0 or words[-1] is None else words[-2:] if at > 1 else words[-1:]
+            before = before[-1:] if None in before else before
+            after = ngrams.after(*before) if before else ngrams.single
+            if state < 3:
+                words.append(int(own[state]))
+                value *= after[own[state]] * law[own[state], output]
+            else:
+                others = np.setdiff1d(np.arange(SIZE + 1), own)
+                share = ngrams.single[others] / ngrams.single[others].sum()
+                words.append(None)
+                value *= after[others].sum() * (share @ law[others, output])
+        every[path] = value
+    shares = context_posterior(outputs, np.array([0, 4]), candidates, ngrams)
+    for at in range(4):
+        wanted = np.zeros(4)
+        for path, value in every.items():
+            wanted[path[at]] += value
+        assert_allclose(shares[at], wanted / wanted.sum(), rtol=1e-4)
 
 
 def test_sampled_paths_come_as_often_as_they_are_likely():
@@ -182,7 +218,7 @@ def test_a_language_model_is_multiplied_with_the_law_and_asked_with_private_word
     none = context_posterior(
         outputs[:1], np.array([0, 1]), candidates, lambda *a: np.full(SIZE, -np.inf), words=words
     )
-    assert_allclose(none[0], candidates.law[0] / candidates.law[0].sum(), rtol=1e-5)
+    assert_allclose(none[0, :-1], candidates.law[0] / candidates.law[0].sum(), rtol=1e-5)
     for wrong in (lambda *a: np.zeros(2), lambda *a: np.full(SIZE, np.nan)):
         with pytest.raises(TextprivError, match="one log-probability a candidate"):
             context_posterior(outputs, np.array([0, 3]), candidates, wrong, words=words)
