@@ -38,10 +38,11 @@ from textpriv.spans.laws import Scopes
 from textpriv.spans.plan import DocumentSpans, SpanPlan
 from textpriv.spans.policy import SpanPolicy
 from textpriv.statement import PrivacyStatement
-from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens, counts_of
+from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens
 from textpriv.tokenization.detokenizer import Spelling, find_blanks, spell, spell_few
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, find_split_words
 from textpriv.tokenization.policy import TokenPolicy
+from textpriv.tokenization.private_tokens import PrivateTokens
 
 __all__ = ["CHANGED", "WORDS_CUT", "PrivateTokens", "Privatizer", "ReleaseKey", "privatize"]
 
@@ -62,67 +63,6 @@ READ_AS = "Texts are cut into tokens by spaCy's rules of the language {}"
 
 _TOKENS = 1 << 16  # drawn in one call of the sampler
 _FEW = 10_000  # tokens of private texts that are put together before there is code compiled for it
-
-
-class PrivateTokens:
-    """One private document as tokens.
-
-    Attributes
-    ----------
-    outputs : ndarray of int32, shape (T,)
-        Word ids of the drawn tokens, -1 for the others.
-    others : list of str
-        The tokens that are not drawn, in order: masks and what the policy keeps.
-    """
-
-    __slots__ = ("_codes", "_spaces", "_vocabulary", "others", "outputs")
-
-    def __init__(
-        self,
-        outputs: NDArray[np.int32],
-        others: list[str],
-        spaces: NDArray[np.bool_],
-        codes: NDArray[np.int32],
-        vocabulary: NDArray[np.object_],
-    ) -> None:
-        self.outputs = outputs
-        self.others = others
-        self._spaces = spaces
-        self._codes = codes
-        self._vocabulary = vocabulary
-
-    @property
-    def words(self) -> list[str]:
-        """The private tokens."""
-        found = self._vocabulary[np.maximum(self.outputs, 0)]
-        found[self.outputs < 0] = self.others
-        words: list[str] = found.tolist()
-        return words
-
-    @property
-    def spaces(self) -> list[bool]:
-        """For each token whether a blank follows it; set by the private tokens alone."""
-        found: list[bool] = self._spaces.tolist()
-        return found
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Tokens by how they were released: sampled, masked, and kept ones by class.
-
-        Classes that were sampled or masked are counted together: telling them apart would show what the draw hides.
-        """
-        return counts_of(self._codes)
-
-    @property
-    def text(self) -> str:
-        """The private text."""
-        return "".join(
-            word + " " if space else word
-            for word, space in zip(self.words, self.spaces, strict=True)
-        )
-
-    def __len__(self) -> int:
-        return len(self.outputs)
 
 
 class Privatizer:
@@ -228,6 +168,29 @@ class Privatizer:
         """
         keys = None if key is None else [key]
         return next(self.pipe([text], keys, labels=None if labels is None else [labels]))
+
+    def privatize_span(self, text: str, kind: str, key: ReleaseKey | None = None) -> str:
+        """Return a private surface for one span by itself, for programs that put texts together on their own.
+
+        Parameters
+        ----------
+        text : str
+            Of the span alone; the mask ``[SPAN]`` comes back where no law can read it.
+        kind : str
+            What its detector calls it.
+        key : str, int, bytes or Document, optional
+            The document, and its author, within which consistent laws draw the same again. All else is drawn anew.
+
+        Raises
+        ------
+        TextprivError
+            Without a policy of spans, and with a ledger, which counts whole documents.
+        """
+        if self.spans is None or self.ledger is not None:
+            raise TextprivError(
+                "a span by itself needs spans= and no ledger, which counts documents."
+            )
+        return self.spans.draw_alone(text, kind, self._scopes([key], 1)[0])
 
     def pipe(
         self,
@@ -391,16 +354,17 @@ class Privatizer:
         whole = batch.compact() if isinstance(batch, RawBatch) else RawBatch.of(batch)
         whole, outputs = self._draw(whole, keys)
         codes = whole.codes
+        kinds = () if whole.spans is None else whole.spans.kinds
         others = [whole.strings[number] for number in whole.string_ids.tolist()]
         strings = Spelling.of(whole.strings)
         blanks = find_blanks(outputs, whole.offsets, whole.string_ids, self._spelling, strings)
         words = self._spelling.words
         if len(batch) == 1:
-            return [PrivateTokens(outputs, others, blanks, codes, words)]
+            return [PrivateTokens(outputs, others, blanks, codes, words, kinds)]
         offsets = whole.offsets.tolist()
         marks = np.concatenate([[0], np.cumsum(outputs < 0)])[offsets].tolist()
         return [
-            PrivateTokens(outputs[a:b], others[c:d], blanks[a:b], codes[a:b], words)
+            PrivateTokens(outputs[a:b], others[c:d], blanks[a:b], codes[a:b], words, kinds)
             for a, b, c, d in zip(offsets, offsets[1:], marks, marks[1:], strict=False)
         ]
 

@@ -213,10 +213,9 @@ class SpanOptions:
             raise typer.BadParameter(
                 "--detect finds spans and --policy says what becomes of them: give both"
             )
-        from textpriv.spans.policy import PRESETS, SpanPolicy
+        from textpriv.spans.policy import SpanPolicy
 
-        read = SpanPolicy.preset if self.policy in PRESETS else SpanPolicy.load
-        policy = read(self.policy)
+        policy = SpanPolicy.of(self.policy)
         return {"spans": policy.to_dict(), "detect": tuple(self.detect)}
 
 

@@ -83,8 +83,10 @@ class CarriedAnnotations:
             for name in self.names
         )
 
-    def read(self, doc: Doc) -> Carried | None:
-        """Return what is carried over of a raw document, and warn once of each kind that is lost."""
+    def read(self, doc: Doc, typed: bool = False) -> Carried | None:
+        """Return what is carried over of a raw document, and warn once of what is lost: no entities that are typed spans."""
+        if typed:
+            self._warned.add("ents")
         self._warn(doc)
         if not self.names:
             return None

@@ -62,6 +62,12 @@ class TextprivComponent(SavableForm):
     carry
         Annotations of raw documents that private ones get as they were, and that the statement then names as not
         protected: ``"cats"``, ``"ents"``, and extensions of documents such as ``"_.source"``.
+    spans
+        The policy of typed spans: "notes", "tickets", "chat", the path of a TOML file, or a dict. The entities of raw
+        documents, of whatever component before this one, are then drawn by the laws of their kinds; those of private
+        documents are their private surfaces.
+    detect
+        Detectors whose spans are added: "patterns", "presidio", "spacy:PIPELINE".
 
     Raises
     ------
@@ -85,6 +91,8 @@ class TextprivComponent(SavableForm):
         run_key: str | os.PathLike[str] | None = None,
         save_raw_words: bool = False,
         carry: Sequence[str] = (),
+        spans: str | dict[str, Any] | None = None,
+        detect: Sequence[str] = (),
     ) -> None:
         if isinstance(nlp.tokenizer, PrivateTokenizer):
             refuse_twice()
@@ -100,6 +108,8 @@ class TextprivComponent(SavableForm):
             nlp.lang or "en",
             epsilon,
             carry,
+            spans,
+            detect,
         )
 
     def __call__(self, doc: Doc) -> Doc:
@@ -136,7 +146,13 @@ class TextprivComponent(SavableForm):
         if getattr(doc._, EXTENSION) is not None:
             refuse_twice()
         # Not its tokens: those of another tokenizer may depend on casing.
-        return Reading(doc.text, doc.vocab, doc._context, self._annotations.read(doc))
+        carried = self._annotations.read(doc, self._takes_entities)
+        spans = [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
+        return Reading(doc.text, doc.vocab, doc._context, carried, spans)
+
+    @property
+    def _takes_entities(self) -> bool:
+        return self._spans is not None
 
     def _own_vocab(self) -> Vocab:
         return self.nlp.vocab
@@ -163,6 +179,8 @@ class TextprivComponent(SavableForm):
         "run_key": None,
         "save_raw_words": False,
         "carry": [],
+        "spans": None,
+        "detect": [],
     },
 )
 def make_component(
@@ -176,6 +194,8 @@ def make_component(
     run_key: str | None,
     save_raw_words: bool,
     carry: list[str],
+    spans: str | dict[str, Any] | None,
+    detect: list[str],
 ) -> TextprivComponent:
     """Make the component ``textpriv`` from its block of a config.
 
@@ -183,7 +203,7 @@ def make_component(
     ----------
     nlp, name
         Given by spaCy.
-    index, epsilon, mechanism, policy, seed, run_key, save_raw_words, carry
+    index, epsilon, mechanism, policy, seed, run_key, save_raw_words, carry, spans, detect
         As for `TextprivComponent`. There is no default of epsilon: the user chooses it.
     """
     return TextprivComponent(
@@ -197,4 +217,6 @@ def make_component(
         run_key=run_key,
         save_raw_words=save_raw_words,
         carry=carry,
+        spans=spans,
+        detect=detect,
     )

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import spacy
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.vocab import Vocab
 
 from textpriv.errors import IndexFolderError, MechanismError, VocabularyError
@@ -82,6 +82,7 @@ class Reading(NamedTuple):
     vocab: Vocab
     context: Any = None
     carried: Carried | None = None
+    spans: Sequence[tuple[int, int, str]] = ()
 
 
 class PrivateForm:
@@ -104,6 +105,8 @@ class PrivateForm:
         language: str,
         epsilon: float | None = None,
         carry: Iterable[str] = (),
+        spans: str | Mapping[str, Any] | None = None,
+        detect: Sequence[str] = (),
     ) -> None:
         if mechanism is not None and epsilon is not None:
             raise MechanismError(
@@ -127,6 +130,15 @@ class PrivateForm:
         self._run_key = None if run_key is None else Path(run_key)
         self._language = language
         self._annotations = self.annotations(carry)
+        self._spans, self._detect = spans, tuple(detect)
+        if spans is not None and "ents" in self._annotations.names:
+            raise MechanismError(
+                'With spans the entities of a private document are its typed spans: leave "ents" out of carry.'
+            )
+        if detect and spans is None:
+            raise MechanismError(
+                'Detectors need a policy that says what becomes of what they find: give "spans", such as "chat".'
+            )
         self._raw_words = RawWordGuard(self._policy, language, save_raw_words)
         self._folder = None if index is None else Path(index)
         self._forget()
@@ -135,6 +147,11 @@ class PrivateForm:
                 self._prepare()
             except IndexFolderError:
                 self._forget()
+
+    @property
+    def _takes_entities(self) -> bool:
+        """Whether the entities of raw documents are typed spans."""
+        return False
 
     def _forget(self) -> None:
         self._index: Index | None = None
@@ -176,11 +193,24 @@ class PrivateForm:
                 seed=self._seed,
                 run_key=self._secret(),
                 language=self._language,
+                **self._typed(),
             )
             self._statements = {}
             self._privatizer = privatizer
             self._enter_common_words()
         return self._privatizer
+
+    def _typed(self) -> dict[str, Any]:
+        """What a privatizer is told of typed spans."""
+        if self._spans is None:
+            return {}
+        from textpriv.spans.detectors import make_detector
+        from textpriv.spans.policy import SpanPolicy
+
+        return {
+            "spans": SpanPolicy.of(self._spans),
+            "detector": [make_detector(name, self._language) for name in self._detect],
+        }
 
     def _secret(self) -> bytes | None:
         if self._run_key is None:
@@ -260,7 +290,8 @@ class PrivateForm:
         once = once or self._seed is not None or self._run_key is not None
         texts = [reading.text for reading in batch]
         privatizer = self._prepare()
-        raw = privatizer.read_batch(EncodedTexts.of(texts))
+        labels = [reading.spans for reading in batch] if self._takes_entities else None
+        raw = privatizer.read_batch(EncodedTexts.of(texts), labels)
         released = privatizer.release(raw, list(map(self._key, texts)) if once else None)
         statement = self._statement(once)
         for reading, tokens in zip(batch, released, strict=True):
@@ -271,6 +302,12 @@ class PrivateForm:
             yield doc
 
     def _document(self, vocab: Vocab, tokens: PrivateTokens) -> Doc:
+        kinds = tokens.spans
+        if kinds:
+            before = len(vocab)
+            doc = _with_entities(vocab, tokens, kinds)
+            self._count_words(vocab, before)
+            return doc
         orths = self._orths_of(vocab)
         table = orths.table(self._open().vocabulary.words)
         if table is None:
@@ -304,3 +341,21 @@ class PrivateForm:
         if self._orths is None or self._orths.strings is not vocab.strings:
             self._orths = _Orths(vocab)
         return self._orths
+
+
+def _with_entities(vocab: Vocab, tokens: PrivateTokens, kinds: Mapping[int, str]) -> Doc:
+    """A document whose entities are the typed spans; a surface of several words is several tokens."""
+    words: list[str] = []
+    spaces: list[bool] = []
+    ranges = []
+    for number, (word, space) in enumerate(zip(tokens.words, tokens.spaces, strict=True)):
+        parts = word.split(" ") if number in kinds else [word]
+        if not all(parts):
+            parts = [word]  # blanks at an end or side by side
+        if number in kinds:
+            ranges.append((len(words), len(words) + len(parts), kinds[number]))
+        words += parts
+        spaces += [True] * (len(parts) - 1) + [space]
+    doc = Doc(vocab, words=words, spaces=spaces)
+    doc.set_ents([Span(doc, first, last, label=kind) for first, last, kind in ranges])
+    return doc

@@ -37,7 +37,7 @@ class PrivateTokenizer(SavableForm):
     ----------
     vocab
         The pipeline's vocabulary.
-    index, epsilon, mechanism, policy, seed, run_key, save_raw_words
+    index, epsilon, mechanism, policy, seed, run_key, save_raw_words, spans, detect
         As for `TextprivComponent`.
     language
         Code of the language whose rules split the raw text, by default that of `vocab`.
@@ -62,10 +62,23 @@ class PrivateTokenizer(SavableForm):
         run_key: str | os.PathLike[str] | None = None,
         save_raw_words: bool = False,
         language: str | None = None,
+        spans: str | dict[str, Any] | None = None,
+        detect: Sequence[str] = (),
     ) -> None:
         self.vocab = vocab
         language = language or vocab.lang or "en"
-        super().__init__(index, mechanism, policy, seed, run_key, save_raw_words, language, epsilon)
+        super().__init__(
+            index,
+            mechanism,
+            policy,
+            seed,
+            run_key,
+            save_raw_words,
+            language,
+            epsilon,
+            spans=spans,
+            detect=detect,
+        )
 
     def __call__(self, text: str) -> Doc:
         """Return the private document of a raw text.
@@ -132,12 +145,14 @@ def make_tokenizer(
     seed: int | None = None,
     run_key: str | None = None,
     save_raw_words: bool = False,
+    spans: str | dict[str, Any] | None = None,
+    detect: list[str] = [],  # noqa: B006 - as above
 ) -> Callable[[Language], PrivateTokenizer]:
     """Make the strict tokenizer from the block ``[nlp.tokenizer]`` of a config.
 
     Parameters
     ----------
-    index, epsilon, mechanism, policy, seed, run_key, save_raw_words
+    index, epsilon, mechanism, policy, seed, run_key, save_raw_words, spans, detect
         As for `TextprivComponent`. There is no default of epsilon: the user chooses it.
 
     Returns
@@ -159,6 +174,8 @@ def make_tokenizer(
             run_key=run_key,
             save_raw_words=save_raw_words,
             language=nlp.lang,
+            spans=spans,
+            detect=detect,
         )
 
     return create

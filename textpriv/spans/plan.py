@@ -22,6 +22,7 @@ from textpriv.mechanisms.base import UNKNOWN
 from textpriv.randomness import Stream, framed
 from textpriv.spans.detectors import Detector
 from textpriv.spans.laws import Scopes
+from textpriv.spans.laws.mask import Mask
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
 from textpriv.spans.span import ReadSpan, Span, checked, without_overlaps
 from textpriv.tokenization.batches import SPAN, EncodedTexts, RawBatch, SpanTokens
@@ -85,7 +86,10 @@ class SpanPlan:
                 )
         self.policy = policy
         self.detectors = tuple(detectors)
-        self._laws = tuple(policy.laws.values())
+        self._passes = policy.undetected == UNDETECTED_PASS
+        # Where words pass, what is found and no law can read must not pass with them.
+        self._kinds = (*policy.kinds, *("SPAN",) * self._passes)
+        self._laws = (*policy.laws.values(), *(Mask("SPAN"),) * self._passes)
         self._law_of: dict[str, int | None] = {}
 
     @cached_property
@@ -106,7 +110,7 @@ class SpanPlan:
 
     def reader(self, words: TextEncoder) -> TextEncoder:
         """What reads the pieces between the spans."""
-        if self.policy.undetected == UNDETECTED_PASS:
+        if self._passes:
             return TextEncoder(_NOTHING, _AS_WRITTEN, words.tokenizer.language)
         return words
 
@@ -142,7 +146,7 @@ class SpanPlan:
             spans_of.append(len(of_text))
             spans += of_text
         tokens = SpanTokens(
-            self.policy.kinds,
+            self._kinds,
             [span.value for span in spans],
             written,
             np.array([span[:2] for span in spans], dtype=np.int64).reshape(-1, 2),
@@ -178,10 +182,17 @@ class SpanPlan:
         if span.kind not in self._law_of:
             self._law_of[span.kind] = self.policy.law_of(span.kind)
         law = self._law_of[span.kind]
-        if law is None:
-            return None
-        value = self._laws[law].parse(text[span.start : span.end])
-        return None if value is None else ReadSpan(span.start, span.end, law, value)
+        value = None if law is None else self._laws[law].parse(text[span.start : span.end])
+        if law is not None and value is not None:
+            return ReadSpan(span.start, span.end, law, value)
+        return ReadSpan(span.start, span.end, len(self._laws) - 1, "") if self._passes else None
+
+    def draw_alone(self, text: str, kind: str, scopes: Scopes) -> str:
+        """A private surface for the text of one span, drawn anew; the mask where no law can read it."""
+        span = self._read(text, Span(0, len(text), kind))
+        if span is None:
+            return "[SPAN]"
+        return self._laws[span.law].draw([span.value], Stream(), scopes)[0]
 
     # Drawing
 

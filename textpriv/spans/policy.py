@@ -46,6 +46,7 @@ _STRUCTURE = (
     "the number, kinds and places of the spans that the detector finds and a law can read; the detector sees the private "
     "text, so a word by which it finds something elsewhere shows there"
 )
+_MASKED = "What the detector finds and no law can read is masked"
 _ADJACENT = (
     "documents of equal structure, that is with spans of the same kinds in the same places and as many tokens between "
     "them: {}; and spans of one kind as their law says"
@@ -67,6 +68,7 @@ class SpanPolicy:
         From a detector's label to a kind; over those of :data:`LABELS`. A label that is itself a kind stays one.
     undetected : str
         "words", or ``"pass what the detector misses"``: all else is released as written, and nothing of it is protected.
+        What is found and has no law that can read it is masked then.
 
     Raises
     ------
@@ -128,6 +130,13 @@ class SpanPolicy:
             )
         laws = {kind: _law(kind, given) for kind, given in settings.get("kinds", {}).items()}
         return cls(laws, settings.get("labels", {}), settings.get("undetected", "words"))
+
+    @classmethod
+    def of(cls, given: str | Path | Mapping[str, Any]) -> SpanPolicy:
+        """The policy that is meant by the name of a preset, the path of a TOML file, or a mapping of settings."""
+        if isinstance(given, Mapping):
+            return cls.from_dict(given)
+        return cls.preset(given) if given in PRESETS else cls.load(given)
 
     @classmethod
     def preset(cls, name: str) -> SpanPolicy:
@@ -201,8 +210,9 @@ class SpanPolicy:
 
     @cached_property
     def _losses(self) -> list[tuple[float, bool]]:
-        """Of each law the largest loss, and whether it is paid once for all spans."""
-        return [(claim.largest, claim.per != "span") for claim in self.claims().values()]
+        """Of each law, and last of the mask, the largest loss, and whether it is paid once for all spans."""
+        losses = [(claim.largest, claim.per != "span") for claim in self.claims().values()]
+        return [*losses, (0.0, False)]
 
     def extend(self, statement: PrivacyStatement) -> PrivacyStatement:
         """The statement of words and spans together, from that of the words."""
@@ -232,7 +242,7 @@ class SpanPolicy:
         return statement.extended(
             assumptions=tuple(each for claim in claims.values() for each in claim.assumptions),
             not_protected=(_STRUCTURE, *exposed),
-            notes=_notes(self.laws, claims),
+            notes=_notes(self.laws, claims) + (_MASKED,) * (self.undetected == UNDETECTED_PASS),
             proved=statement.proved and all(claim.proved for claim in claims.values()),
         )
 
@@ -252,8 +262,8 @@ def _notes(laws: Mapping[str, SpanLaw], claims: Mapping[str, SpanClaim]) -> tupl
             continue
         largest = f", {claim.largest:.4g} between any two" * math.isfinite(claim.largest)
         notes.append(
-            f"Spans of kind {kind} go to the law {claim.law}; they lose at most {claim.epsilon:g} nats a {claim.unit}{largest}, "
-            f"once for each {claim.per} ({claim.proof})"
+            f"Spans of kind {kind} go to the law {claim.law}; they lose at most {claim.epsilon:g} nats a "
+            f"{claim.unit}{largest}, once for each {claim.per} ({claim.proof})"
         )
     return tuple(notes)
 

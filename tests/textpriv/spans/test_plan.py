@@ -136,11 +136,21 @@ def test_a_span_is_read_without_what_stands_around_it_and_words_without_what_sta
 def test_words_pass_only_where_the_policy_names_it_and_the_statement_says_so(mechanism):
     policy = SpanPolicy({"CODE": Mask("CODE")}, undetected=UNDETECTED_PASS)
     passing = Privatizer(mechanism, spans=policy, detector=DETECTOR)
-    assert passing.privatize("Secret w0, XYZ (7)!") == "Secret w0, [CODE] (7)!"
+    assert passing.privatize("Secret w0, XYZ (7) ab!") == "Secret w0, [CODE] ([SPAN]) ab!"
     assert "everything the detector misses" in passing.statement.not_protected
     assert passing.statement.epsilon is None
+    # What is found and cannot be read is masked, not passed.
+    assert passing.privatize("Ann 12", labels=[(0, 3, "PERSON"), (4, 6, "CODE")]) == "[SPAN] [CODE]"
     with pytest.raises(SpanError, match="undetected"):
         SpanPolicy({"CODE": Mask("CODE")}, undetected="pass")
+
+
+def test_a_span_by_itself_is_drawn_by_its_law(mechanism, privatizer, tmp_path):
+    assert privatizer.privatize_span("XYZ", "CODE") == "[CODE]"
+    assert {privatizer.privatize_span("1", "NUMBER") for _ in range(60)} == {"0", "1", "2"}
+    assert privatizer.privatize_span("one", "NUMBER") == "[SPAN]"
+    with pytest.raises(TextprivError, match="needs spans="):
+        Privatizer(mechanism).privatize_span("1", "NUMBER")
 
 
 # Streams
