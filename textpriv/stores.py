@@ -30,6 +30,7 @@ _WHOLE = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf", "memory"}
 # Answers that will not be others the next time, and their numbers where they come without.
 _FINAL = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError)
 _NUMBERS: dict[type, int] = {FileNotFoundError: errno.ENOENT, FileExistsError: errno.EEXIST}
+_MARKS = ("size", "ETag", "etag", "LastModified", "last_modified", "updated", "mtime", "created")
 
 Answer = TypeVar("Answer")
 
@@ -151,10 +152,25 @@ class _Ranges(io.RawIOBase):
     def __init__(self, url: str) -> None:
         self._url = url
         self._store, self._path = _located(url)
-        size = _asked(url, lambda: self._store.info(self._path)["size"])
-        if size is None:
+        self._version = self._seen()
+        if self._version.get("size") is None:
             raise CorpusError(f"{url} has no size, so it cannot be read in pieces. Fetch it first.")
-        self._size, self._at = int(size), 0
+        self._size, self._at = int(self._version["size"]), 0
+
+    def _seen(self) -> dict[str, Any]:
+        """What tells a version of the object from others, as far as the store says it."""
+        self._store.invalidate_cache()
+        info = _asked(self._url, lambda: self._store.info(self._path))
+        return {mark: info[mark] for mark in _MARKS if mark in info}
+
+    def close(self) -> None:
+        """Close; what was read of an object that was replaced meanwhile may be pieces of two, and is refused."""
+        if not self.closed:
+            super().close()
+            if self._seen() != self._version:
+                raise CorpusError(
+                    f"{self._url} was replaced while it was read. Begin again when it stays as it is."
+                )
 
     def readable(self) -> bool:
         return True

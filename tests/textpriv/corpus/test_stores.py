@@ -171,6 +171,40 @@ def test_what_is_missing_or_forbidden_is_not_asked_for_again(tmp_path, flaky, mo
     assert "zanzibar" not in str(refused.value)
 
 
+def test_an_object_that_is_replaced_while_it_is_read_is_not_released(tmp_path, flaky):
+    for name in ("old", "new"):
+        (tmp_path / f"{name}.txt").write_text((name * 1000 + "\n") * 1000)
+    stores.put(tmp_path / "old.txt", "flaky://raw.txt")
+    replaced = []
+
+    def replace(_):
+        if not replaced:
+            replaced.append(stores.put(tmp_path / "new.txt", "flaky://raw.txt"))
+
+    with pytest.raises(CorpusError, match=r"raw\.txt was replaced"):
+        privatize_corpus(
+            "flaky://raw.txt", "flaky://out.txt", Echo(), batch_size=10, on_progress=replace
+        )
+    assert replaced
+    assert stores.read("flaky://out.txt") is None
+
+
+def test_a_run_is_not_continued_with_another_object_of_that_name(tmp_path, flaky):
+    for content in ("one\n" * 40, "two\n" * 40):
+        (tmp_path / "in.txt").write_text(content)
+        stores.put(tmp_path / "in.txt", "flaky://in.txt")
+        if content.startswith("one"):
+
+            def stop(progress):
+                raise KeyboardInterrupt
+
+            options = {"part_records": 10, "batch_size": 10, "resume": False, "on_progress": stop}
+            with pytest.raises(KeyboardInterrupt):
+                privatize_corpus("flaky://in.txt", "flaky://out.txt", Echo(), **options)
+    with pytest.raises(CorpusError, match=r"begun otherwise \(differing: input\)"):
+        privatize_corpus("flaky://in.txt", "flaky://out.txt", Echo(), part_records=10, resume=True)
+
+
 # What is seen, and what is not
 
 
@@ -315,6 +349,7 @@ def server(monkeypatch) -> Iterator[Server]:
         "AWS_ACCESS_KEY_ID": "nobody",
         "AWS_SECRET_ACCESS_KEY": "nothing",
         "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_MAX_ATTEMPTS": "1",  # who asks again is fsspec, and textpriv
     }.items():
         monkeypatch.setenv(name, value)
     s3fs.S3FileSystem.clear_instance_cache()
@@ -328,7 +363,9 @@ def server(monkeypatch) -> Iterator[Server]:
         web.server_close()
 
 
-def test_a_run_into_s3_that_is_killed_twice_goes_on_to_the_same_bytes(tmp_path, server):
+def test_a_run_into_s3_that_is_killed_twice_goes_on_to_the_same_bytes(
+    tmp_path, server, monkeypatch
+):
     vectors = np.random.default_rng(0).normal(size=(len(WORDS), 8))
     Index.build(Vocabulary(WORDS, vectors), k=16, hnsw=False).save(tmp_path / "index")
     RunKey.open(tmp_path / "run.key").keep()
@@ -353,5 +390,9 @@ def test_a_run_into_s3_that_is_killed_twice_goes_on_to_the_same_bytes(tmp_path, 
     assert all(whole[name] == content for names in seen for name, content in names.items())
     run_apart(*given, "s3://bucket/raw", target, True)
     assert objects(target) == whole
+    # Another machine has the key, and nothing of what was done.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+    run_apart(*given, "s3://bucket/raw", "s3://bucket/again", True)
+    assert objects("s3://bucket/again") == whole
     manifest = json.loads(stores.read(target + ".manifest.json") or b"")
     assert [file["name"] for file in manifest["files"]] == sorted(whole)
