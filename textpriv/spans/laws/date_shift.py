@@ -128,13 +128,13 @@ class DateShift(DatedLaw):
         assert self.scope is not None
         whose = self.scope
         return SpanClaim(
-            repr(self),
+            f"one two-sided geometric shift, in days, for all dates of a {whose}, {self._range}",
             self.epsilon,
             f"day that all dates of a {whose} are moved by together",
             self.epsilon * (self.last - self.first),
             per=whose,
             not_protected=(
-                f"intervals between the dates of a {whose}, their order, and which are equal",
+                f"intervals between those of a {whose}, their order, and which are equal",
                 f"the shift itself, and with it all dates of a {whose}, where one of them is known from elsewhere, or is "
                 "given away by a weekday, an age or a feast in the text",
                 *self._visible(),

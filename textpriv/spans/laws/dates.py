@@ -69,18 +69,21 @@ class DatedLaw(GridLaw):
     def _surface(self, cell: int, structure: tuple[str, Clock | None, str]) -> str:
         return self._forms.write(Moment(cell, *structure))
 
+    @property
+    def _range(self) -> str:
+        return " to ".join(self._forms.write(Moment(cell)) for cell in (self.first, self.last))
+
     def _visible(self) -> tuple[str, ...]:
         """What is kept as structure."""
-        form = (f"in which of the public forms a {self.kind} is written",)
-        time = (f"the time of day of a {self.kind}, to the minute",)
+        form = ("in which of the public forms they are written",)
+        time = ("their time of day, to the minute",)
         return form * (self.form == "own") + time * (self.times == "keep")
 
     def settings(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this law."""
-        ends = (self._forms.write(Moment(cell)) for cell in (self.first, self.last))
         return {
             "epsilon": self.epsilon,
-            **dict(zip(("low", "high"), ends, strict=True)),
+            **dict(zip(("low", "high"), self._range.split(" to "), strict=True)),
             "form": self.form,
             "times": self.times,
             "language": self._forms.language,
@@ -134,12 +137,12 @@ class Date(DatedLaw):
     def claim(self) -> SpanClaim:
         """Epsilon a day, for each date."""
         return SpanClaim(
-            repr(self),
+            f"two-sided geometric noise on days, {self._range}",
             self.epsilon,
             "day",
             self.epsilon * (self.last - self.first),
             not_protected=self._visible(),
-            assumptions=(f"the range of a {self.kind} was fixed before any text was seen",),
+            assumptions=(f"the range of {self.kind} spans was fixed before any text was seen",),
         )
 
     @classmethod

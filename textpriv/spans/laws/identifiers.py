@@ -172,8 +172,12 @@ class Identifier(RedrawnLaw):
 
     def claim(self) -> SpanClaim:
         """A loss of 0; the format is visible."""
-        first = " and with which prefix of a public list it begins" if self.prefixes else ""
-        return self._claim((f"where digits, letters and marks of a {self.kind} stand" + first,))
+        first = ", and with which prefix of a public list they begin" if self.prefixes else ""
+        passing = f" that passes {self.check}" if self.check else ""
+        return self._claim(
+            f"identifier of the same format{passing}",
+            (f"where their digits, letters and marks stand{first}",),
+        )
 
     def _public(self) -> dict[str, Any]:
         return {"check": self.check, "prefixes": self._given, "region": self.region}

@@ -194,16 +194,19 @@ class Number(GridLaw):
         """Epsilon a step; half a step always goes up, so numbers closer than a step may lose a whole one."""
         visible = []
         if self.units:
-            visible.append(f"which unit of a public list a {self.kind} has, and on which side")
+            visible.append("which unit of a public list they have, and on which side")
         if self.sign == "structure":
-            visible.append(f"the sign of a {self.kind}")
+            visible.append("their sign")
+        of = "logarithms" if self.grid == "log" else "numbers"
         return SpanClaim(
-            repr(self),
+            f"two-sided geometric noise on a grid of {of} of step {self.step}, {self.low} to {self.high}",
             self.epsilon,
-            "step of the grid" if self.grid == "linear" else "step of the grid of logarithms",
+            "step of the grid",
             self.epsilon * (self.last - self.first),
             not_protected=tuple(visible),
-            assumptions=(f"range and grid of {self.kind} were fixed before any text was seen",),
+            assumptions=(
+                f"range and grid of {self.kind} spans were fixed before any text was seen",
+            ),
         )
 
     def settings(self) -> dict[str, Any]:

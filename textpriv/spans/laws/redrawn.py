@@ -114,12 +114,11 @@ class RedrawnLaw(SpanLaw):
         count = len(self.outputs(self.structure(value)))
         return np.full(count, -math.log(count))
 
-    def _claim(self, visible: tuple[str, ...]) -> SpanClaim:
-        equal = (f"which {self.kind} of a {self.scope} are equal",) if self.scope else ()
+    def _claim(self, law: str, visible: tuple[str, ...]) -> SpanClaim:
+        equal = (f"which of a {self.scope} are equal",) if self.scope else ()
         secret = ("the run key stays secret",) if self.scope else ()
-        return SpanClaim(
-            repr(self), 0.0, "span", 0.0, not_protected=visible + equal, assumptions=secret
-        )
+        law += f", consistent within a {self.scope}" if self.scope else ", anew for each span"
+        return SpanClaim(law, 0.0, "span", 0.0, not_protected=visible + equal, assumptions=secret)
 
     def settings(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this law."""

@@ -132,8 +132,13 @@ class Surrogate(RedrawnLaw):
 
     def claim(self) -> SpanClaim:
         """A loss of 0."""
-        visible = (f"whether a {self.kind} is in capitals or small letters",)
-        return self._claim(visible * (self.case == "own"))
+        visible = ("whether they are in capitals or small letters",)
+        listed = (
+            f"Faker's {SOURCES[self.entries]} of {self.locale}"
+            if isinstance(self.entries, str)
+            else f"a list of {len(self.entries):,}"
+        )
+        return self._claim(f"surrogate from {listed}", visible * (self.case == "own"))
 
     def _public(self) -> dict[str, Any]:
         entries = self.entries if isinstance(self.entries, str) else list(self.entries)

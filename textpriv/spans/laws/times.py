@@ -49,11 +49,11 @@ class TimeOfDay(GridLaw):
     def claim(self) -> SpanClaim:
         """Epsilon a minute, for each time."""
         return SpanClaim(
-            repr(self),
+            "two-sided geometric noise on minutes of a day",
             self.epsilon,
             "minute",
             self.epsilon * _LAST,
-            not_protected=(f"whether a {self.kind} is written in twelve or twenty-four hours",),
+            not_protected=("whether they are written in twelve or twenty-four hours",),
         )
 
     def settings(self) -> dict[str, Any]:
