@@ -16,7 +16,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from textpriv.arithmetic import arctangent, eigenvectors, fixed_sum, lane_sum, row_products
+from textpriv.arithmetic import (
+    arctangent,
+    eigenvectors,
+    fixed_sum,
+    lane_sum,
+    principal_directions,
+    row_products,
+)
 from textpriv.errors import MetricError
 
 __all__ = [
@@ -28,6 +35,7 @@ __all__ = [
     "Mahalanobis",
     "Manhattan",
     "Metric",
+    "Projection",
     "Rounding",
     "UnitEuclidean",
     "check_metric",
@@ -149,6 +157,11 @@ class Metric(ABC):
         # Together, since coordinates may be taken about a centre of the rows.
         both = self.coordinates(np.concatenate([left, right]))
         return pairwise_distances(self.kind, both[: len(left)], both[len(left) :])
+
+    @property
+    def unit(self) -> str:
+        """The distance that a statement is in units of."""
+        return f"{self.name} distance"
 
     def settings(self) -> dict[str, Any]:
         """What an index must record to rebuild this metric: JSON types only."""
@@ -303,6 +316,119 @@ class Mahalanobis(Metric):
         return {"name": self.name, "matrix": self.matrix.tolist()}
 
 
+class Projection(Metric):
+    """Euclidean distance of vectors after public maps that lengthen no distance: norms clipped, then few directions kept.
+
+    Parameters
+    ----------
+    directions : array_like, shape (k, n)
+        Rows on which vectors are projected, orthonormal or shorter: scaled down where they could lengthen a vector. Public.
+    base : str
+        "euclidean", or "unit_euclidean" to scale vectors to length one first.
+    radius : float, optional
+        Longer vectors are scaled to this length first.
+
+    Notes
+    -----
+    With ``f`` the whole map, ``|f(x) - f(y)| <= d(x, y)`` for the base metric d: the projection on a ball is one on a closed
+    convex set, hence 1-Lipschitz, and ``|A v| <= |v|`` where the largest eigenvalue of ``A A'`` is at most 1, which its
+    largest row sum of absolute values bounds (Gershgorin). So a loss of at most ``epsilon |f(x) - f(y)|`` is one of at most
+    ``epsilon d(x, y)``, and over unit vectors of at most epsilon times the angle, which no chord exceeds. Vectors are not
+    scaled to length one after the projection, which could lengthen distances (mechanisms.md 10.5).
+    """
+
+    name, kind = "projection", EUCLIDEAN
+
+    def __init__(
+        self, directions: ArrayLike, *, base: str = "euclidean", radius: float | None = None
+    ) -> None:
+        given = np.array(directions, dtype=np.float64)
+        if given.ndim != 2 or not given.size or not np.isfinite(given).all():
+            raise MetricError(
+                f"directions are rows (k, n) of finite numbers; got shape {given.shape}."
+            )
+        if base not in ("euclidean", "unit_euclidean"):
+            raise MetricError(
+                f"a projection keeps the promise of 'euclidean' or 'unit_euclidean' distances, not of {base!r}."
+            )
+        if radius is not None and not 0 < radius < math.inf:
+            raise MetricError(f"radius is a length above 0; got {radius}.")
+        largest = float(np.abs(row_products(given, given)).sum(axis=1).max())
+        if largest > 1:
+            given /= math.sqrt(largest)
+        self.directions, self.base, self.radius = given, base, radius
+
+    @classmethod
+    def principal(
+        cls,
+        vectors: NDArray[Any],
+        dimensions: int,
+        *,
+        base: str = "euclidean",
+        radius: float | None = None,
+    ) -> Projection:
+        """The projection on the directions in which public vectors (V, n) vary most.
+
+        Raises
+        ------
+        MetricError
+            Where there are not so many dimensions.
+        """
+        if not 1 <= dimensions <= vectors.shape[1]:
+            raise MetricError(
+                f"vectors of {vectors.shape[1]} dimensions can be projected on 1 to {vectors.shape[1]}; got {dimensions}."
+            )
+        whole = cls(np.eye(vectors.shape[1]), base=base, radius=radius)
+        return cls(
+            principal_directions(whole._clipped(vectors))[:dimensions], base=base, radius=radius
+        )
+
+    @property
+    def unit(self) -> str:
+        """The distance that a statement is in units of, and the one that it bounds as well."""
+        return (
+            f"{self.base} distance after a projection on {len(self.directions)} directions, and so per unit of {self.base} "
+            "distance, which is never shorter"
+        )
+
+    def _clipped(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
+        rows = get_metric(self.base).coordinates(vectors).astype(np.float64)
+        if self.radius is not None:
+            lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+            rows *= np.minimum(1.0, self.radius / np.maximum(lengths, np.finfo(float).tiny))
+        return rows
+
+    def coordinates(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """Return the mapped vectors about a centre, in float64; see :meth:`Mahalanobis.coordinates`."""
+        if vectors.shape[1] != self.directions.shape[1]:
+            raise MetricError(
+                f"the directions have {self.directions.shape[1]} dimensions but the vectors {vectors.shape[1]}. Build "
+                "the projection from these vectors."
+            )
+        return row_products(_centred(self._clipped(vectors)), self.directions)
+
+    def coordinate_errors(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
+        """Return bounds on the rounding of scaling, centring and the product with the directions."""
+        rows = self._clipped(vectors)
+        unit = 1.01 * (vectors.shape[1] + 6) * 2.0**-53
+        # The directions lengthen no error of what they are applied to.
+        before = get_metric(self.base).coordinate_errors(vectors)
+        if self.radius is not None:
+            before = before + 2 * unit * np.linalg.norm(rows, axis=1)
+        lengths: NDArray[np.float64] = np.linalg.norm(_centred(rows), axis=1)
+        return before + unit * math.sqrt(fixed_sum(self.directions**2)) * lengths
+
+    def settings(self) -> dict[str, Any]:
+        """Return the name and all parameters."""
+        clip = {} if self.radius is None else {"radius": self.radius}
+        return {
+            "name": self.name,
+            "base": self.base,
+            **clip,
+            "directions": self.directions.tolist(),
+        }
+
+
 def _centred(vectors: NDArray[Any]) -> NDArray[np.float64]:
     """The rows about the median of every column, which a few far words do not move."""
     wide = vectors.astype(np.float64, copy=False)
@@ -366,7 +492,7 @@ class CallableMetric(Metric):
 
 METRICS: dict[str, type[Metric]] = {
     metric.name: metric
-    for metric in (Euclidean, Angular, Manhattan, Chebyshev, UnitEuclidean, Mahalanobis)
+    for metric in (Euclidean, Angular, Manhattan, Chebyshev, UnitEuclidean, Mahalanobis, Projection)
 }
 
 _NOT_METRICS = {
@@ -420,6 +546,10 @@ def get_metric(metric: str | Metric | dict[str, Any]) -> Metric:
     if name == "mahalanobis" and not options:
         raise MetricError(
             "the Mahalanobis metric needs its matrix: textpriv.metrics.Mahalanobis(matrix)."
+        )
+    if name == "projection" and not options:
+        raise MetricError(
+            "a projection needs its directions: Index.build(vocabulary, projection=16), or textpriv.metrics.Projection."
         )
     if name.startswith("callable:"):
         raise MetricError(

@@ -47,6 +47,7 @@ from textpriv.metrics import (
     EUCLIDEAN,
     INTERPRETED,
     Metric,
+    Projection,
     Rounding,
     get_metric,
 )
@@ -259,6 +260,8 @@ class Index(WordDistances):
         metric: str | Metric = "euclidean",
         k: int = 256,
         *,
+        projection: int | None = None,
+        radius: float | None = None,
         backend: str = "exact",
         hnsw: bool = True,
         progress: bool | Callable[[str, int, int], None] = False,
@@ -274,6 +277,12 @@ class Index(WordDistances):
         k : int
             Length of a nearest list, the word itself included. Longer lists make sampling faster, never different. A
             vocabulary with fewer words has complete lists.
+        projection : int, optional
+            Take distances after a projection on so many principal directions of the public vectors, which lengthens none:
+            every promise holds in the given metric as well. For "euclidean" and "unit_euclidean"; see
+            :class:`textpriv.metrics.Projection`.
+        radius : float, optional
+            Scale longer vectors to this length first, which lengthens no distance either.
         backend : {"exact", "hnsw"}
             ``"hnsw"`` takes the lists from an approximate search where exact ones are out of reach. It measures its
             recall, and every mechanism that needs exact lists then states ``proved=False``.
@@ -290,9 +299,12 @@ class Index(WordDistances):
         ------
         MetricError, TextprivError
         """
+        chosen = get_metric(metric)
+        if projection is not None or radius is not None:
+            size = vocabulary.vectors.shape[1] if projection is None else projection
+            chosen = Projection.principal(vocabulary.vectors, size, base=chosen.name, radius=radius)
         index = cls(
-            vocabulary,
-            **build_tables(vocabulary, get_metric(metric), k, backend, hnsw, progress, device),
+            vocabulary, **build_tables(vocabulary, chosen, k, backend, hnsw, progress, device)
         )
         _warn_of_width(index)
         return index

@@ -368,7 +368,7 @@ class Mechanism(ABC):
             adjacency="any two words of the vocabulary, or one of them and an unknown word, in one place of the text",
             epsilon=self.epsilon,
             delta=0.0,
-            unit=f"per unit of {index.metric.name} distance",
+            unit=f"per unit of {index.metric.unit}",
             proved=proved,
             proof=proof,
             assumptions=tuple(assumptions),

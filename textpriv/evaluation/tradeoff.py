@@ -1,0 +1,341 @@
+"""Utility against the success of the best attacker: laws are compared where as many words are got back from each.
+
+An epsilon compares laws under one metric only. Here every law is set to the epsilon at which the best attacker gets back the
+same share of content words (mechanisms.md 10.5): the exact Bayes attacker, who is told that a word is one, or one who reads
+words in context where that one does better. What is then still learned from private documents is measured on clear ones. The
+attackers stand in ``recovery`` and ``context_recovery``; how results are shown is the business of who calls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from textpriv.errors import TextprivError
+from textpriv.evaluation.bigrams import Bigrams
+from textpriv.evaluation.context_recovery import Candidates, context_marginals
+from textpriv.evaluation.extras import needs
+from textpriv.evaluation.law import Law
+from textpriv.evaluation.recovery import COMMON, content_prior
+from textpriv.evaluation.utility import count_matrix, log_counts, mean_rows, root_counts
+from textpriv.mechanisms.base import Mechanism
+
+__all__ = [
+    "Attackers",
+    "Context",
+    "Documents",
+    "Draw",
+    "Make",
+    "Success",
+    "Task",
+    "epsilon_at",
+    "interval",
+    "sampled_recovery",
+    "similarity",
+]
+
+Make = Callable[[float], Mechanism]  # a law, of its epsilon
+Draw = Callable[[NDArray[np.int32], int], NDArray[np.int32]]  # words and a seed to private words
+
+_BOOTSTRAPS = 1000
+_SIDES = (2.5, 97.5)  # of an interval, in per cent
+
+
+class Documents(NamedTuple):
+    """Documents as word ids, one after the other, and the class of each.
+
+    Attributes
+    ----------
+    ids : ndarray of int32, shape (T,)
+        -1 for a word outside the vocabulary.
+    offsets : ndarray of int64, shape (D + 1,)
+    labels : ndarray of int64, shape (D,)
+    """
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    labels: NDArray[np.int64]
+
+    def between(self, begin: int, end: int) -> Documents:
+        """Documents ``begin`` to ``end``."""
+        edges = self.offsets[begin : end + 1]
+        return Documents(self.ids[edges[0] : edges[-1]], edges - edges[0], self.labels[begin:end])
+
+    def counts(self, words: int, ids: NDArray[np.int32] | None = None) -> csr_matrix:
+        """Count words, or others that stand in their stead, shape (D, ``words``)."""
+        return count_matrix(self.ids if ids is None else ids, self.offsets, words)
+
+
+class Success(NamedTuple):
+    """What share of running words attackers get back.
+
+    Attributes
+    ----------
+    content, everything : float
+        Content words by the Bayes attacker who is told that they are, and all words.
+    context : float or None
+        Content words by the attacker who reads in context; None without a model.
+    """
+
+    content: float
+    everything: float
+    context: float | None = None
+
+    @property
+    def best(self) -> float:
+        """The better attacker on content words."""
+        return max(self.content, self.context or 0.0)
+
+
+@dataclass(frozen=True)
+class Context:
+    """An attacker who reads words in context: a public language model, and public documents it is tried on."""
+
+    model: Bigrams
+    documents: Documents
+    candidates: int = 32
+
+
+class Attackers:
+    """Who tries to get words back, with what is known in public.
+
+    Parameters
+    ----------
+    prior : ndarray of float64, shape (V,)
+        How often each word is written; sums to 1.
+    common : int
+        How many of the commonest words are no content words.
+    context : Context, optional
+        Without it the Bayes attacker of lone words is the only one.
+    """
+
+    def __init__(
+        self, prior: NDArray[np.float64], common: int = COMMON, context: Context | None = None
+    ) -> None:
+        self.prior, self.context = prior, context
+        self.content = content_prior(prior, common)
+
+    def guessed(self, mechanism: Mechanism, prior: NDArray[np.float64]) -> float:
+        """Share of words written by a prior that the Bayes attacker gets back."""
+        return float(Law(mechanism, self.prior).likeliest(prior)[1].sum())
+
+    def in_context(self, mechanism: Mechanism) -> float:
+        """Share of content words that are got back from context."""
+        assert self.context is not None
+        model, documents, candidates = (
+            self.context.model,
+            self.context.documents,
+            self.context.candidates,
+        )
+        released = mechanism.sample(documents.ids, np.random.default_rng(0))
+        found = context_marginals(
+            released,
+            documents.offsets,
+            Candidates.of(mechanism, model.single, candidates),
+            model,
+        ).guess
+        told = (documents.ids >= 0) & (self.content[documents.ids] > 0)
+        return float((found == documents.ids)[told].mean())
+
+    def success(self, mechanism: Mechanism) -> Success:
+        """What all of them get back."""
+        return Success(
+            self.guessed(mechanism, self.content),
+            self.guessed(mechanism, self.prior),
+            None if self.context is None else self.in_context(mechanism),
+        )
+
+
+def epsilon_at(
+    make: Make,
+    share: float,
+    attackers: Attackers,
+    *,
+    everything: bool = False,
+    between: tuple[float, float] = (0.05, 300.0),
+) -> float:
+    """Find the epsilon at which the best attacker gets back a share of content words, to about one per cent.
+
+    Parameters
+    ----------
+    make : callable
+        The law of an epsilon.
+    share : float
+        In (0, 1).
+    attackers : Attackers
+        Whoever is better counts.
+    everything : bool
+        Of all words instead, by the Bayes attacker.
+    between : tuple of float
+        Where to look.
+
+    Raises
+    ------
+    TextprivError
+        Where no epsilon in between gives that share.
+    """
+    from scipy.optimize import brentq
+
+    if not 0 < share < 1:
+        raise TextprivError(f"a share of words lies between 0 and 1; got {share}.")
+    prior = attackers.prior if everything else attackers.content
+
+    def excess(success: float) -> float:
+        # In log-odds, which are nearly straight in the logarithm of epsilon.
+        kept = min(max(success, 1e-9), 1 - 1e-9)
+        return math.log(kept / (1 - kept)) - math.log(share / (1 - share))
+
+    def alone(log_epsilon: float) -> float:
+        return excess(attackers.guessed(make(math.exp(log_epsilon)), prior))
+
+    low, high = map(math.log, between)
+    try:
+        found = float(brentq(alone, low, high, xtol=0.01, rtol=1e-6))
+    except ValueError:
+        raise TextprivError(
+            f"no epsilon from {between[0]:g} to {between[1]:g} lets {share:g} of words be got back by this law."
+        ) from None
+    if attackers.context is None or everything:
+        return math.exp(found)
+
+    def read(log_epsilon: float) -> float:
+        return excess(attackers.in_context(make(math.exp(log_epsilon))))
+
+    if read(found) <= 0:
+        return math.exp(found)
+    return math.exp(float(brentq(read, low, found, xtol=0.02, rtol=1e-6)))
+
+
+def sampled_recovery(
+    draw: Draw, prior: NDArray[np.float64], draws: int = 200, words: int | None = None
+) -> float:
+    """Share of words that an attacker gets back who knows a mechanism by drawing from it: a lower bound on the best one.
+
+    Half of the draws say which word each output is most likely from, the other half how often that is right.
+
+    Parameters
+    ----------
+    draw : callable
+        Of word ids and a seed; returns ids, -1 for what is no word of the vocabulary.
+    prior : ndarray of float64, shape (V,)
+        How often each word is written.
+    draws : int
+        Of each word.
+    words : int, optional
+        Only the commonest by the prior are looked at; the others count as not got back.
+    """
+    seen = np.argsort(-prior, kind="stable")[: len(prior) if words is None else words]
+    given = np.repeat(seen, draws).astype(np.int32)
+    joint = []
+    for seed in (0, 1):
+        out = draw(given, seed)
+        weight = np.where(out >= 0, prior[given] / draws, 0.0)
+        joint.append(
+            csr_matrix((weight, (np.maximum(out, 0), given)), shape=(len(prior), len(prior)))
+        )
+    guess = np.asarray(joint[0].argmax(axis=1)).ravel()
+    known = np.asarray(joint[0].max(axis=1).todense()).ravel() > 0
+    right = np.asarray(joint[1][np.arange(len(prior)), guess]).ravel()
+    return float(right[known].sum())
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learned from private documents, and tested on clear ones.
+
+    Attributes
+    ----------
+    train, test : Documents
+    words : int
+        Size of the vocabulary.
+    cost : float
+        The C of the logistic regression.
+    table : ndarray of float32, shape (V, n), optional
+        A row for each word: documents are then means of rows, where otherwise they are counts of words.
+    """
+
+    train: Documents
+    test: Documents
+    words: int
+    cost: float = 0.1
+    table: NDArray[np.float32] | None = None
+
+    def features(self, documents: Documents, ids: NDArray[np.int32] | None = None) -> Any:
+        """What the classifier reads, shape (D, columns)."""
+        counts = documents.counts(self.words, ids)
+        return (
+            log_counts(counts) if self.table is None else mean_rows(root_counts(counts), self.table)
+        )
+
+    @cached_property
+    def tested(self) -> Any:
+        """What the classifier reads of the test documents."""
+        return self.features(self.test)
+
+    def right(self, ids: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which test documents are classified as they are after training on these words, shape (documents,).
+
+        Raises
+        ------
+        TextprivError
+            Without scikit-learn.
+        """
+        model = needs("sklearn.linear_model").LogisticRegression(
+            C=self.cost,
+            solver="liblinear",
+            dual=self.table is None,
+            max_iter=100,
+            tol=0.01,
+            random_state=0,
+        )
+        if self.train.labels.max() > 1:
+            model = needs("sklearn.multiclass").OneVsRestClassifier(model)
+        model.fit(self.features(self.train, ids), self.train.labels)
+        found: NDArray[np.bool_] = model.predict(self.tested) == self.test.labels
+        return found
+
+    @property
+    def guessing(self) -> float:
+        """Accuracy of naming the commonest class."""
+        return float(np.bincount(self.test.labels).max() / len(self.test.labels))
+
+
+def similarity(documents: Documents, ids: NDArray[np.int32], table: NDArray[np.float32]) -> float:
+    """The mean cosine between documents and their private forms, as mean rows of a centred table (V, n)."""
+    whole = mean_rows(documents.counts(len(table)), table)
+    private = mean_rows(documents.counts(len(table), ids), table)
+    lengths = np.linalg.norm(whole, axis=1) * np.linalg.norm(private, axis=1)
+    return float(((whole * private).sum(axis=1) / np.maximum(lengths, 1e-30)).mean())
+
+
+def interval(
+    first: NDArray[np.bool_], second: NDArray[np.bool_] | None = None
+) -> tuple[float, float, float]:
+    """Accuracy, or how far one is ahead of another, and a 95 % interval: draws and test documents are taken anew.
+
+    Parameters
+    ----------
+    first, second : ndarray of bool, shape (seeds, documents)
+        Which test documents are classified as they are; the documents of both are the same.
+    """
+    rng = np.random.default_rng(0)
+    found = np.empty(_BOOTSTRAPS)
+
+    def drawn(right: NDArray[np.bool_]) -> Any:
+        # Draws of two laws are independent, so seeds are taken apart; documents are the same for both.
+        return right[rng.integers(len(right), size=len(right))].mean(axis=0)
+
+    for at in range(_BOOTSTRAPS):
+        times = rng.multinomial(first.shape[1], np.full(first.shape[1], 1 / first.shape[1]))
+        ahead = drawn(first) - (0.0 if second is None else drawn(second))
+        found[at] = ahead @ times / first.shape[1]
+    low, high = np.percentile(found, _SIDES)
+    mean = first.mean() - (0.0 if second is None else second.mean())
+    return float(mean), float(low), float(high)
