@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 import textpriv
 from textpriv.errors import TextprivError
-from textpriv.evaluation.bigrams import Bigrams
+from textpriv.evaluation.ngrams import NGrams
 from textpriv.evaluation.tradeoff import (
     Attackers,
     Context,
@@ -46,16 +46,20 @@ from textpriv.evaluation.tradeoff import (
     similarity,
 )
 from textpriv.evaluation.utility import whitened
-from textpriv.metrics import CallableMetric
 
 VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
 COUNTS = "embeddings/imdb-unsup-sg-40k.counts.txt.gz"
 WORDS = 6000
+ORDER = 2  # words in the n-grams of the attacker who reads in context
+PUBLIC = (12_500, 24_000)  # reviews that vectors and models learn from
 COMMON = 250  # words that are no content words
 SHARES = (0.05, 0.1, 0.2)
 SEEDS = 5
 PUBLISHED = "TEM as published"
 SHOWN = ("imdb", "yelp stars", "yelp topic", "banking77", "imdb, mean vectors")
+TOPICS = 64  # dimensions of vectors by shared documents
+TREE_DIMENSIONS = 50
+STRETCH = 4.0  # of common words that are put apart
 _TOP = 3  # laws of the choice that are shown besides the first
 _CONTEXT = 60  # reviews that are read in context
 
@@ -68,12 +72,6 @@ def prepare(data: Path, folder: Path, words: int) -> None:
     """Write vocabulary, texts as word ids and labels as two files that numpy reads."""
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = textpriv.Vocabulary.load(data / VECTORS, limit=words, prior=data / COUNTS)
-    np.savez_compressed(
-        folder / "vocabulary.npz",
-        words=np.array(vocabulary.words),
-        vectors=vocabulary.vectors.astype(np.float16),
-        counts=vocabulary.prior_weights("counts"),
-    )
     # Any mechanism over the words reads texts alike.
     few = textpriv.Vocabulary(vocabulary.words, np.ascontiguousarray(vocabulary.vectors[:, :2]))
     reader = textpriv.Privatizer(textpriv.Madlib(textpriv.Index.build(few, k=2), 1.0))
@@ -99,6 +97,38 @@ def prepare(data: Path, folder: Path, words: int) -> None:
         arrays[f"{name}_labels"] = np.array(labels, dtype=np.int16)
         arrays[f"{name}_topics"] = np.array(topics, dtype=np.int16) - min(topics)
     np.savez_compressed(folder / "texts.npz", **arrays)
+    ends = np.concatenate([[0], np.cumsum(arrays["imdb_train_lengths"], dtype=np.int64)])
+    whole = Documents(arrays["imdb_train_ids"], ends, arrays["imdb_train_labels"])
+    np.savez_compressed(
+        folder / "vocabulary.npz",
+        words=np.array(vocabulary.words),
+        vectors=vocabulary.vectors.astype(np.float16),
+        counts=vocabulary.prior_weights("counts"),
+        topics=topic_vectors(whole.between(*PUBLIC), words, TOPICS).astype(np.float16),
+    )
+
+
+def topic_vectors(documents: Documents, words: int, size: int) -> NDArray[np.float64]:
+    """Vectors of length one by the documents that words share: leading directions of positive mutual information.
+
+    Levy and Goldberg (2014), with whole documents as contexts. The documents are public, their labels are not used.
+    """
+    from scipy.sparse.linalg import eigsh
+
+    counts = documents.counts(words)
+    counts.data[:] = 1
+    shared = np.asarray((counts.T @ counts).todense(), dtype=np.float64)
+    alone = np.diag(shared).copy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        information = np.log(shared * len(documents.labels) / np.outer(alone, alone))
+    information[(shared < 5) | ~(information > 0)] = 0
+    np.fill_diagonal(information, 0)
+    values, directions = eigsh(information, k=size, v0=np.ones(words))
+    rows = directions * np.sqrt(np.maximum(values, 0))
+    # A word that shares no document is nobody's neighbour: one direction of its own.
+    rows = np.c_[rows, 1e-6 + (np.linalg.norm(rows, axis=1) < 1e-6)]
+    scaled: NDArray[np.float64] = rows / np.linalg.norm(rows, axis=1)[:, None]
+    return scaled
 
 
 class Data:
@@ -111,6 +141,7 @@ class Data:
                 stored["vectors"].astype(np.float32),
                 prior=stored["counts"],
             )
+            self.topics = stored["topics"].astype(np.float32)
         with np.load(folder / "texts.npz", allow_pickle=False) as stored:
             self.texts = dict(stored)
         self.words = len(self.vocabulary)
@@ -146,8 +177,8 @@ class Data:
     def attackers(self) -> Attackers:
         """The best attackers: exact Bayes, and one who reads in context."""
         train = self.documents("imdb_train")
-        read, attacked = train.between(12_500, 24_000), train.between(24_000, 24_000 + _CONTEXT)
-        model = Bigrams.train(read.ids, read.offsets, self.words)
+        read, attacked = train.between(*PUBLIC), train.between(24_000, 24_000 + _CONTEXT)
+        model = NGrams.train(read.ids, read.offsets, self.words, order=ORDER)
         return Attackers(self.counts, min(COMMON, self.words // 4), Context(model, attacked))
 
     @cache  # noqa: B019
@@ -162,55 +193,53 @@ class Data:
 # ----------------------------------------------------------------------------------------------
 
 
-class Laws:
-    """All laws that are tried, by name; each a function of epsilon."""
+SPACES = ("vectors", "unit vectors", "topic vectors", "unit and topic vectors")
 
-    def __init__(self, vocabulary: textpriv.Vocabulary) -> None:
-        self.vocabulary = vocabulary
+
+class Laws:
+    """All laws that are tried, by name; each a function of epsilon. All tables are public.
+
+    Parameters
+    ----------
+    vocabulary : Vocabulary
+        With counts.
+    topics : ndarray, shape (V, n)
+        Vectors of length one by the public documents that words share.
+    """
+
+    def __init__(self, vocabulary: textpriv.Vocabulary, topics: NDArray[Any]) -> None:
+        self.vocabulary, self.topics = vocabulary, topics.astype(np.float64)
         self.counts = vocabulary.prior_weights("counts")
         order = np.argsort(-self.counts, kind="stable")
         self.common = np.zeros(len(vocabulary), dtype=bool)
         self.common[order[: min(COMMON, len(vocabulary) // 4)]] = True
 
     @cache  # noqa: B019
-    def index(self, metric: str, projection: int | None = None) -> textpriv.Index:
-        """Euclidean distances, as they are or projected."""
-        return textpriv.Index.build(self.vocabulary, metric, projection=projection, hnsw=False)
+    def index(self, space: str, size: int | None, apart: bool) -> textpriv.Index:
+        """Euclidean distances in a space, projected on some dimensions or not, common words apart or not."""
+        if apart:
+            return textpriv.Index.build(self._of(self._apart(space, size)), hnsw=False)
+        metric = "euclidean" if space == "vectors" else "unit_euclidean"
+        words = self.vocabulary if space in SPACES[:2] else self._of(self._rows(space))
+        return textpriv.Index.build(words, metric, projection=size, hnsw=False)
 
-    @cache  # noqa: B019
-    def clipped(self, metric: str, quantile: float) -> textpriv.Index:
-        """Distances after norms were clipped at one of their quantiles."""
-        radius = float(np.quantile(np.linalg.norm(self.vocabulary.vectors, axis=1), quantile))
-        return textpriv.Index.build(self.vocabulary, metric, radius=radius, hnsw=False)
+    def _rows(self, space: str) -> NDArray[np.float64]:
+        unit = self.vocabulary.vectors / np.linalg.norm(self.vocabulary.vectors, axis=1)[:, None]
+        return {
+            "vectors": self.vocabulary.vectors,
+            "unit vectors": unit,
+            "topic vectors": self.topics,
+            "unit and topic vectors": np.c_[unit, self.topics],
+        }[space].astype(np.float64)
 
-    @cache  # noqa: B019
-    def apart(self, projection: int | None, stretch: float = 4.0) -> textpriv.Index:
+    def _apart(self, space: str, size: int | None) -> NDArray[np.float64]:
         """Content words by themselves, common ones far from them and from each other: a metric that is declared."""
-        rows = self.index("unit_euclidean", projection).coordinates.astype(np.float64)
-        rows /= np.sqrt((rows**2).sum(axis=1).mean())
+        rows = self.index(space, size, apart=False).coordinates.astype(np.float64)
+        rows = rows / np.sqrt((rows**2).sum(axis=1).mean())
         rows = np.c_[rows, np.zeros(len(rows))]
-        rows[self.common] *= stretch
-        rows[self.common, -1] = 3 * stretch
-        return textpriv.Index.build(self._of(rows), hnsw=False)
-
-    @cache  # noqa: B019
-    def graph(self, neighbours: int) -> textpriv.Index:
-        """Shortest paths over the nearest unit vectors, where that graph hangs together: a metric, too."""
-        from scipy.sparse import coo_matrix
-        from scipy.sparse.csgraph import dijkstra
-
-        lists = self.index("unit_euclidean").neighbours
-        size = len(self.vocabulary)
-        ends = np.repeat(np.arange(size), neighbours), lists.ids[:, 1 : neighbours + 1].ravel()
-        lengths = np.maximum(lists.distances[:, 1 : neighbours + 1].ravel(), 1e-6)
-        # Words that no path reaches are at the diameter of the sphere or the longest path, which is larger.
-        found = dijkstra(coo_matrix((lengths, ends), shape=(size, size)).tocsr(), directed=False)
-        found[np.isinf(found)] = max(2.0, found[np.isfinite(found)].max())
-        metric = CallableMetric(
-            lambda a, b: found[np.ix_(a[:, 0].astype(int), b[:, 0].astype(int))], "graph"
-        )
-        rows = np.arange(size, dtype=np.float64)[:, None]
-        return textpriv.Index.build(self._of(rows), metric, hnsw=False)
+        rows[self.common] *= STRETCH
+        rows[self.common, -1] = 3 * STRETCH
+        return rows
 
     def _of(self, rows: NDArray[np.float64]) -> textpriv.Vocabulary:
         return textpriv.Vocabulary(
@@ -218,68 +247,56 @@ class Laws:
         )
 
     @cache  # noqa: B019
-    def tree(self, method: str, power: float, apart: bool) -> textpriv.Tree:
-        """A tree by clustering unit vectors, its heights raised to a power."""
+    def clipped(self) -> textpriv.Index:
+        """Distances after norms were clipped at their median."""
+        radius = float(np.median(np.linalg.norm(self.vocabulary.vectors, axis=1)))
+        return textpriv.Index.build(self.vocabulary, radius=radius, hnsw=False)
+
+    @cache  # noqa: B019
+    def tree(self, space: str, method: str, power: float, apart: bool) -> textpriv.Tree:
+        """A tree by clustering, its heights raised to a power."""
         if power != 1.0:
-            made = self.tree(method, 1.0, apart)
+            made = self.tree(space, method, 1.0, apart)
             return made.reheighted(made.heights**power, made.names)
-        if apart:
-            words = textpriv.Vocabulary(
-                self.vocabulary.words,
-                self.apart(None).coordinates.astype(np.float32),
-                prior=self.counts,
-            )
-            return textpriv.Tree.build(words, method, metric="euclidean")
-        return textpriv.Tree.build(self.vocabulary, method)
+        rows = self.index(space, TREE_DIMENSIONS, apart).coordinates.astype(np.float32)
+        return textpriv.Tree.build(self._of(rows), method, metric="euclidean")
 
     def _tem(self, index: Callable[[], textpriv.Index], power: float) -> Make:
         return lambda e: textpriv.TEM(index(), e, prior=self.counts**power)
 
-    def _tree(self, method: str, power: float, share: float, apart: bool) -> Make:
-        prior = self.counts**share
+    def _tree(self, space: str, method: str, height: float, power: float, apart: bool) -> Make:
         return lambda e: textpriv.TreeTEM(
-            self.tree(method, power, apart), e, prior=prior, rate="half"
+            self.tree(space, method, height, apart), e, prior=self.counts**power, rate="half"
         )
 
     def all(self) -> dict[str, Make]:
         """Laws by name. At equal recovery the rate drops out, so none is searched for."""
-        found: dict[str, Make] = {
-            PUBLISHED: lambda e: textpriv.TEM(self.index("euclidean"), e, prior="uniform"),
-            "smoothed, unit vectors": lambda e: textpriv.SmoothedTEM(
-                self.index("unit_euclidean"), e
+        made: dict[str, Make] = {
+            PUBLISHED: lambda e: textpriv.TEM(
+                self.index("vectors", None, apart=False), e, prior="uniform"
             ),
+            "clipped norms, counts^0": self._tem(self.clipped, 0.0),
+            "clipped norms, counts^1.5": self._tem(self.clipped, 1.5),
         }
-        titles = {"euclidean": "vectors", "unit_euclidean": "unit vectors"}
-        for metric, title in titles.items():
-            for size in (None, 64, 32, 16, 8):
-                for power in (0.0, 0.5, 1.0, 1.5):
-                    name = f"{title}, {size or 'all'} dimensions, counts^{power:g}"
-                    found[name] = self._tem(lambda m=metric, s=size: self.index(m, s), power)
-        for power in (0.0, 1.0):
-            found[f"vectors clipped at the median norm, counts^{power:g}"] = self._tem(
-                lambda: self.clipped("euclidean", 0.5), power
-            )
-        for size in (None, 64, 32, 16, 8, 4):
-            for power in (0.0, 0.25, 0.5, 1.0):
-                found[f"common words apart, {size or 'all'} dimensions, counts^{power:g}"] = (
-                    self._tem(lambda s=size: self.apart(s), power)
-                )
-        for power in (0.5, 1.0):
-            found[f"graph of 8 neighbours, counts^{power:g}"] = self._tem(
-                lambda: self.graph(8), power
-            )
-        for apart in (False, True):
-            for method in ("ward", "average"):
-                for height in (0.5, 1.0):
-                    for share in (0.0, 0.5, 1.0):
-                        kind = "tree, common words apart" if apart else "tree"
-                        name = f"{kind}: {method}, heights^{height:g}, counts^{share:g}"
-                        found[name] = self._tree(method, height, share, apart)
-        return {
-            name: make
-            for name, make in found.items()
-            if name != "vectors, all dimensions, counts^0"
-        }
+        for space in SPACES:
+            plain = [(None, False), (64, False), (16, False)]
+            far = [(size, True) for size in ((64, 16) if "topic" not in space else (32, 16, 8))]
+            for size, apart in plain + far:
+                for power in (0.0, 0.5, 1.0) if apart else (0.0, 0.5, 1.0, 1.5):
+                    dimensions = f"{size or 'all'} dimensions"
+                    name = (
+                        f"{space}, {dimensions}{', common words apart' * apart}, counts^{power:g}"
+                    )
+                    made[name] = self._tem(lambda at=(space, size, apart): self.index(*at), power)
+        del made["vectors, all dimensions, counts^0"]  # as published
+        for space in ("unit vectors", "topic vectors"):
+            for apart in (False, True):
+                for method, height in (("ward", 0.5), ("ward", 1.0), ("average", 1.0)):
+                    for power in (0.0, 0.5, 1.0):
+                        kind = f"tree of {space}{', common words apart' * apart}"
+                        name = f"{kind}: {method}, heights^{height:g}, counts^{power:g}"
+                        made[name] = self._tree(space, method, height, power, apart)
+        return made
 
 
 # ----------------------------------------------------------------------------------------------
@@ -290,7 +307,7 @@ class Laws:
 @lru_cache(maxsize=1)
 def _shared(folder: str) -> tuple[Data, Laws, dict[str, Make]]:
     data = Data(Path(folder))
-    laws = Laws(data.vocabulary)
+    laws = Laws(data.vocabulary, data.topics)
     return data, laws, laws.all()
 
 
@@ -312,7 +329,7 @@ def choice_cell(folder: str, name: str) -> dict[str, Any]:
             continue
         mechanism = laws[name](epsilon)
         accuracies = [
-            float(task.right(_drawn(mechanism, task.train, seed)).mean()) for seed in (0, 1)
+            float(task.right(_drawn(mechanism, task.train, seed)).mean()) for seed in range(3)
         ]
         found[f"{share:g}"] = {
             "epsilon": epsilon,
@@ -398,14 +415,9 @@ class Results:
         """The laws that are shown: the first of the choice, the best of each kind, and TEM as published."""
         ranked = self.ranked()
         kinds = (
-            "vectors, all",
-            "unit vectors, all",
-            "vectors, ",
-            "unit vectors, ",
-            "common words apart",
-            "graph",
-            "tree: ",
-            "smoothed",
+            *(f"{space}, " for space in SPACES),
+            "unit vectors, 16 dimensions, counts",
+            *("tree of unit", "tree of topic", "clipped"),
         )
         best = [next((name for name in ranked if name.startswith(kind)), None) for kind in kinds]
         rows = [*ranked[:_TOP], *best, PUBLISHED]

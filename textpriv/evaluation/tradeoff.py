@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from textpriv.errors import TextprivError
-from textpriv.evaluation.bigrams import Bigrams
-from textpriv.evaluation.context_recovery import Candidates, context_marginals
-from textpriv.evaluation.extras import needs
+from textpriv.evaluation.context_recovery import Candidates, context_posterior
 from textpriv.evaluation.law import Law
+from textpriv.evaluation.ngrams import NGrams
 from textpriv.evaluation.recovery import COMMON, content_prior
 from textpriv.evaluation.utility import count_matrix, log_counts, mean_rows, root_counts
 from textpriv.mechanisms.base import Mechanism
+from textpriv.optional import needs
 
 __all__ = [
     "Attackers",
@@ -98,7 +98,7 @@ class Success(NamedTuple):
 class Context:
     """An attacker who reads words in context: a public language model, and public documents it is tried on."""
 
-    model: Bigrams
+    model: NGrams
     documents: Documents
     candidates: int = 32
 
@@ -127,22 +127,18 @@ class Attackers:
         return float(Law(mechanism, self.prior).likeliest(prior)[1].sum())
 
     def in_context(self, mechanism: Mechanism) -> float:
-        """Share of content words that are got back from context."""
+        """Share of content words that are got back from context by an attacker who is told that they are."""
         assert self.context is not None
-        model, documents, candidates = (
-            self.context.model,
-            self.context.documents,
-            self.context.candidates,
-        )
+        model, documents, kept = self.context.model, self.context.documents, self.context.candidates
         released = mechanism.sample(documents.ids, np.random.default_rng(0))
-        found = context_marginals(
-            released,
-            documents.offsets,
-            Candidates.of(mechanism, model.single, candidates),
-            model,
-        ).guess
+        weight = model.single + np.append(self.content, 0.0)  # room for content words, too
+        candidates = Candidates.of(mechanism, weight, kept)
+        shares = context_posterior(released, documents.offsets, candidates, model)
         told = (documents.ids >= 0) & (self.content[documents.ids] > 0)
-        return float((found == documents.ids)[told].mean())
+        words = candidates.words[released[told]]
+        shares = shares[told] * (np.append(self.content, 0.0)[words] > 0)
+        guess = words[np.arange(len(words)), shares.argmax(axis=1)]
+        return float((guess == documents.ids[told]).mean())
 
     def success(self, mechanism: Mechanism) -> Success:
         """What all of them get back."""
