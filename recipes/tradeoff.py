@@ -25,7 +25,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +51,16 @@ VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
 COUNTS = "embeddings/imdb-unsup-sg-40k.counts.txt.gz"
 WORDS = 6000
 ORDER = 2  # words in the n-grams of the attacker who reads in context
-PUBLIC = (12_500, 24_000)  # reviews that vectors and models learn from
+# Where IMDB's training half is parted: private reviews, what laws are chosen on (learn, test; both also what vectors and
+# models learn from, without labels), and what the attacker who reads in context is tried on.
+PARTS = (0.5, 0.74, 0.96)
 COMMON = 250  # words that are no content words
 SHARES = (0.05, 0.1, 0.2)
 SEEDS = 5
 PUBLISHED = "TEM as published"
 SHOWN = ("imdb", "yelp stars", "yelp topic", "banking77", "imdb, mean vectors")
 TOPICS = 64  # dimensions of vectors by shared documents
+SHARED = 5  # documents that two words must share to count as related
 TREE_DIMENSIONS = 50
 STRETCH = 4.0  # of common words that are put apart
 _TOP = 3  # laws of the choice that are shown besides the first
@@ -96,16 +99,22 @@ def prepare(data: Path, folder: Path, words: int) -> None:
         arrays[f"{name}_lengths"] = np.array([len(each) for each in codes], dtype=np.int32)
         arrays[f"{name}_labels"] = np.array(labels, dtype=np.int16)
         arrays[f"{name}_topics"] = np.array(topics, dtype=np.int16) - min(topics)
-    np.savez_compressed(folder / "texts.npz", **arrays)
+    np.savez_compressed(folder / "texts.npz", **arrays)  # type: ignore[arg-type]
     ends = np.concatenate([[0], np.cumsum(arrays["imdb_train_lengths"], dtype=np.int64)])
     whole = Documents(arrays["imdb_train_ids"], ends, arrays["imdb_train_labels"])
+    begin, _, end = parts(len(whole.labels))
     np.savez_compressed(
         folder / "vocabulary.npz",
         words=np.array(vocabulary.words),
         vectors=vocabulary.vectors.astype(np.float16),
         counts=vocabulary.prior_weights("counts"),
-        topics=topic_vectors(whole.between(*PUBLIC), words, TOPICS).astype(np.float16),
+        topics=topic_vectors(whole.between(begin, end), words, TOPICS).astype(np.float16),
     )
+
+
+def parts(reviews: int) -> list[int]:
+    """Where the reviews are parted."""
+    return [round(share * reviews) for share in PARTS]
 
 
 def topic_vectors(documents: Documents, words: int, size: int) -> NDArray[np.float64]:
@@ -121,7 +130,7 @@ def topic_vectors(documents: Documents, words: int, size: int) -> NDArray[np.flo
     alone = np.diag(shared).copy()
     with np.errstate(divide="ignore", invalid="ignore"):
         information = np.log(shared * len(documents.labels) / np.outer(alone, alone))
-    information[(shared < 5) | ~(information > 0)] = 0
+    information[(shared < SHARED) | ~(information > 0)] = 0
     np.fill_diagonal(information, 0)
     values, directions = eigsh(information, k=size, v0=np.ones(words))
     rows = directions * np.sqrt(np.maximum(values, 0))
@@ -161,23 +170,29 @@ class Data:
     def task(self, name: str) -> Task:
         """What a model learns, by name."""
         train, test = self.documents("imdb_train"), self.documents("imdb_test")
+        private, learn, end = parts(len(train.labels))
         if name == "choice":
-            return Task(train.between(12_500, 18_500), train.between(18_500, 24_000), self.words)
+            return Task(train.between(private, learn), train.between(learn, end), self.words)
         if name == "imdb":
-            return Task(train.between(0, 12_500), test, self.words)
+            return Task(train.between(0, private), test, self.words)
         if name == "imdb, mean vectors":
             table = whitened(self.vocabulary)
-            return Task(train.between(0, 12_500), test, self.words, 1.0, table)
+            return Task(train.between(0, private), test, self.words, 1.0, table)
         if name == "banking77":
             return Task(self.documents("bank_train"), self.documents("bank_test"), self.words, 1.0)
         yelp = self.documents("yelp", "topics" if name == "yelp topic" else "labels")
-        return Task(yelp.between(0, 4000), yelp.between(4000, 5000), self.words)
+        count = len(yelp.labels)
+        return Task(
+            yelp.between(0, count * 4 // 5), yelp.between(count * 4 // 5, count), self.words
+        )
 
     @cache  # noqa: B019
     def attackers(self) -> Attackers:
         """The best attackers: exact Bayes, and one who reads in context."""
         train = self.documents("imdb_train")
-        read, attacked = train.between(*PUBLIC), train.between(24_000, 24_000 + _CONTEXT)
+        begin, _, end = parts(len(train.labels))
+        read = train.between(begin, end)
+        attacked = train.between(end, min(end + _CONTEXT, len(train.labels)))
         model = NGrams.train(read.ids, read.offsets, self.words, order=ORDER)
         return Attackers(self.counts, min(COMMON, self.words // 4), Context(model, attacked))
 
@@ -241,7 +256,7 @@ class Laws:
         rows[self.common, -1] = 3 * STRETCH
         return rows
 
-    def _of(self, rows: NDArray[np.float64]) -> textpriv.Vocabulary:
+    def _of(self, rows: NDArray[Any]) -> textpriv.Vocabulary:
         return textpriv.Vocabulary(
             self.vocabulary.words, np.ascontiguousarray(rows), prior=self.counts
         )
@@ -287,7 +302,7 @@ class Laws:
                     name = (
                         f"{space}, {dimensions}{', common words apart' * apart}, counts^{power:g}"
                     )
-                    made[name] = self._tem(lambda at=(space, size, apart): self.index(*at), power)
+                    made[name] = self._tem(partial(self.index, space, size, apart), power)
         del made["vectors, all dimensions, counts^0"]  # as published
         for space in ("unit vectors", "topic vectors"):
             for apart in (False, True):
@@ -320,7 +335,8 @@ def _drawn(mechanism: Any, documents: Documents, seed: int) -> NDArray[np.int32]
 def choice_cell(folder: str, name: str) -> dict[str, Any]:
     """A law at each recovery: epsilon, what attackers get back, and what is learned on the reviews of the choice."""
     data, _, laws = _shared(folder)
-    task, found = data.task("choice"), {}
+    task = data.task("choice")
+    found: dict[str, Any] = {}
     for share in SHARES:
         try:
             epsilon = epsilon_at(laws[name], share, data.attackers())
@@ -364,7 +380,7 @@ def clear_cell(folder: str, name: str) -> list[float]:
 
 def packed(right: NDArray[np.bool_]) -> dict[str, Any]:
     """Yes and no as text."""
-    bits = base64.b64encode(np.packbits(right)).decode()
+    bits = base64.b64encode(np.packbits(right).tobytes()).decode()
     return {"size": len(right), "bits": bits}
 
 

@@ -392,7 +392,8 @@ class Projection(Metric):
         )
 
     def _clipped(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
-        rows = get_metric(self.base).coordinates(vectors).astype(np.float64)
+        # In float64, so that unit vectors are not rounded to the precision of short ones; a copy, to be scaled.
+        rows = np.array(get_metric(self.base).coordinates(vectors.astype(np.float64)))
         if self.radius is not None:
             lengths = np.linalg.norm(rows, axis=1, keepdims=True)
             rows *= np.minimum(1.0, self.radius / np.maximum(lengths, np.finfo(float).tiny))
@@ -412,7 +413,7 @@ class Projection(Metric):
         rows = self._clipped(vectors)
         unit = 1.01 * (vectors.shape[1] + 6) * 2.0**-53
         # The directions lengthen no error of what they are applied to.
-        before = get_metric(self.base).coordinate_errors(vectors)
+        before = get_metric(self.base).coordinate_errors(vectors.astype(np.float64))
         if self.radius is not None:
             before = before + 2 * unit * np.linalg.norm(rows, axis=1)
         lengths: NDArray[np.float64] = np.linalg.norm(_centred(rows), axis=1)

@@ -176,6 +176,7 @@ def test_every_recipe_is_run_here():
         "imdb",
         "laws",
         "retrieval",
+        "tradeoff",
         "trees",
         "uci",
     }
@@ -251,6 +252,56 @@ def test_trees(data_dir, tmp_path):
     ahead = re.findall(r"([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\)", shown)
     assert len(ahead) == 2 * (len(cells) - 1)
     assert all(float(low) <= float(mean) <= float(high) for mean, low, high in ahead)
+
+
+def test_tradeoff(data_dir, tmp_path, monkeypatch):
+    recipe, rng = loaded("tradeoff"), np.random.default_rng(4)
+    monkeypatch.setattr(recipe, "ProcessPoolExecutor", _Threads)
+    monkeypatch.setattr(recipe, "SHARED", 1)
+    monkeypatch.setattr(recipe, "SEEDS", 2)
+    monkeypatch.setattr(recipe, "SHARES", (0.1, 0.2))
+    for name in ("embeddings", "yelp", "banking77"):
+        (tmp_path / name).mkdir()
+    for split in ("train", "test"):
+        texts = [{"text": " ".join(rng.choice(WORDS, 6)), "label": at % 3} for at in range(30)]
+        packed = gzip.compress("\n".join(map(json.dumps, texts)).encode(), 1)
+        (tmp_path / "banking77" / f"{split}.jsonl.gz").write_bytes(packed)
+    (tmp_path / VECTORS).symlink_to(data_dir / VECTORS)
+    (tmp_path / "imdb").symlink_to(data_dir / "imdb")
+    counts = "".join(f"{word} {1000 - at}\n" for at, word in enumerate(WORDS))
+    (tmp_path / recipe.COUNTS).write_bytes(gzip.compress(counts.encode(), 1))
+    lines = (
+        json.dumps(
+            {"text": " ".join(rng.choice(WORDS, 4)), "stars": at % 5 + 1, "category": "ab"[at % 2]}
+        )
+        for at in range(40)
+    )
+    (tmp_path / "yelp" / "reviews.jsonl.gz").write_bytes(
+        gzip.compress("\n".join(lines).encode(), 1)
+    )
+    prepared, out = tmp_path / "prepared", tmp_path / "t.json"
+    recipe.prepare(tmp_path, prepared, 120)
+    recipe.run(prepared, out, 1, "topic vectors, 8 dimensions")
+    found = recipe.Results(out)
+    # The best attacker gets back what was asked for, so that what the laws keep may be compared.
+    for cells in found.content["choice"].values():
+        for share, cell in cells.items():
+            alone, _, read = cell["success"]
+            assert max(alone, read) == pytest.approx(float(share), abs=0.05)
+    # What is shown is the published law and the first of what was chosen from, twice at each share.
+    first = found.ranked()[0]
+    assert found.kept(first) == max(map(found.kept, found.content["choice"]))
+    assert {first, recipe.PUBLISHED} <= set(found.rows())
+    assert len(found.content["shown"]) == 4 * len(found.rows())
+    before = out.read_bytes()
+    recipe.run(prepared, out, 1, "topic vectors, 8 dimensions")
+    assert out.read_bytes() == before  # nothing is measured twice
+    shown = recipe.tables(found)
+    ahead = re.findall(r"([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\)", shown)
+    assert len(ahead) == 2 * len(recipe.SHOWN) * (first != recipe.PUBLISHED)
+    assert all(float(low) <= float(mean) <= float(high) for mean, low, high in ahead)
+    recipe.figures(found, tmp_path)
+    assert len(list(tmp_path.glob("tradeoff-*.svg"))) == len(recipe.SHOWN)
 
 
 @pytest.mark.parametrize("given", [True, False])

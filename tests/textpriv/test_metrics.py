@@ -16,6 +16,7 @@ from textpriv.metrics import (
     CallableMetric,
     Euclidean,
     Mahalanobis,
+    Projection,
     UnitEuclidean,
     check_metric,
     distances_from,
@@ -28,9 +29,8 @@ FACTOR = RNG.normal(size=(5, 5))
 MATRIX = FACTOR @ FACTOR.T
 PLAIN = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
 DIRECTIONAL = (Angular(), UnitEuclidean())
-EVERY = [
-    Mahalanobis(MATRIX) if name == "mahalanobis" else get_metric(name) for name in sorted(METRICS)
-]
+GIVEN = {"mahalanobis": Mahalanobis(MATRIX), "projection": Projection(FACTOR[:3], radius=2.0)}
+EVERY = [GIVEN.get(name) or get_metric(name) for name in sorted(METRICS)]
 
 coordinates = st.floats(-1e3, 1e3, width=32).map(lambda x: 0.0 if abs(x) < 1e-3 else x)
 triples = hnp.arrays(np.float64, (3, 5), elements=coordinates)
@@ -60,6 +60,50 @@ def test_unit_euclidean_is_the_euclidean_distance_of_unit_vectors():
     a, b = RNG.normal(size=(7, 12)), RNG.normal(size=(5, 12))
     unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (a, b)]
     np.testing.assert_allclose(get_metric("unit_euclidean").pairwise(a, b), cdist(*unit), 1e-13)
+
+
+@given(
+    points=hnp.arrays(np.float64, (6, 5), elements=st.integers(-20, 20)),
+    rows=hnp.arrays(np.float64, (3, 5), elements=st.integers(-3, 3)),
+    radius=st.sampled_from([None, 0.5, 10.0]),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_projection_lengthens_no_distance_and_no_angle_whatever_the_directions(
+    points, rows, radius
+):
+    points[:, 0] += 0.5  # none is zero
+    for base in ("euclidean", "unit_euclidean"):
+        short = Projection(rows, base=base, radius=radius).pairwise(points, points)
+        assert (short <= get_metric(base).pairwise(points, points) + 1e-12).all()
+    assert (short <= get_metric("angular").pairwise(points, points) + 1e-12).all()
+
+
+def test_principal_directions_are_those_along_which_vectors_vary_most():
+    points = RNG.normal(size=(50, 3)) * [0.1, 5.0, 1.0]
+    metric = Projection.principal(points, 1)
+    assert abs(metric.directions[0, 1]) > 0.99
+    np.testing.assert_allclose(
+        Projection.principal(points, 3).pairwise(points, points),
+        get_metric("euclidean").pairwise(points, points),
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Projection([1.0, 2.0]),
+        lambda: Projection([[np.nan]]),
+        lambda: Projection(np.eye(2), base="manhattan"),
+        lambda: Projection(np.eye(2), radius=0.0),
+        lambda: Projection.principal(np.eye(4), 5),
+        lambda: Projection(np.eye(2)).coordinates(np.eye(3)),
+        lambda: get_metric("projection"),
+    ],
+)
+def test_a_projection_that_means_nothing_is_refused(wrong):
+    with pytest.raises(MetricError):
+        wrong()
 
 
 @pytest.mark.parametrize("angle", [1e-7, 1e-3, 1.0, 3.0, np.pi - 1e-3, np.pi])
@@ -113,7 +157,7 @@ def test_distances_from_is_a_row_of_all_distances_with_zero_at_itself(metric):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_coordinates_keep_the_precision_of_the_vectors_but_for_products(metric, dtype):
     found = metric.coordinates(RNG.normal(size=(6, 5)).astype(dtype))
-    assert found.dtype == (np.float64 if metric.name == "mahalanobis" else dtype)
+    assert found.dtype == (np.float64 if metric.name in GIVEN else dtype)
     assert found.flags.c_contiguous
 
 

@@ -86,6 +86,15 @@ class IndexOptions:
     """Which words are taken, and how their neighbours are found."""
 
     metric: Annotated[str, typer.Option(help="Distance between vectors.")] = "euclidean"
+    projection: Annotated[
+        int | None,
+        typer.Option(
+            help="Project the vectors on so many of their principal directions first, which lengthens no distance: the "
+            "promise holds in the metric itself, too.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None
     k: Annotated[int, typer.Option(help="Nearest words kept for each word.", min=1)] = 256
     limit: Annotated[
         int | None,
@@ -167,6 +176,7 @@ def index(
         vocabulary,
         metric=options.metric,
         k=options.k,
+        projection=options.projection,
         backend=options.backend,
         progress=terminal.is_terminal,
         hnsw=options.hnsw,

@@ -19,7 +19,7 @@ from textpriv.errors import IndexFolderError
 from textpriv.guarantees.audit import audit
 from textpriv.index import Index, storage
 from textpriv.mechanisms import TEM, Madlib, PermuteAndFlip
-from textpriv.metrics import METRICS, CallableMetric, Mahalanobis, get_metric
+from textpriv.metrics import METRICS, CallableMetric, Mahalanobis, Projection, get_metric
 from textpriv.vocabulary import Vocabulary
 
 FACTOR = np.random.default_rng(7).normal(size=(5, 5))
@@ -27,6 +27,8 @@ NAMES = sorted(METRICS)
 
 
 def metric_of(name, matrix=None):
+    if name == "projection":
+        return Projection(FACTOR[:3], base="unit_euclidean")
     if name != "mahalanobis":
         return get_metric(name)
     return Mahalanobis(FACTOR @ FACTOR.T if matrix is None else matrix)
@@ -45,11 +47,13 @@ def true_distances(index):
     """All distances between the words of an index, from their vectors, in extended precision."""
     metric = index.metric
     wide = np.asarray(index.vocabulary.vectors).astype(np.longdouble)
-    if metric.name in ("angular", "unit_euclidean"):
+    if metric.name in ("angular", "unit_euclidean", "projection"):
         wide = wide / np.sqrt((wide**2).sum(axis=1, keepdims=True))
     difference = wide[:, None] - wide[None]
     if metric.name == "mahalanobis":
         difference = difference @ metric._factor.astype(np.longdouble)
+    if metric.name == "projection":
+        difference = difference @ metric.directions.T.astype(np.longdouble)
     if metric.name == "manhattan":
         return np.abs(difference).sum(axis=-1)
     if metric.name == "chebyshev":
@@ -109,6 +113,31 @@ def test_the_factor_of_a_mahalanobis_matrix_is_the_matrix_up_to_rounding():
     metric = metric_of("mahalanobis")
     wrong = np.abs(metric._factor @ metric._factor.T - metric.matrix).max()
     assert wrong <= 5 * 16 * np.finfo(float).eps * np.abs(metric.matrix).max()
+
+
+@pytest.mark.parametrize("base", ["euclidean", "unit_euclidean"])
+def test_a_projected_law_keeps_its_promise_in_the_original_metric_and_in_the_angle(base):
+    points = np.random.default_rng(4).normal(size=(40, 6)) + 0.5
+    vocabulary = Vocabulary([f"w{i}" for i in range(40)], points)
+    index = Index.build(vocabulary, base, projection=2, radius=1.5, hnsw=False)
+    mechanism = TEM(index, 3.0, rate="calibrated")
+    laws = laws_of(mechanism)
+    lost = (laws[:, None] - laws[None]).max(axis=2) - mechanism.statement.figures["numerical_slack"]
+    short = index.metric.pairwise(points, points)
+    assert (lost <= 3 * short + 1e-12).all()
+    assert (lost > 2.99 * short)[~np.eye(40, dtype=bool)].any()  # the bound is attained
+    for name in ("euclidean",) if base == "euclidean" else ("unit_euclidean", "angular"):
+        assert (lost <= 3 * get_metric(name).pairwise(points, points) + 1e-12).all()
+        assert name == "angular" or f"per unit of {name} distance" in mechanism.statement.unit
+
+
+def test_a_projected_index_opens_again_as_it_was_saved(tmp_path):
+    points = np.random.default_rng(4).normal(size=(20, 6))
+    index = Index.build(Vocabulary([f"w{i}" for i in range(20)], points), projection=2, hnsw=False)
+    index.save(tmp_path / "words")
+    again = Index.load(tmp_path / "words")
+    assert again.metric == index.metric
+    np.testing.assert_array_equal(again.coordinates, index.coordinates)
 
 
 # Words at distance zero

@@ -20,7 +20,7 @@ from textpriv.mechanisms.calibration.privacy_constant import (
     log_normalisers,
     tight_constants,
 )
-from textpriv.metrics import METRICS, Mahalanobis, Rounding, get_metric
+from textpriv.metrics import METRICS, Mahalanobis, Projection, Rounding, get_metric
 from textpriv.vocabulary import Vocabulary
 
 SIZE = 500
@@ -28,10 +28,10 @@ STEEP = np.random.default_rng(3).permutation(np.logspace(0, 6, SIZE))
 
 
 def metric_of(name: str, dimension: int = 5):
-    if name != "mahalanobis":
+    if name not in ("mahalanobis", "projection"):
         return name
     factor = np.random.default_rng(1).normal(size=(dimension, dimension))
-    return Mahalanobis(factor @ factor.T)
+    return Mahalanobis(factor @ factor.T) if name == "mahalanobis" else Projection(factor[:3])
 
 
 @pytest.fixture(scope="module")
