@@ -13,7 +13,6 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 RUNS = {
     "choose_epsilon.py": (["INDEX"], "odds of 20 to 1"),
     "delta_table.py": (["INDEX"], "(3 stars)\nc: "),  # without b, which was deleted
-    "mask_then_privatize.py": (["INDEX"], "[PHONE]"),
     "new_mechanism.py": ([], "withstood"),
     "private_auc.py": ([], "epsilon inf: AUC 0.9"),
     "private_metric.py": ([], "epsilon inf: 0.9"),
@@ -21,6 +20,7 @@ RUNS = {
     "privatize_dataset.py": (["INDEX"], "(5 stars)"),
     "spacy_pipeline.py": (["INDEX"], "2 sentences, 13 tokens"),
     "train_through_channel.py": (["INDEX"], "epsilon 8: accuracy"),
+    "typed_spans.py": (["INDEX"], "[PHONE]"),
 }
 # Run by the tests of the engines, in their sessions.
 ELSEWHERE = ["ray_job.py", "spark_job.py"]
