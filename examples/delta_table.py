@@ -26,14 +26,16 @@ def privatize_table(source: str, target: str, settings: PrivatizerSettings) -> N
 
 def main(folder: str) -> None:
     """Delete a row of a small table, and print the others when they are private."""
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as tables:
         table = pa.table({"id": ["a", "b", "c"], "text": TEXTS, "stars": [3, 5, 4]})
-        write_deltalake(f"{place}/raw", table)
-        DeltaTable(f"{place}/raw").delete("id = 'b'")
+        write_deltalake(f"{tables}/raw", table)
+        DeltaTable(f"{tables}/raw").delete("id = 'b'")
         privatize_table(
-            f"{place}/raw", f"{place}/private", PrivatizerSettings(folder, options={"epsilon": 10})
+            f"{tables}/raw",
+            f"{tables}/private",
+            PrivatizerSettings(folder, options={"epsilon": 10}),
         )
-        private = DeltaTable(f"{place}/private").to_pyarrow_table()
+        private = DeltaTable(f"{tables}/private").to_pyarrow_table()
         for row in private.sort_by("id").to_pylist():
             print(f"{row['id']}: {row['text']} ({row['stars']} stars)")
 

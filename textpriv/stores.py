@@ -70,8 +70,8 @@ def names_below(url: str) -> list[str]:
     store, path = _located(url)
     store.invalidate_cache()
     below = path.rstrip("/") + "/"
-    found = _asked(url, lambda: store.find(path))
-    names = [each[len(below) :] for each in found if each.startswith(below) and each[-1] != "/"]
+    paths = _asked(url, lambda: store.find(path))
+    names = [each[len(below) :] for each in paths if each.startswith(below) and each[-1] != "/"]
     for name in names:  # which become names of files
         if not {"", ".", ".."}.isdisjoint(name.split("/")):
             raise CorpusError(f"{url} has an object whose name no file can have. Rename it first.")

@@ -377,12 +377,12 @@ def test_a_run_into_s3_that_is_killed_twice_goes_on_to_the_same_bytes(
     for resume, server.last in [(False, "year=2026/a.jsonl"), (True, "out.manifest.json")]:
         child = (*given, "s3://bucket/raw", target, resume)
         code = f"import engine_runs; engine_runs.run_apart(*{child!r})"
-        with open(tmp_path / "told", "wb") as told:
+        with open(tmp_path / "log", "wb") as log:
             server.writer = subprocess.Popen(
-                [sys.executable, "-c", code], stderr=told, cwd=Path(engine_runs.__file__).parent
+                [sys.executable, "-c", code], stderr=log, cwd=Path(engine_runs.__file__).parent
             )
             server.writer.wait(120)
-        assert server.writer.returncode == -signal.SIGKILL, (tmp_path / "told").read_text()
+        assert server.writer.returncode == -signal.SIGKILL, (tmp_path / "log").read_text()
         server.last = ""
         seen.append(objects(target))
         assert stores.read(target + ".manifest.json") is None

@@ -267,10 +267,10 @@ def test_the_command_takes_several_columns(tmp_path, index):
     source = write(tmp_path / "in.csv", rows(2))
     columns = ["--text-column", "subject", "--text-column", "body"]
     more = ["--index", str(index), "--epsilon", "0.5", "--seed", "1", "--json"]
-    told = CliRunner().invoke(
+    result = CliRunner().invoke(
         app, ["privatize", str(source), str(tmp_path / "out.csv"), *columns, *more]
     )
-    assert told.exit_code == 0, told.output
+    assert result.exit_code == 0, result.output
     before, after = read(source), read(tmp_path / "out.csv")
     for old, new in zip(before, after, strict=True):
         assert {name for name in old if old[name] != new[name]} == {"subject", "body"}

@@ -148,8 +148,8 @@ class _CsvLines:
 
             def columns(delimiter: str) -> int:
                 with contextlib.suppress(csv.Error):
-                    found = next(csv.reader([text], delimiter=delimiter))
-                    return len(set(found).intersection(self._reader.text_columns))
+                    names = next(csv.reader([text], delimiter=delimiter))
+                    return len(set(names).intersection(self._reader.text_columns))
                 return 0
 
             return max(candidates, key=columns)

@@ -50,9 +50,9 @@ class _JsonReader(CorpusReader):
             if column not in record:
                 raise self.missing_text(column, len(record))
             if not isinstance(record[column], str):
-                found = _json_type(record[column])
+                kind = _json_type(record[column])
                 raise RecordError(
-                    "wrong_type", f"expected a string in {column!r}, found a JSON {found}."
+                    "wrong_type", f"expected a string in {column!r}, found a JSON {kind}."
                 )
         self.check_names(record.get(name) for name in self._names)
         return self.check_texts(record[column] for column in self.text_columns), record
