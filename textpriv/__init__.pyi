@@ -2,6 +2,7 @@
 
 from . import metrics as metrics
 from . import randomness as randomness
+from .engines.frames import privatize_frame as privatize_frame
 from .errors import TextprivError as TextprivError
 from .guarantees.certificate import Certificate as Certificate
 from .guarantees.certificate import certify as certify

@@ -5,7 +5,9 @@ Written while parts are finished; what is in a part is decided in ``corpus.parts
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ from textpriv.corpus.records import (
 
 __all__ = ["CorpusReport", "Progress", "Tally", "add_names", "other_columns"]
 
+_LOG = logging.getLogger("textpriv")
+_LOGGED_SECONDS = 10.0  # between two lines of a log
 _NAMES = (
     1000  # most names of other columns that are reported; JSON may have a new one in every record
 )
@@ -120,6 +124,7 @@ class Tally:
         self.unprotected: dict[str, None] = {}
         self._matched: set[str] = set()
         self._has_warned = False
+        self._logged = time.monotonic()
         self.resumed = 0
 
     def add_columns(self, reader: CorpusReader, batch: Batch) -> None:
@@ -158,6 +163,10 @@ class Tally:
 
     def report_progress(self, fraction: float | None) -> None:
         """Report how far the run is."""
+        if time.monotonic() - self._logged >= _LOGGED_SECONDS:
+            self._logged = time.monotonic()
+            part = "" if fraction is None else f", {fraction:.0%} of the input"
+            _LOG.info("%d documents released%s", self.documents, part)
         if self._on_progress is not None:
             done = None if fraction is None else min(1.0, fraction)
             tokens = sum(self.tokens.values())
@@ -165,6 +174,8 @@ class Tally:
 
     def report(self, seconds: float, **more: Any) -> CorpusReport:
         """The report of the run."""
+        skipped = sum(self.skipped.values())
+        _LOG.info("done: %d documents, %d skipped, %.1f s", self.documents, skipped, seconds)
         return CorpusReport(
             documents=self.documents,
             tokens=dict(self.tokens),

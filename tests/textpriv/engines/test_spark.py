@@ -104,6 +104,26 @@ def test_a_spark_dataframe_keeps_its_columns_and_gets_the_same_texts(
     assert sorted(row.stars for row in rows) == list(range(120))
 
 
+def test_a_stream_that_is_written_batch_by_batch_gets_the_same_texts(
+    spark, tmp_path, shards, settings, private
+):
+    from textpriv.engines.spark import privatize_dataframe
+
+    def release(batch, number):
+        done = privatize_dataframe(batch, settings, document_column="id")
+        done.write.mode("append").parquet(str(tmp_path / "out"))
+
+    schema = "id string, text string, stars long"
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 2).parquet(str(shards))
+    writer = stream.writeStream.foreachBatch(release).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    assert query.awaitTermination(60)
+    assert len(query.recentProgress) == 2
+    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert len(rows) == len(private)
+    assert {row.id: row.text for row in rows} == private
+
+
 def test_spark_releases_two_columns_as_this_process_does(
     spark, tmp_path, two_columns, settings, key
 ):

@@ -1,0 +1,113 @@
+"""Tables in memory: type in, type out, and one key gives the same bytes wherever it is used."""
+
+from __future__ import annotations
+
+import logging
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from engine_runs import run
+
+import textpriv
+from textpriv.engines import datasets, ray, spark
+from textpriv.engines.batch import Columns
+from textpriv.errors import CorpusError, MechanismError
+
+pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+FRAMES = {"pandas": pa.Table.to_pandas, "polars": polars.from_arrow}
+
+
+def _corpus(table, settings, folder, key):
+    (folder / "raw").mkdir()
+    pq.write_table(table, folder / "raw" / "a.parquet")
+    made = run(folder / "out", folder / "raw", settings, key, document_column="id")
+    return pq.read_table(made / "a.parquet").to_pydict()
+
+
+def _framed(kind, table, settings):
+    frame = FRAMES[kind](table)
+    return textpriv.privatize_frame(frame, settings=settings, document_column="id")
+
+
+# What Spark and Ray are given by themselves is in their own tests: here is the function that they map.
+TABLE = {
+    "pandas": lambda t, s, *_: _framed("pandas", t, s).to_dict("list"),
+    "polars": lambda t, s, *_: _framed("polars", t, s).to_dict(as_series=False),
+    "spark": lambda t, s, *_: pa.Table.from_batches(
+        spark._Batches(s, Columns(document="id"))(iter(t.to_batches()))
+    ).to_pydict(),
+    "ray": lambda t, s, *_: ray._Batches(s, Columns(document="id"))(t).to_pydict(),
+    "datasets": lambda t, s, *_: datasets._Batches(s, Columns(document="id"), bytes(16))(
+        t, list(range(len(t)))
+    ).to_pydict(),
+    "files": _corpus,
+}
+
+
+@pytest.mark.parametrize("engine", TABLE)
+def test_one_key_gives_the_same_bytes_in_every_engine(
+    engine, table, settings, private, tmp_path, key
+):
+    made = TABLE[engine](table, settings, tmp_path, key)
+    assert dict(zip(made["id"], made["text"], strict=True)) == private
+    assert made["stars"] == table["stars"].to_pylist()
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_documents_without_names_are_those_of_a_dataset(kind, table, settings):
+    hub = pytest.importorskip("datasets")
+    expected = datasets.privatize_dataset(hub.Dataset(table), settings)["text"][:]
+    given = FRAMES[kind](table)
+    assert list(textpriv.privatize_frame(given, settings=settings)["text"]) == expected
+    series = textpriv.privatize_frame(given["text"].rename("body"), settings=settings)
+    assert type(series) is type(given["text"])
+    assert (series.name, series.to_list()) == ("body", expected)
+
+
+@pytest.mark.parametrize("dtype", ["object", "string", "category"])
+def test_a_frame_keeps_its_index_its_columns_and_itself(dtype, settings):
+    words = pandas.Series(["baba lota", "dene"], index=[7, 7]).astype(dtype)
+    given = pandas.DataFrame({"stars": [1, 2], "text": words}, index=[7, 7])
+    before = given.copy(deep=True)
+    made = textpriv.privatize_frame(given, settings=settings)
+    pandas.testing.assert_frame_equal(given, before)
+    pandas.testing.assert_frame_equal(given[["stars"]], made[["stars"]])
+    assert list(made.columns) == ["stars", "text"]
+    assert not made["text"].isna().any()
+    if dtype != "category":
+        assert made["text"].dtype == given["text"].dtype
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_what_cannot_be_released_is_named_by_its_row(kind, settings):
+    module = {"pandas": pandas, "polars": polars}[kind]
+    frame = module.DataFrame({"id": ["a", "a"], "text": ["baba", None]})
+    with pytest.raises(CorpusError, match="row 2: expected a text"):
+        textpriv.privatize_frame(frame, settings=settings)
+    frame = module.DataFrame({"id": ["a", "a"], "text": ["baba", "lota"]})
+    with pytest.raises(CorpusError, match="row 2: a document before it"):
+        textpriv.privatize_frame(frame, settings=settings, document_column="id")
+    frame = module.DataFrame({"id": ["a", ""], "text": ["baba", "lota"]})
+    with pytest.raises(CorpusError, match="row 2: expected a name"):
+        textpriv.privatize_frame(frame, settings=settings, document_column="id")
+    with pytest.raises(CorpusError, match="'body', found 0"):
+        textpriv.privatize_frame(frame, settings=settings, text_column="body")
+
+
+def test_a_frame_needs_one_epsilon_and_is_a_frame(settings):
+    frame = pandas.DataFrame({"text": ["baba"]})
+    for options in ({}, {"epsilon": 1.0, "settings": settings}):
+        with pytest.raises(MechanismError, match="epsilon"):
+            textpriv.privatize_frame(frame, **options)
+    for given in ([["baba"]], polars.LazyFrame({"text": ["baba"]})):
+        with pytest.raises(CorpusError, match="DataFrame or Series"):
+            textpriv.privatize_frame(given, settings=settings)
+
+
+def test_a_run_tells_the_logger_counts_and_no_text(table, settings, tmp_path, key, caplog):
+    with caplog.at_level(logging.INFO, "textpriv"):
+        _corpus(table, settings, tmp_path, key)
+    assert {record.name for record in caplog.records} == {"textpriv"}
+    assert "done: 120 documents, 0 skipped" in caplog.text
+    assert table["text"][0].as_py() not in caplog.text

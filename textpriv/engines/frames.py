@@ -1,0 +1,160 @@
+"""The Arrow-batch function on tables in memory: a DataFrame or Series of pandas or polars in, one of the same type out.
+
+Neither package is imported unless its frames are given. What the texts become is the matter of ``engines.batch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from textpriv.engines.batch import (
+    NO_SALT,
+    BatchRelease,
+    Columns,
+    PrivatizerSettings,
+    corpus_name,
+    named_error,
+    refuse_repeated,
+    string_array,
+)
+from textpriv.errors import CorpusError, MechanismError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["privatize_frame"]
+
+_ROWS = 1000  # at a time
+_NUMBER = "number"
+_SERIES = "text"  # what the column of a Series is known as
+
+
+def privatize_frame(
+    frame: Any,
+    epsilon: float | None = None,
+    *,
+    settings: PrivatizerSettings | None = None,
+    text_column: str | Sequence[str] = "text",
+    document_column: str | None = None,
+    author_column: str | None = None,
+) -> Any:
+    """Return a table with private texts and the other columns as they are.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame, pandas.Series, polars.DataFrame or polars.Series
+        It is not changed. Rows without a text are refused: leave them out first.
+    epsilon : float, optional
+        That of TEM over the built-in index, per unit of its distance; every call draws anew. Or give ``settings``.
+    settings : PrivatizerSettings, optional
+        Its run key (``key_file`` or ``run_key``) makes the release repeatable, the same on any engine, and so shows whether
+        a text has changed between two of them.
+    text_column : str or sequence of str
+        One column of texts, or several, which are released independently; that of a Series is known as "text".
+    document_column : str, optional
+        The name of each document, from which its randomness follows, all different. Without one, its number.
+    author_column : str, optional
+        The name of each document's author, for a ledger and for laws that draw the same for all spans of a person.
+
+    Returns
+    -------
+    Of the type of ``frame``, with its index and its columns in their order.
+
+    Raises
+    ------
+    MechanismError
+        Without an epsilon and settings, or with both.
+    CorpusError
+        For another type, a column that is missing, a row without a text, and a name that is there twice.
+    """
+    if (epsilon is None) == (settings is None):
+        from textpriv.amounts import explain_missing
+
+        raise MechanismError(
+            f"privatize_frame(frame, epsilon=...): {explain_missing('builtin:en')}"
+            if epsilon is None
+            else "Give an epsilon or settings, which have one of their own, not both."
+        )
+    if settings is None:
+        settings = PrivatizerSettings(options={"epsilon": epsilon})
+    library, kind = type(frame).__module__.split(".")[0], type(frame).__name__
+    if library not in ("pandas", "polars") or not hasattr(frame, "to_numpy"):
+        raise CorpusError(
+            f"expected a DataFrame or Series of pandas or polars, found {kind}. Collect a LazyFrame first; Spark, Ray and "
+            "datasets have functions of their own in textpriv.engines."
+        )
+    if not hasattr(frame, "columns"):
+        table = frame.to_frame(_SERIES)
+        return privatize_frame(table, settings=settings)[_SERIES].rename(frame.name)
+    number = None if document_column is not None else _NUMBER
+    columns = Columns(text_column, document=document_column, author=author_column, number=number)
+    for column in filter(None, (*columns.texts, document_column, author_column)):
+        if (count := list(frame.columns).count(column)) != 1:
+            raise CorpusError(
+                f"expected one column named {column!r}, found {count} among {len(frame.columns)} columns."
+            )
+    texts = _released(frame, settings, columns)
+    if library == "polars":
+        import polars
+
+        return frame.with_columns([polars.Series(name, given) for name, given in texts.items()])
+    private = frame.copy(deep=False)
+    for name, given in texts.items():
+        kept = frame[name].dtype
+        private[name] = given
+        if kept.name != "category":
+            private[name] = private[name].astype(kept)
+    return private
+
+
+def _released(frame: Any, settings: PrivatizerSettings, columns: Columns) -> dict[str, list[str]]:
+    """The private texts of each column."""
+    import pyarrow as pa
+
+    raw = {name: frame[name].to_list() for name in columns.texts}
+    for name, texts in raw.items():
+        for row, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise CorpusError(
+                    f"row {row + 1}: expected a text in {name!r}, found {type(text).__name__}. Leave such rows out first."
+                )
+    given: dict[str, Any] = {name: string_array(texts) for name, texts in raw.items()}
+    for column in filter(None, (columns.document, columns.author)):
+        given[column] = _names(frame[column].to_list())
+    context = NO_SALT
+    if columns.number is not None:
+        given[columns.number] = pa.array(range(len(frame)), pa.uint64())
+        if settings.seed is None and settings.ledger is None:
+            rows = zip(range(len(frame)), *raw.values(), strict=True)
+            context += corpus_name(rows, settings.secret())
+    elif columns.document is not None and settings.ledger is None:
+        refuse_repeated(given[columns.document].to_pylist(), columns.document)
+    release = BatchRelease(settings.build(), columns, context)
+    private: dict[str, list[str]] = {name: [] for name in raw}
+    for first in range(0, len(frame), _ROWS):
+        batch = pa.RecordBatch.from_pydict(given).slice(first, _ROWS)
+        try:
+            done = release(batch)
+        except Exception as error:
+            raise named_error(error, partial(_row, first, batch.num_rows)) from None
+        for name, emitted in private.items():
+            emitted += done.column(name).to_pylist()
+    return private
+
+
+def _row(first: int, rows: int, text: int) -> str:
+    """What the row of a text is called, the texts of one column standing after those of another."""
+    return f"row {first + text % rows + 1}"
+
+
+def _names(values: list[Any]) -> pa.Array:
+    """Names as text; what is none of a document or author becomes null."""
+    import pyarrow as pa
+
+    known = [
+        str(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
+        for value in values
+    ]
+    return pa.array(known, pa.string())
