@@ -171,7 +171,9 @@ def test_every_recipe_is_run_here():
     here = {path.stem for path in RECIPES.glob("*.py")} - {"data", "keel", "peers", "ranking_peers"}
     assert here == {
         "attacks",
+        "attributes",
         "benchmark",
+        "decoding",
         "end_to_end",
         "imdb",
         "laws",
@@ -196,6 +198,67 @@ def test_attacks(data_dir, tmp_path, given):
     )
     assert shown.count("| one author") == 2
     assert (tmp_path / "a.md").read_text() in shown
+
+
+def test_attributes(data_dir, tmp_path):
+    (tmp_path / "synthpai").mkdir()
+    people, guesses = [], []
+    for number in range(60):
+        side = number // 2 % 2
+        labels = {"sex": ("male", "female")[side]}
+        comments = [" ".join(WORDS[side * 10 + i] for i in range(8))] * 2
+        labelled = {name: {"estimate": value} for name, value in labels.items()}
+        people.append({"author": number, "comments": comments, "labels": labelled})
+        guesses.append({"author": number, "guesses": {"sex": {"correct": [1, 0, 0]}}})
+    for name, rows in (("comments", people), ("guesses", guesses)):
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / "synthpai" / f"{name}.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    options = ["--epsilons", "3", "--vectors", data_dir / VECTORS, "--limit", "150"]
+    shown = run("attributes", "--data-dir", tmp_path, "--out", tmp_path / "a", *options)
+    assert (tmp_path / "a.md").read_text() in shown
+    assert "| sex | 30 | 0.500 | 1.000 " in shown
+    assert shown.count("1.000 (0.884 to 1.000) (30) |") == 1  # the ceiling, of 30 that were scored
+    (tmp_path / "synthpai" / "guesses.jsonl.gz").write_bytes(b"no archive")
+    done = CliRunner().invoke(
+        app_of(loaded("attributes")), ["--data-dir", str(tmp_path), "--vectors", str(data_dir)]
+    )
+    assert done.exit_code == 1
+
+
+def test_decoding(data_dir, tmp_path, monkeypatch):
+    from textpriv.evaluation.ngrams import NGrams
+
+    recipe = loaded("decoding")
+    # In place of a network: which words a text has.
+    monkeypatch.setattr(
+        recipe,
+        "Embeddings",
+        lambda: (
+            lambda texts: np.array(
+                [[word in text.split() for word in WORDS] for text in texts], dtype=float
+            )
+        ),
+    )
+    monkeypatch.setattr(
+        recipe, "general_english", lambda words: NGrams.alone(np.full(len(words) + 1, 0.01))
+    )
+    options = ["--limit", "400", "--reviews", "20", "--public", "100", "--recovered", "0.5"]
+    shown = run(
+        "decoding",
+        "--vectors",
+        data_dir / VECTORS,
+        "--data-dir",
+        data_dir,
+        "--out",
+        tmp_path / "d",
+        *options,
+    )
+    assert (tmp_path / "d.md").read_text() in shown
+    assert "| original | 1.000 | " in shown
+    assert len(re.findall(r"^\| decoded, \w+ \|", shown, re.MULTILINE)) == 3
+    given = "--vectors", data_dir / VECTORS, "--data-dir", data_dir, "--limit", "400"
+    shown = run("decoding", *given, "--public", "100", "--timing", "1000")
+    assert re.match(r"200 words, 400 in the vocabulary: .* recovered in context", shown)
 
 
 def test_laws(data_dir, index, tmp_path):
