@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from textpriv.errors import TextprivError
 
-__all__ = ["needs"]
+__all__ = ["installed", "needs"]
+
+
+def installed(package: str) -> bool:
+    """Whether an optional package is here; it is not imported."""
+    return find_spec(package) is not None
 
 
 def needs(module: str, extra: str = "pairwise") -> Any:

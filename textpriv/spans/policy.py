@@ -63,7 +63,8 @@ class SpanPolicy:
     Attributes
     ----------
     laws : mapping of str to SpanLaw
-        By kind. Of two equal spans the kind that comes first here counts.
+        By kind. What two kinds keep within a person or document is independent: labels bring what must move together
+        under one kind. Of two equal spans the kind that comes first here counts.
     labels : mapping of str to str
         From a detector's label to a kind; over those of :data:`LABELS`. A label that is itself a kind stays one.
     undetected : str
@@ -92,6 +93,9 @@ class SpanPolicy:
         for kind, law in self.laws.items():
             if not isinstance(law, SpanLaw):
                 raise SpanError(f"the law of {kind} is a {type(law).__name__}, no SpanLaw.")
+        # What two kinds keep within a person must be independent, or their losses would not add up.
+        kept = {k: law if law.scope is None else law.of_kind(k) for k, law in self.laws.items()}
+        object.__setattr__(self, "laws", kept)
         strange = sorted(set(self.labels.values()) - set(self.laws))
         if strange:
             raise SpanError(f"a label stands for {strange[0]!r}, which has no law in this policy.")

@@ -114,3 +114,18 @@ def test_a_note_without_its_patient_is_refused(mechanism):
     made = Privatizer(mechanism, spans=POLICY, detector=DETECTOR, run_key=RUN_KEY)
     with pytest.raises(TextprivError, match="author"):
         made.privatize("Smith 2020-02-28", key="visit 1")
+
+
+def test_two_kinds_of_one_law_move_independently_so_that_their_losses_add_up(mechanism):
+    law = DateShift(0.01)
+    detector = RegexDetector({"DATE": r"\d{4}-\d\d-\d\d", "BIRTH": r"(?<=born )\d{4}-\d\d-\d\d"})
+    notes = {("visit", "ann"): "born 1980-02-28 w0 2020-02-28"}
+
+    def moved(**labels):
+        policy = SpanPolicy({"BIRTH": law, "DATE": law}, labels=labels)
+        made = Privatizer(mechanism, spans=policy, detector=detector, run_key=RUN_KEY)
+        texts = made.pipe(notes.values(), [Document("visit", "ann")])
+        return shifts(dict(zip(notes, texts, strict=True)), notes)["ann"]
+
+    assert len(set(moved())) == 2
+    assert len(set(moved(BIRTH="DATE"))) == 1

@@ -216,6 +216,10 @@ class SpanLaw(ABC):
     def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
         """Laws with small public settings, each with surfaces by which the audit kit attacks it."""
 
+    def of_kind(self, kind: str) -> SpanLaw:
+        """The same law for another kind: what it keeps within a scope is independent of what this one keeps."""
+        return self if kind == self.kind else type(self)(**{**self.settings(), "kind": kind})
+
     def fingerprint(self) -> str:
         """Everything that decides, with a key, what is drawn: for run keys and ledgers (64 hexadecimal digits)."""
         law = f"{type(self).__module__}.{type(self).__qualname__}"
