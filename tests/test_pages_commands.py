@@ -26,7 +26,8 @@ PAGES = sorted(
 RUN = ("README.md", "docs/guide/tutorial.md", "docs/guide/epsilon.md")
 # They run in tests of their own, or need what is not here: a hub, a store, docker, processes, half a minute, an end.
 ELSEWHERE = re.compile(
-    r"demo|certify|report|playground|doctor|epsilon --keep|index fasttext:|s3:|--workers|imdb\.idx|docker"
+    r"demo|certify|report|playground|doctor|epsilon --keep|--recovery|tree builtin|index fasttext:|s3:|--workers|imdb\.idx"
+    r"|docker"
 )
 
 

@@ -9,6 +9,7 @@ from .guarantees.certificate import certify as certify
 from .guarantees.epsilon import eps_from_odds as eps_from_odds
 from .guarantees.epsilon import epsilon_for as epsilon_for
 from .guarantees.epsilon import epsilon_from_odds as epsilon_from_odds
+from .guarantees.protection import choose as choose
 from .index import Index as Index
 from .index import Tree as Tree
 from .ledger import Document as Document

@@ -44,6 +44,10 @@ class MechanismError(TextprivError):
     """A parameter for which the mechanism has no guarantee or no meaning."""
 
 
+class OutOfReachError(MechanismError):
+    """A protection that no epsilon gives under some settings; the message says what they reach."""
+
+
 class PolicyError(TextprivError):
     """A token policy with an unknown class or action."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from textpriv.cli.choosing import distance, epsilon
+from textpriv.cli.choosing import choose, distance, epsilon
 from textpriv.cli.decode import decode
 from textpriv.cli.inspect import audit, certify, explain, leaks, playground, report
 from textpriv.cli.messages import as_job, console, print_json, say
@@ -276,6 +276,7 @@ for _command in (
     vectors,
     privatize,
     decode,
+    choose,
     epsilon,
     distance,
     explain,

@@ -1,11 +1,14 @@
-"""Commands that help to choose an amount of privacy: an epsilon by what it means, and how far apart two words are.
+"""Commands that help to choose an amount of privacy: a law or an epsilon by what it means, and how far apart two words are.
 
-Both look at public tables only. What is computed stands in ``guarantees.epsilon`` and in ``amounts``.
+All look at public tables and public text only. What is computed stands in ``guarantees.epsilon``, ``guarantees.protection``
+and ``amounts``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,7 +24,24 @@ if TYPE_CHECKING:
     from textpriv.index.index import Index
     from textpriv.vocabulary.vocabulary import Vocabulary
 
-__all__ = ["distance", "epsilon", "id_of"]
+__all__ = ["choose", "distance", "epsilon", "id_of"]
+
+_Of = Annotated[
+    Literal["content", "all"],
+    typer.Option(
+        help="With --recovery: all words, or all but the 250 commonest, of an attacker who is told."
+    ),
+]
+_Context = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="With --recovery: public texts of the kind of yours, as for 'textpriv privatize', in which an attacker is "
+        "tried, too, who reads words in context. Never the private texts themselves.",
+        show_default=False,
+    ),
+]
+_TextColumn = Annotated[str, typer.Option(help="Field or column that holds the text of --context.")]
 
 _DISTANCES = ("half", "nine-tenths")
 
@@ -32,7 +52,7 @@ def _read_distance(given: str | float) -> str | float:
 
 @dataclass(frozen=True, kw_only=True)
 class WantedOptions:
-    """What the epsilon should mean: one of three figures."""
+    """What the epsilon should mean: one of four figures."""
 
     keep: Annotated[
         float | None,
@@ -58,6 +78,17 @@ class WantedOptions:
             show_default=False,
         ),
     ] = None
+    recovery: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Largest share of running words that the best attacker may guess, such as 0.1.",
+            show_default=False,
+        ),
+    ] = None
+    of: _Of = "content"
+    context: _Context = None
+    text_column: _TextColumn = "text"
     distance: Annotated[
         Any,
         typer.Option(
@@ -79,15 +110,19 @@ class WantedOptions:
     draws: Annotated[int, typer.Option(help="With --distinct.", min=2)] = 1000
 
     @property
-    def named(self) -> dict[str, float]:
+    def named(self) -> dict[str, Any]:
         """The figures that were asked for."""
-        given = {"keep": self.keep, "odds": self.odds, "distinct": self.distinct}
-        return {name: value for name, value in given.items() if value is not None}
+        names = ("keep", "odds", "distinct", "recovery")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def check(self) -> None:
         """Refuse options that mean nothing together."""
         if len(self.named) > 1:
-            raise typer.BadParameter("say what is wanted by one of --keep, --odds and --distinct")
+            raise typer.BadParameter(
+                "say what is wanted by one of --keep, --odds, --distinct and --recovery"
+            )
+        if self.context is not None and self.recovery is None:
+            raise typer.BadParameter("--context belongs to --recovery: add --recovery 0.1")
         if self.odds is None and (self.distance is not None or self.between is not None):
             raise typer.BadParameter("--distance and --between belong to --odds: add --odds 20")
         if self.distance is not None and self.between is not None:
@@ -110,7 +145,7 @@ class WantedOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TemOptions:
-    """The settings of TEM on which --keep and --distinct depend."""
+    """The settings of TEM on which --keep, --distinct and --recovery depend."""
 
     prior: Annotated[
         str,
@@ -137,7 +172,8 @@ def epsilon(
 ) -> None:
     """Choose an epsilon by what it means. With no figure given: what three of them mean.
 
-    --keep and --distinct are about TEM; what is found by --odds holds for every mechanism but a tree's levels.
+    --keep and --distinct are about TEM, --recovery also about trees; what is found by --odds holds for every mechanism but a
+    tree's levels.
 
     [bold]Example:[/bold] textpriv epsilon --keep 0.5
     """
@@ -155,20 +191,23 @@ def epsilon(
             print_json({"index": name, **record_of(three)})
         else:
             print(f"Three amounts on {name}, for TEM with a Zipf prior:\n\n{amounts_table(three)}")
-            say("Next: textpriv epsilon --keep SHARE, or --odds NUMBER")
+            say("Next: textpriv choose --recovery SHARE, or textpriv epsilon --keep SHARE")
         return
     apart = wanted.apart(opened)
-    with console().status("looking at words"):
+    calibrated = law.rate == "calibrated" and wanted.odds is None
+    bars = console().is_terminal and calibrated  # no two displays at a time
+    with contextlib.nullcontext() if bars else console().status("looking at words"):
         found = choose_epsilon(
             opened,
-            keep=wanted.keep,
-            distinct=wanted.distinct,
-            odds=wanted.odds,
+            **wanted.named,
+            of=wanted.of,
+            context=_texts(wanted.context, wanted.text_column),
             distance=apart,
             draws=wanted.draws,
             prior=law.prior,
             gamma=law.gamma,
             rate=law.rate,
+            progress=bars,
         )
     if as_json:
         print_json({"index": name, "distance": apart, **vars(found)})
@@ -185,6 +224,8 @@ def _print_choice(found: Choice, apart: float | None, wanted: WantedOptions, ind
         print(
             f"Two words at distance {apart:.4g} are told apart by odds of at most {found.wanted:g} to 1, by one output."
         )
+    elif found.target == "recovery":
+        print(_guessed(found.value, wanted, found.standard_error))
     else:
         meaning = {
             "keep": f"Words stay as they are with probability {found.value:.4g}",
@@ -198,6 +239,91 @@ def _print_choice(found: Choice, apart: float | None, wanted: WantedOptions, ind
     ):
         odds = odds_in_words(float(short) * distance)
         print(f"Between a word and its 10th nearest, for {share} of running words: {odds}.")
+
+
+def _guessed(share: float, wanted: WantedOptions, error: float) -> str:
+    """What the best attacker gets back, in words."""
+    words = "content words" if wanted.of == "content" else "words"
+    how = "one at a time, exactly"
+    if wanted.context is not None:
+        how = (
+            f"read in public text, give or take {error:.1g}"
+            if error
+            else f"{how}; in context no more"
+        )
+    return f"The best attacker guesses {at_most(100 * share, 3)} % of running {words}, {how}."
+
+
+def _texts(source: str | None, text_column: str) -> Iterator[str] | None:
+    """The public texts of --context."""
+    if source is None:
+        return None
+    from textpriv.corpus import read_records
+
+    batches = read_records(source, None, text_column)
+    return (text for batch in batches for text in batch.texts)
+
+
+def choose(
+    indexes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[DIR]...",
+            help="Folders made by 'textpriv index' or 'textpriv tree', of the same words; builtin:en is the built-in index "
+            "of English words, which is taken without any.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    recovery: Annotated[
+        float,
+        typer.Option(
+            metavar="SHARE",
+            help="What must not be possible: that more than this share of running words is guessed, such as 0.1.",
+            show_default=False,
+        ),
+    ],
+    of: _Of = "content",
+    context: _Context = None,
+    text_column: _TextColumn = "text",
+    as_json: Json = False,
+) -> None:
+    """Choose a law by what must not be possible: all that there are, at equal protection, by how near the words stay.
+
+    [bold]Example:[/bold] textpriv choose --recovery 0.1
+    """
+    from textpriv.guarantees.protection import choose as compare
+    from textpriv.index.builtin import open_index
+
+    names = indexes or [index_name(None)]
+    with console().status("looking at words"):
+        found = compare(
+            {name: open_index(name) for name in names},
+            recovery=recovery,
+            of=of,
+            context=_texts(context, text_column),
+        )
+    if as_json:
+        print_json(found.to_dict())
+        return
+    heads = "mechanism", "index", "prior", "epsilon", "guessed", "stay", "stay near", "distance"
+    rows: list[tuple[str, ...]] = [heads]
+    for each in found.candidates:
+        shares = (f"{share:.1%}" for share in (each.recovered, each.kept, each.near))
+        law = each.mechanism, each.index, each.prior, f"{each.epsilon:g}"
+        rows.append((*law, *shares, f"{each.distance:.2f}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
+    print(
+        "Guessed: of running words that count, by the best attacker. Stay near: come out as themselves or one of their 10 "
+        "nearest. Distance: of what comes out, where 1 is that of unrelated words."
+    )
+    for reason in found.left_out:
+        say(reason)
+    print(f"\n{found.best.command}")
 
 
 def distance(

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError
+from textpriv.evaluation.best_attacker import BestAttacker, PublicText, largest_epsilon
 from textpriv.evaluation.deniability import WordSample
+from textpriv.guarantees.figure_kernels import TINY, different_outputs, keep_probabilities
 from textpriv.index.index import Index
 from textpriv.index.neighbours import product_threads
-from textpriv.mechanisms.base import ALGORITHM, checksum, positive
+from textpriv.index.progress import reporter
+from textpriv.index.tree import Tree
+from textpriv.mechanisms.base import ALGORITHM, Mechanism, checksum, positive
 from textpriv.mechanisms.calibration.privacy_constant import log_normalisers, tight_constants
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
+from textpriv.mechanisms.tree_tem import TreeTEM
 from textpriv.metrics import ANGULAR, EUCLIDEAN, is_builtin
 from textpriv.vocabulary.vocabulary import Prior
 
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Choice", "choose_epsilon", "eps_from_odds", "epsilon_for", "epsilon_from_odds"]
 
+Report = bool | Callable[[str, int, int], None]
 _FEW_WORDS = 4096  # of so small a vocabulary all words are looked at
 _WORK = (
     2.5e9  # multiplications over the words that are looked at of a larger one: about two seconds
@@ -43,10 +48,6 @@ _COLUMNS = 4096  # columns of a product
 _PILOT = 1 << 21  # distances that the first search holds
 _GRID = 5  # epsilons of one pass over the words
 _WIDTH = 0.06  # how far they reach to both sides of a first estimate, as a part of it
-_STRIP = 1024
-# No factor of a law is let below this: products of subnormal numbers are slow, and every law is floored far above it.
-_TINY = 1e-200
-_FAST = {"reassoc", "contract", "nsz"}
 
 
 def epsilon_from_odds(odds: float, d_ref: float) -> float:
@@ -97,7 +98,7 @@ class Choice:
     ----------
     epsilon : float
     target : str
-        "keep", "distinct" or "odds".
+        "keep", "distinct", "odds" or "recovery".
     wanted : float
         The value asked for.
     value : float
@@ -105,7 +106,7 @@ class Choice:
     standard_error : float
         Of ``value``: 0 where every word was looked at.
     words : int
-        How many words were looked at; 0 for odds.
+        How many words were looked at; 0 for odds and recovery, which look at all.
     """
 
     epsilon: float
@@ -122,6 +123,9 @@ class Wanted(TypedDict, total=False):
     keep: float | None
     distinct: float | None
     odds: float | None
+    recovery: float | None
+    of: str
+    context: Iterable[str] | PublicText | None
     distance: float | None
     draws: int
     prior: str | PathLike[str] | Mapping[str, float] | NDArray[Any]
@@ -131,13 +135,14 @@ class Wanted(TypedDict, total=False):
     beta: float
     rate: str
     sample: int | None
+    progress: Report
 
 
 def epsilon_for(index: Index, **wanted: Unpack[Wanted]) -> float:
     """The epsilon that reaches a wanted plausible deniability.
 
-    Exactly one of ``keep``, ``distinct`` and ``odds`` says what is wanted. The first two are means over words, each
-    counted by a public word prior, of the figures of Feyisetan et al. 2020 (see :mod:`textpriv.evaluation.deniability`).
+    Exactly one of ``keep``, ``distinct``, ``odds`` and ``recovery`` says what is wanted. The first two are means over words,
+    each counted by a public word prior, of the figures of Feyisetan et al. 2020 (:mod:`textpriv.evaluation.deniability`).
 
     Parameters
     ----------
@@ -149,6 +154,14 @@ def epsilon_for(index: Index, **wanted: Unpack[Wanted]) -> float:
         the end, but with an uneven prior it may rise first; the largest epsilon that gives the wanted number is returned.
     odds : float, optional
         The worst odds, to 1, at which two words at ``distance`` can be told apart by one released word.
+    recovery : float, optional
+        The largest share of running words that the best attacker may guess, in (0, 1): the largest epsilon at which that
+        holds, exactly, to a thousandth. Over a :class:`textpriv.Tree` of TreeTEM, else of TEM.
+    of : {"content", "all"}
+        With ``recovery``: which words. Content words are all but the 250 commonest, and the attacker is told.
+    context : iterable of str, or PublicText, optional
+        With ``recovery``: public texts in which an attacker is tried, too, who reads words in context; the better one
+        counts (:mod:`textpriv.evaluation.best_attacker`). To about a fiftieth. Never the private texts themselves.
     distance : float, optional
         With ``odds``; default ``index.reference_distance``, within which half of all running words have their 10th
         nearest word with another vector. For nine tenths of them pass ``index.reference_distance_90``.
@@ -163,6 +176,8 @@ def epsilon_for(index: Index, **wanted: Unpack[Wanted]) -> float:
     sample : int, optional
         How many words to look at. Default: all of them up to 4,096, beyond that a fixed public sample
         (:meth:`WordSample.of`) of as many as take about two seconds, 512 to 4,096. Every word counts with ``len(index)``.
+    progress : bool or callable
+        Show the passes over all pairs of words of the calibrated rate.
 
     Returns
     -------
@@ -193,6 +208,9 @@ def choose_epsilon(
     keep: float | None = None,
     distinct: float | None = None,
     odds: float | None = None,
+    recovery: float | None = None,
+    of: str = "content",
+    context: Iterable[str] | PublicText | None = None,
     distance: float | None = None,
     draws: int = 1000,
     prior: str | PathLike[str] | Mapping[str, float] | NDArray[Any] = "zipf",
@@ -202,12 +220,14 @@ def choose_epsilon(
     beta: float = 1e-3,
     rate: str = "half",
     sample: int | None = None,
+    progress: Report = False,
 ) -> Choice:
     """Find the epsilon of :func:`epsilon_for`, and say how well it is known.
 
     Parameters
     ----------
-    index, keep, distinct, odds, distance, draws, prior, word_prior, mechanism, gamma, beta, rate, sample
+    index, keep, distinct, odds, recovery, of, context, distance, draws, prior, word_prior, mechanism, gamma, beta, rate
+    sample, progress
         As for :func:`epsilon_for`.
 
     Returns
@@ -223,13 +243,16 @@ def choose_epsilon(
         raise MechanismError(
             f"epsilon_for needs a textpriv.Index first; got {type(index).__name__}. Build one with Index.build(vocab)."
         )
-    _check_wanted(keep, distinct, odds, mechanism, rate)
+    named = {"keep": keep, "distinct": distinct, "odds": odds, "recovery": recovery}
+    _check_wanted(named, mechanism, rate)
     if odds is not None:
         reference = index.reference_distance if distance is None else distance
         epsilon = epsilon_from_odds(odds, reference)
         return Choice(epsilon, "odds", float(odds), float(odds), 0.0, 0)
     if distance is not None:
         raise MechanismError("distance= belongs to odds=; leave it out.")
+    if context is not None and recovery is None:
+        raise MechanismError("context= belongs to recovery=; leave it out.")
     if mechanism == "madlib":
         raise MechanismError(
             "Madlib has no closed output law, so an epsilon for it can only be chosen by odds=."
@@ -239,17 +262,44 @@ def choose_epsilon(
             "an index with approximate lists gives another law for every search; only odds= can be asked of it. Build the "
             "index with backend='exact'."
         )
-    name, wanted, draws = _target(index, keep, distinct, draws)
-    sample = _sample_size(index, sample)
-    if not (isinstance(prior, str) and prior in ("zipf", "uniform", "counts")):
+    weights = index.vocabulary.prior_weights(word_prior)
+    search: _Search | _ByRecovery
+    if recovery is not None:
+        if context is None or isinstance(context, PublicText):
+            text = context
+        else:
+            text = PublicText.read(context, index)
+        search = _ByRecovery(index, recovery, BestAttacker(weights, of, text))
+    else:
+        name, wanted, draws = _target(index, keep, distinct, draws)
+        search = _Search(index, name, wanted, draws, weights, _sample_size(index, sample))
+    if not (isinstance(prior, str) and prior in ("full", "zipf", "uniform", "counts")):
         prior = index.vocabulary.prior_weights(prior)  # a file is read once, not for every epsilon
-    search = _Search(index, name, wanted, draws, word_prior, sample)
-    weights = checksum(np.asarray(index.vocabulary.prior_weights(prior)))
-    law = {"prior": weights, "uniform": prior == "uniform" if isinstance(prior, str) else False}
-    binding = search.binding({**law, "gamma": gamma, "beta": beta, "rate": rate})
-    found = (
-        _recorded(index.find_record(binding), name, wanted) if is_builtin(index.metric) else None
+    return _solved(search, prior, gamma, beta, rate, progress)
+
+
+def _solved(
+    search: _Search | _ByRecovery,
+    prior: Any,
+    gamma: float | None,
+    beta: float,
+    rate: str,
+    progress: Report,
+) -> Choice:
+    """What was recorded of a search, or what it finds now."""
+    index = search.index
+    named = prior if isinstance(prior, str) else ""
+    binding = search.binding(
+        {
+            "prior": named if named == "full" else checksum(index.vocabulary.prior_weights(prior)),
+            "uniform": named == "uniform",
+            "gamma": gamma,
+            "beta": beta,
+            "rate": rate,
+        }
     )
+    recorded = index.find_record(binding) if is_builtin(index.metric) else None
+    found = _recorded(recorded, search.name, search.wanted)
     if found is not None:
         return found
 
@@ -257,21 +307,24 @@ def choose_epsilon(
         chosen = gamma if cap is None else cap
         return TEM(index, epsilon=epsilon, prior=prior, gamma=chosen, beta=beta, rate="half")
 
-    found = search.solve(half) if rate == "half" else _at_calibrated_rate(search, half)
+    if isinstance(search, _ByRecovery) and isinstance(index, Tree):
+        found = search.solve(lambda epsilon: TreeTEM(index, epsilon, prior=prior))
+    elif rate == "half":
+        found = search.solve(half)
+    else:
+        found = _at_calibrated_rate(search, half, progress)
     if is_builtin(index.metric):
         index.keep_record(binding, asdict(found))
     return found
 
 
-def _check_wanted(
-    keep: float | None, distinct: float | None, odds: float | None, mechanism: str, rate: str
-) -> None:
+def _check_wanted(given: Mapping[str, float | None], mechanism: str, rate: str) -> None:
     """Refuse anything but one target, and names that there are not."""
-    given = {"keep": keep, "distinct": distinct, "odds": odds}
     named = [name for name, value in given.items() if value is not None]
     if len(named) != 1:
         raise MechanismError(
-            f"say what is wanted by exactly one of keep=, distinct= and odds=; got {' and '.join(named) or 'none'}."
+            f"say what is wanted by exactly one of {', '.join(f'{name}=' for name in given)}; got "
+            f"{' and '.join(named) or 'none'}."
         )
     if rate not in ("half", "calibrated"):
         raise MechanismError(f"unknown rate {rate!r}; use 'half' or 'calibrated'.")
@@ -332,10 +385,9 @@ class _Search:
         name: str,
         wanted: float,
         draws: int,
-        word_prior: Prior,
+        weights: NDArray[np.float64],
         sample: int | None,
     ) -> None:
-        weights = index.vocabulary.prior_weights(word_prior)
         self.index = index
         self.name = name
         self.wanted = wanted
@@ -469,11 +521,11 @@ class _Search:
         first = np.exp(np.multiply(distances, -rates[0]))
         step = (rates[-1] - rates[0]) / (len(rates) - 1) if len(rates) > 1 else 0.0
         ratio = np.exp(np.multiply(distances, -step)) if len(rates) > 1 else first
-        np.maximum(first, _TINY, out=first)
+        np.maximum(first, TINY, out=first)
         if self.draws:
-            _sweep(first, ratio, weights, floors, self.draws, out)
+            different_outputs(first, ratio, weights, floors, self.draws, out)
         else:
-            _keep(first, ratio, weights, ids, floors, out)
+            keep_probabilities(first, ratio, weights, ids, floors, out)
         return out
 
     def _distances(self, ids: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -527,74 +579,6 @@ def _root(
     return root, value(root)
 
 
-def _keep(
-    power: NDArray[np.float64],
-    ratio: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    own: NDArray[np.int32],
-    floors: NDArray[np.float64],
-    out: NDArray[np.float64],
-) -> None:
-    """Write, for each row and rate, the probability of the word itself; arguments as of :func:`_sweep`."""
-    floored = np.empty(power.shape)
-    for k, floor in enumerate(floors.tolist()):
-        if k:
-            np.multiply(power, ratio, out=power)
-            np.maximum(power, _TINY, out=power)
-        np.maximum(power, floor, out=floored)
-        out[:, k] = weights[own] * floored[np.arange(len(own)), own] / (floored @ weights)
-
-
-@njit(cache=True, nogil=True, fastmath=_FAST)
-def _sweep(
-    power: NDArray[np.float64],
-    ratio: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    floors: NDArray[np.float64],
-    draws: int,
-    out: NDArray[np.float64],
-) -> None:
-    """Write, for each row and rate, the expected number of different outputs.
-
-    ``power`` holds exp(-t d) of the first rate and is overwritten; ``ratio`` is what it is multiplied by from rate to rate.
-    """
-    size = power.shape[1]
-    missed = np.empty(_STRIP)
-    base = np.empty(_STRIP)
-    for row in range(power.shape[0]):
-        for k in range(floors.shape[0]):
-            floor = floors[k]
-            total = 0.0
-            if k > 0:
-                for j in range(size):
-                    value = power[row, j] * ratio[row, j]
-                    power[row, j] = value if value > _TINY else _TINY
-            for j in range(size):
-                value = power[row, j]
-                total += weights[j] * (value if value > floor else floor)
-            met = 0.0
-            for left in range(0, size, _STRIP):
-                width = min(_STRIP, size - left)
-                for j in range(width):
-                    value = power[row, left + j]
-                    law = weights[left + j] * (value if value > floor else floor) / total
-                    base[j] = 1.0 - law if law < 1.0 else 0.0
-                    missed[j] = 1.0
-                # (1 - p)^draws by repeated squaring.
-                left_over = draws
-                while left_over > 0:
-                    if left_over & 1:
-                        for j in range(width):
-                            missed[j] *= base[j]
-                    left_over >>= 1
-                    if left_over > 0:
-                        for j in range(width):
-                            base[j] *= base[j]
-                for j in range(width):
-                    met += 1.0 - missed[j]
-            out[row, k] = met
-
-
 @dataclass(frozen=True)
 class _Capped:
     """Mechanisms with one gamma."""
@@ -606,7 +590,41 @@ class _Capped:
         return self.make(epsilon, self.gamma)
 
 
-def _at_calibrated_rate(search: _Search, half: Callable[[float, float | None], TEM]) -> Choice:
+class _ByRecovery:
+    """What the best attacker gets back as a function of the settings of a law; as :class:`_Search`."""
+
+    name = "recovery"
+
+    def __init__(self, index: Index, wanted: float, attacker: BestAttacker) -> None:
+        self.index, self.wanted, self.attacker = index, positive("recovery", wanted), attacker
+
+    def binding(self, law: Mapping[str, Any]) -> dict[str, Any]:
+        """What a record of the choice is bound to."""
+        text = self.attacker.text
+        return {
+            "kind": "chosen epsilon",
+            "version": 1,
+            "algorithm": ALGORITHM,
+            "vocabulary": self.index.fingerprint,
+            "metric": self.index.metric.settings(),
+            "target": [self.name, self.wanted, self.attacker.of],
+            "words": checksum(self.attacker.prior),
+            "text": text and text.digests,
+            **law,
+        }
+
+    def solve(self, make: Callable[[float], Mechanism]) -> Choice:
+        """Find the largest epsilon at which no more than the wanted share is got back."""
+        start = 4 / (self.index.reference_distance or 4.0)
+        found = largest_epsilon(make, self.wanted, self.attacker, start)
+        return Choice(found.epsilon, self.name, self.wanted, found.share, found.error, 0)
+
+
+def _at_calibrated_rate(
+    search: _Search | _ByRecovery,
+    half: Callable[[float, float | None], TEM],
+    progress: Report,
+) -> Choice:
     """Find the epsilon whose calibrated mechanism has the law that reaches the target.
 
     A law is a rate and a gamma. The rate that reaches the target is found as if it were epsilon / 2; its constant over all
@@ -617,8 +635,11 @@ def _at_calibrated_rate(search: _Search, half: Callable[[float, float | None], T
     for _ in range(20):
         choice = search.solve(_Capped(half, cap))
         weights, rate, gamma = half(choice.epsilon, cap).exponential_law()
-        log_z = log_normalisers(index, weights, [rate], [gamma])
-        (constant,) = tight_constants(index, [rate], [gamma], log_z)
+        with reporter(progress) as report:
+            log_z = log_normalisers(index, weights, [rate], [gamma], report("normalisers"))
+            (constant,) = tight_constants(
+                index, [rate], [gamma], log_z, progress=report("pairs of words")
+            )
         epsilon = min(max(constant.value / (1 - 1e-6), rate), 2 * rate)
         due = min(half(epsilon, None).gamma, LARGEST_EXPONENT / rate)
         if math.isclose(due, gamma, rel_tol=1e-7):

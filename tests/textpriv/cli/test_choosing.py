@@ -1,9 +1,10 @@
-"""``textpriv epsilon`` and ``textpriv distance``: what they print is what the library finds, and no word is repeated."""
+"""``textpriv epsilon``, ``choose`` and ``distance``: what they print is what the library finds, and no word is repeated."""
 
 from __future__ import annotations
 
 import json
 import math
+import shlex
 
 import numpy as np
 import pytest
@@ -109,3 +110,34 @@ def test_an_unknown_word_is_not_repeated(folder, arguments):
 
 def test_a_word_that_is_there_in_lower_case_is_hinted_at(folder):
     assert "lower case" in run("distance", "W1", "w2", "--index", folder).stderr
+
+
+def test_a_law_is_chosen_by_recovery_and_its_printed_command_runs(folder, tmp_path):
+    result = run("choose", folder, "--recovery", 0.3, "--of", "all")
+    assert result.exit_code == 0, result.stderr
+    (tmp_path / "in.txt").write_text("w1 w2 w3\nw4 w5\n")
+    program, *line = shlex.split(result.stdout.splitlines()[-1])
+    assert program == "textpriv"
+    paths = {"IN": str(tmp_path / "in.txt"), "OUT": str(tmp_path / "out.txt")}
+    released = run(*(paths.get(part, part) for part in line), "--seed", 1)
+    assert released.exit_code == 0, released.stderr
+    assert len((tmp_path / "out.txt").read_text().split()) == 5
+    given = json.loads(run("choose", folder, "--recovery", 0.3, "--of", "all", "--json").stdout)
+    assert shlex.join(line) == given["command"].removeprefix("textpriv ")
+    found = textpriv.choose({str(folder): Index.load(folder)}, recovery=0.3, of="all")
+    assert given["candidates"] == found.to_dict()["candidates"]
+
+
+@pytest.mark.parametrize(("next_one", "said"), [(0.0, "in context no more"), (0.6, "give or take")])
+def test_an_epsilon_by_recovery_reads_public_text_and_says_whether_context_helped(
+    folder, tmp_path, next_one, said
+):
+    """In the texts a word is so often followed by the one after it in the vocabulary."""
+    rng = np.random.default_rng(1)
+    steps = np.where(rng.random((40, 20)) < next_one, 1, rng.integers(60, size=(40, 20)))
+    lines = [" ".join(f"w{i % 60}" for i in row) for row in steps.cumsum(axis=1)]
+    (tmp_path / "public.txt").write_text("\n".join(lines))
+    asked = ["--of", "all", "--context", tmp_path / "public.txt"]
+    result = run("epsilon", "--index", folder, "--recovery", 0.5, *asked)
+    assert said in result.stdout
+    assert run("epsilon", "--keep", 0.5, *asked).exit_code == 2
