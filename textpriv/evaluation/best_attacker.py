@@ -28,7 +28,6 @@ from textpriv.tokenization.policy import TokenPolicy
 
 __all__ = ["BestAttacker", "PublicText", "Solution", "largest_epsilon"]
 
-_CANDIDATES = 32  # words that the attacker in context weighs for an output
 _ATTACKED = 10_000  # words of public text at most
 _PRECISE = 1e-3  # relative: no epsilon larger by this is left out
 _COARSE = 2e-2  # the same in context, where draws of some thousand words say no more
@@ -115,12 +114,15 @@ class BestAttacker:
         Without it words are attacked alone.
     common : int
         How many of the commonest words are no content words.
+    candidates : int
+        Words that the attacker in context weighs for an output.
     """
 
     prior: NDArray[np.float64]
     of: str = "content"
     text: PublicText | None = None
     common: int = COMMON
+    candidates: int = 32
 
     def __post_init__(self) -> None:
         if self.of not in ("content", "all"):
@@ -147,9 +149,10 @@ class BestAttacker:
         released = mechanism.sample(ids, np.random.default_rng(0))
         # Who is told that a word is a content word leaves out all others, so there is room for content words.
         weight = model.single + (counts if self.of == "content" else 0.0)
-        candidates = Candidates.of(mechanism, weight, _CANDIDATES)
+        candidates = Candidates.of(mechanism, weight, self.candidates)
         words = candidates.words[released[told]]
-        shares = context_posterior(released, offsets, candidates, model)[told] * (counts[words] > 0)
+        shares = context_posterior(released, offsets, candidates, model)[told, :-1]
+        shares *= counts[words] > 0
         guess = words[np.arange(len(words)), shares.argmax(axis=1)]
         share = float((guess == ids[told]).mean())
         return share, math.sqrt(share * (1 - share) / len(words))

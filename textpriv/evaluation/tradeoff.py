@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from textpriv.errors import TextprivError
-from textpriv.evaluation.context_recovery import Candidates, context_posterior
+from textpriv.evaluation.best_attacker import BestAttacker, PublicText
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.ngrams import NGrams
 from textpriv.evaluation.recovery import COMMON, content_prior
@@ -119,7 +119,7 @@ class Attackers:
     def __init__(
         self, prior: NDArray[np.float64], common: int = COMMON, context: Context | None = None
     ) -> None:
-        self.prior, self.context = prior, context
+        self.prior, self.common, self.context = prior, common, context
         self.content = content_prior(prior, common)
 
     def guessed(self, mechanism: Mechanism, prior: NDArray[np.float64]) -> float:
@@ -130,15 +130,9 @@ class Attackers:
         """Share of content words that are got back from context by an attacker who is told that they are."""
         assert self.context is not None
         model, documents, kept = self.context.model, self.context.documents, self.context.candidates
-        released = mechanism.sample(documents.ids, np.random.default_rng(0))
-        weight = model.single + np.append(self.content, 0.0)  # room for content words, too
-        candidates = Candidates.of(mechanism, weight, kept)
-        shares = context_posterior(released, documents.offsets, candidates, model)
-        told = (documents.ids >= 0) & (self.content[documents.ids] > 0)
-        words = candidates.words[released[told]]
-        shares = shares[told] * (np.append(self.content, 0.0)[words] > 0)
-        guess = words[np.arange(len(words)), shares.argmax(axis=1)]
-        return float((guess == documents.ids[told]).mean())
+        text = PublicText(model, documents.ids, documents.offsets)
+        attacker = BestAttacker(self.prior, "content", text, self.common, kept)
+        return attacker.in_context(mechanism)[0]
 
     def success(self, mechanism: Mechanism) -> Success:
         """What all of them get back."""
