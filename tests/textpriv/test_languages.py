@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +17,11 @@ import textpriv
 from textpriv.cli.app import app
 from textpriv.engines import datasets, ray, spark
 from textpriv.engines.batch import Columns, PrivatizerSettings
-from textpriv.errors import IndexFolderError, VocabularyError
+from textpriv.errors import IndexFolderError, TextprivError, VocabularyError
 from textpriv.index import Index
 from textpriv.index.storage import meta_checksum
 from textpriv.index.tree import Tree
+from textpriv.tokenization.spacy_tokenizer import SpacyTokenizer
 from textpriv.vocabulary import Vocabulary
 
 TEXTS = {
@@ -30,11 +33,15 @@ TEXTS = {
         "Der Patient wurde am 3. Tag z.B. mit Fieber entlassen.",
         "der patient wurde am 3. tag z.b. mit fieber entlassen",
     ),
+    "ja": ("「患者」は病院で熱が出た。", "患者 は 病院 で 熱 が 出 た"),
 }
+NEEDS_SUDACHI = pytest.mark.skipif(
+    find_spec("sudachipy") is None, reason="spaCy's Japanese needs sudachipy: spacy[ja]"
+)
 KEEPING = 1e4  # an epsilon at which every word of these vectors stays
 
 
-@pytest.fixture(scope="module", params=["fr", "de"])
+@pytest.fixture(scope="module", params=["fr", "de", pytest.param("ja", marks=NEEDS_SUDACHI)])
 def language(request):
     return request.param
 
@@ -102,6 +109,25 @@ def test_every_engine_cuts_texts_by_the_language(folder, language):
         datasets._Batches(travelled, columns, bytes(16))(table, [0]),
     ]
     assert [each.column("text").to_pylist() for each in released] == [[text.lower()]] * 3
+
+
+def test_one_key_draws_the_same_in_every_engine(folder, language):
+    pandas = pytest.importorskip("pandas")
+    texts = [TEXTS[language][0]] * 8
+    batch = pa.RecordBatch.from_pydict({"id": list("abcdefgh"), "text": texts})
+    table, columns = pa.Table.from_batches([batch]), Columns(document="id")
+    settings = PrivatizerSettings(str(folder), options={"epsilon": 3.0})
+    framed = textpriv.privatize_frame(
+        pandas.DataFrame(batch.to_pydict()), settings=settings, document_column="id"
+    )
+    private = framed["text"].to_list()
+    assert len({*private, *texts}) > 2
+    released = [
+        next(spark._Batches(settings, columns)(iter([batch]))),
+        ray._Batches(settings, columns)(table),
+        datasets._Batches(settings, columns, bytes(16))(table, list(range(8))),
+    ]
+    assert [each.column("text").to_pylist() for each in released] == [private] * 3
 
 
 def test_a_run_is_known_by_its_language_too(folder, language):
@@ -179,6 +205,14 @@ def test_words_with_capitals_are_hinted_at_and_found_in_lower_case(tmp_path):
 def test_a_language_is_a_code(code):
     with pytest.raises(VocabularyError, match="code of a language"):
         Vocabulary(["a"], [[1.0]], language=code)
+
+
+def test_a_language_whose_package_is_missing_is_answered_with_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sudachipy", None)
+    with pytest.raises(TextprivError, match=r"pip install 'spacy\[ja\]'"):
+        SpacyTokenizer("ja", ()).attributes_of("熱")
+    with pytest.raises(TextprivError, match="no language 'xy'"):
+        SpacyTokenizer("xy", ()).attributes_of("a")
 
 
 def test_the_built_in_index_is_english():

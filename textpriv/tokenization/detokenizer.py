@@ -24,9 +24,11 @@ _CLOSING = _BLANKS.union(
     ". , ; : ! ? ) ] } % ... .. … ’ ” » 's 'm 're 've 'll 'd n't ’s ’m ’re ’ve ’ll ’d n’t".split()
 )
 _OPENING = _BLANKS.union("( [ { “ ‘ « $ £ € #".split())
+# Kana, Han and the marks and wide letters that are written with them, which have no blanks between words.
+_UNSPACED = "[\u3000-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff9f]"
 # What spaCy cuts off before a word in French and Italian ("l'", "dell'"), and after one in French ("-on").
-_ELIDED = re.compile(r"[^\W\d_]+['’]")
-_HYPHENATED = re.compile(r"-[^\W\d_]+")
+_OPENS = re.compile(rf"[^\W\d_]+['’]|.*{_UNSPACED}")
+_CLOSES = re.compile(rf"-[^\W\d_]+|{_UNSPACED}.*")
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ class Spelling:
             array,
             encoded.data,
             encoded.offsets,
-            _those(words, _CLOSING, _HYPHENATED),
-            _those(words, _OPENING, _ELIDED),
+            _those(words, _CLOSING, _CLOSES),
+            _those(words, _OPENING, _OPENS),
         )
 
 

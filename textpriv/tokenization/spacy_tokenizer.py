@@ -106,6 +106,9 @@ class SpacyTokenizer:
         except ImportError as error:
             raise TextprivError(
                 f"spaCy has no language {self.language!r}; use a code such as 'en'."
+                if "[E048]" in str(error)  # how spaCy says so
+                else f"spaCy's rules of the language {self.language!r} need another package: "
+                f"pip install 'spacy[{self.language}]'."
             ) from error
         # Other attributes of a new word are never read, and each costs a call into Python.
         vocabulary: Any = pipeline.vocab
