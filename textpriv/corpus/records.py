@@ -504,12 +504,13 @@ class CorpusReader:
             "--text-column.",
         )
 
-    def check_texts(self, texts: Iterable[str]) -> str:
+    def check_texts(self, texts: Sequence[str]) -> str:
         """Return the first text of a record; raise for any that is too large, no UTF-8, or no text."""
-        first, *_ = map(self._check_text, texts)
-        return first
+        for text in texts:
+            self._check_text(text)
+        return texts[0]
 
-    def _check_text(self, text: str) -> str:
+    def _check_text(self, text: str) -> None:
         if "\0" in text:
             raise null_byte()
         # A character is at most four bytes, so most texts need no encoding to be known as small
@@ -521,7 +522,6 @@ class CorpusReader:
                 raise not_utf8() from None
             if size > self.max_text_bytes:
                 raise self.too_large()
-        return text
 
 
 def not_utf8() -> RecordError:

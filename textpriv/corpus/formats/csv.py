@@ -100,7 +100,7 @@ class _CsvReader(CorpusReader):
             elif len(row) == len(header):
                 try:
                     self.check_names(row[number] for number in named)
-                    yield self.check_texts(row[column] for column in columns), row
+                    yield self.check_texts([row[column] for column in columns]), row
                 except RecordError as error:
                     error.raw = lines.raw()
                     yield error
@@ -201,12 +201,13 @@ class _CsvWriter(RecordWriter):
 
     def write(self, batch: Batch, columns: Sequence[Sequence[str]]) -> None:
         header = self._reader.columns
-        passing, private = self.passing(header), map(header.index, self._reader.text_columns)
-        values = dict(zip(private, columns, strict=True)) if columns else {}
-        for number, row in enumerate(batch.rows):
-            self._out.write(
-                self._row([values[n][number] if n in values else row[n] for n in passing])
-            )
+        passing = self.passing(header)
+        private = [header.index(name) for name in self._reader.text_columns]
+        for row, *texts in zip(batch.rows, *columns, strict=True):
+            values = list(row)
+            for number, text in zip(private, texts, strict=True):
+                values[number] = text
+            self._out.write(self._row([values[number] for number in passing]))
 
     def _row(self, row: list[str]) -> bytes:
         buffer = io.StringIO(newline="")

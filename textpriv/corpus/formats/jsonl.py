@@ -46,16 +46,18 @@ class _JsonReader(CorpusReader):
             )
         if not self.columns:
             self.columns = list(record)
+        texts = []
         for column in self.text_columns:
             if column not in record:
                 raise self.missing_text(column, len(record))
-            if not isinstance(record[column], str):
-                kind = _json_type(record[column])
+            texts.append(text := record[column])
+            if not isinstance(text, str):
+                kind = _json_type(text)
                 raise RecordError(
                     "wrong_type", f"expected a string in {column!r}, found a JSON {kind}."
                 )
         self.check_names(record.get(name) for name in self._names)
-        return self.check_texts(record[column] for column in self.text_columns), record
+        return self.check_texts(texts), record
 
 
 def _json_type(value: object) -> str:
@@ -75,10 +77,11 @@ class _JsonWriter(RecordWriter):
     """Write JSON objects, one a line."""
 
     def _record(self, row: Any, texts: Sequence[str]) -> bytes:
-        private = dict(zip(self._reader.text_columns, texts, strict=True))
+        columns = self._reader.text_columns
         if not self._rule.passes_all:
-            row = {name: row[name] for name in row if name in private or self._rule.passes(name)}
-        record = {**row, **private}
+            row = {name: row[name] for name in row if name in columns or self._rule.passes(name)}
+        record = {**row}
+        record.update(zip(columns, texts, strict=True))
         try:
             return _dump_json(record, ensure_ascii=False).encode("utf-8") + b"\n"
         except UnicodeEncodeError:

@@ -161,7 +161,7 @@ class _ParquetReader(CorpusReader):
                             "wrong_type", f"expected a text in {name!r}, found none (null)."
                         )
                 self.check_names(column[row] for column in names)
-                texts.append(self.check_texts(values[row] for values in columns))  # type: ignore[index]
+                texts.append(self.check_texts([values[row] for values in columns]))  # type: ignore[index]
                 good.append(row)
             except RecordError as error:
                 if self.on_error == "quarantine":
