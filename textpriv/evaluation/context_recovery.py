@@ -154,9 +154,9 @@ def context_posterior(
 
     Returns
     -------
-    ndarray of float32, shape (T, K + 1)
-        Row t is about ``candidates.words[outputs[t]]``, and its last entry about all other words; 0 for a language model.
-        Time grows with the square of the candidates.
+    ndarray of float32, shape (T, K)
+        Row t is about ``candidates.words[outputs[t]]``; with n-grams all other words have what a row lacks of 1. Time grows
+        with the square of the candidates.
     """
     released = _checked(outputs, candidates, model)
     found = np.zeros((len(released), candidates.words.shape[1] + 1), np.float32)
@@ -164,7 +164,7 @@ def context_posterior(
         arrays = candidates.arrays(others=True)
         for part in _parts(offsets):
             hidden_markov.posterior(released[part], *arrays, _arrays(model), found[part])
-        return found
+        return found[:, :-1]
     known = len(candidates.words)
     for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
         for at in range(begin, end):
@@ -176,7 +176,7 @@ def context_posterior(
             # Where the model knows none of the candidates the law alone is left.
             weight = law * np.exp(score - peak) if np.isfinite(peak) else law
             found[at, :-1] = weight / weight.sum() if weight.sum() > 0 else law / law.sum()
-    return found
+    return found[:, :-1]
 
 
 def context_marginals(
@@ -204,7 +204,7 @@ def context_marginals(
         the vocabulary are written as V.
     """
     shares = context_posterior(outputs, offsets, candidates, model, words=words)
-    choice, shares = candidates.words[outputs], shares[:, :-1]
+    choice = candidates.words[outputs]
     if among is not None:
         shares = np.where(among[choice], shares, 0.0).astype(np.float32)
     rows, best = np.arange(len(shares)), shares.argmax(axis=1)

@@ -123,7 +123,7 @@ class Decoder:
         for output, rows in zip(different, np.split(order, starts[1:]), strict=True):
             words = choice[output]
             apart = np.array([index.distances_between(word, words) for word in words.tolist()])
-            found[rows] = words[np.argmin(shares[rows, :-1] @ apart, axis=1)]
+            found[rows] = words[np.argmin(shares[rows] @ apart, axis=1)]
         return found
 
 

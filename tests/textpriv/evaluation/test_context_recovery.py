@@ -87,8 +87,7 @@ def test_marginals_and_paths_are_those_of_all_paths(order, seed):
             wanted = np.zeros(SIZE + 1)
             for path, value in every.items():
                 wanted[path[at - begin]] += value / total
-            assert_allclose(shares[at, :-1], wanted[candidates.words[outputs[at]]], rtol=1e-4)
-            assert shares[at, -1] == 0
+            assert_allclose(shares[at], wanted[candidates.words[outputs[at]]], rtol=1e-4)
             odd = wanted * (np.arange(SIZE + 1) % 2)
             assert odd[told.guess[at]] == pytest.approx(odd.max(), rel=1e-5)
             assert wanted[found.guess[at]] == pytest.approx(wanted.max(), rel=1e-5)
@@ -122,7 +121,7 @@ def test_words_that_are_no_candidates_count_together_and_say_nothing_of_their_ne
         wanted = np.zeros(4)
         for path, value in every.items():
             wanted[path[at]] += value
-        assert_allclose(shares[at], wanted / wanted.sum(), rtol=1e-4)
+        assert_allclose(shares[at], (wanted / wanted.sum())[:3], rtol=1e-4)
 
 
 def test_sampled_paths_come_as_often_as_they_are_likely():
@@ -218,7 +217,7 @@ def test_a_language_model_is_multiplied_with_the_law_and_asked_with_private_word
     none = context_posterior(
         outputs[:1], np.array([0, 1]), candidates, lambda *a: np.full(SIZE, -np.inf), words=words
     )
-    assert_allclose(none[0, :-1], candidates.law[0] / candidates.law[0].sum(), rtol=1e-5)
+    assert_allclose(none[0], candidates.law[0] / candidates.law[0].sum(), rtol=1e-5)
     for wrong in (lambda *a: np.zeros(2), lambda *a: np.full(SIZE, np.nan)):
         with pytest.raises(TextprivError, match="one log-probability a candidate"):
             context_posterior(outputs, np.array([0, 3]), candidates, wrong, words=words)
