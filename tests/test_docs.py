@@ -81,6 +81,9 @@ def test_the_page_on_training_runs_as_it_stands_and_saves_no_raw_word(
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no raw word" in done.stdout
     assert "'complaint': " in done.stdout
+    for kind in ("categories", "entities"):
+        assert f"the {kind} of a document" in done.stdout
+    assert {"ner", "textcat"} <= {part.name for part in (tmp_path / "model/model-last").iterdir()}
     raw = ("quiverneth", "goverment")
     corpus = (tmp_path / "train.spacy").read_bytes()
     assert all(word.encode() in zlib.decompress(corpus).lower() for word in raw)
