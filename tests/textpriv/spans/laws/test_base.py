@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
-from textpriv.errors import MechanismError
+from textpriv.errors import MechanismError, TextprivError
 from textpriv.randomness import KeyedStreams
 from textpriv.spans.laws.base import Scopes
+from textpriv.spans.laws.date_forms import DateForms
+from textpriv.spans.laws.dates import Date
+from textpriv.spans.laws.identifiers import Identifier
 from textpriv.spans.laws.mask import Mask
+from textpriv.spans.laws.surrogates import Surrogate
 
 
 def words(stream):
@@ -49,3 +55,24 @@ def test_a_mask_is_one_surface_whatever_the_value():
     assert law.outputs(law.structure("")) == ("[PERSON]",)
     assert law.log_prob("").tolist() == np.zeros(1).tolist()
     assert law.claim().largest == 0
+
+
+@pytest.mark.parametrize(
+    ("package", "made"),
+    [
+        ("faker", lambda: Surrogate("name", locale="it_IT")),
+        ("stdnum", lambda: Identifier("luhn")),
+        ("phonenumbers", lambda: Identifier("phone")),
+        ("babel", lambda: DateForms("sv")),
+    ],
+)
+def test_a_law_whose_package_is_missing_names_the_extra_and_its_trials_go_on(
+    package, made, monkeypatch
+):
+    for name in [each for each in sys.modules if each.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(TextprivError, match=r"textpriv\[spans\]"):
+        made()
+    for law in (Surrogate, Identifier, Date):
+        assert law.trials()
