@@ -187,7 +187,7 @@ def epsilon_at(
 
     low, high = map(math.log, between)
     try:
-        found = float(brentq(alone, low, high, xtol=0.01, rtol=1e-6))
+        found = float(brentq(alone, low, high, xtol=0.005, rtol=1e-6))
     except ValueError:
         raise TextprivError(
             f"no epsilon from {between[0]:g} to {between[1]:g} lets {share:g} of words be got back by this law."
@@ -200,7 +200,7 @@ def epsilon_at(
 
     if read(found) <= 0:
         return math.exp(found)
-    return math.exp(float(brentq(read, low, found, xtol=0.02, rtol=1e-6)))
+    return math.exp(float(brentq(read, low, found, xtol=0.005, rtol=1e-6)))
 
 
 def sampled_recovery(
