@@ -22,6 +22,7 @@ import gzip
 import json
 import multiprocessing
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -440,7 +441,7 @@ class Results:
         return list(dict.fromkeys(name for name in rows if name is not None))
 
 
-def run(folder: Path, out: Path, jobs: int, only: str | None) -> None:
+def run(folder: Path, out: Path, jobs: int, only: str | None, seeds: int = SEEDS) -> None:
     """Measure everything that is missing."""
     results, place = Results(out), str(folder)
     data, _, laws = _shared(place)
@@ -449,7 +450,7 @@ def run(folder: Path, out: Path, jobs: int, only: str | None) -> None:
     for name in tasks:  # before processes part, which then share them
         data.task(name).tested  # noqa: B018
     if only is not None:
-        names = [name for name in names if only in name or name == PUBLISHED]
+        names = [name for name in names if re.search(only, name) or name == PUBLISHED]
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         results.fill("clear", {name: (clear_cell, place, name) for name in tasks}, pool)
@@ -457,7 +458,7 @@ def run(folder: Path, out: Path, jobs: int, only: str | None) -> None:
         shown = {}
         for name in results.rows():
             for share, cell in results.content["choice"][name].items():
-                for seed in range(SEEDS if "epsilon" in cell else 0):
+                for seed in range(seeds if "epsilon" in cell else 0):
                     shown[f"{name} | {share} | {seed}"] = (
                         shown_cell,
                         place,
@@ -600,14 +601,15 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, default=Path("tradeoff"))
     parser.add_argument("--words", type=int, default=WORDS)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--only", help="Try only laws whose names hold this.")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--only", help="Try only laws whose names match this expression.")
     given = parser.parse_args()
     if given.step == "prepare":
         if given.data_dir is None:
             parser.error("prepare needs --data-dir")
         prepare(given.data_dir, given.folder, given.words)
     elif given.step == "run":
-        run(given.folder, given.out, given.jobs, given.only)
+        run(given.folder, given.out, given.jobs, given.only, given.seeds)
     else:
         results = Results(given.out)
         given.docs.mkdir(parents=True, exist_ok=True)

@@ -321,7 +321,6 @@ def test_tradeoff(data_dir, tmp_path, monkeypatch):
     recipe, rng = loaded("tradeoff"), np.random.default_rng(4)
     monkeypatch.setattr(recipe, "ProcessPoolExecutor", _Threads)
     monkeypatch.setattr(recipe, "SHARED", 1)
-    monkeypatch.setattr(recipe, "SEEDS", 2)
     monkeypatch.setattr(recipe, "SHARES", (0.1, 0.2))
     for name in ("embeddings", "yelp", "banking77"):
         (tmp_path / name).mkdir()
@@ -344,7 +343,7 @@ def test_tradeoff(data_dir, tmp_path, monkeypatch):
     )
     prepared, out = tmp_path / "prepared", tmp_path / "t.json"
     recipe.prepare(tmp_path, prepared, 120)
-    recipe.run(prepared, out, 1, "topic vectors, 8 dimensions")
+    recipe.run(prepared, out, 1, "^topic vectors, 8 dimensions", 2)
     found = recipe.Results(out)
     # The best attacker gets back what was asked for, so that what the laws keep may be compared.
     for cells in found.content["choice"].values():
@@ -357,7 +356,7 @@ def test_tradeoff(data_dir, tmp_path, monkeypatch):
     assert {first, recipe.PUBLISHED} <= set(found.rows())
     assert len(found.content["shown"]) == 4 * len(found.rows())
     before = out.read_bytes()
-    recipe.run(prepared, out, 1, "topic vectors, 8 dimensions")
+    recipe.run(prepared, out, 1, "^topic vectors, 8 dimensions", 2)
     assert out.read_bytes() == before  # nothing is measured twice
     shown = recipe.tables(found)
     ahead = re.findall(r"([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\)", shown)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from textpriv.cli.bench import bench
 from textpriv.cli.choosing import choose, distance, epsilon
 from textpriv.cli.decode import decode
 from textpriv.cli.inspect import audit, certify, explain, leaks, playground, report
@@ -284,6 +285,7 @@ for _command in (
     audit,
     leaks,
     report,
+    bench,
     playground,
     warm,
     doctor,
