@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from textpriv.index.index import Index
     from textpriv.vocabulary.vocabulary import Vocabulary
 
-__all__ = ["choose", "distance", "epsilon", "id_of"]
+__all__ = ["Context", "choose", "distance", "epsilon", "id_of", "public_texts"]
 
 _Of = Annotated[
     Literal["content", "all"],
@@ -32,11 +32,11 @@ _Of = Annotated[
         help="With --recovery: all words, or all but the 250 commonest, of an attacker who is told."
     ),
 ]
-_Context = Annotated[
+Context = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="With --recovery: public texts of the kind of yours, as for 'textpriv privatize', in which an attacker is "
+        help="Public texts of the kind of yours, as for 'textpriv privatize', in which an attacker is "
         "tried, too, who reads words in context. Never the private texts themselves.",
         show_default=False,
     ),
@@ -87,7 +87,7 @@ class WantedOptions:
         ),
     ] = None
     of: _Of = "content"
-    context: _Context = None
+    context: Context = None
     text_column: _TextColumn = "text"
     distance: Annotated[
         Any,
@@ -201,7 +201,7 @@ def epsilon(
             opened,
             **wanted.named,
             of=wanted.of,
-            context=_texts(wanted.context, wanted.text_column),
+            context=public_texts(wanted.context, wanted.text_column),
             distance=apart,
             draws=wanted.draws,
             prior=law.prior,
@@ -254,7 +254,7 @@ def _guessed(share: float, wanted: WantedOptions, error: float) -> str:
     return f"The best attacker guesses {at_most(100 * share, 3)} % of running {words}, {how}."
 
 
-def _texts(source: str | None, text_column: str) -> Iterator[str] | None:
+def public_texts(source: str | None, text_column: str) -> Iterator[str] | None:
     """The public texts of --context."""
     if source is None:
         return None
@@ -284,7 +284,7 @@ def choose(
         ),
     ],
     of: _Of = "content",
-    context: _Context = None,
+    context: Context = None,
     text_column: _TextColumn = "text",
     as_json: Json = False,
 ) -> None:
@@ -301,7 +301,7 @@ def choose(
             {name: open_index(name) for name in names},
             recovery=recovery,
             of=of,
-            context=_texts(context, text_column),
+            context=public_texts(context, text_column),
         )
     if as_json:
         print_json(found.to_dict())

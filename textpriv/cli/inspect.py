@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textpriv.cli.choosing import id_of
+from textpriv.cli.choosing import Context, id_of, public_texts
 from textpriv.cli.messages import announce_calibration, console, print_json, warn
 from textpriv.cli.options import (
     SHORT_NAMES,
@@ -381,6 +381,7 @@ def report(
     policy: PolicyOptions,
     language: TextLanguage = None,
     private: PrivateParts,
+    context: Context = None,
     words: Annotated[
         int, typer.Option(help="Words of the vocabulary that the page can look up.", min=2)
     ] = 600,
@@ -401,6 +402,7 @@ def report(
     [bold]Example:[/bold] textpriv report --epsilon 3 --output report.html
     """
     from textpriv.corpus import PrivatizerSettings, read_records
+    from textpriv.evaluation.best_attacker import PublicText
     from textpriv.evaluation.leaks import leak_report
     from textpriv.guarantees.certificate import certify as compute
     from textpriv.ledger.ledger import Ledger
@@ -424,6 +426,10 @@ def report(
             samples.extend(batch.texts[: private.show_private_sample - len(samples)])
             yield from batch.texts
 
+    attacked = None
+    public = public_texts(context, private.text_column)
+    if public is not None:
+        attacked = PublicText.read(public, privatizer.mechanism.index)
     counted = None if private.corpus is None else leak_report(texts(), privatizer)
     computed = None
     if certificate:
@@ -442,6 +448,7 @@ def report(
             leaks=counted,
             texts=samples,
             ledger=spent,
+            public_text=attacked,
         )
     write_page(page, output, private=counted is not None)
     print(f"{output}: {len(page.encode()) / 1e6:.2f} MB")

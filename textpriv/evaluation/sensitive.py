@@ -19,7 +19,7 @@ from textpriv.mechanisms.base import Mechanism
 from textpriv.randomness import KeyedStreams
 from textpriv.vocabulary.sensitive_words import LISTS, words_in
 
-__all__ = ["ListExposure", "exposure"]
+__all__ = ["ListExposure", "can_compare", "exposure"]
 
 # An attacker compares all pairs of words, which takes about half a minute for this many; a law without closed form of its
 # normaliser costs more for each.
@@ -128,10 +128,15 @@ def exposure(
     return rows
 
 
+def can_compare(mechanism: Mechanism) -> bool:
+    """Whether all pairs of words of a mechanism with a law can be looked at in about half a minute."""
+    closed = mechanism.exponential_law() is not None
+    return len(mechanism.index) <= (_COMPARED_UP_TO if closed else _COMPARED_ROWS_UP_TO)
+
+
 def _best_guess(mechanism: Mechanism) -> NDArray[np.int64] | None:
     """For each output its likeliest original, or None where finding it would take too long."""
-    closed = mechanism.exponential_law() is not None
-    if len(mechanism.index) > (_COMPARED_UP_TO if closed else _COMPARED_ROWS_UP_TO):
+    if not can_compare(mechanism):
         return None
     stored = mechanism.index.vocabulary.prior is not None
     guess, _ = Law(mechanism, "counts" if stored else "zipf").likeliest()

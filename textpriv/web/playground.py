@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.amounts import amounts
 from textpriv.bounds import odds_in_words
 from textpriv.errors import TextprivError
 from textpriv.guarantees.epsilon import epsilon_from_odds
@@ -46,7 +47,9 @@ _PATIENCE = 0.5  # seconds until an answer says that it is not ready yet
 _LARGEST_EPSILON = 1e6
 _LARGEST_ODDS = 1e12
 _SHOWN_WORDS = 8  # words of a text whose law is looked at: each costs a row at every draw, as nothing typed is stored
-_ODDS = 100.0  # of the epsilon the page starts with, at the reference distance of the index
+_ODDS = (
+    100.0  # of the epsilon the page starts with over a tree, at the reference distance of the index
+)
 
 AGAIN = (
     "Every draw of the same text spends epsilon again. Whoever sees n draws of one text can tell two originals at distance "
@@ -166,7 +169,11 @@ class Playground:
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self.epsilon = rounded(epsilon_from_odds(_ODDS, index.reference_distance or 1.0))
+        self.epsilon = (
+            rounded(epsilon_from_odds(_ODDS, index.reference_distance or 1.0))
+            if index.metric.kind == TREE
+            else amounts(index)[1].epsilon
+        )
         self._distances = typical_pairs(index)
         self._sensitive = {
             index.vocabulary.id(word)

@@ -24,8 +24,10 @@ from numpy.typing import NDArray
 from textpriv import __version__
 from textpriv.bounds import at_most, odds_in_words
 from textpriv.errors import MechanismError, TextprivError
+from textpriv.evaluation.best_attacker import BestAttacker, PublicText
 from textpriv.evaluation.deniability import deniabilities
-from textpriv.evaluation.sensitive import exposure
+from textpriv.evaluation.recovery import COMMON, WordRecovery, word_recovery
+from textpriv.evaluation.sensitive import can_compare, exposure
 from textpriv.files import atomic_write, umask
 from textpriv.index.neighbours import processors
 from textpriv.index.typical import REFERENCE, weighted_quantiles
@@ -107,6 +109,28 @@ class WordLaws:
 
 
 @dataclass(frozen=True)
+class Attacks:
+    """What the best attackers get back: of lone words exactly, and in context with a standard error."""
+
+    alone: WordRecovery
+    common: int
+    context: tuple[float, float] | None
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, text: PublicText | None) -> Attacks:
+        """Compute it, counting words by the public counts of the index or else by rank."""
+        vocabulary = mechanism.index.vocabulary
+        prior = "zipf" if vocabulary.prior is None else "counts"
+        common = min(COMMON, len(vocabulary) // 4)
+        attacker = BestAttacker(vocabulary.prior_weights(prior), "content", text, common)
+        return cls(
+            word_recovery(mechanism, prior, common=common),
+            common,
+            None if text is None else attacker.in_context(mechanism),
+        )
+
+
+@dataclass(frozen=True)
 class Sample:
     """A raw document beside its private form: as private as the document."""
 
@@ -150,6 +174,7 @@ def report_page(
     leaks: LeakReport | None = None,
     texts: Iterable[str] = (),
     ledger: Spent | None = None,
+    public_text: PublicText | None = None,
 ) -> str:
     """Return the page.
 
@@ -169,6 +194,8 @@ def report_page(
         Raw documents to show beside their private forms, which needs ``privatizer``. The page is then as private as they.
     ledger : Spent, optional
         Totals of a ledger.
+    public_text : PublicText, optional
+        What an attacker is tried on, too, who reads words in context. Never made from the private texts.
 
     Returns
     -------
@@ -190,6 +217,7 @@ def report_page(
     laws = WordLaws.of(mechanism, ids)
     epsilons = _grid(mechanism)
     figures = _figures(mechanism, epsilons) if exact else None
+    attacks = Attacks.of(mechanism, public_text) if exact and can_compare(mechanism) else None
     statement = mechanism.statement if privatizer is None else privatizer.statement
     samples = [Sample.of(privatizer, text) for text in texts] if privatizer is not None else []
     script = asset("report.js")
@@ -209,6 +237,7 @@ def report_page(
         claim=bare.paragraph(),
         odds=odds_table(mechanism.statement, typical_pairs(index)),
         lists=exposure(mechanism),
+        attacks=attacks,
         laws=laws,
         draws=_DRAWS,
         data=_data(mechanism, laws, epsilons if figures else [], ids),

@@ -32,6 +32,7 @@ pytest.importorskip("httpx")
 import uvicorn
 from starlette.testclient import TestClient
 
+from textpriv.amounts import amounts
 from textpriv.web import guard
 from textpriv.web import playground as module
 from textpriv.web.guard import Refusal
@@ -122,6 +123,10 @@ def test_a_name_that_stays_is_shown_with_how_often_beside_the_verdict():
         own.close()
     page = asset("playground.html")
     assert page.index('id="proved"') < page.index('id="stays"') < page.index('id="claim"')
+
+
+def test_it_begins_with_the_middle_one_of_the_amounts(playground, index):
+    assert playground.epsilon == amounts(index)[1].epsilon
 
 
 def test_every_answer_says_that_a_draw_spends_epsilon_again(client):

@@ -16,10 +16,13 @@ import pytest
 from typer.testing import CliRunner
 
 import textpriv
+from textpriv.bounds import at_most
 from textpriv.cli.app import app
 from textpriv.errors import TextprivError
+from textpriv.evaluation.best_attacker import BestAttacker, PublicText
 from textpriv.evaluation.deniability import deniability
 from textpriv.evaluation.leaks import leak_report
+from textpriv.evaluation.recovery import word_recovery
 from textpriv.index import Index
 from textpriv.vocabulary import Vocabulary
 from textpriv.web.charts import Chart, Line
@@ -176,6 +179,22 @@ def test_the_statement_stands_there_in_full(source, mechanism):
         assert each in text
     assert "odds of at most exp(2 x d)" in text
     assert "✓ proved" in text
+
+
+def test_the_first_screen_says_what_the_best_attackers_get_with_the_worst_protected_words(index):
+    mechanism = textpriv.TEM(index, epsilon=1.0)
+    documents = [np.arange(len(index), dtype=np.int32)] * 5
+    text = PublicText.of(documents, len(index))
+    shown = Page(report_page(mechanism, words=5, public_text=text)).text
+    first = shown[: shown.index("✓ proved")]
+    common = len(index) // 4
+    alone = word_recovery(mechanism, common=common)
+    attacker = BestAttacker(index.vocabulary.prior_weights("zipf"), "content", text, common)
+    for share in (alone.everything, alone.content, attacker.in_context(mechanism)[0]):
+        assert f"{at_most(100 * share, 3)} %" in first
+    for word, share in alone.worst():
+        assert " ".join(f"{word}{at_most(100 * share, 3)} %".split()) in first
+    assert "was not tried here" in Page(report_page(mechanism, words=5)).text
 
 
 def test_an_unproved_mechanism_says_so(index):
