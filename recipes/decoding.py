@@ -118,7 +118,7 @@ def measure(
         ]
         embedded = embed(spelled)
         original = embedded if original is None else original
-        distance = 1 - (embedded * original).sum(axis=1)
+        distance = np.maximum(1 - (embedded * original).sum(axis=1), 0.0)
         error = 1.96 * distance.std(ddof=1) / np.sqrt(len(distance))
         perplexity = np.exp(-judge.log_probabilities(given, offsets)[known].mean())
         right = given == ids
