@@ -42,7 +42,8 @@ _NUMBERS = {
 }
 _COMPILED = {kind: re.compile(pattern, re.ASCII) for kind, pattern in _NUMBERS.items()}
 _COMPILED["DATE"] = re.compile(_NUMBERS["DATE"], re.ASCII | re.IGNORECASE)
-_DIGIT = re.compile(r"[0-9]")
+_DIGITS = re.compile(r"[0-9]+")
+_REACH = 40  # characters between digits of one span, and around them, at most: only there is anything looked for
 _PHONE = re.compile(r"[0-9](?:[ ()./-]{0,3}[0-9]){6}")
 _ADDRESS = re.compile(r"@|://|\.[A-Za-z]{2}")
 _CHUNK = re.compile(r"[^\s<>\"']*")
@@ -105,15 +106,17 @@ class PatternDetector:
         addresses = "EMAIL" in self.kinds or "URL" in self.kinds
         for text in texts:
             spans = list(self._addresses(text)) if addresses else []
-            if _DIGIT.search(text):
-                spans += self._numbers(text)
+            windows = _windows(text)
+            if windows:
+                spans += self._numbers(text, windows)
             yield spans
 
-    def _numbers(self, text: str) -> Iterator[Span]:
+    def _numbers(self, text: str, windows: Sequence[tuple[int, int]]) -> Iterator[Span]:
         for kind, find, check in self._patterns:
-            for match in find(text):
-                if check is None or check(match.group()):
-                    yield Span(*match.span(), kind)
+            for first, last in windows:
+                for match in find(text, first, last):
+                    if check is None or check(match.group()):
+                        yield Span(*match.span(), kind)
         if "PHONE" in self.kinds and _PHONE.search(text):
             from phonenumbers import PhoneNumberMatcher
 
@@ -150,6 +153,17 @@ class PatternDetector:
     def fingerprint(self) -> str:
         """Kinds, region and the versions of the libraries."""
         return f"patterns 1 {self.kinds!r} {self.region} {sorted(self._versions.items())!r}"
+
+
+def _windows(text: str) -> list[tuple[int, int]]:
+    """The parts of a text that have digits, with what stands around them."""
+    windows: list[tuple[int, int]] = []
+    for match in _DIGITS.finditer(text):
+        first, last = max(0, match.start() - _REACH), match.end() + _REACH
+        if windows and first <= windows[-1][1]:
+            first = windows.pop()[0]
+        windows.append((first, last))
+    return windows
 
 
 def _is_ip(text: str) -> bool:

@@ -58,6 +58,17 @@ def test_what_patterns_find_lies_within_the_text_and_a_text_is_read_by_itself(te
     assert all(0 <= span.start < span.end <= len(text) for span in first)
 
 
+PIECES = [each for right, _ in EXAMPLES.values() for each in right] + ["x" * 39, "word ", " ", "a"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=8))
+def test_what_is_found_around_digits_is_what_is_found_in_the_whole_text(pieces):
+    text = "".join(pieces)
+    detector = PatternDetector(["IP", "IBAN", "CARD", "DATE", "TIME", "AGE", "NUMBER"])
+    (spans,) = detector.detect([text])
+    assert spans == list(detector._numbers(text, [(0, len(text))]))
+
+
 @pytest.mark.parametrize(
     "text", ["1" * 20_000, "a.bc" * 5_000, "1:" * 10_000, "@" * 20_000, "D" * 20_000, "1 " * 10_000]
 )
