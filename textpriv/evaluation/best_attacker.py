@@ -151,7 +151,7 @@ class BestAttacker:
         weight = model.single + (counts if self.of == "content" else 0.0)
         candidates = Candidates.of(mechanism, weight, self.candidates)
         words = candidates.words[released[told]]
-        shares = context_posterior(released, offsets, candidates, model)[told, :-1]
+        shares = context_posterior(released, offsets, candidates, model)[told]
         shares *= counts[words] > 0
         guess = words[np.arange(len(words)), shares.argmax(axis=1)]
         share = float((guess == ids[told]).mean())
