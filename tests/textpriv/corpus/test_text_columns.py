@@ -28,6 +28,7 @@ from textpriv.privatizer import Privatizer
 from textpriv.run_key import RunKey
 from textpriv.vocabulary import Vocabulary
 
+pytestmark = pytest.mark.usefixtures("without_torch")
 WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "ae", "nrst", "o")]
 TEXT = " ".join(WORDS * 4)
 FORMATS = ["jsonl", "csv", "tsv", "parquet"]
