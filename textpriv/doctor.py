@@ -384,9 +384,9 @@ def _need(distribution: str, extra: str) -> str:
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
-        raise _Absent(
-            f"{distribution} is not installed", f"pip install 'textpriv[{extra}]'"
-        ) from None
+        from textpriv.optional import how_to_install
+
+        raise _Absent(f"{distribution} is not installed", how_to_install(extra)) from None
 
 
 _REINSTALL = "install again, in a fresh environment: pip install textpriv"

@@ -33,7 +33,7 @@ import secrets
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +149,12 @@ class PrivatizerSettings:
         elif self.seed is None:
             more["run_key"] = self.secret()
         return Privatizer(mechanism, policy, **more)
+
+    def __repr__(self) -> str:
+        usual = PrivatizerSettings(run_key=b"")
+        shown = (field.name for field in fields(self) if field.repr)
+        changed = [name for name in shown if getattr(self, name) != getattr(usual, name)]
+        return f"PrivatizerSettings({', '.join(f'{n}={getattr(self, n)!r}' for n in changed)})"
 
     def secret(self) -> bytes:
         """Return the run key itself."""

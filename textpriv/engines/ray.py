@@ -21,6 +21,7 @@ from textpriv.engines.batch import (
     without_trace,
 )
 from textpriv.errors import CorpusError
+from textpriv.optional import how_to_install
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -203,7 +204,7 @@ def cluster(address: str | None = None, workers: int = 1) -> Iterator[None]:
         import ray
         import ray.data
     except ImportError:
-        raise CorpusError("Ray needs the package ray: pip install 'textpriv[ray]'.") from None
+        raise CorpusError(f"Ray needs the package ray: {how_to_install('ray')}.") from None
     if ray.is_initialized():
         yield
         return

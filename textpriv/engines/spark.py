@@ -23,6 +23,7 @@ from textpriv.engines.batch import (
     without_trace,
 )
 from textpriv.errors import CorpusError
+from textpriv.optional import how_to_install
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,7 +183,7 @@ def session(address: str | None = None, workers: int = 1) -> Iterator[SparkSessi
         from pyspark.sql import SparkSession
     except ImportError:
         raise CorpusError(
-            "Spark needs pyspark and a Java runtime: pip install 'textpriv[spark]'."
+            f"Spark needs pyspark and a Java runtime: {how_to_install('spark')}."
         ) from None
     active = SparkSession.getActiveSession()
     if active is not None:

@@ -18,6 +18,7 @@ from textpriv.errors import TextprivError
 from textpriv.index.neighbours import Neighbourhoods, Progress, rank_candidates
 from textpriv.index.storage import refuse
 from textpriv.metrics import ANGULAR, EUCLIDEAN, Metric, distances_from
+from textpriv.optional import how_to_install
 from textpriv.vocabulary.vocabulary import read_only
 
 __all__ = [
@@ -45,7 +46,7 @@ def need_hnswlib() -> Any:
         import hnswlib
     except ModuleNotFoundError:
         raise TextprivError(
-            "approximate search needs hnswlib, which is not installed: pip install 'textpriv[hnsw]' (a C++ compiler builds "
+            f"approximate search needs hnswlib, which is not installed: {how_to_install('hnsw')} (a C++ compiler builds "
             'it), or choose the exact one, search="exact" (--search exact), which is slower on a large vocabulary.'
         ) from None
     return hnswlib

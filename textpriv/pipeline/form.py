@@ -153,6 +153,10 @@ class PrivateForm:
         """Whether the entities of raw documents are typed spans."""
         return False
 
+    def __repr__(self) -> str:
+        opened = "not opened" if self._privatizer is None else repr(self._privatizer)
+        return f"{type(self).__name__}({opened}, {self._language})"
+
     def _forget(self) -> None:
         self._index: Index | None = None
         self._privatizer: Privatizer | None = None

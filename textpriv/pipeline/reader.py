@@ -51,6 +51,9 @@ class PrivateCorpus:
         self.limit = limit
         self.carry = tuple(carry)
 
+    def __repr__(self) -> str:
+        return f"PrivateCorpus({str(self.path)!r}, carry={list(self.carry)})"
+
     def __call__(self, nlp: Language) -> Iterator[Example]:
         """Yield the examples; documents without a word are left out.
 

@@ -15,6 +15,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from textpriv.errors import SpanError
+from textpriv.optional import how_to_install
 from textpriv.spans.span import Span
 
 if TYPE_CHECKING:
@@ -217,4 +218,4 @@ def make_detector(name: str, language: str = "en") -> Detector:
 
 def missing(what: str, extra: str) -> SpanError:
     """The error that says which extra to install."""
-    return SpanError(f"{what} is not installed: pip install 'textpriv[{extra}]'.")
+    return SpanError(f"{what} is not installed: {how_to_install(extra)}.")

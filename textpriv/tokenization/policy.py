@@ -112,6 +112,11 @@ class TokenPolicy:
         """Return the choices by class."""
         return asdict(self)
 
+    def __repr__(self) -> str:
+        usual = TokenPolicy.__dataclass_fields__
+        given = (f"{k}={v!r}" for k, v in self.to_dict().items() if v != usual[k].default)
+        return f"TokenPolicy({', '.join(given)})"
+
     def not_protected(self) -> tuple[str, ...]:
         """What stays visible under this policy, in plain words."""
         exposed = ["the number and order of tokens"]

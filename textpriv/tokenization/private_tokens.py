@@ -79,5 +79,8 @@ class PrivateTokens:
             for word, space in zip(self.words, self.spaces, strict=True)
         )
 
+    def __repr__(self) -> str:
+        return f"PrivateTokens({len(self)} tokens)"
+
     def __len__(self) -> int:
         return len(self.outputs)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from textpriv import __version__
 from textpriv.errors import TextprivError
 from textpriv.index.index import Index
+from textpriv.optional import how_to_install
 from textpriv.web.guard import Guard, Refusal
 from textpriv.web.pages import asset, content_policy, fill
 from textpriv.web.playground import AGAIN, LONGEST, Playground, Settings, options_of, rounded
@@ -242,7 +243,7 @@ def serve(
         import uvicorn
     except ImportError:
         raise TextprivError(
-            "the playground needs Starlette and uvicorn: install them with pip install 'textpriv[playground]'."
+            f"the playground needs Starlette and uvicorn: {how_to_install('playground')}."
         ) from None
     with bind(host, port, allow_remote=allow_remote) as listening:
         playground = Playground(index)

@@ -1,0 +1,55 @@
+"""What objects show of themselves: short, by what differs from the defaults, and no secret."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import numpy as np
+import pytest
+
+import textpriv
+from textpriv import optional
+from textpriv.engines.batch import PrivatizerSettings
+from textpriv.pipeline import PrivateCorpus, PrivateTokenizer
+
+
+@pytest.fixture
+def mechanism():
+    vocabulary = textpriv.Vocabulary(list("abcd"), np.eye(4))
+    return textpriv.TEM(textpriv.Index.build(vocabulary, k=2, hnsw=False), epsilon=3.0)
+
+
+def test_what_is_shown_is_short_and_names_what_was_chosen(mechanism):
+    policy = textpriv.TokenPolicy(number="mask")
+    privatizer = textpriv.Privatizer(mechanism, policy)
+    assert repr(policy) == "TokenPolicy(number='mask')"
+    assert eval(repr(policy), {"TokenPolicy": textpriv.TokenPolicy}) == policy
+    assert repr(privatizer) == f"Privatizer({mechanism!r}, {policy!r})"
+    settings = PrivatizerSettings(options={"epsilon": 3.4}, run_key=b"secret" * 5)
+    assert repr(settings) == "PrivatizerSettings(options={'epsilon': 3.4})"
+    assert repr(PrivateCorpus("raw", limit=3)) == "PrivateCorpus('raw', carry=['cats'])"
+    assert repr(privatizer.release([privatizer.read("a b")])[0]) == "PrivateTokens(2 tokens)"
+    for shown in (mechanism, mechanism.index, mechanism.statement, privatizer, settings):
+        assert len(repr(shown)) < 200
+
+
+def test_a_form_shows_its_mechanism_once_it_is_opened(mechanism):
+    spacy = pytest.importorskip("spacy")
+    form = PrivateTokenizer(spacy.blank("en").vocab, mechanism=lambda index: mechanism)
+    assert repr(form) == "PrivateTokenizer(not opened, en)"
+    form._index = mechanism.index
+    form("a b")
+    assert repr(form) == f"PrivateTokenizer({form.privatizer!r}, en)"
+
+
+def test_an_extra_is_installed_by_its_packages(monkeypatch):
+    listed = ["numpy>=1", 'ray[data]>=2.30; extra == "ray"', 'pytest; extra == "test"']
+    monkeypatch.setattr(optional, "requires", lambda name: listed)
+    command = "pip install 'ray[data]>=2.30' (the extra 'textpriv[ray]')"
+    assert optional.how_to_install("ray") == command
+
+    def unknown(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(optional, "requires", unknown)
+    assert optional.how_to_install("ray") == "pip install 'textpriv[ray]'"
