@@ -192,6 +192,17 @@ def _hnswlib() -> str:
     return f"{version} built and searched a small index"
 
 
+def _language_model() -> str:
+    version = _need("pocketsphinx", "language-model")
+    import pocketsphinx
+
+    path = pocketsphinx.get_model_path("en-us/en-us.lm.bin")
+    model = pocketsphinx.NGramModel.readfile(path)
+    if model.prob(["house", "white", "the"]) <= model.prob(["house"]):
+        raise RuntimeError("context does not make a word likelier that it should")
+    return f"{version} read its model of general English"
+
+
 def _spacy() -> str:
     import spacy
 
@@ -405,6 +416,12 @@ _EXAMINATIONS = (
     _Examination("C++ compiler", _compiler, False, ""),
     _Examination(
         "hnswlib", _hnswlib, False, "pip install --force-reinstall --no-cache-dir hnswlib"
+    ),
+    _Examination(
+        "language model",
+        _language_model,
+        False,
+        "pip install --force-reinstall 'textpriv[language-model]'",
     ),
     _Examination("torch", _torch, False, "pip install --force-reinstall 'textpriv[pairwise]'"),
     _Examination(

@@ -35,17 +35,15 @@ def model():
 
 @pytest.mark.parametrize("form", FORMS)
 def test_equal_private_text_is_decoded_alike_whatever_the_original(index, model, form):
-    mechanism = TEM(index, 1.0)
-    releases = {}
-    for original in ("Red, milk!", "Zanzibar, oil!"):
-        privatizer = Privatizer(mechanism)
-        decoder = Decoder(privatizer, model, form=form, seed=3)
-        # Drawn until both originals became the same private text.
-        private = ""
-        while private != "sea, sun!":
-            private = privatizer.privatize(original)
-        releases[original] = decoder.texts([private])
-    first, second = releases.values()
+    originals = {name: Privatizer(TEM(index, 1.0)) for name in ("Red, milk!", "Zanzibar, oil!")}
+    # Of 1,000 releases of each original many are equal, since only 144 can come out.
+    released = [set(privatizer.pipe([name] * 1000)) for name, privatizer in originals.items()]
+    common = sorted(set.intersection(*released))[:5]
+    assert common
+    first, second = (
+        [Decoder(privatizer, model, form=form, seed=3).texts([text]) for text in common]
+        for privatizer in originals.values()
+    )
     assert first == second
 
 
