@@ -64,8 +64,7 @@ TOPICS = 64  # dimensions of vectors by shared documents
 SHARED = 5  # documents that two words must share to count as related
 TREE_DIMENSIONS = 50
 STRETCH = 4.0  # of common words that are put apart
-_TOP = 3  # laws of the choice that are shown besides the first
-_CONTEXT = 60  # reviews that are read in context
+_CONTEXT = 40  # reviews that are read in context
 
 # ----------------------------------------------------------------------------------------------
 # Data
@@ -211,6 +210,28 @@ class Data:
 
 SPACES = ("vectors", "unit vectors", "topic vectors", "unit and topic vectors")
 
+# Space, dimensions after a projection (None: all), common words apart, powers of the counts that are the prior.
+TRIED = (
+    ("vectors", None, False, (1.0, 1.5)),
+    ("vectors", 16, False, (1.0,)),
+    ("unit vectors", None, False, (0.5, 1.0)),
+    ("unit vectors", 64, False, (1.0,)),
+    ("unit vectors", 16, False, (0.5, 1.0)),
+    ("unit vectors", 16, True, (0.0, 1.0)),
+    ("topic vectors", 64, False, (1.0,)),
+    ("topic vectors", 16, False, (1.0,)),
+    ("topic vectors", 32, True, (0.0,)),
+    ("topic vectors", 16, True, (0.0, 0.5)),
+    ("topic vectors", 8, True, (0.0, 0.5)),
+    ("unit and topic vectors", 32, True, (0.0,)),
+    ("unit and topic vectors", 16, True, (0.0, 0.5)),
+)
+# Space, linkage, common words apart, powers of the counts.
+TREES = (
+    ("unit vectors", "average", False, (1.0,)),
+    ("topic vectors", "average", True, (0.0,)),
+)
+
 
 class Laws:
     """All laws that are tried, by name; each a function of epsilon. All tables are public.
@@ -291,27 +312,18 @@ class Laws:
             PUBLISHED: lambda e: textpriv.TEM(
                 self.index("vectors", None, apart=False), e, prior="uniform"
             ),
-            "clipped norms, counts^0": self._tem(self.clipped, 0.0),
-            "clipped norms, counts^1.5": self._tem(self.clipped, 1.5),
+            "vectors, norms clipped, counts^1.5": self._tem(self.clipped, 1.5),
         }
-        for space in SPACES:
-            plain = [(None, False), (64, False), (16, False)]
-            far = [(size, True) for size in ((64, 16) if "topic" not in space else (32, 16, 8))]
-            for size, apart in plain + far:
-                for power in (0.0, 0.5, 1.0) if apart else (0.0, 0.5, 1.0, 1.5):
-                    dimensions = f"{size or 'all'} dimensions"
-                    name = (
-                        f"{space}, {dimensions}{', common words apart' * apart}, counts^{power:g}"
-                    )
-                    made[name] = self._tem(partial(self.index, space, size, apart), power)
-        del made["vectors, all dimensions, counts^0"]  # as published
-        for space in ("unit vectors", "topic vectors"):
-            for apart in (False, True):
-                for method, height in (("ward", 0.5), ("ward", 1.0), ("average", 1.0)):
-                    for power in (0.0, 0.5, 1.0):
-                        kind = f"tree of {space}{', common words apart' * apart}"
-                        name = f"{kind}: {method}, heights^{height:g}, counts^{power:g}"
-                        made[name] = self._tree(space, method, height, power, apart)
+        for space, size, apart, powers in TRIED:
+            for power in powers:
+                end = f"{', common words apart' * apart}, counts^{power:g}"
+                made[f"{space}, {size or 'all'} dimensions{end}"] = self._tem(
+                    partial(self.index, space, size, apart), power
+                )
+        for space, method, apart, powers in TREES:
+            for power in powers:
+                end = f"{', common words apart' * apart}, {method} linkage, counts^{power:g}"
+                made[f"tree of {space}{end}"] = self._tree(space, method, 1.0, power, apart)
         return made
 
 
@@ -340,7 +352,7 @@ def choice_cell(folder: str, name: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for share in SHARES:
         try:
-            epsilon = epsilon_at(laws[name], share, data.attackers())
+            epsilon, success = epsilon_at(laws[name], share, data.attackers())
         except TextprivError as error:
             found[f"{share:g}"] = {"refused": str(error)}
             continue
@@ -350,7 +362,7 @@ def choice_cell(folder: str, name: str) -> dict[str, Any]:
         ]
         found[f"{share:g}"] = {
             "epsilon": epsilon,
-            "success": list(data.attackers().success(mechanism)),
+            "success": list(success),
             "accuracy": float(np.mean(accuracies)),
         }
     return found
@@ -431,13 +443,9 @@ class Results:
     def rows(self) -> list[str]:
         """The laws that are shown: the first of the choice, the best of each kind, and TEM as published."""
         ranked = self.ranked()
-        kinds = (
-            *(f"{space}, " for space in SPACES),
-            "unit vectors, 16 dimensions, counts",
-            *("tree of unit", "tree of topic", "clipped"),
-        )
+        kinds = ("unit vectors, ", "vectors, ", "tree")
         best = [next((name for name in ranked if name.startswith(kind)), None) for kind in kinds]
-        rows = [*ranked[:_TOP], *best, PUBLISHED]
+        rows = [ranked[0], PUBLISHED, *best]
         return list(dict.fromkeys(name for name in rows if name is not None))
 
 
@@ -455,17 +463,13 @@ def run(folder: Path, out: Path, jobs: int, only: str | None, seeds: int = SEEDS
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         results.fill("clear", {name: (clear_cell, place, name) for name in tasks}, pool)
         results.fill("choice", {name: (choice_cell, place, name) for name in names}, pool)
-        shown = {}
-        for name in results.rows():
-            for share, cell in results.content["choice"][name].items():
-                for seed in range(seeds if "epsilon" in cell else 0):
-                    shown[f"{name} | {share} | {seed}"] = (
-                        shown_cell,
-                        place,
-                        name,
-                        cell["epsilon"],
-                        seed,
-                    )
+        shown = {
+            f"{name} | {share} | {seed}": (shown_cell, place, name, cell["epsilon"], seed)
+            for seed in range(seeds)  # first, so that a run that is stopped has some of everything
+            for name in results.rows()
+            for share, cell in results.content["choice"][name].items()
+            if "epsilon" in cell
+        }
         results.fill("shown", shown, pool)
 
 

@@ -116,7 +116,7 @@ def curve(
     attackers = Attackers(vocabulary.prior_weights("zipf"))
     for name, make in laws(vocabulary).items():
         for share in shares:
-            epsilon = epsilon_at(make, share, attackers)
+            epsilon, success = epsilon_at(make, share, attackers)
             mechanism = make(epsilon)
             right = np.stack(
                 [
@@ -125,6 +125,4 @@ def curve(
                     for seed in range(seeds)
                 ]
             )
-            yield Row(
-                name, share, epsilon, attackers.success(mechanism).everything, *interval(right)
-            )
+            yield Row(name, share, epsilon, success.everything, *interval(right))

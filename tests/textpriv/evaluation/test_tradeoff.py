@@ -51,12 +51,12 @@ def best_guess(mechanism, content):
 def test_the_epsilon_lets_as_many_content_words_be_got_back_as_was_asked_for(make):
     attackers = Attackers(PRIOR, common=5)
     for share in (0.2, 0.5):
-        found = best_guess(make(epsilon_at(make, share, attackers)), attackers.content)
+        found = best_guess(make(epsilon_at(make, share, attackers)[0]), attackers.content)
         assert found == pytest.approx(share, rel=0.02)
 
 
 def test_the_epsilon_for_all_words_is_about_all_words(make):
-    epsilon = epsilon_at(make, 0.4, Attackers(PRIOR, common=5), everything=True)
+    epsilon, _ = epsilon_at(make, 0.4, Attackers(PRIOR, common=5), everything=True)
     assert best_guess(make(epsilon), PRIOR) == pytest.approx(0.4, rel=0.02)
 
 
@@ -70,11 +70,11 @@ def test_a_reader_without_context_gets_back_what_the_attacker_of_lone_words_does
     # All words as candidates, and a model that knows no pairs: both are one attacker.
     model = NGrams.alone(np.append(PRIOR, 1e-12))
     attackers = Attackers(PRIOR, 5, Context(model, documents, candidates=SIZE + 1))
-    success = attackers.success(make(3.0))
+    mechanism = make(3.0)
+    read, alone = attackers.in_context(mechanism), best_guess(mechanism, attackers.content)
     told = int((documents.ids >= 5).sum())
     # Seven deviations of a share: below one false alarm in a million.
-    assert success.context == pytest.approx(success.content, abs=3.5 / np.sqrt(told))
-    assert success.best == max(success.content, success.context)
+    assert read == pytest.approx(alone, abs=3.5 / np.sqrt(told))
 
 
 def test_the_better_attacker_counts(make):
@@ -83,7 +83,10 @@ def test_the_better_attacker_counts(make):
     documents = Documents(ids, np.array([0, len(ids)]), np.array([0]))
     model = NGrams.train(ids, documents.offsets, SIZE, order=2)
     alone, read = Attackers(PRIOR, 5), Attackers(PRIOR, 5, Context(model, documents))
-    assert epsilon_at(make, 0.5, read) < 0.9 * epsilon_at(make, 0.5, alone)
+    epsilon, success = epsilon_at(make, 0.5, read)
+    assert epsilon < 0.9 * epsilon_at(make, 0.5, alone)[0]
+    assert success.best == success.context == pytest.approx(0.5, abs=0.02)
+    assert success.content < 0.5
 
 
 def test_recovery_by_draws_is_that_of_the_law_and_no_more(make):
