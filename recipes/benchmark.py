@@ -70,7 +70,10 @@ STARTED = {
     "`textpriv privatize - - --epsilon 3.4`": (*COMMAND, "privatize", "-", "-", "--epsilon", "3.4"),
     "`textpriv demo`": (*COMMAND, "demo"),
 }
-TABLES = {"growth": ("tokens", "types", "dimension")}  # the tables of a part that has several
+TABLES = {
+    "growth": ("tokens", "types", "dimension"),
+    "rates": ("rates", "component"),
+}  # the tables of a part that has several
 ERROR = 1e-6  # probability with which any of one mechanism's intervals is wrong
 FIGURE_WIDTH = 800  # pixels
 BLUE, ORANGE, GREEN, GREY = (
@@ -332,6 +335,30 @@ def side_by_side(material: Material, index: textpriv.Index, results: Results, ro
     name = "matrix-product limit: one full row for every word"
     results.add("rates", name, "words per second", 1 / row)
     results.add("rates", name, "times spaCy", reference / row)
+
+
+def component(material: Material, index: textpriv.Index, results: Results, rounds: int) -> None:
+    """The time of a pipeline of the component alone over that of a blank pipeline, on the same texts in turns."""
+    import spacy
+
+    say("in a pipeline")
+    private, blank = spacy.blank("en"), spacy.blank("en")
+    config = {"index": str(index.path), "epsilon": material.epsilon}
+    private.add_pipe("textpriv", config=config)
+    texts = material.texts
+    works: dict[str, Callable[[], object]] = {
+        "blank pipe": lambda: sum(map(len, blank.pipe(texts))),
+        "pipe": lambda: sum(map(len, private.pipe(texts))),
+        "blank call": lambda: sum(len(blank(text)) for text in texts),
+        "call": lambda: sum(len(private(text)) for text in texts),
+    }
+    spent = take_turns(works, rounds)
+    for name, label in (("pipe", "`nlp.pipe(texts)`"), ("call", "`nlp(text)`")):
+        ratios = [
+            with_it / bare
+            for with_it, bare in zip(spent[name], spent[f"blank {name}"], strict=True)
+        ]
+        results.add("component", label, "times blank", statistics.median(ratios))
 
 
 def growth(material: Material, index: textpriv.Index, results: Results, quick: bool) -> None:
@@ -1072,6 +1099,17 @@ def markdown(material: Material, results: Results, name: str) -> str:
             "## Side by side\n\nTokens in a given time, against blank spaCy tokenization; one process.",
             table(["what", "times spaCy"], by_size(results, "rates", [("times spaCy", None)])),
         ]
+    if results.names("component"):
+        parts += [
+            "Time of a pipeline of the component `textpriv`, tokenization included, over that of a blank pipeline.",
+            table(
+                ["call", "times blank"],
+                [
+                    [name, f"{results.get('component', name, 'times blank'):.2f}"]
+                    for name in results.names("component")
+                ],
+            ),
+        ]
     rows = peer_rows(results)
     if rows:
         parts += [
@@ -1386,6 +1424,7 @@ def main(
         for name in parts:
             if name == "rates":
                 side_by_side(material, index, results, 3 if quick else 5)
+                component(material, index, results, 3 if quick else 5)
             elif name == "growth":
                 growth(material, index, results, quick)
             elif name == "vocabulary":

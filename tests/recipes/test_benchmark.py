@@ -170,6 +170,7 @@ def test_a_quick_run_without_other_packages_writes_its_tables_and_its_figure(tmp
         rows = list(csv.DictReader(file))
     assert {row["table"] for row in rows} == {
         "rates",
+        "component",
         "tokens",
         "types",
         "dimension",
