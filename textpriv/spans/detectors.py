@@ -7,6 +7,7 @@ A detector sees private text: nothing here keeps, logs or quotes it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from textpriv.spans.span import Span
 
 if TYPE_CHECKING:
     from spacy.language import Language
+    from spacy.tokens import Doc
 
 __all__ = [
     "Detector",
@@ -105,15 +107,18 @@ class SpacyDetector:
             )
         self._groups = tuple(groups)
 
-    def detect(self, texts: Sequence[str]) -> Iterator[list[Span]]:
+    def detect(self, texts: Sequence[str]) -> list[list[Span]]:
         """Spans of each text."""
-        # A memory zone frees what the raw words left in the pipeline's vocabulary.
-        with self._nlp.memory_zone():
-            for doc in self._nlp.pipe(texts):
-                spans = list(doc.ents)
-                for group in self._groups:
-                    spans += doc.spans.get(group, ())
-                yield [Span(each.start_char, each.end_char, each.label_) for each in spans]
+        # A memory zone, where spaCy has them, frees what raw words left in the pipeline's vocabulary. It ends here: another
+        # cannot begin before.
+        with getattr(self._nlp, "memory_zone", contextlib.nullcontext)():
+            return list(map(self._spans_of, self._nlp.pipe(texts)))
+
+    def _spans_of(self, doc: Doc) -> list[Span]:
+        spans = list(doc.ents)
+        for group in self._groups:
+            spans += doc.spans.get(group, ())
+        return [Span(each.start_char, each.end_char, each.label_) for each in spans]
 
     def fingerprint(self) -> str:
         """The pipeline's settings, rules and weights; not the words that it has met."""
