@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
 from textpriv.errors import CorpusError
+from textpriv.optional import how_to_install
 
 __all__ = ["is_folder", "is_url", "local_path", "names_below", "opened", "put", "read", "remove"]
 
@@ -206,12 +207,12 @@ def _located(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError:
-        raise CorpusError(f"{url} needs fsspec: pip install 'textpriv[stores]'.") from None
+        raise CorpusError(f"{url} needs fsspec: {how_to_install('stores')}.") from None
     try:
         store, path = url_to_fs(url)
     except (ImportError, ValueError) as error:  # they name the package, or the unknown protocol
         raise CorpusError(
-            f"{url} cannot be opened: {str(error).rstrip('.')}. For s3:// it is: pip install 'textpriv[stores]'."
+            f"{url} cannot be opened: {str(error).rstrip('.')}. For s3:// it is: {how_to_install('stores')}."
         ) from None
     return store, path
 

@@ -29,7 +29,8 @@ ORDER = (
     {"index"},
     {"uncompiled"},
     {"vocabulary", "metrics", "randomness", "run_key"},
-    {"statement", "arithmetic", "files", "optional", "stores"},
+    {"stores"},
+    {"statement", "arithmetic", "files", "optional"},
     {"errors", "html_card", "bounds", "composition"},
 )
 
