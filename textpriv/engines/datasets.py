@@ -129,7 +129,9 @@ def _fingerprint(dataset: Any, work: _Batches, release: BatchRelease) -> str:
         digest_size=16,
         person=b"textpriv-cache",
     )
-    settings = repr((__version__, seed, work.columns, work.first, dataset._fingerprint))
+    settings = repr(
+        (__version__, seed, work.settings.detect, work.columns, work.first, dataset._fingerprint)
+    )
     for part in (settings.encode(), release.privatizer.fingerprint, work.context):
         digest.update(framed(part))
     return digest.hexdigest()

@@ -9,12 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from textpriv.engines.batch import BatchRelease
+from textpriv.engines.batch import NO_SALT, BatchRelease, Columns, release_in_process
 from textpriv.errors import CorpusError
 from textpriv.run_key import RunKey
 
 datasets = pytest.importorskip("datasets")
 
+from textpriv.engines import datasets as engine  # noqa: E402
 from textpriv.engines.datasets import privatize_dataset  # noqa: E402
 
 COLUMNS = ["text", "subject"]
@@ -82,6 +83,16 @@ def test_the_same_release_is_found_in_the_cache_and_no_other(stored, settings, m
     monkeypatch.setattr(BatchRelease, "__call__", None)  # nothing is drawn again
     again = [privatize_dataset(stored, each, **options) for each, options in calls]
     assert [made.to_list() for made in again] == [made.to_list() for made in first]
+
+
+def test_two_sets_of_detectors_share_no_cache(stored, settings):
+    release = release_in_process(settings, Columns("text", document="id"))
+    works = [
+        engine._Batches(replace(settings, detect=detect), release.columns, NO_SALT)
+        for detect in ((), ("numbers",))
+    ]
+    first, second = (engine._fingerprint(stored, work, release) for work in works)
+    assert first != second
 
 
 def test_the_cache_goes_by_what_lies_at_a_path_and_not_by_the_path(stored, settings, tmp_path):
