@@ -78,7 +78,7 @@ class PrivatizerSettings:
         Path of a saved index folder, which each process maps into memory; "builtin:en", the default, is the index that is
         built in (:meth:`textpriv.Index.builtin`).
     mechanism
-        Registered name, such as ``"textpriv.TEM.v1"``.
+        Registered name, such as ``"textpriv.TEM.v1"``, or the short one of the commands, such as ``"tem"``.
     options
         The mechanism's arguments, such as ``{"epsilon": 6.0}`` (epsilon in units of 1/distance).
     language
@@ -128,11 +128,11 @@ class PrivatizerSettings:
             If the index, the mechanism, the policy or the key file cannot be used.
         """
         from textpriv.index.builtin import open_index
-        from textpriv.mechanisms import registry
+        from textpriv.mechanisms import find_mechanism
         from textpriv.privatizer import Privatizer
         from textpriv.tokenization.policy import TokenPolicy
 
-        mechanism = registry.get(self.mechanism)(**self.options)(open_index(self.index))
+        mechanism = find_mechanism(self.mechanism)(**self.options)(open_index(self.index))
         policy = TokenPolicy.from_dict(dict(self.policy))
         more: dict[str, Any] = {"language": self.language, "seed": self.seed}
         if self.spans is not None:

@@ -161,9 +161,9 @@ def audit(
     Each statistical test has a false-alarm rate of 1e-9 and a fixed key.
     """
     if isinstance(factory, str):
-        from textpriv.mechanisms import registry
+        from textpriv.mechanisms import find_mechanism
 
-        label, configured = factory, registry.get(factory)
+        label, configured = factory, find_mechanism(factory)
     else:
         label, configured = getattr(factory, "__name__", repr(factory)), factory
 

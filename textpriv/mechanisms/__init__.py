@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import catalogue
 
+from textpriv.errors import MechanismError
+
 if TYPE_CHECKING:
     from textpriv.mechanisms.balanced import BalancedTEM
     from textpriv.mechanisms.base import UNKNOWN, Mechanism
@@ -32,6 +34,7 @@ __all__ = [
     "PermuteAndFlip",
     "SmoothedTEM",
     "TreeTEM",
+    "find_mechanism",
     "mechanism_names",
     "registry",
 ]
@@ -64,6 +67,24 @@ def mechanism_names() -> dict[str, str]:
         elif names[words].rpartition(".v")[0] != family:
             names[name] = name
     return dict(sorted(names.items(), key=lambda each: (each[0] != "tem", each[0])))
+
+
+def find_mechanism(name: str) -> Any:
+    """The function that is registered under a name, or under the name that a short one stands for.
+
+    Raises
+    ------
+    MechanismError
+        For an unknown name.
+    """
+    short = mechanism_names()
+    registered = short.get(name.removesuffix("-tem"), name)
+    if registered not in registry:
+        raise MechanismError(
+            f"no mechanism is registered as {name!r}: the package that brings it must be installed here. Known are "
+            f"{', '.join(short)}."
+        )
+    return registry.get(registered)
 
 
 _HOME = {

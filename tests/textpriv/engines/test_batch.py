@@ -15,7 +15,7 @@ from engine_runs import WORDS, run
 
 from textpriv.corpus import PrivatizerSettings
 from textpriv.engines.batch import BatchRelease, Columns, document_key, release_in_process
-from textpriv.errors import CorpusError
+from textpriv.errors import CorpusError, MechanismError
 from textpriv.files import CACHE_VARIABLE, one_at_a_time
 from textpriv.run_key import RunKey
 from textpriv.tokenization.batches import EncodedTexts
@@ -250,3 +250,12 @@ def test_where_no_lock_can_be_kept_no_process_waits(tmp_path, monkeypatch):
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     with one_at_a_time("test"), one_at_a_time("test"):
         pass
+
+
+def test_a_mechanism_is_named_in_short_and_one_that_is_not_there_is_answered_with_those_that_are(
+    settings,
+):
+    full = settings.build()
+    assert replace(settings, mechanism="tem").build().fingerprint == full.fingerprint
+    with pytest.raises(MechanismError, match=r"'mine.Law.v1'.*tem, balanced"):
+        replace(settings, mechanism="mine.Law.v1").build()
