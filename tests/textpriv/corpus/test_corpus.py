@@ -546,6 +546,7 @@ def test_one_text_alone_is_released_as_it_is_in_a_file(tmp_path, folder):
     assert report.tokens == {"sampled": 100}
 
 
+@pytest.mark.usefixtures("without_torch")
 def test_the_output_does_not_depend_on_the_number_of_workers(tmp_path, folder):
     source = _corpus(tmp_path / "a.txt", 50)
     settings = PrivatizerSettings(str(folder), options={"epsilon": 4.0}, seed=3)

@@ -255,6 +255,7 @@ def test_a_named_document_of_a_corpus_is_the_one_that_the_library_releases(folde
     assert _texts(tmp_path / "out.jsonl") == [alone]
 
 
+@pytest.mark.usefixtures("without_torch")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_corpus_with_a_repeated_name_is_refused_under_a_run_key(folder, tmp_path, workers):
     rows = [{"id": name, "text": WORDS[0]} for name in ("zanzibar", "b", "zanzibar")]
