@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import shutil
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def _short_runs(without_torch):
 @pytest.fixture(scope="module")
 def spark():
     pytest.importorskip("pyspark", reason="pyspark is not installed")
-    from pyspark import cloudpickle
+    from pyspark import SparkContext, cloudpickle
 
     from textpriv.engines.spark import session
 
@@ -45,6 +46,14 @@ def spark():
     with session("local[2,4]") as spark:
         yield spark
     cloudpickle.unregister_pickle_by_value(engine_runs)
+    # Beside a thread that stays no pool of workers is copied: each worker of every later test would begin from nothing.
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(20)
+    for thread in threading.enumerate():
+        if type(thread).__module__ == "py4j.clientserver":
+            thread.join(20)
 
 
 def test_spark_releases_the_same_bytes_also_when_a_task_is_killed(
