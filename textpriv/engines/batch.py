@@ -30,6 +30,7 @@ import contextlib
 import hashlib
 import os
 import secrets
+import warnings
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,8 +39,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from textpriv.errors import CorpusError, DocumentError, TextprivError
+from textpriv.mechanisms.base import UNKNOWN
 from textpriv.randomness import DistinctKeys, framed
 
 if TYPE_CHECKING:
@@ -65,6 +68,7 @@ __all__ = [
 
 
 _FIRST = 1000  # documents by which a corpus is known again
+_LOOKED_AT = 500  # words by which texts of another language are known
 NO_SALT = bytes(16)  # the context of a run that is to be repeated
 
 
@@ -309,6 +313,7 @@ class BatchRelease:
         self.privatizer = privatizer
         self.columns = columns
         self.tokens: Counter[str] = Counter()
+        self._drawn = self._unknown = 0
         salt, corpus = context[:16], context[16:]
         if privatizer.seed is not None:
             salt, corpus = NO_SALT, b""
@@ -352,7 +357,21 @@ class BatchRelease:
         """Draw what was read of a batch; of the batch itself only names and numbers are looked at."""
         released = self.privatizer.release_batch(raw, self._keys(batch))
         self.tokens.update(raw.counts)
+        self._warn_of_language(raw.codes)
         return released
+
+    def _warn_of_language(self, codes: NDArray[np.int32]) -> None:
+        """Warn once where most of the first words are not those of the index; how many of them is not told."""
+        if self._drawn >= _LOOKED_AT:
+            return
+        self._drawn += int(np.count_nonzero(codes >= UNKNOWN))
+        self._unknown += int(np.count_nonzero(codes == UNKNOWN))
+        if self._drawn >= _LOOKED_AT and 2 * self._unknown > self._drawn:
+            warnings.warn(
+                "most of the first words of these texts are not among those of the index, so what is drawn for them has "
+                "nothing to do with them: are the texts of another language than the index? See textpriv leaks.",
+                stacklevel=2,
+            )
 
     def with_texts(self, batch: pa.RecordBatch, texts: EncodedTexts) -> pa.RecordBatch:
         """Return the batch with these texts, those of one column after those of another.

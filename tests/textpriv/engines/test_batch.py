@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -259,3 +260,17 @@ def test_a_mechanism_is_named_in_short_and_one_that_is_not_there_is_answered_wit
     assert replace(settings, mechanism="tem").build().fingerprint == full.fingerprint
     with pytest.raises(MechanismError, match=r"'mine.Law.v1'.*tem, balanced"):
         replace(settings, mechanism="mine.Law.v1").build()
+
+
+@pytest.mark.parametrize(("words", "warned"), [(f"{WORDS[0]} {WORDS[1]}", 0), ("wetter regen", 1)])
+def test_texts_of_another_language_are_warned_of_once_and_not_quoted(settings, words, warned):
+    release = BatchRelease(settings.build(), Columns("text", document="id"))
+    texts = [" ".join([words] * 100)] * 4
+    batch = pa.RecordBatch.from_pydict({"id": list("abcd"), "text": texts})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            release.released(batch, release.privatizer.read_batch(release.encoded(batch)))
+    said = [str(each.message) for each in caught if "another language" in str(each.message)]
+    assert len(said) == warned
+    assert "regen" not in "".join(said)
