@@ -283,11 +283,12 @@ class PrivacyStatement:
             f"Documents that differ in {DOCUMENT_WORDS} words, each by a distance of up to {at_most(distance, 3)}, are told "
             f"apart by odds of at most exp({at_most(found.total, 3)}), the sum"
         )
-        if found.by == "sum":
-            return text + "."
+        nats = at_most(found.epsilon, 3)
+        if found.by == "sum" or nats == at_most(found.total, 3):
+            return text + "."  # what is won by leaving out a delta is less than what is printed
         how = "optimal composition" if found.by == "composition" else "bounded range, as zCDP"
         return (
-            f"{text}; and any set of outcomes is at most exp({at_most(found.epsilon, 3)}) times as likely for one of them "
+            f"{text}; and any set of outcomes is at most exp({nats}) times as likely for one of them "
             f"as for the other, plus {at_most(found.delta)} ({how})."
         )
 
