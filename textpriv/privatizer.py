@@ -422,9 +422,12 @@ class Privatizer:
         else:
             ids, offsets = codes[drawn_at], np.searchsorted(drawn_at, batch.offsets)
         spans = None if self.spans is None else self.spans.documents(batch)
+        scopes = self._scopes(keys, len(batch)) if self.spans is not None else []
+        if self.spans is not None:
+            self.spans.require_persons(batch, scopes)  # before a ledger counts what cannot be drawn
         streams = self._chosen_streams(ids, offsets, keys, spans)
         if self.spans is not None:
-            batch = self.spans.draw(batch, streams, self._scopes(keys, len(batch)))
+            batch = self.spans.draw(batch, streams, scopes)
         drawn = self._drawn(ids, offsets, streams)
         if len(drawn) == len(codes):
             return batch, drawn
@@ -544,6 +547,12 @@ class Privatizer:
         if state["named_run"]:
             raise TextprivError(
                 "a Privatizer with a run key does not travel between processes: the key is a secret. Make one there."
+            )
+        plan, is_shared = state["spans"], state["seed"] is not None or state["ledger"] is not None
+        if plan is not None and plan.needs_person and not is_shared:
+            raise TextprivError(
+                "a law that draws once for a person would draw again in each process: make a Privatizer there, with the "
+                "same run key or ledger everywhere."
             )
         self.__init__(  # type: ignore[misc]
             state["mechanism"],

@@ -22,6 +22,7 @@ from textpriv.mechanisms.base import UNKNOWN
 from textpriv.randomness import Stream, framed
 from textpriv.spans.detectors import Detector
 from textpriv.spans.laws import Scopes
+from textpriv.spans.laws.base import WHOSE
 from textpriv.spans.laws.mask import Mask
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
 from textpriv.spans.span import ReadSpan, Span, checked, without_overlaps
@@ -208,6 +209,18 @@ class SpanPlan:
             losses = self.policy.account(Counter(laws[first:last]))
             done.append(DocumentSpans(content, last - first, *losses))
         return done
+
+    def require_persons(self, batch: RawBatch, scopes: Sequence[Scopes]) -> None:
+        """Refuse a document of nobody with a span that is drawn once for a person; ``position`` is the document's."""
+        if not self.needs_person:
+            return
+        of_person = np.array([law.scope == "person" for law in self._laws])
+        of_span = of_person[SPAN - batch.codes[batch.codes <= SPAN]]
+        for number, (first, last) in enumerate(itertools.pairwise(self._offsets(batch))):
+            if scopes[number].person is None and of_span[first:last].any():
+                error = SpanError(WHOSE)
+                error.position = number
+                raise error
 
     def draw(
         self, batch: RawBatch, streams: Sequence[Stream], scopes: Sequence[Scopes | None]

@@ -15,9 +15,11 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from textpriv.bounds import at_most
 from textpriv.errors import SpanError, TextprivError
 from textpriv.spans.laws import SpanClaim, SpanLaw, registry
 from textpriv.statement import PrivacyStatement
+from textpriv.tokenization.policy import LOWERED
 
 __all__ = ["LABELS", "PRESETS", "UNDETECTED_PASS", "SpanPolicy"]
 
@@ -45,6 +47,11 @@ LABELS = {
 _STRUCTURE = (
     "the number, kinds and places of the spans that the detector finds and a law can read; the detector sees the private "
     "text, so a word by which it finds something elsewhere shows there"
+)
+_LOWERED = (
+    "What stands between spans is lower-cased (str.lower), each piece by itself, before it is cut into tokens: neither what "
+    "is released for it nor the number of its tokens depends on its casing. The detector reads the text as written, so what "
+    "it finds may depend on casing"
 )
 _MASKED = "What the detector finds and no law can read is masked"
 _ADJACENT = (
@@ -221,6 +228,8 @@ class SpanPolicy:
     def extend(self, statement: PrivacyStatement) -> PrivacyStatement:
         """The statement of words and spans together, from that of the words."""
         claims = self.claims()
+        notes = (_LOWERED if note == LOWERED else note for note in statement.notes)
+        statement = replace(statement, notes=tuple(notes))
         if self.undetected == UNDETECTED_PASS:
             statement = replace(
                 statement,
@@ -264,9 +273,9 @@ def _notes(laws: Mapping[str, SpanLaw], claims: Mapping[str, SpanClaim]) -> tupl
     for kind, claim in claims.items():
         if kind in free:
             continue
-        largest = f", {claim.largest:.4g} between any two" * math.isfinite(claim.largest)
+        largest = f", {at_most(claim.largest, 4)} between any two" * math.isfinite(claim.largest)
         notes.append(
-            f"Spans of kind {kind} go to the law {claim.law}; they lose at most {claim.epsilon:g} nats a "
+            f"Spans of kind {kind} go to the law {claim.law}; they lose at most {at_most(claim.epsilon)} nats a "
             f"{claim.unit}{largest}, once for each {claim.per} ({claim.proof})"
         )
     return tuple(notes)

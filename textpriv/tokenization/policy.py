@@ -13,11 +13,15 @@ from typing import Any
 
 from textpriv.errors import PolicyError
 
-__all__ = ["ACTIONS", "CLASSES", "MASK", "TokenPolicy"]
+__all__ = ["ACTIONS", "CLASSES", "LOWERED", "MASK", "TokenPolicy"]
 
 ACTIONS = ("sample", "mask", "drop", "keep")
 CLASSES = ("unknown", "number", "punctuation", "space", "stopword")
 MASK = "[MASK]"
+LOWERED = (
+    "The text is lower-cased (str.lower) before it is cut into tokens: neither what is released nor the number of tokens "
+    "depends on its casing"
+)
 
 # Released as written, or in lower case where the policy lowers the text.
 _KEPT = {
@@ -132,10 +136,7 @@ class TokenPolicy:
         """How the guarantee reads under this policy."""
         notes = []
         if self.case == "lower":
-            notes.append(
-                "The text is lower-cased (str.lower) before it is cut into tokens: neither what is released nor the number "
-                "of tokens depends on its casing"
-            )
+            notes.append(LOWERED)
         if self.unknown == "sample":
             notes.append(
                 "All words outside the vocabulary share one law, so they cannot be told "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from textpriv.mechanisms import TEM
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
 from textpriv.spans.detectors import RegexDetector
+from textpriv.spans.laws.date_shift import DateShift
 from textpriv.spans.laws.mask import Mask
 from textpriv.spans.laws.numbers import Number
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
@@ -194,6 +196,38 @@ def test_a_plan_travels_between_processes(mechanism):
     seeded = Privatizer(mechanism, seed=1, spans=POLICY, detector=DETECTOR)
     copy = pickle.loads(pickle.dumps(seeded))
     assert copy.privatize("w0 1 AB", key=1) == seeded.privatize("w0 1 AB", key=1)
+
+
+def test_what_is_kept_within_a_person_does_not_travel_without_its_key(mechanism):
+    shift = SpanPolicy({"DATE": DateShift(0.1)})
+    packed = pickle.dumps(Privatizer(mechanism, spans=shift, detector=DETECTOR))
+    with pytest.raises(TextprivError, match="draw again in each process"):
+        pickle.loads(packed)
+
+
+def test_a_document_of_nobody_is_refused_before_a_ledger_counts_it(mechanism, tmp_path):
+    policy, detector = SpanPolicy({"DATE": DateShift(0.1)}), RegexDetector({"DATE": "[0-9-]{10}"})
+    with Ledger(tmp_path / "ledger") as ledger:
+        private = Privatizer(mechanism, spans=policy, detector=detector, ledger=ledger)
+        with pytest.raises(SpanError, match=r"document 1: .*whose text it is"):
+            list(private.pipe(["w0", "w0 2020-01-02"], ["a", "b"]))
+        assert ledger.totals().releases == 0
+        assert private.privatize("w0 2020-01-02", Document("b", "ann"))
+
+
+def test_casing_shows_in_what_is_found_and_the_statement_says_so(mechanism, privatizer):
+    assert privatizer.privatize("w0 AB") != privatizer.privatize("w0 ab")
+    notes = privatizer.statement.notes
+    assert any("casing" in note and "detector" in note for note in notes)
+    assert not any("neither what is released nor" in note for note in notes)
+
+
+def test_numbers_of_a_law_are_rounded_up_in_the_statement(mechanism):
+    law = Number(0.12345649, low=0, high=1621)
+    said = Privatizer(mechanism, spans=SpanPolicy({"NUMBER": law})).statement.notes[-1]
+    epsilon, largest = map(float, re.findall(r"(?:at most |span, |grid, )([0-9.]+)", said))
+    assert epsilon >= law.epsilon
+    assert largest >= law.claim().largest
 
 
 # Labels and hostile spans

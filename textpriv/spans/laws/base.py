@@ -40,6 +40,10 @@ __all__ = ["ALGORITHM", "LARGEST_LIST", "LONGEST", "Scopes", "SpanClaim", "SpanL
 # The version of the laws and their samplers: raised when the same settings draw otherwise under the same key.
 ALGORITHM = 1
 LARGEST_LIST = 1 << 20  # outputs that a law writes down at most
+WHOSE = (
+    "a law that is consistent within a person needs to know whose text it is: name the author of each document "
+    "(Document(name, author), --author), or make the law consistent within a document."
+)
 LONGEST = 100  # characters of a number or a date; what is longer is none
 
 
@@ -108,10 +112,7 @@ class Scopes:
         """
         name = self.document if scope == "document" else self.person
         if name is None:
-            raise MechanismError(
-                "a law that is consistent within a person needs to know whose text it is: name the author of each "
-                "document (Document(name, author), --author), or make the law consistent within a document."
-            )
+            raise MechanismError(WHOSE)
         parts = (b"span law", scope.encode(), identity_bytes(name), label)
         return self.streams.stream(b"".join(map(framed, parts)))
 

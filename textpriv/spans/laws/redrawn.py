@@ -115,7 +115,11 @@ class RedrawnLaw(SpanLaw):
         return np.full(count, -math.log(count))
 
     def _claim(self, law: str, visible: tuple[str, ...]) -> SpanClaim:
-        equal = (f"which of a {self.scope} are equal",) if self.scope else ()
+        equal = (
+            (f"which of a {self.scope} are equal but for case, blanks, marks and prefixes",)
+            if self.scope
+            else ()
+        )
         secret = ("the run key stays secret",) if self.scope else ()
         law += f", consistent within a {self.scope}" if self.scope else ", anew for each span"
         return SpanClaim(law, 0.0, "span", 0.0, not_protected=visible + equal, assumptions=secret)
