@@ -1,9 +1,9 @@
-"""Texts to private texts: look up a document's randomness, draw, rebuild.
+"""Texts to private texts: read, draw, rebuild.
 
 Everything that connects the tokens of a raw text with a mechanism stands here, once, for the library, the command line
 and the spaCy forms. Tokens are drawn over whole batches, and private texts put together by compiled code. How tokens
-are found and classified is in ``textpriv.tokenization.encoder``, the mathematics in ``textpriv.mechanisms``, files in
-``textpriv.corpus``.
+are found and classified is in ``textpriv.tokenization.encoder``, which random stream a document has in
+``textpriv.document_streams``, the mathematics in ``textpriv.mechanisms``, files in ``textpriv.corpus``.
 """
 
 from __future__ import annotations
@@ -18,24 +18,19 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import DocumentError, LedgerError, MechanismError, TextprivError
+from textpriv.document_streams import DocumentStreams, ReleaseKey
+from textpriv.errors import DocumentError, MechanismError, TextprivError
 from textpriv.files import one_at_a_time
 from textpriv.index.index import Index
-from textpriv.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
+from textpriv.ledger import Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.metrics import is_builtin
 from textpriv.randomness import (
     DistinctKeys,
-    DocumentKey,
-    KeyedStreams,
     Stream,
-    document_identity,
-    framed,
-    identity_bytes,
 )
 from textpriv.spans.detectors import Detector
-from textpriv.spans.laws import Scopes
-from textpriv.spans.plan import DocumentSpans, SpanPlan
+from textpriv.spans.plan import SpanPlan
 from textpriv.spans.policy import SpanPolicy
 from textpriv.statement import PrivacyStatement
 from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens
@@ -47,7 +42,6 @@ from textpriv.tokenization.private_tokens import PrivateTokens
 __all__ = ["CHANGED", "WORDS_CUT", "PrivateTokens", "Privatizer", "ReleaseKey", "privatize"]
 
 Labels = Iterable[Sequence[Any]]  # spans of one text: start, end and kind
-ReleaseKey = DocumentKey | Document | Stream  # what a document's randomness follows from
 
 CHANGED = (
     "whether a text has changed since its last release under the same name and key (a document without a name goes by its "
@@ -130,13 +124,9 @@ class Privatizer:
             raise TextprivError(
                 "a detector needs a policy that says what becomes of what it finds: pass spans=."
             )
-        if ledger is not None:
-            if seed is not None or run_key is not None:
-                raise TextprivError(
-                    "a ledger keeps the randomness of every document it counts: give no seed and no run_key with it."
-                )
-            self._terms = replace(
-                Terms.of(self.mechanism, self.policy, self.language), settings=self.fingerprint
+        if ledger is not None and (seed is not None or run_key is not None):
+            raise TextprivError(
+                "a ledger keeps the randomness of every document it counts: give no seed and no run_key with it."
             )
         if run_key is not None and not is_builtin(self.mechanism.index.metric):
             raise TextprivError(
@@ -144,11 +134,12 @@ class Privatizer:
                 "the same run key would serve two laws. Use a metric of this library, or leave the run key out."
             )
         self._few = _FEW
-        self._named_run = run_key is not None
-        self._repeats = run_key is not None or seed is not None
-        self._streams = KeyedStreams(run_key, seed=seed)
-        # What a law keeps within a document or a person follows from the ledger's secret, where there is one.
-        self._scope_streams = self._streams if ledger is None else KeyedStreams(ledger.scope_key)
+        terms = None if ledger is None else Terms.of(mechanism, self.policy, self.language)
+        if terms is not None:
+            terms = replace(terms, settings=self.fingerprint)
+        self._source = DocumentStreams(
+            lambda: self.fingerprint, run_key, seed, ledger, terms, self.spans is not None
+        )
 
     # The public face
 
@@ -190,7 +181,7 @@ class Privatizer:
             raise TextprivError(
                 "a span by itself needs spans= and no ledger, which counts documents."
             )
-        return self.spans.draw_alone(text, kind, self._scopes([key], 1)[0])
+        return self.spans.draw_alone(text, kind, self._source.scopes([key], 1)[0])
 
     def pipe(
         self,
@@ -243,7 +234,7 @@ class Privatizer:
                         f"there are more texts than keys: document {position + len(names)} has none. Give one key for "
                         "every text."
                     )
-                self._refuse_repeated(names, distinct, position)
+                self._source.refuse_repeated(names, distinct, position)
             elif self.seed is not None:
                 names = list(range(position, position + len(batch)))
             for number, text in enumerate(batch):
@@ -261,21 +252,6 @@ class Privatizer:
                 raise error.named(f"document {position + error.position}") from None
             position += len(batch)
 
-    def _refuse_repeated(
-        self, keys: Sequence[ReleaseKey | None], distinct: DistinctKeys, position: int
-    ) -> None:
-        """Refuse a key that a document before has had; a ledger counts such documents as versions of one."""
-        if self.ledger is not None:
-            return
-        for number, key in enumerate(keys):
-            if key is None or isinstance(key, Stream):
-                continue
-            if not distinct.add(_name(key)):
-                raise TextprivError(
-                    f"document {position + number} has the key of a document before it: equal texts would come out equal, "
-                    "and so betray that they are. Give each document a key of its own."
-                )
-
     @cached_property
     def fingerprint(self) -> bytes:
         """32 bytes that stand for the settings: everything that decides, with a key and a text, what is drawn."""
@@ -288,33 +264,7 @@ class Privatizer:
 
         Once documents were released under keys, it names what the repetition of a release shows.
         """
-        statement = self.mechanism.statement.extended(
-            not_protected=self.policy.not_protected(), notes=self.policy.notes()
-        )
-        split = find_split_words(self.mechanism.index, self.language, self.policy.case)
-        if split["count"]:
-            statement = _with_split_words(statement, split)
-        if self.spans is not None:
-            statement = self.spans.extend(statement)
-        if self.language != DEFAULT_LANGUAGE:
-            statement = statement.extended(notes=(READ_AS.format(self.language),))
-        if self.ledger is not None:
-            return statement.extended(
-                not_protected=(
-                    "whether a document has changed since its last release under the same name",
-                ),
-                notes=(self.ledger.statement,),
-            )
-        if self._repeats:
-            statement = statement.extended(not_protected=(CHANGED,))
-        if self.seed is None:
-            return statement
-        return statement.extended(
-            notes=(
-                "The draws were seeded: whoever guesses the seed can undo them. For experiments only",
-            ),
-            proved=False,
-        )
+        return _statement(self, self._source.repeats)
 
     # Tokens, for the spaCy forms
 
@@ -422,10 +372,10 @@ class Privatizer:
         else:
             ids, offsets = codes[drawn_at], np.searchsorted(drawn_at, batch.offsets)
         spans = None if self.spans is None else self.spans.documents(batch)
-        scopes = self._scopes(keys, len(batch)) if self.spans is not None else []
+        scopes = self._source.scopes(keys, len(batch)) if self.spans is not None else []
         if self.spans is not None:
             self.spans.require_persons(batch, scopes)  # before a ledger counts what cannot be drawn
-        streams = self._chosen_streams(ids, offsets, keys, spans)
+        streams = self._source.streams(ids, offsets, keys, spans)
         if self.spans is not None:
             batch = self.spans.draw(batch, streams, scopes)
         drawn = self._drawn(ids, offsets, streams)
@@ -452,58 +402,6 @@ class Privatizer:
             )
             first = last
         return out
-
-    def _chosen_streams(
-        self,
-        ids: NDArray[np.int32],
-        offsets: NDArray[np.int64],
-        keys: Sequence[ReleaseKey | None] | None,
-        spans: Sequence[DocumentSpans] | None,
-    ) -> list[Stream]:
-        """The random stream of each document. With a ledger, its leave is asked here, before anything is drawn."""
-        count = len(offsets) - 1
-        if self.ledger is not None:
-            names = [None] * count if keys is None else keys
-            return _counted_streams(self.ledger, self._terms, ids, offsets, names, spans)
-        if keys is None:
-            if self._named_run:
-                raise TextprivError(
-                    "a run key repeats the draws of every document it is used for, so each document needs a key of its "
-                    "own: pass keys=."
-                )
-            return [Stream() for _ in range(count)]
-        streams = []
-        for number, key in enumerate(keys):
-            if key is None:
-                streams.append(Stream())
-            elif isinstance(key, Document) and self.spans is None:
-                raise TextprivError(
-                    "a Document names an author for a ledger or for laws of spans, and this privatizer has neither: pass "
-                    "ledger= or spans=."
-                )
-            elif isinstance(key, Stream):
-                streams.append(key)
-            else:
-                self._repeats = True
-                drawn = (
-                    _content(ids[offsets[number] : offsets[number + 1]])
-                    if spans is None
-                    else spans[number].content
-                )
-                identity = document_identity(self.fingerprint, _name(key), drawn)
-                streams.append(self._streams.stream(identity))
-        return streams
-
-    def _scopes(self, keys: Sequence[ReleaseKey | None] | None, count: int) -> list[Scopes]:
-        """What laws draw the same again by: secret functions of each document and its author."""
-        scopes = []
-        for key in [None] * count if keys is None else keys:
-            if isinstance(key, Document):
-                scopes.append(Scopes(self._scope_streams, key.name, key.author))
-            else:
-                name = os.urandom(16) if key is None or isinstance(key, Stream) else key
-                scopes.append(Scopes(self._scope_streams, name))
-        return scopes
 
     # Tables
 
@@ -540,7 +438,7 @@ class Privatizer:
             "language": self.language,
             "ledger": self.ledger,
             "spans": self.spans,
-            "named_run": self._named_run,
+            "named_run": self._source.named_run,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -568,57 +466,38 @@ class Privatizer:
         return f"Privatizer({self.mechanism!r}, {self.policy!r})"
 
 
-def _content(ids: NDArray[np.int32]) -> bytes:
-    """What the mechanism is given of a document, as bytes."""
-    return ids.astype("<i4").tobytes()
-
-
-def _name(key: DocumentKey | Document) -> DocumentKey:
-    """What a document is known by where no ledger counts it."""
-    if not isinstance(key, Document):
-        return key
-    if key.part is None:
-        return key.name
-    return framed(identity_bytes(key.name)) + identity_bytes(key.part)
-
-
-def _counted_streams(
-    ledger: Ledger,
-    terms: Terms,
-    ids: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-    keys: Sequence[ReleaseKey | None],
-    spans: Sequence[DocumentSpans] | None,
-) -> list[Stream]:
-    """Ask the ledger's leave for each document, and return the stream that it keeps for it."""
-    charges, counted = [], []
-    for number, key in enumerate(keys):
-        if key is None or isinstance(key, Stream):
-            raise LedgerError(
-                "a ledger counts by the names of documents: pass one for each as key= or keys=."
-            )
-        own = ids[offsets[number] : offsets[number + 1]]
-        drawn = spans[number] if spans is not None else DocumentSpans(_content(own))
-        # A document of which nothing is drawn releases nothing that is protected.
-        if len(own) or drawn.count:
-            document = key if isinstance(key, Document) else Document(key)
-            charges.append(Charge(document, drawn.content, len(own), drawn.nats, drawn.rho))
-            counted.append(number)
-    try:
-        releases = ledger.charge_all(terms, charges)
-    except LedgerError as error:
-        if error.position is not None:
-            error.position = counted[error.position]
-        raise
-    streams = [Stream() for _ in keys]
-    for number, release in zip(counted, releases, strict=True):
-        streams[number] = release.stream()
-    return streams
-
-
-def _with_split_words(statement: PrivacyStatement, counted: dict[str, Any]) -> PrivacyStatement:
-    figures = f"{counted['count']:,}", f"{counted['words']:,}", counted["example"]
-    return statement.extended(notes=(WORDS_CUT.format(*figures),))
+def _statement(privatizer: Privatizer, repeats: bool) -> PrivacyStatement:
+    """That of the mechanism, with what tokens, spans, ledger and keys add to it."""
+    statement = privatizer.mechanism.statement.extended(
+        not_protected=privatizer.policy.not_protected(), notes=privatizer.policy.notes()
+    )
+    split = find_split_words(
+        privatizer.mechanism.index, privatizer.language, privatizer.policy.case
+    )
+    if split["count"]:
+        figures = f"{split['count']:,}", f"{split['words']:,}", split["example"]
+        statement = statement.extended(notes=(WORDS_CUT.format(*figures),))
+    if privatizer.spans is not None:
+        statement = privatizer.spans.extend(statement)
+    if privatizer.language != DEFAULT_LANGUAGE:
+        statement = statement.extended(notes=(READ_AS.format(privatizer.language),))
+    if privatizer.ledger is not None:
+        return statement.extended(
+            not_protected=(
+                "whether a document has changed since its last release under the same name",
+            ),
+            notes=(privatizer.ledger.statement,),
+        )
+    if repeats:
+        statement = statement.extended(not_protected=(CHANGED,))
+    if privatizer.seed is None:
+        return statement
+    return statement.extended(
+        notes=(
+            "The draws were seeded: whoever guesses the seed can undo them. For experiments only",
+        ),
+        proved=False,
+    )
 
 
 @overload

@@ -22,6 +22,7 @@ ORDER = (
     {"guarantees"},
     {"evaluation", "engines", "pipeline"},
     {"privatizer"},
+    {"document_streams"},
     {"spans"},
     {"ledger"},
     {"tokenization", "amounts"},
