@@ -64,7 +64,7 @@ def place(tmp_path, monkeypatch):
         for word, row in zip(words, rows, strict=True):
             file.write(f"{word} {' '.join(f'{x:.3f}' for x in row)}\n")
     (tmp_path / "shards").mkdir()
-    for name in ("reviews.jsonl", "shards/one.jsonl"):
+    for name in ("reviews.jsonl", "tickets.jsonl", "shards/one.jsonl"):
         (tmp_path / name).write_text('{"text": "The movie was clear."}\n')
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -178,6 +178,7 @@ def test_every_recipe_is_run_here():
         "imdb",
         "laws",
         "retrieval",
+        "spans",
         "tradeoff",
         "trees",
         "uci",
@@ -223,6 +224,27 @@ def test_attributes(data_dir, tmp_path):
         app_of(loaded("attributes")), ["--data-dir", str(tmp_path), "--vectors", str(data_dir)]
     )
     assert done.exit_code == 1
+
+
+def test_spans(data_dir, tmp_path):
+    pytest.importorskip("presidio_analyzer")
+    pytest.importorskip("phonenumbers")
+    marked = {"user_query": "Write to jo@example.org.", "pii_units": "['jo@example.org', 'absent']"}
+    plain = {"text": "Seen on 12.03.2020."}
+    for name, row in {
+        "pupa/prompts": marked,
+        "tab/legal25": plain,
+        "bios/synthetic": plain,
+    }.items():
+        file = tmp_path / f"{name}.jsonl.gz"
+        file.parent.mkdir()
+        file.write_bytes(gzip.compress(json.dumps(row).encode()))
+    shown = run("spans", "survival", "--data-dir", tmp_path, "--draws", "1")
+    assert "pupa/prompts, epsilon 1, patterns: 0.00% of 1 units" in shown
+    assert shown.count("tab/legal25") == shown.count("of 1 units") / 3 == 3
+    shown = run("spans", "rate", "--data-dir", data_dir, "--reviews", "60")
+    assert re.search(r"patterns, tickets: .* of the rate without", shown)
+    assert shown.count("on top") == 2
 
 
 def test_decoding(data_dir, tmp_path, monkeypatch):

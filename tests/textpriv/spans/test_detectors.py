@@ -142,6 +142,6 @@ def test_what_cannot_be_looked_for_is_refused():
 @pytest.mark.parametrize(("package", "kind"), [("phonenumbers", "PHONE"), ("stdnum", "CARD")])
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch, package, kind):
     monkeypatch.setitem(__import__("sys").modules, package, None)
-    with pytest.raises(SpanError, match=r"pip install 'textpriv\[spans\]'"):
+    with pytest.raises(SpanError, match=r"pip install '.*textpriv\[spans\]'"):
         PatternDetector([kind])
     assert str(detectors.missing("It", "spans")).startswith("It is not installed")
