@@ -139,8 +139,15 @@ class SpanPolicy:
             raise SpanError(
                 f"unknown entry {strange[0]!r} in a policy of spans; known: kinds, labels, undetected."
             )
-        laws = {kind: _law(kind, given) for kind, given in settings.get("kinds", {}).items()}
-        return cls(laws, settings.get("labels", {}), settings.get("undetected", "words"))
+        kinds, labels = settings.get("kinds", {}), settings.get("labels", {})
+        if not isinstance(kinds, Mapping):
+            raise SpanError("kinds is a table: of each kind its law, with the settings of it.")
+        if not isinstance(labels, Mapping) or not all(
+            isinstance(each, str) for each in labels.values()
+        ):
+            raise SpanError("labels is a table: from each label of a detector to a kind.")
+        laws = {kind: _law(kind, given) for kind, given in kinds.items()}
+        return cls(laws, labels, settings.get("undetected", "words"))
 
     @classmethod
     def of(cls, given: str | Path | Mapping[str, Any]) -> SpanPolicy:

@@ -56,6 +56,13 @@ def test_a_policy_is_read_from_a_file(tmp_path):
         ('[kinds.A]\nlaw = "number"\nepsilon = -1\nlow = 0\nhigh = 1', "the law of A"),
         ('others = 1\n[kinds.A]\nlaw = "mask"', "unknown entry 'others'"),
         ('labels = {B = "C"}\n[kinds.A]\nlaw = "mask"', "'C', which has no law"),
+        ("kinds = 5", "kinds is a table"),
+        ('labels = [1]\n[kinds.A]\nlaw = "mask"', "labels is a table"),
+        ('labels = {B = ["A"]}\n[kinds.A]\nlaw = "mask"', "labels is a table"),
+        (
+            '[kinds.A]\nlaw = "number"\nepsilon = 1\nlow = 0\nhigh = 1\nunits = [1]',
+            "units are texts",
+        ),
         ('undetected = "keep"\n[kinds.A]\nlaw = "mask"', "undetected is"),
     ],
 )

@@ -103,6 +103,8 @@ class Number(GridLaw):
         self.low, self.high, self.step = (
             _constant(name, each) for name, each in (("low", low), ("high", high), ("step", step))
         )
+        if not all(isinstance(each, str) and each for each in self.units):
+            raise MechanismError("units are texts, such as ['mg', 'ml'].")
         if grid not in ("linear", "log") or sign not in ("number", "structure"):
             raise MechanismError(
                 f"grid is 'linear' or 'log' and sign 'number' or 'structure'; got {grid!r} and {sign!r}."
