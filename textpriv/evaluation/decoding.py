@@ -27,7 +27,7 @@ from textpriv.mechanisms.base import UNKNOWN
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import KeyedStreams
 from textpriv.statement import PrivacyStatement
-from textpriv.tokenization.batches import EncodedTexts
+from textpriv.tokenization.batches import KEPT, EncodedTexts, RawBatch
 from textpriv.tokenization.policy import CLASSES
 
 __all__ = ["FORMS", "MARK", "Decoder", "Recovery", "expected_recovery"]
@@ -75,9 +75,10 @@ class Decoder:
         if form not in FORMS:
             raise TextprivError(f"form is one of {', '.join(FORMS)}; got {form!r}.")
         policy = privatizer.policy
-        # What the policy masked or kept is read back as it stands; a word outside the vocabulary was never drawn.
-        kept = {name: "keep" for name in CLASSES if getattr(policy, name) != "sample"}
-        read = replace(policy, **{**kept, "unknown": "keep", "case": "keep"})
+        # Whatever was not drawn stands, as masks, surfaces of spans and all that is outside the vocabulary; of a class that
+        # was drawn the words of the vocabulary are taken up again in ``texts``.
+        self._drawn = np.array([getattr(policy, name) == "sample" for name in CLASSES])
+        read = replace(policy, **dict.fromkeys(CLASSES, "keep"), case="keep")
         self.privatizer = Privatizer(privatizer.mechanism, read, language=privatizer.language)
         self.model, self.form = model, form
         self._stated = privatizer.statement
@@ -97,11 +98,22 @@ class Decoder:
 
     def texts(self, private: Sequence[str]) -> list[str]:
         """Decode private texts; each begins with ``[decoded]``."""
-        batch = self.privatizer.read_batch(EncodedTexts.of(private))
+        batch = self._taken_up(self.privatizer.read_batch(EncodedTexts.of(private)))
         drawn = np.flatnonzero(batch.codes > UNKNOWN)
         words = np.full(len(batch.codes), -1, np.int32)
         words[drawn] = self.words(batch.codes[drawn], np.searchsorted(drawn, batch.offsets))
         return [MARK + text for text in self.privatizer.put_together(batch, words)]
+
+    def _taken_up(self, batch: RawBatch) -> RawBatch:
+        """The batch with the ids of words of the vocabulary that are of a class that was drawn, such as numbers."""
+        vocabulary = self.privatizer.mechanism.index.vocabulary
+        listed = [vocabulary.id(each) if each in vocabulary else -1 for each in batch.strings]
+        ids = np.array(listed, dtype=np.int32)[batch.string_ids]
+        kept = np.flatnonzero(batch.codes <= KEPT)
+        drawn = (ids >= 0) & self._drawn[KEPT - batch.codes[kept]]
+        codes = batch.codes.copy()
+        codes[kept[drawn]] = ids[drawn]
+        return replace(batch, codes=codes, string_ids=batch.string_ids[~drawn])
 
     def words(self, outputs: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.int32]:
         """Decode released word ids, shape (T,), of documents ``outputs[offsets[j]:offsets[j + 1]]``."""

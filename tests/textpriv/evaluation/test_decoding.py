@@ -98,6 +98,21 @@ def test_what_was_kept_or_masked_stands_and_the_statement_is_repeated(index, mod
     assert ours == {**theirs, "notes": list(theirs["notes"])}
 
 
+def test_numbers_and_marks_outside_the_vocabulary_stand(index, model):
+    decoder = Decoder(Privatizer(TEM(index, 60.0), TokenPolicy(punctuation="sample")), model)
+    text = "red 31 three ; [PERSON] 1,250 dog!"
+    assert decoder.texts([text, "red"]) == [MARK + text.replace(" ;", ";"), MARK + "red"]
+
+
+def test_numbers_of_the_vocabulary_are_guessed_where_numbers_are_drawn():
+    vectors = np.array([[0.0], [0.1], [9.0]])
+    index = Index.build(Vocabulary(["two", "three", "far"], vectors), k=3, hnsw=False)
+    model = NGrams.train(np.zeros(50, np.int32), np.array([0, 50]), 3)
+    assert Decoder(Privatizer(TEM(index, 1.0)), model).texts(["three 7"]) == [MARK + "two 7"]
+    kept = Privatizer(TEM(index, 1.0), TokenPolicy(number="keep"))
+    assert Decoder(kept, model).texts(["three 7"]) == [MARK + "three 7"]
+
+
 def test_recovery_is_everything_where_nothing_is_replaced_and_little_where_all_is(index, model):
     ids = np.random.default_rng(5).integers(-1, SIZE, 300).astype(np.int32)
     offsets = np.array([0, 100, 300])
