@@ -47,6 +47,7 @@ from textpriv.evaluation.tradeoff import (
     similarity,
 )
 from textpriv.evaluation.utility import whitened
+from textpriv.vocabulary.topics import common_apart, topic_vectors
 
 VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
 COUNTS = "embeddings/imdb-unsup-sg-40k.counts.txt.gz"
@@ -63,7 +64,6 @@ SHOWN = ("imdb", "yelp stars", "yelp topic", "banking77", "imdb, mean vectors")
 TOPICS = 64  # dimensions of vectors by shared documents
 SHARED = 5  # documents that two words must share to count as related
 TREE_DIMENSIONS = 50
-STRETCH = 4.0  # of common words that are put apart
 _CONTEXT = 40  # reviews that are read in context
 
 # ----------------------------------------------------------------------------------------------
@@ -103,41 +103,21 @@ def prepare(data: Path, folder: Path, words: int) -> None:
     ends = np.concatenate([[0], np.cumsum(arrays["imdb_train_lengths"], dtype=np.int64)])
     whole = Documents(arrays["imdb_train_ids"], ends, arrays["imdb_train_labels"])
     begin, _, end = parts(len(whole.labels))
+    public = whole.between(begin, end)
     np.savez_compressed(
         folder / "vocabulary.npz",
         words=np.array(vocabulary.words),
         vectors=vocabulary.vectors.astype(np.float16),
         counts=vocabulary.prior_weights("counts"),
-        topics=topic_vectors(whole.between(begin, end), words, TOPICS).astype(np.float16),
+        topics=topic_vectors(public.ids, public.offsets, words, TOPICS, shared=SHARED).astype(
+            np.float16
+        ),
     )
 
 
 def parts(reviews: int) -> list[int]:
     """Where the reviews are parted."""
     return [round(share * reviews) for share in PARTS]
-
-
-def topic_vectors(documents: Documents, words: int, size: int) -> NDArray[np.float64]:
-    """Vectors of length one by the documents that words share: leading directions of positive mutual information.
-
-    Levy and Goldberg (2014), with whole documents as contexts. The documents are public, their labels are not used.
-    """
-    from scipy.sparse.linalg import eigsh
-
-    counts = documents.counts(words)
-    counts.data[:] = 1
-    shared = np.asarray((counts.T @ counts).todense(), dtype=np.float64)
-    alone = np.diag(shared).copy()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        information = np.log(shared * len(documents.labels) / np.outer(alone, alone))
-    information[(shared < SHARED) | ~(information > 0)] = 0
-    np.fill_diagonal(information, 0)
-    values, directions = eigsh(information, k=size, v0=np.ones(words))
-    rows = directions * np.sqrt(np.maximum(values, 0))
-    # A word that shares no document is nobody's neighbour: one direction of its own.
-    rows = np.c_[rows, 1e-6 + (np.linalg.norm(rows, axis=1) < 1e-6)]
-    scaled: NDArray[np.float64] = rows / np.linalg.norm(rows, axis=1)[:, None]
-    return scaled
 
 
 class Data:
@@ -247,9 +227,7 @@ class Laws:
     def __init__(self, vocabulary: textpriv.Vocabulary, topics: NDArray[Any]) -> None:
         self.vocabulary, self.topics = vocabulary, topics.astype(np.float64)
         self.counts = vocabulary.prior_weights("counts")
-        order = np.argsort(-self.counts, kind="stable")
-        self.common = np.zeros(len(vocabulary), dtype=bool)
-        self.common[order[: min(COMMON, len(vocabulary) // 4)]] = True
+        self.common = min(COMMON, len(vocabulary) // 4)
 
     @cache  # noqa: B019
     def index(self, space: str, size: int | None, apart: bool) -> textpriv.Index:
@@ -271,12 +249,9 @@ class Laws:
 
     def _apart(self, space: str, size: int | None) -> NDArray[np.float64]:
         """Content words by themselves, common ones far from them and from each other: a metric that is declared."""
-        rows = self.index(space, size, apart=False).coordinates.astype(np.float64)
-        rows = rows / np.sqrt((rows**2).sum(axis=1).mean())
-        rows = np.c_[rows, np.zeros(len(rows))]
-        rows[self.common] *= STRETCH
-        rows[self.common, -1] = 3 * STRETCH
-        return rows
+        return common_apart(
+            self.index(space, size, apart=False).coordinates, self.counts, self.common
+        )
 
     def _of(self, rows: NDArray[Any]) -> textpriv.Vocabulary:
         return textpriv.Vocabulary(
