@@ -47,7 +47,7 @@ from textpriv.evaluation.tradeoff import (
     similarity,
 )
 from textpriv.evaluation.utility import whitened
-from textpriv.vocabulary.topics import common_apart, topic_vectors
+from textpriv.vocabulary.topics import topic_vectors
 
 VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
 COUNTS = "embeddings/imdb-unsup-sg-40k.counts.txt.gz"
@@ -60,10 +60,12 @@ COMMON = 250  # words that are no content words
 SHARES = (0.05, 0.1, 0.2)
 SEEDS = 5
 PUBLISHED = "TEM as published"
+TABLES = "<!-- What stands below is written by recipes/tradeoff.py record. -->"
 SHOWN = ("imdb", "yelp stars", "yelp topic", "banking77", "imdb, mean vectors")
 TOPICS = 64  # dimensions of vectors by shared documents
 SHARED = 5  # documents that two words must share to count as related
 TREE_DIMENSIONS = 50
+STRETCH = 4.0  # of common words that are put apart
 _CONTEXT = 40  # reviews that are read in context
 
 # ----------------------------------------------------------------------------------------------
@@ -200,6 +202,7 @@ TRIED = (
     ("unit vectors", 16, True, (0.0, 1.0)),
     ("topic vectors", 64, False, (1.0,)),
     ("topic vectors", 16, False, (1.0,)),
+    ("topic vectors", 8, False, (0.5, 1.0)),
     ("topic vectors", 32, True, (0.0,)),
     ("topic vectors", 16, True, (0.0, 0.5)),
     ("topic vectors", 8, True, (0.0, 0.5)),
@@ -249,9 +252,12 @@ class Laws:
 
     def _apart(self, space: str, size: int | None) -> NDArray[np.float64]:
         """Content words by themselves, common ones far from them and from each other: a metric that is declared."""
-        return common_apart(
-            self.index(space, size, apart=False).coordinates, self.counts, self.common
-        )
+        rows = self.index(space, size, apart=False).coordinates
+        rows = np.c_[rows / np.sqrt((rows**2).sum(axis=1).mean()), np.zeros(len(rows))]
+        common = np.argsort(-self.counts, kind="stable")[: self.common]
+        rows[common] *= STRETCH
+        rows[common, -1] = 3 * STRETCH
+        return rows
 
     def _of(self, rows: NDArray[Any]) -> textpriv.Vocabulary:
         return textpriv.Vocabulary(
@@ -418,7 +424,7 @@ class Results:
     def rows(self) -> list[str]:
         """The laws that are shown: the first of the choice, the best of each kind, and TEM as published."""
         ranked = self.ranked()
-        kinds = ("unit vectors, ", "vectors, ", "tree")
+        kinds = ("unit vectors, ", "vectors, ", "topic vectors, 8 dimensions, counts", "tree")
         best = [next((name for name in ranked if name.startswith(kind)), None) for kind in kinds]
         rows = [ranked[0], PUBLISHED, *best]
         return list(dict.fromkeys(name for name in rows if name is not None))
@@ -453,6 +459,12 @@ def run(folder: Path, out: Path, jobs: int, only: str | None, seeds: int = SEEDS
 # ----------------------------------------------------------------------------------------------
 
 
+@cache
+def _interval(results: Results, name: str, task: str, share: str) -> tuple[float, float, float]:
+    """Accuracy of a law and its interval, computed once for tables and figures."""
+    return interval(dict(curve(results, name, task))[share])
+
+
 def curve(results: Results, name: str, task: str) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """At each recovery, which test documents are classified as they are, shape (seeds, documents)."""
     for share in map("{:g}".format, SHARES):
@@ -470,11 +482,12 @@ def tables(results: Results) -> str:
     ranked, content = results.ranked(), results.content
     first = ranked[0]
     shares = [f"{share:g}" for share in SHARES]
-    lines = [f"Recommended: {first}.", ""]
+    lines = ["## Accuracy", "", f"The law that was chosen: **{first}**.", ""]
     for task in SHOWN:
         clear, guessing = content["clear"][task]
         against = dict(curve(results, PUBLISHED, task))
-        lines += [f"**{task}**, clear {clear:.3f}, the commonest class {guessing:.3f}:", ""]
+        lines += [f"### {task}", "", f"![{task}]({figure_name(task)})", ""]
+        lines += [f"Clear {clear:.3f}, naming the commonest class {guessing:.3f}.", ""]
         lines += [
             f"| law | {' | '.join(f'{float(share):.0%}' for share in shares)} |",
             "|---" * 4 + "|",
@@ -486,7 +499,7 @@ def tables(results: Results) -> str:
                 if share not in cells:
                     told.append("-")
                     continue
-                mean, low, high = interval(cells[share])
+                mean, low, high = _interval(results, name, task, share)
                 ahead = ""
                 if name == first and share in against:
                     gain, least, most = interval(cells[share], against[share])
@@ -494,8 +507,12 @@ def tables(results: Results) -> str:
                 told.append(f"{mean:.3f} ({low:.3f} to {high:.3f}){ahead}")
             lines.append(f"| {name} | {' | '.join(told)} |")
         lines.append("")
-    lines += ["What the attackers get back, and how similar texts stay:", ""]
     lines += [
+        "## What the attackers get back",
+        "",
+        "Epsilon is in units of the law's own metric. Similarity is the mean cosine between mean word vectors of a review",
+        "and of its private form.",
+        "",
         "| law | share | epsilon | content words, Bayes | in context | all words | similarity |",
         "|---" * 7 + "|",
     ]
@@ -515,7 +532,10 @@ def tables(results: Results) -> str:
             )
     lines += [
         "",
-        "What was chosen from, by the share of what clear reviews give above guessing that is kept:",
+        "## What was tried",
+        "",
+        "All laws, by the share of what clear reviews give above guessing that they keep on the reviews of the choice, the",
+        "mean of the three recoveries; and their accuracy there.",
         "",
     ]
     lines += ["| law | kept | 5% | 10% | 20% |", "|---" * 5 + "|"]
@@ -529,6 +549,11 @@ def tables(results: Results) -> str:
     return "\n".join(lines) + "\n"
 
 
+def figure_name(task: str) -> str:
+    """The file of a task's figure."""
+    return f"tradeoff-{task.replace(', ', '-').replace(' ', '-')}.svg"
+
+
 def figures(results: Results, folder: Path) -> None:
     """One figure a task: accuracy against the share of content words that the best attacker gets back."""
     import matplotlib
@@ -540,7 +565,10 @@ def figures(results: Results, folder: Path) -> None:
     for task in SHOWN:
         figure, axes = pyplot.subplots(figsize=(6.4, 4.0), layout="constrained")
         for name in results.rows():
-            points = [(float(s), *interval(right)) for s, right in curve(results, name, task)]
+            points = [
+                (float(s), *_interval(results, name, task, s))
+                for s, _ in curve(results, name, task)
+            ]
             if not points:
                 continue
             x, mean, low, high = np.array(points).T
@@ -563,8 +591,7 @@ def figures(results: Results, folder: Path) -> None:
         axes.set_xticks(SHARES, [f"{share:.0%}" for share in SHARES])
         axes.legend(fontsize=7, frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
-        name = task.replace(", ", "-").replace(" ", "-")
-        figure.savefig(folder / f"tradeoff-{name}.svg", metadata={"Date": None})
+        figure.savefig(folder / figure_name(task), metadata={"Date": None})
         pyplot.close(figure)
 
 
@@ -592,7 +619,9 @@ def main() -> None:
     else:
         results = Results(given.out)
         given.docs.mkdir(parents=True, exist_ok=True)
-        (given.docs / "tradeoff-tables.md").write_text(tables(results), encoding="utf-8")
+        page = given.docs / "tradeoff.md"
+        before = page.read_text(encoding="utf-8").split(TABLES)[0] if page.exists() else ""
+        page.write_text(before + TABLES + "\n\n" + tables(results), encoding="utf-8")
         figures(results, given.docs)
 
 

@@ -44,7 +44,7 @@ __all__ = [
 Make = Callable[[float], Mechanism]  # a law, of its epsilon
 Draw = Callable[[NDArray[np.int32], int], NDArray[np.int32]]  # words and a seed to private words
 
-_BOOTSTRAPS = 1000
+_BOOTSTRAPS = 400
 _SLOPE = 4.0  # of log-odds of recovery over the logarithm of epsilon, about
 _NEAR, _TRIES = 0.04, 6  # in log-odds, and searches in context at most
 _SIDES = (2.5, 97.5)  # of an interval, in per cent
