@@ -70,6 +70,13 @@ class Documents(NamedTuple):
         edges = self.offsets[begin : end + 1]
         return Documents(self.ids[edges[0] : edges[-1]], edges - edges[0], self.labels[begin:end])
 
+    def take(self, documents: NDArray[np.int64]) -> Documents:
+        """Some documents, in the order given."""
+        lengths = np.diff(self.offsets)[documents]
+        ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        at = np.repeat(self.offsets[documents] - ends[:-1], lengths) + np.arange(ends[-1])
+        return Documents(self.ids[at], ends, self.labels[documents])
+
     def counts(self, words: int, ids: NDArray[np.int32] | None = None) -> csr_matrix:
         """Count words, or others that stand in their stead, shape (D, ``words``)."""
         return count_matrix(self.ids if ids is None else ids, self.offsets, words)

@@ -1,4 +1,4 @@
-"""Vectors of words by the public documents that they share: a space in which words of one subject and tone lie near.
+"""Vectors of words by the public documents that they share, and common words set apart: spaces in which to draw.
 
 Vectors trained on a few words of context put opposites beside each other; whole documents tell them apart, and keep what
 documents are about. Any table of public vectors declares a metric, and the promise is about that metric (mechanisms.md
@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 
 from textpriv.errors import VocabularyError
 
-__all__ = ["topic_vectors"]
+__all__ = ["common_apart", "topic_vectors"]
 
 
 def topic_vectors(
@@ -44,8 +44,7 @@ def topic_vectors(
     Returns
     -------
     ndarray of float64, shape (V, size + 1)
-        The last column is 1 for words that share no documents with any other, and about 0 for all others. Draw with an
-        index over them in "unit_euclidean" distance with ``projection=8``.
+        The last column is 1 for words that share no documents with any other, and about 0 for all others.
 
     Raises
     ------
@@ -78,3 +77,36 @@ def topic_vectors(
     found = np.c_[found, 1e-6 + (np.linalg.norm(found, axis=1) < 1e-6)]
     scaled: NDArray[np.float64] = found / np.linalg.norm(found, axis=1)[:, None]
     return scaled
+
+
+def common_apart(
+    vectors: NDArray[np.floating],
+    prior: NDArray[np.float64],
+    common: int = 250,
+    stretch: float = 4.0,
+) -> NDArray[np.float64]:
+    """Vectors in which common words lie far from all others and from each other: they mostly stay, the others hide.
+
+    Parameters
+    ----------
+    vectors : ndarray, shape (V, n)
+        Public.
+    prior : ndarray of float64, shape (V,)
+        How often each word is written. Public.
+    common : int
+        How many of the commonest words are set apart.
+    stretch : float
+        How much larger distances between these become; from all others they lie at three times as much, in units of the
+        root mean square length of the vectors.
+
+    Returns
+    -------
+    ndarray of float64, shape (V, n + 1)
+        Scaled to a root mean square length of one before common words are moved.
+    """
+    rows = np.asarray(vectors, dtype=np.float64)
+    rows = np.c_[rows / np.sqrt((rows**2).sum(axis=1).mean()), np.zeros(len(rows))]
+    first = np.argsort(-prior, kind="stable")[:common]
+    rows[first] *= stretch
+    rows[first, -1] = 3 * stretch
+    return rows

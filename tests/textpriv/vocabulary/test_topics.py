@@ -1,12 +1,13 @@
-"""Words of one subject lie near each other, and words that share nothing near nobody."""
+"""Words of one subject lie near, common words lie far, and what is drawn keeps its promise in the space that is declared."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+import textpriv
 from textpriv.errors import VocabularyError
-from textpriv.vocabulary.topics import topic_vectors
+from textpriv.vocabulary.topics import common_apart, topic_vectors
 
 WORDS = 30  # ten common ones, then two subjects of ten
 
@@ -36,3 +37,16 @@ def test_texts_that_say_nothing_are_refused(texts):
         topic_vectors(*texts, WORDS, 4, shared=1000)
     with pytest.raises(VocabularyError):
         topic_vectors(*texts, WORDS, WORDS)
+
+
+def test_common_words_stay_where_others_hide_and_no_pair_loses_more_than_its_distance(texts):
+    prior = np.r_[np.full(10, 0.08), np.full(20, 0.01)]
+    rows = common_apart(topic_vectors(*texts, WORDS, 4), prior, common=10)
+    vocabulary = textpriv.Vocabulary([f"w{i}" for i in range(WORDS)], rows)
+    mechanism = textpriv.TEM(textpriv.Index.build(vocabulary, hnsw=False), 4.0, prior="uniform")
+    laws = np.array([mechanism.log_prob(word) for word in range(WORDS)])
+    stays = np.exp(np.diag(laws))
+    assert stays[:10].min() > 2 * stays[10:].max()
+    apart = np.linalg.norm(rows[:, None] - rows[None], axis=2)
+    lost = (laws[:, None] - laws[None]).max(axis=2)
+    assert (lost <= 4.0 * apart + mechanism.statement.figures["numerical_slack"] + 1e-9).all()
