@@ -597,7 +597,7 @@ def figures(results: Results, folder: Path) -> None:
     from matplotlib import pyplot
 
     for task in SHOWN:
-        figure, axes = pyplot.subplots(figsize=(6.4, 4.0), layout="constrained")
+        figure, axes = pyplot.subplots(figsize=(6.4, 5.2), layout="constrained")
         for name in results.rows():
             points = [
                 (float(s), *_interval(results, name, task, s))
@@ -623,7 +623,7 @@ def figures(results: Results, folder: Path) -> None:
             xlabel="content words that the best attacker gets back", ylabel="accuracy", title=task
         )
         axes.set_xticks(SHARES, [f"{share:.0%}" for share in SHARES])
-        axes.legend(fontsize=7, frameon=False)
+        figure.legend(loc="outside lower center", fontsize=8, frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
         figure.savefig(folder / figure_name(task), metadata={"Date": None})
         pyplot.close(figure)
