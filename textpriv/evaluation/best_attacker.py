@@ -208,7 +208,8 @@ def largest_epsilon(
         found = _crossing(
             lambda e: attacker.in_context(make(e))[0], wanted, found.epsilon, _COARSE, above
         )
-    return found if read < found.share else found._replace(error=error)
+        return found._replace(error=error)
+    return found if read < found.share else found._replace(share=read, error=error)
 
 
 def _crossing(

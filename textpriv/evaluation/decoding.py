@@ -163,9 +163,10 @@ class Recovery:
         return asdict(self)
 
     def __str__(self) -> str:
+        content = f" ({self.content_restored:.1%} of content words)"
         return (
             f"Of {self.words:,} words of public text {self.kept:.1%} stay as they are, and decoding gives "
-            f"{self.restored:.1%} as they were written ({self.content_restored:.1%} of content words)."
+            f"{self.restored:.1%} as they were written{'' if np.isnan(self.content_restored) else content}."
         )
 
 

@@ -119,6 +119,7 @@ def test_recovery_is_everything_where_nothing_is_replaced_and_little_where_all_i
     all_of_it = expected_recovery(Decoder(Privatizer(TEM(index, 500.0)), model), ids, offsets)
     assert (all_of_it.words, all_of_it.kept, all_of_it.restored) == ((ids >= 0).sum(), 1.0, 1.0)
     assert np.isnan(all_of_it.content_restored)
+    assert "nan" not in str(all_of_it)
     blind = expected_recovery(Decoder(Privatizer(TEM(index, 1e-6)), model), ids, offsets)
     assert blind.restored < 0.4
     with pytest.raises(TextprivError, match="no word of the public text"):

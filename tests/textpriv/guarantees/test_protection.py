@@ -8,7 +8,7 @@ import small_trees as trees
 
 import textpriv
 from textpriv.errors import MechanismError, OutOfReachError, TextprivError
-from textpriv.evaluation.best_attacker import BestAttacker, PublicText
+from textpriv.evaluation.best_attacker import BestAttacker, PublicText, largest_epsilon
 from textpriv.evaluation.recovery import word_recovery
 from textpriv.guarantees.epsilon import choose_epsilon
 from textpriv.guarantees.protection import choose
@@ -167,3 +167,18 @@ def test_indexes_of_other_words_do_not_compare(index):
 
 def test_the_name_is_in_the_package():
     assert textpriv.choose is choose
+
+
+def test_the_share_of_the_better_attacker_is_told_also_where_both_stay_below_the_wish():
+    class Attacker:
+        text = True
+
+        def alone(self, epsilon):
+            return epsilon / (3 + epsilon)
+
+        def in_context(self, epsilon):
+            return 0.1, 0.01
+
+    found = largest_epsilon(lambda epsilon: epsilon, 0.1, Attacker())
+    assert found.epsilon / (3 + found.epsilon) < 0.1
+    assert (found.share, found.error) == (0.1, 0.01)
