@@ -180,6 +180,7 @@ def test_every_recipe_is_run_here():
         "retrieval",
         "spans",
         "tradeoff",
+        "trees",
         "uci",
     }
 
@@ -297,6 +298,45 @@ def test_laws(data_dir, index, tmp_path):
         *options,
     )
     assert "Unprivatized" in shown
+
+
+def test_trees(data_dir, tmp_path):
+    recipe, rng = loaded("trees"), np.random.default_rng(4)
+    (tmp_path / "embeddings").mkdir()
+    (tmp_path / "yelp").mkdir()
+    (tmp_path / "banking77").mkdir()
+    for split in ("train", "test"):
+        texts = [{"text": " ".join(rng.choice(WORDS, 6)), "label": at % 3} for at in range(30)]
+        packed = gzip.compress("\n".join(map(json.dumps, texts)).encode(), 1)
+        (tmp_path / "banking77" / f"{split}.jsonl.gz").write_bytes(packed)
+    (tmp_path / VECTORS).symlink_to(data_dir / VECTORS)
+    (tmp_path / "imdb").symlink_to(data_dir / "imdb")
+    counts = "".join(f"{word} {1000 - at}\n" for at, word in enumerate(WORDS))
+    (tmp_path / recipe.COUNTS).write_bytes(gzip.compress(counts.encode(), 1))
+    lines = (
+        json.dumps({"text": " ".join(rng.choice(WORDS, 4)), "stars": int(at % 5) + 1})
+        for at in range(4040)
+    )
+    (tmp_path / "yelp" / "reviews.jsonl.gz").write_bytes(
+        gzip.compress("\n".join(lines).encode(), 1)
+    )
+    trees = ["tree: ward, heights, counts^1/2", "tree: three levels, roots of heights, counts"]
+    tems = ["TEM as published", "TEM: euclidean, zipf"]
+    options = ["--limit", 120, "--seeds", 2, "--reviews", 40, "--content", "0.5"]
+    options += ["--everything", "", "--trees", ";".join(trees), "--tems", ";".join(tems)]
+    shown = run("trees", "--data-dir", tmp_path, "--out", tmp_path / "t", *options)
+    found = json.loads((tmp_path / "t.json").read_text())
+    assert set(found["choice"]) == {*trees, *tems}
+    scores = found["scores"]["content words"]
+    (cells,) = found["cells"].values()
+    # What is shown is the published law and the best of each kind by what it was chosen on.
+    chosen = {max(names, key=lambda name: scores[name]) for names in (trees, tems)}
+    assert set(cells) == {"TEM as published", *chosen}
+    # The target is met within rounding, so that what the laws keep may be compared.
+    assert all(abs(cell["recovered"][0] - 0.5) < 0.03 for cell in cells.values())
+    ahead = re.findall(r"([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\)", shown)
+    assert len(ahead) == 2 * (len(cells) - 1)
+    assert all(float(low) <= float(mean) <= float(high) for mean, low, high in ahead)
 
 
 def test_tradeoff(data_dir, tmp_path, monkeypatch):
