@@ -10,6 +10,7 @@ import sklearn
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from packaging.version import Version, parse
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.model_selection import cross_validate
@@ -214,8 +215,23 @@ CATEGORIES = PublicOneHot({"smokes": ["no", "yes"], "job": ["nurse", "clerk"]}, 
 NAMES = ["age", "income", "job_nurse", "job_clerk", "smokes_no", "smokes_yes"]
 
 
+# The last scikit-learn for Python 3.10 is 1.7.
+OLD = parse(sklearn.__version__) < Version("1.8")
+
+
 @pytest.mark.filterwarnings("error::pairwise.UnsoundWarning")
-@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize(
+    "library",
+    [
+        "pandas",
+        pytest.param(
+            "polars",
+            marks=pytest.mark.skipif(
+                OLD, reason="scikit-learn 1.7 cannot divide frames of polars 2"
+            ),
+        ),
+    ],
+)
 def test_a_frame_goes_in_names_come_out_and_the_statement_stands(library):
     frames, y, columns = _frame(library)
     table = frames.DataFrame(columns)
@@ -274,6 +290,7 @@ def routing():
         yield
 
 
+@pytest.mark.skipif(OLD, reason="scikit-learn 1.7 passes on no weights to a pipeline's score")
 def test_scores_take_weights_through_metadata_routing(routing):
     r = np.random.default_rng(0)
     y = np.arange(90) % 2

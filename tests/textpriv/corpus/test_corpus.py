@@ -203,11 +203,6 @@ BAD = {
     "null_byte-json": ("a.jsonl", b'{"text":"one"}\n{"text":"\\u0000"}\n{"text":"two"}\n', 2),
     "malformed": ("a.jsonl", b'{"text":"one"}\n{"text":"zanzibar\n{"text":"two"}\n', 2),
     "malformed-array": ("a.jsonl", b'{"text":"one"}\n["zanzibar"]\n{"text":"two"}\n', 2),
-    "malformed-digits": (
-        "a.jsonl",
-        b'{"text":"one"}\n{"n":' + b"1" * 5000 + b'}\n{"text":"two"}\n',
-        2,
-    ),
     "malformed-depth": (
         "a.jsonl",
         b'{"text":"one"}\n' + b"[" * 200_000 + b'\n{"text":"two"}\n',
@@ -231,6 +226,14 @@ BAD = {
         2,
     ),
 }
+if hasattr(
+    sys, "get_int_max_str_digits"
+):  # the first releases of Python 3.10 read numbers of any length
+    BAD["malformed-digits"] = (
+        "a.jsonl",
+        b'{"text":"one"}\n{"n":' + b"1" * 5000 + b'}\n{"text":"two"}\n',
+        2,
+    )
 
 
 @pytest.mark.parametrize("case", BAD)
