@@ -2,7 +2,8 @@
 
 Every engine calls :class:`BatchRelease`; so every engine releases the same texts. It replaces the text columns and leaves
 the others as they are. What lives here as well: what a document of a corpus is known by. What does not: how a text becomes
-private and which random stream it has (``privatizer``), files (``corpus``), and processes (the other engines).
+private (``privatizer``) and which random stream it has (``document_streams``), files (``corpus``), and processes (the other
+engines).
 
 What a document is known by
 ---------------------------
@@ -274,7 +275,7 @@ def corpus_name(texts: Iterable[tuple[Any, ...]], key: bytes) -> bytes:
                 columns[column] = hashlib.blake2b(
                     key=key, digest_size=16, person=b"textpriv-corpus"
                 )
-            content = text.encode("utf-8")
+            content = text.encode("utf-8", "surrogatepass")
             columns[column].update(len(content).to_bytes(8, "big") + content)
             entry = number.to_bytes(8, "big") + columns[column].digest()
             entries[column] = entries.get(column, b"") + entry

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["privatize_frame"]
 
 _ROWS = 1000  # at a time
-_NUMBER = "number"
+_NUMBER = "textpriv number"
 _SERIES = "text"  # what the column of a Series is known as
 
 
@@ -52,7 +52,8 @@ def privatize_frame(
         Its run key (``key_file`` or ``run_key``) makes the release repeatable, the same on any engine, and so shows whether
         a text has changed between two of them.
     text_column : str or sequence of str
-        One column of texts, or several, which are released independently; that of a Series is known as "text".
+        One column of texts, or several, which are released independently; that of a Series is known as "text". A Series has
+        no columns with names.
     document_column : str, optional
         The name of each document, from which its randomness follows, all different. Without one, its number.
     author_column : str, optional
@@ -87,7 +88,8 @@ def privatize_frame(
         )
     if not hasattr(frame, "columns"):
         table = frame.to_frame(_SERIES)
-        return privatize_frame(table, settings=settings)[_SERIES].rename(frame.name)
+        names: dict[str, Any] = {"document_column": document_column, "author_column": author_column}
+        return privatize_frame(table, settings=settings, **names)[_SERIES].rename(frame.name)
     number = None if document_column is not None else _NUMBER
     columns = Columns(text_column, document=document_column, author=author_column, number=number)
     for column in filter(None, (*columns.texts, document_column, author_column)):

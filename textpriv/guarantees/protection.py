@@ -120,8 +120,8 @@ def choose(
     Parameters
     ----------
     indexes : Index, or mapping of str to Index, optional
-        Of one vocabulary, vectors or trees; by the names that are to be printed. Nearness is measured in the first one of
-        vectors, or in the first one. Default: the built-in index of English words.
+        Of one vocabulary, vectors or trees; by the names that are to be printed, else by its folder. Nearness is measured in
+        the first one of vectors, or in the first one. Default: the built-in index of English words.
     recovery : float
         What must not be possible: that more than this share of running words is guessed, in (0, 1).
     of : {"content", "all"}
@@ -153,7 +153,7 @@ def choose(
     True
     """
     given = {ENGLISH: Index.builtin("en")} if indexes is None else indexes
-    named = {str(given.path): given} if isinstance(given, Index) else dict(given)
+    named = {str(given.path or "INDEX"): given} if isinstance(given, Index) else dict(given)
     first = next(iter(named.values()))
     for name, index in named.items():
         if list(index.vocabulary.words) != list(first.vocabulary.words):

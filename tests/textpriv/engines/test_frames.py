@@ -95,6 +95,24 @@ def test_what_cannot_be_released_is_named_by_its_row(kind, settings):
         textpriv.privatize_frame(frame, settings=settings, text_column="body")
 
 
+def test_a_series_has_no_names(settings):
+    with pytest.raises(CorpusError, match="'id', found 0"):
+        textpriv.privatize_frame(
+            pandas.Series(["baba"], name="id"), settings=settings, document_column="id"
+        )
+
+
+def test_texts_may_stand_in_a_column_called_number(table, settings):
+    frame = table.to_pandas().rename(columns={"text": "number"})
+    made = textpriv.privatize_frame(frame, settings=settings, text_column="number")
+    assert (made["number"] != frame["number"]).any()
+
+
+def test_half_a_surrogate_pair_is_read_as_in_files(settings):
+    texts = pandas.DataFrame({"text": ["baba \ud800 lota"]}, dtype=object)
+    assert "\ud800" not in textpriv.privatize_frame(texts, settings=settings)["text"][0]
+
+
 def test_a_frame_needs_one_epsilon_and_is_a_frame(settings):
     frame = pandas.DataFrame({"text": ["baba"]})
     for options in ({}, {"epsilon": 1.0, "settings": settings}):

@@ -138,6 +138,7 @@ def test_all_candidates_give_the_protection_and_the_best_keeps_words_nearest(ind
 
 def test_what_is_kept_is_the_mean_over_running_words(index):
     (found, *_) = choose(index, recovery=0.3, priors=["zipf"]).candidates
+    assert "--index INDEX " in found.command  # in memory alone, it has no folder to name
     weights = index.vocabulary.prior_weights("zipf")
     law = np.exp([TEM(index, found.epsilon).log_prob(word) for word in range(400)])
     apart = index.distances_of(np.arange(400))
