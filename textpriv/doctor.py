@@ -208,7 +208,7 @@ def _spacy() -> str:
 
     words = [token.text for token in spacy.blank("en")("It works, here.")]
     if words != ["It", "works", ",", "here", "."]:
-        raise RuntimeError("the English tokenizer cuts a known sentence differently")
+        raise RuntimeError("the English tokenizer splits a known sentence differently")
     found = {
         group: {point.name for point in metadata.entry_points(group=group)}
         for group in ("spacy_factories", "spacy_tokenizers", "textpriv_mechanisms")

@@ -53,7 +53,7 @@ WORDS_CUT = (
     "they are protected as the tokens that are read in their place, whose number is not hidden"
 )
 
-READ_AS = "Texts are cut into tokens by spaCy's rules of the language {}"
+READ_AS = "Texts are tokenized by spaCy's rules of the language {}"
 
 _TOKENS = 1 << 16  # drawn in one call of the sampler
 _FEW = 10_000  # tokens of private texts that are put together before there is code compiled for it

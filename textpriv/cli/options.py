@@ -135,7 +135,7 @@ TextLanguage = Annotated[
     typer.Option(
         "--language",
         metavar="CODE",
-        help="Language of the texts, by whose rules they are cut into words, such as de. Default: that of the index.",
+        help="Language of the texts, by whose rules they are tokenized, such as de. Default: that of the index.",
         show_default=False,
     ),
 ]
@@ -144,7 +144,7 @@ VectorLanguage = Annotated[
     typer.Option(
         "--language",
         metavar="CODE",
-        help="Language of the words, such as de, where SOURCE does not say; texts are cut into words by its rules.",
+        help="Language of the words, such as de, where SOURCE does not say; texts are tokenized by its rules.",
         show_default=False,
     ),
 ]

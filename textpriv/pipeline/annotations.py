@@ -2,7 +2,7 @@
 
 A label says something of the raw text, so none is carried over unasked, and what is carried over is named in the statement.
 Categories and extensions are of a document as a whole. An entity is a range of tokens: it is found again by the positions of
-the tokens of the raw text, as the privatizer cuts it.
+the tokens of the raw text, as the privatizer makes them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CarriedAnnotations:
     names
         ``"cats"``, ``"ents"`` and extensions of documents as ``"_.name"``.
     policy, language
-        By which the raw text is cut into tokens.
+        By which the raw text is tokenized.
 
     Raises
     ------

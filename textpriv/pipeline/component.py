@@ -23,8 +23,8 @@ __all__ = ["TextprivComponent", "make_component"]
 class TextprivComponent(SavableForm):
     """Replace each document by a new one that holds private words only.
 
-    It reads the text of the raw document, not its tokens, and cuts it by the rules of the language:
-    another tokenizer may cut by casing, which the number of tokens would show. Nothing of the raw
+    It reads the text of the raw document, not its tokens, and tokenizes it by the rules of the language:
+    another tokenizer may split by casing, which the number of tokens would show. Nothing of the raw
     document is carried over but its ``_context`` (what ``as_tuples`` pairs it with) and what
     `carry` names; of other annotations that get lost it warns once. Its words stay
     in ``nlp.vocab.strings`` and with whoever holds the raw document; `PrivateTokenizer` leaves none

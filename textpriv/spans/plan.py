@@ -1,8 +1,8 @@
 """The plan of a document: which of it are typed spans, which are words, and how both are read and drawn.
 
-A text is cut at its spans. What stands between them is tokenized piece by piece like any text, so that no word's reading
+A text is split at its spans. What stands between them is tokenized piece by piece like any text, so that no word's reading
 depends on what stands in a span; each span becomes one token whose law draws its surface. No token leaves because a detector
-missed it: whatever is in no span is a word. Which random stream a document has is the matter of ``textpriv.privatizer``.
+missed it: whatever is in no span is a word. Which random stream a document has is the matter of ``document_streams``.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ _STRUCTURE = (
     "text, so a word by which it finds something elsewhere shows there"
 )
 _LOWERED = (
-    "What stands between spans is lower-cased (str.lower), each piece by itself, before it is cut into tokens: neither what "
+    "What stands between spans is lower-cased (str.lower), each piece by itself, before it is tokenized: neither what "
     "is released for it nor the number of its tokens depends on its casing. The detector reads the text as written, so what "
     "it finds may depend on casing"
 )

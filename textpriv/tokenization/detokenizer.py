@@ -26,7 +26,7 @@ _CLOSING = _BLANKS.union(
 _OPENING = _BLANKS.union("( [ { “ ‘ « $ £ € #".split())
 # Kana, Han and the marks and wide letters that are written with them, which have no blanks between words.
 _UNSPACED = "[\u3000-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff9f]"
-# What spaCy cuts off before a word in French and Italian ("l'", "dell'"), and after one in French ("-on").
+# What spaCy splits off before a word in French and Italian ("l'", "dell'"), and after one in French ("-on").
 _OPENS = re.compile(rf"[^\W\d_]+['’]|.*{_UNSPACED}")
 _CLOSES = re.compile(rf"-[^\W\d_]+|{_UNSPACED}.*")
 

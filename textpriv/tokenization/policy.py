@@ -19,7 +19,7 @@ ACTIONS = ("sample", "mask", "drop", "keep")
 CLASSES = ("unknown", "number", "punctuation", "space", "stopword")
 MASK = "[MASK]"
 LOWERED = (
-    "The text is lower-cased (str.lower) before it is cut into tokens: neither what is released nor the number of tokens "
+    "The text is lower-cased (str.lower) before it is tokenized: neither what is released nor the number of tokens "
     "depends on its casing"
 )
 

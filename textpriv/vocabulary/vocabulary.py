@@ -47,7 +47,7 @@ class Vocabulary:
         mapping from words to counts, or the path of a file of counts. See `prior_weights` for what
         each must hold.
     language
-        spaCy's code of the language of the words, such as "de"; None where it is not known. Texts are cut into tokens by
+        spaCy's code of the language of the words, such as "de"; None where it is not known. Texts are tokenized by
         the rules of that language, of English where it is not known.
 
     Attributes
