@@ -7,7 +7,6 @@ Heavy packages are imported inside the commands, so that ``--help`` answers at o
 
 from __future__ import annotations
 
-import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +19,23 @@ from textpriv.cli.choosing import choose, distance, epsilon
 from textpriv.cli.decode import decode
 from textpriv.cli.inspect import audit, certify, explain, leaks, playground, report
 from textpriv.cli.messages import as_job, console, print_json, say
-from textpriv.cli.options import Command, Device, Json, Search, VectorLanguage, with_groups
+from textpriv.cli.options import (
+    Command,
+    Device,
+    Force,
+    Json,
+    Limit,
+    Metric,
+    NewFolder,
+    Search,
+    VectorLanguage,
+    refuse_existing,
+    with_groups,
+)
 from textpriv.cli.privatize import privatize
 from textpriv.cli.tree import tree
 from textpriv.cli.vectors import vectors
 from textpriv.cli.warm import warm
-from textpriv.errors import IndexFolderError
 
 if TYPE_CHECKING:
     from textpriv.doctor import Check
@@ -58,8 +68,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _textpriv(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass
@@ -67,8 +76,7 @@ def _textpriv(
 
 def demo(
     save: Annotated[
-        Path | None,
-        typer.Option(help="Also keep a copy of the built-in index in this new folder."),
+        Path | None, typer.Option(help="Also keep a copy of the built-in index in this new folder.")
     ] = None,
 ) -> None:
     """See private text in seconds: a review, a ticket and a note at three amounts of privacy, and what each guarantees.
@@ -86,27 +94,22 @@ def demo(
 class IndexOptions:
     """Which words are taken, and how their neighbours are found."""
 
-    metric: Annotated[str, typer.Option(help="Distance between vectors.")] = "euclidean"
+    metric: Metric = "euclidean"
     projection: Annotated[
         int | None,
         typer.Option(
             help="Project the vectors on so many of their principal directions first, which lengthens no distance: the "
             "promise holds in the metric itself, too.",
             min=1,
-            show_default=False,
         ),
     ] = None
     k: Annotated[int, typer.Option(help="Nearest words kept for each word.", min=1)] = 256
-    limit: Annotated[
-        int | None,
-        typer.Option(help="Take only the first words of SOURCE.", min=1, show_default=False),
-    ] = None
+    limit: Limit = None
     prior: Annotated[
         Path | None,
         typer.Option(
             help="File of 'word count' lines from public text, kept in the index for "
-            "--prior counts.",
-            show_default=False,
+            "--prior counts."
         ),
     ] = None
     lower: Annotated[
@@ -119,8 +122,7 @@ class IndexOptions:
     without: Annotated[
         Path | None,
         typer.Option(
-            help="File of words to leave out, one a line; it must be public, as the words are.",
-            show_default=False,
+            help="File of words to leave out, one a line; it must be public, as the words are."
         ),
     ] = None
     backend: Annotated[
@@ -144,14 +146,13 @@ def index(
         str,
         typer.Argument(
             help="Word vectors: a GloVe, word2vec or fastText file, the name of an installed spaCy package or of a "
-            "public set (see 'textpriv vectors'), or builtin:en.",
-            show_default=False,
+            "public set (see 'textpriv vectors'), or builtin:en."
         ),
     ],
-    out: Annotated[Path, typer.Argument(help="Folder to make.", show_default=False)],
+    out: NewFolder,
     options: IndexOptions,
     language: VectorLanguage = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Make an index folder from public word vectors; needed once for each set of vectors.
@@ -161,11 +162,10 @@ def index(
     from textpriv.index.index import Index
     from textpriv.vocabulary.vocabulary import Vocabulary
 
-    if out.exists() and not force:  # said before the long work, not after it
-        raise IndexFolderError(f"{out} exists. Choose another folder, or replace it with --force.")
+    refuse_existing(out, force)
     started = time.perf_counter()
     terminal = console()
-    with terminal.status("reading vectors") if terminal.is_terminal else contextlib.nullcontext():
+    with terminal.status("reading vectors"):
         vocabulary = Vocabulary.load(
             source, limit=options.limit, prior=options.prior, language=language
         )
@@ -229,9 +229,7 @@ def doctor(as_json: Json = False) -> None:
     """
     from textpriv.doctor import examine
 
-    terminal = console()
-    waiting = terminal.status("looking") if terminal.is_terminal else contextlib.nullcontext()
-    with waiting:
+    with console().status("looking"):
         checks = list(examine())
     if as_json:
         print_json(

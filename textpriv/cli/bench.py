@@ -25,8 +25,7 @@ def bench(
         bool, typer.Option("--quick", help="Fewer words, documents and draws: two minutes.")
     ] = False,
     output: Annotated[
-        Path | None,
-        typer.Option(help="Also draw the curves in this SVG file.", show_default=False),
+        Path | None, typer.Option(help="Also draw the curves in this SVG file.")
     ] = None,
     as_json: Json = False,
 ) -> None:

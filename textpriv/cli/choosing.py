@@ -38,7 +38,6 @@ Context = Annotated[
         metavar="FILE",
         help="Public texts of the kind of yours, as for 'textpriv privatize', in which an attacker is "
         "tried, too, who reads words in context. Never the private texts themselves.",
-        show_default=False,
     ),
 ]
 _TextColumn = Annotated[str, typer.Option(help="Field or column that holds the text of --context.")]
@@ -57,9 +56,7 @@ class WantedOptions:
     keep: Annotated[
         float | None,
         typer.Option(
-            metavar="SHARE",
-            help="Share of running words that stay as they are, such as 0.5.",
-            show_default=False,
+            metavar="SHARE", help="Share of running words that stay as they are, such as 0.5."
         ),
     ] = None
     odds: Annotated[
@@ -67,7 +64,6 @@ class WantedOptions:
         typer.Option(
             metavar="NUMBER",
             help="Largest odds, to 1, between two words at a distance, such as 20.",
-            show_default=False,
         ),
     ] = None
     distinct: Annotated[
@@ -75,7 +71,6 @@ class WantedOptions:
         typer.Option(
             metavar="NUMBER",
             help="How many different words are drawn for one word in --draws draws.",
-            show_default=False,
         ),
     ] = None
     recovery: Annotated[
@@ -83,7 +78,6 @@ class WantedOptions:
         typer.Option(
             metavar="SHARE",
             help="Largest share of running words that the best attacker may guess, such as 0.1.",
-            show_default=False,
         ),
     ] = None
     of: _Of = "content"
@@ -96,15 +90,12 @@ class WantedOptions:
             metavar="NUMBER|half|nine-tenths",
             help="With --odds: the distance of the two words. Half (the default) and nine-tenths stand for that "
             "within which so many running words have their 10th nearest.",
-            show_default=False,
         ),
     ] = None
     between: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            metavar="WORD WORD",
-            help="With --odds, in place of --distance: two public words.",
-            show_default=False,
+            metavar="WORD WORD", help="With --odds, in place of --distance: two public words."
         ),
     ] = None
     draws: Annotated[int, typer.Option(help="With --distinct.", min=2)] = 1000
@@ -154,21 +145,15 @@ class TemOptions:
         ),
     ] = "zipf"
     gamma: Annotated[
-        float | None,
-        typer.Option(help="Distance beyond which all words count alike.", show_default=False),
+        float | None, typer.Option(help="Distance beyond which all words count alike.")
     ] = None
     rate: Annotated[
-        Literal["half", "calibrated"],
-        typer.Option(help="How the exponent follows from epsilon."),
+        Literal["half", "calibrated"], typer.Option(help="How the exponent follows from epsilon.")
     ] = "half"
 
 
 def epsilon(
-    *,
-    index: IndexFolder = None,
-    wanted: WantedOptions,
-    law: TemOptions,
-    as_json: Json = False,
+    *, index: IndexFolder = None, wanted: WantedOptions, law: TemOptions, as_json: Json = False
 ) -> None:
     """Choose an epsilon by what it means. With no figure given: what three of them mean.
 
@@ -271,7 +256,6 @@ def choose(
             metavar="[DIR]...",
             help="Folders made by 'textpriv index' or 'textpriv tree', of the same words; builtin:en is the built-in index "
             "of English words, which is taken without any.",
-            show_default=False,
         ),
     ] = None,
     *,
@@ -280,7 +264,6 @@ def choose(
         typer.Option(
             metavar="SHARE",
             help="What must not be possible: that more than this share of running words is guessed, such as 0.1.",
-            show_default=False,
         ),
     ],
     of: _Of = "content",
@@ -327,8 +310,8 @@ def choose(
 
 
 def distance(
-    first: Annotated[str, typer.Argument(metavar="A", help="A public word.", show_default=False)],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another one.", show_default=False)],
+    first: Annotated[str, typer.Argument(metavar="A", help="A public word.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     *,
     index: IndexFolder = None,
     epsilon: Epsilon = None,

@@ -14,18 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import typer
 
-from textpriv.cli.messages import announce_calibration, print_json, say, warn
-from textpriv.cli.options import (
-    Epsilon,
-    FileFormat,
-    IndexFolder,
-    Json,
-    MechanismOptions,
-    PolicyOptions,
-    TextLanguage,
-    index_name,
-    required,
-)
+from textpriv.cli.messages import print_json, say, warn
+from textpriv.cli.options import FileFormat, Json, ReleaseOptions
 from textpriv.errors import CorpusError, TextprivError
 
 if TYPE_CHECKING:
@@ -63,21 +53,19 @@ class ReadingOptions:
             metavar="english|FILE",
             help="Public language model: general English, with the extra language-model, or an ARPA file. Default: counted "
             "in --public, else english.",
-            show_default=False,
         ),
     ] = None
     public: Annotated[
         Path | None,
         typer.Option(
             help="Public texts like the private ones, of the same formats: counted where no model is named, and privatized "
-            "to say how often decoding is right.",
-            show_default=False,
+            "to say how often decoding is right."
         ),
     ] = None
     candidates: Annotated[
         int, typer.Option(help="Words that are looked at for each private one.", min=1)
     ] = 32
-    seed: Annotated[int | None, typer.Option(help="Of --form sampled.", show_default=False)] = None
+    seed: Annotated[int | None, typer.Option(help="Of --form sampled.")] = None
 
     def load(
         self, privatizer: Privatizer, text_column: str
@@ -114,33 +102,23 @@ def decode(
         typer.Argument(
             metavar="IN",
             help="Private texts, as 'textpriv privatize' wrote them; - is standard input.",
-            show_default=False,
         ),
     ],
     target: Annotated[
         str,
         typer.Argument(
-            metavar="OUT",
-            help="File to write, of the same format; - is standard output.",
-            show_default=False,
+            metavar="OUT", help="File to write, of the same format; - is standard output."
         ),
     ],
     *,
-    index: IndexFolder = None,
-    epsilon: Epsilon = None,
-    law: MechanismOptions,
+    release: ReleaseOptions,
     reading: ReadingOptions,
     text_column: Annotated[
         str, typer.Option(help="Field or column that holds the text; others stay as they are.")
     ] = "text",
     format: Annotated[
-        FileFormat | None,
-        typer.Option(
-            help="Format of IN and OUT, where their names do not say.", show_default=False
-        ),
+        FileFormat | None, typer.Option(help="Format of IN and OUT, where their names do not say.")
     ] = None,
-    policy: PolicyOptions,
-    language: TextLanguage = None,
     as_json: Json = False,
 ) -> None:
     """Guess what private texts said, for people who read them. Post-processing: every guarantee stands.
@@ -152,8 +130,6 @@ def decode(
     """
     from textpriv.corpus import STANDARD_STREAM
     from textpriv.evaluation.decoding import Decoder, expected_recovery
-    from textpriv.index.builtin import open_index
-    from textpriv.mechanisms import registry
     from textpriv.privatizer import Privatizer
     from textpriv.tokenization.policy import TokenPolicy
 
@@ -161,12 +137,10 @@ def decode(
         raise typer.BadParameter(
             "with --json the texts cannot go to standard output, too: name a file"
         )
-    name = index_name(index, language)
-    settings = law.settings(required(epsilon, name))
     plan = _plan(source, target, format, text_column)
-    announce_calibration(law)
-    mechanism = registry.get(law.mechanism)(**settings)(open_index(name))
-    privatizer = Privatizer(mechanism, TokenPolicy(**vars(policy)), language=language)
+    mechanism = release.law.build(release.epsilon, release.index_name)
+    policy = TokenPolicy(**vars(release.policy))
+    privatizer = Privatizer(mechanism, policy, language=release.language)
     model, ids, offsets = reading.load(privatizer, text_column)
     decoder = Decoder(
         privatizer, model, form=reading.form, count=reading.candidates, seed=reading.seed

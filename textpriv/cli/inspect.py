@@ -7,29 +7,26 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from textpriv.cli.choosing import Context, id_of, public_texts
-from textpriv.cli.messages import announce_calibration, console, print_json, warn
+from textpriv.cli.messages import console, print_json, warn
 from textpriv.cli.options import (
     SHORT_NAMES,
     Device,
     Epsilon,
     FileFormat,
     Folder,
-    IndexFolder,
     Json,
     MechanismOptions,
-    PolicyOptions,
-    TextLanguage,
+    ReleaseOptions,
     index_name,
     read_number,
-    required,
 )
 from textpriv.errors import LedgerError, TextprivError
 
@@ -43,32 +40,30 @@ _SPAN = "span:"  # before the name of a law of typed spans
 
 
 @dataclass(frozen=True, kw_only=True)
+class OverFolder(ReleaseOptions):
+    """The same settings, with the index as an argument."""
+
+    index: Folder = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class PrivateParts:
     """What a report shows only where it is asked to, and is as private as the texts then."""
+
+    panel: ClassVar[str] = "Private parts"
 
     corpus: Annotated[
         Path | None,
         typer.Option(
             help="Texts, as for 'textpriv privatize': the page then counts their tokens by class, and is "
-            "as private as they are.",
-            show_default=False,
-            rich_help_panel="Private parts",
+            "as private as they are."
         ),
     ] = None
     text_column: Annotated[
-        str,
-        typer.Option(
-            help="Field or column of the corpus that holds the text.",
-            rich_help_panel="Private parts",
-        ),
+        str, typer.Option(help="Field or column of the corpus that holds the text.")
     ] = "text"
     format: Annotated[
-        FileFormat | None,
-        typer.Option(
-            help="Format of the corpus, where its name does not say.",
-            show_default=False,
-            rich_help_panel="Private parts",
-        ),
+        FileFormat | None, typer.Option(help="Format of the corpus, where its name does not say.")
     ] = None
     show_private_sample: Annotated[
         int,
@@ -76,17 +71,9 @@ class PrivateParts:
             metavar="N",
             help="Show the first N raw texts of the corpus beside what is drawn for them.",
             min=0,
-            rich_help_panel="Private parts",
         ),
     ] = 0
-    ledger: Annotated[
-        Path | None,
-        typer.Option(
-            help="Ledger whose totals are shown.",
-            show_default=False,
-            rich_help_panel="Private parts",
-        ),
-    ] = None
+    ledger: Annotated[Path | None, typer.Option(help="Ledger whose totals are shown.")] = None
 
     def check(self) -> None:
         """Refuse a sample of nothing and a ledger that is not there, which opening it would make."""
@@ -98,18 +85,6 @@ class PrivateParts:
             )
 
 
-def _build(
-    index: str | None, epsilon: float | Mapping[str, float] | None, law: MechanismOptions
-) -> Mechanism:
-    from textpriv.index.builtin import open_index
-    from textpriv.mechanisms import registry
-
-    settings = law.settings(required(epsilon, index_name(index)))
-    loaded = open_index(index_name(index))
-    announce_calibration(law)
-    return registry.get(law.mechanism)(**settings)(loaded)
-
-
 def explain(
     words: Annotated[
         list[str] | None,
@@ -117,7 +92,6 @@ def explain(
             metavar="[DIR] WORD",
             help="A word of the vocabulary, perhaps after a folder made by 'textpriv index'; without that, of the built-in "
             "index of English words.",
-            show_default=False,
         ),
     ] = None,
     *,
@@ -126,7 +100,6 @@ def explain(
         typer.Option(
             metavar="A B",
             help="In place of a word, two text files of equal length: how well their outputs can be told apart, exactly.",
-            show_default=False,
         ),
     ] = None,
     epsilon: Epsilon = None,
@@ -143,14 +116,15 @@ def explain(
     if documents is not None:
         if words is not None and len(words) > 1:
             raise typer.BadParameter("--documents takes the place of a word: leave it out")
-        _explain_documents(_build(words[0] if words else None, epsilon, law), documents, as_json)
+        name = index_name(words[0] if words else None)
+        _explain_documents(law.build(epsilon, name), documents, as_json)
         return
     if not words:
         raise typer.BadParameter("name a word, or two files by --documents", param_hint="WORD")
     if len(words) > 2:
         raise typer.BadParameter("name one word, or a folder and one word", param_hint="WORD")
     folder, word = words if len(words) == 2 else (None, words[0])
-    made = _build(folder, epsilon, law)
+    made = law.build(epsilon, index_name(folder))
     number = id_of(made.index.vocabulary, word)
     stays = float(np.exp(made.log_prob(word)[number]))
     outputs, groups = made.explain(word, n=n), made.groups(word, most=8)
@@ -218,7 +192,7 @@ def certify(
     """
     from textpriv.guarantees.certificate import certify as compute
 
-    made = _build(folder, epsilon, law)
+    made = law.build(epsilon, index_name(folder))
     certificate = compute(made, progress=console().is_terminal, reuse=reuse, device=device)
     if as_json:
         print_json(certificate.to_dict())
@@ -235,7 +209,6 @@ def audit(
             metavar="[MECHANISM]",
             help="Registered name, such as textpriv.TEM.v1, or that of --mechanism elsewhere; span:LAW for a law of typed "
             "spans, such as span:number. All that are installed, if left out.",
-            show_default=False,
         ),
     ] = None,
     epsilon: Annotated[
@@ -249,16 +222,13 @@ def audit(
         typer.Option(
             metavar="NAME=VALUE",
             help="A setting of the mechanism, such as prior=uniform; may be given several times.",
-            show_default=False,
         ),
     ] = None,
     full: Annotated[
-        bool,
-        typer.Option("--full", help="Larger vocabularies and ten times the draws: minutes."),
+        bool, typer.Option("--full", help="Larger vocabularies and ten times the draws: minutes.")
     ] = False,
     index: Annotated[
-        Path | None,
-        typer.Option(help="Also search this index for pairs of words.", show_default=False),
+        Path | None, typer.Option(help="Also search this index for pairs of words.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -318,21 +288,14 @@ def leaks(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="IN",
-            help="Texts, as for 'textpriv privatize'; - is standard input.",
-            show_default=False,
+            metavar="IN", help="Texts, as for 'textpriv privatize'; - is standard input."
         ),
     ],
     *,
-    index: IndexFolder = None,
-    epsilon: Epsilon = None,
-    law: MechanismOptions,
-    policy: PolicyOptions,
-    language: TextLanguage = None,
+    release: ReleaseOptions,
     text_column: Annotated[str, typer.Option(help="Field or column that holds the text.")] = "text",
     format: Annotated[
-        FileFormat | None,
-        typer.Option(help="Format of IN, where its name does not say.", show_default=False),
+        FileFormat | None, typer.Option(help="Format of IN, where its name does not say.")
     ] = None,
     compare: Annotated[
         bool,
@@ -347,17 +310,10 @@ def leaks(
 
     [bold]Example:[/bold] textpriv leaks reviews.csv --epsilon 3 --text-column review
     """
-    from textpriv.corpus import PrivatizerSettings, read_records
+    from textpriv.corpus import read_records
     from textpriv.evaluation.leaks import leak_report
 
-    name = index_name(index, language)
-    privatizer = PrivatizerSettings(
-        index=name,
-        language=language,
-        mechanism=law.mechanism,
-        options=law.settings(required(epsilon, name)),
-        policy=vars(policy),
-    ).build()
+    privatizer = release.settings().build()
     batches = read_records(source, format, text_column)
     counted = leak_report(
         (text for batch in batches for text in batch.texts), privatizer, compare=compare
@@ -370,24 +326,18 @@ def leaks(
 
 
 def report(
-    folder: Folder = None,
     *,
-    epsilon: Epsilon = None,
+    release: OverFolder,
     output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="HTML file to write; replaced if it exists."),
+        Path, typer.Option("--output", "-o", help="HTML file to write; replaced if it exists.")
     ],
-    law: MechanismOptions,
-    policy: PolicyOptions,
-    language: TextLanguage = None,
     private: PrivateParts,
     context: Context = None,
     words: Annotated[
         int, typer.Option(help="Words of the vocabulary that the page can look up.", min=2)
     ] = 600,
     word: Annotated[
-        list[str] | None,
-        typer.Option(help="A further public word to look up; may be repeated.", show_default=False),
+        list[str] | None, typer.Option(help="A further public word to look up; may be repeated.")
     ] = None,
     certificate: Annotated[
         bool,
@@ -401,7 +351,7 @@ def report(
 
     [bold]Example:[/bold] textpriv report --epsilon 3 --output report.html
     """
-    from textpriv.corpus import PrivatizerSettings, read_records
+    from textpriv.corpus import read_records
     from textpriv.evaluation.best_attacker import PublicText
     from textpriv.evaluation.leaks import leak_report
     from textpriv.guarantees.certificate import certify as compute
@@ -409,16 +359,9 @@ def report(
     from textpriv.web.report import report_page, write_page
 
     private.check()
-    name = index_name(folder, language)
-    settings = law.settings(required(epsilon, name))
-    announce_calibration(law)
-    privatizer = PrivatizerSettings(
-        index=name,
-        language=language,
-        mechanism=law.mechanism,
-        options=settings,
-        policy=vars(policy),
-    ).build()
+    settings = release.settings()
+    release.law.announce()
+    privatizer = settings.build()
     samples: list[str] = []
 
     def texts() -> Iterator[str]:
@@ -465,8 +408,7 @@ def playground(
     allow_remote: Annotated[
         bool,
         typer.Option(
-            "--allow-remote",
-            help="Let other computers in, without a password and unencrypted.",
+            "--allow-remote", help="Let other computers in, without a password and unencrypted."
         ),
     ] = False,
 ) -> None:

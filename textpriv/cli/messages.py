@@ -22,8 +22,6 @@ from textpriv.errors import TextprivError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from textpriv.cli.options import MechanismOptions
-
 
 _INTERRUPTED = 130
 
@@ -45,16 +43,6 @@ def say(message: str, label: str = "", style: str = "") -> None:
 def warn(message: str) -> None:
     """Print a warning on standard error."""
     say(message, "warning: ", "yellow")
-
-
-def announce_calibration(law: MechanismOptions) -> None:
-    """Say that the next step may take long, where the law is searched for."""
-    if law.is_calibrated:
-        say(
-            "",
-            "calibrating the law (the first time a minute or more for 40,000 words; kept with the index)",
-            "dim",
-        )
 
 
 def print_json(value: dict[str, Any]) -> None:

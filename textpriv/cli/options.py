@@ -11,12 +11,19 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Annotated, Any, Literal, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
+from textpriv.cli.messages import say
+from textpriv.errors import IndexFolderError
 from textpriv.mechanisms import mechanism_names
+
+if TYPE_CHECKING:
+    from textpriv.engines.batch import PrivatizerSettings
+    from textpriv.mechanisms.base import Mechanism
 
 # All that are installed: short names, and what each is called in the registry, which knows the options that it takes.
 SHORT_NAMES = mechanism_names()
@@ -45,36 +52,52 @@ class Command(TyperCommand):
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Replace each parameter of a command that is a dataclass by one option for each of its fields."""
+    given = inspect.signature(command, eval_str=True).parameters.values()
+    groups = {each.name: each.annotation for each in given if _is_group(each.annotation)}
     parameters: list[inspect.Parameter] = []
-    groups: dict[str, Any] = {}
-    for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        group = parameter.annotation
-        if not (isinstance(group, type) and is_dataclass(group)):
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-            continue
-        groups[parameter.name] = group
-        hints = get_type_hints(group, include_extras=True)
-        parameters += [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=hints[field.name],
-            )
-            for field in fields(group)
-        ]
+    for each in given:
+        own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+        parameters += _options_of(each.annotation) if each.name in groups else own
 
     @functools.wraps(command)
     def run(**options: Any) -> None:
-        for name, group in groups.items():
-            options[name] = group(
-                **{field.name: options.pop(field.name) for field in fields(group)}
-            )
-        command(**options)
+        made = {name: _filled(group, options) for name, group in groups.items()}
+        command(**options, **made)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
+
+
+def _is_group(annotation: Any) -> bool:
+    return isinstance(annotation, type) and is_dataclass(annotation)
+
+
+def _options_of(group: Any) -> list[inspect.Parameter]:
+    """The options of a group and of the groups in it; under the group's ``panel`` of the help, where it has one."""
+    hints = get_type_hints(group, include_extras=True)
+    options: list[inspect.Parameter] = []
+    for field in fields(group):
+        kind = hints[field.name]
+        if _is_group(kind):
+            options += _options_of(kind)
+            continue
+        if hasattr(group, "panel"):
+            kind.__metadata__[0].rich_help_panel = group.panel
+        kwargs = {"default": field.default, "annotation": kind}
+        options.append(inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, **kwargs))
+    return options
+
+
+def _filled(group: Any, options: dict[str, Any]) -> Any:
+    """A group with its part of the options, which is taken out of them."""
+    hints = get_type_hints(group, include_extras=True)
+    return group(
+        **{
+            name: _filled(hints[name], options) if _is_group(hints[name]) else options.pop(name)
+            for name in (field.name for field in fields(group))
+        }
+    )
 
 
 def read_number(given: str | float) -> float:
@@ -124,19 +147,17 @@ Epsilon = Annotated[
         help="Privacy parameter, per unit of the vectors' distance; required. Smaller is more private. Without a "
         "number you are shown what some of them mean. With a tree also the largest odds by level: "
         "--levels synonyms=3,kind=30,any=3000.",
-        show_default=False,
     ),
 ]
 _FOLDER = "Folder made by 'textpriv index'. Without it, the built-in index of English words."
-Folder = Annotated[str | None, typer.Argument(metavar="[DIR]", help=_FOLDER, show_default=False)]
-IndexFolder = Annotated[str | None, typer.Option("--index", help=_FOLDER, show_default=False)]
+Folder = Annotated[str | None, typer.Argument(metavar="[DIR]", help=_FOLDER)]
+IndexFolder = Annotated[str | None, typer.Option("--index", help=_FOLDER)]
 TextLanguage = Annotated[
     str | None,
     typer.Option(
         "--language",
         metavar="CODE",
         help="Language of the texts, by whose rules they are tokenized, such as de. Default: that of the index.",
-        show_default=False,
     ),
 ]
 VectorLanguage = Annotated[
@@ -145,7 +166,6 @@ VectorLanguage = Annotated[
         "--language",
         metavar="CODE",
         help="Language of the words, such as de, where SOURCE does not say; texts are tokenized by its rules.",
-        show_default=False,
     ),
 ]
 FileFormat = Literal["jsonl", "csv", "tsv", "text", "parquet"]
@@ -153,9 +173,13 @@ Search = Literal["exact", "hnsw"]
 Device = Annotated[
     str,
     typer.Option(
-        help="Where distances of many pairs are computed: cpu, or a CUDA device of torch such as cuda.",
+        help="Where distances of many pairs are computed: cpu, or a CUDA device of torch such as cuda."
     ),
 ]
+NewFolder = Annotated[Path, typer.Argument(help="Folder to make.")]
+Metric = Annotated[str, typer.Option(help="Distance between vectors.")]
+Limit = Annotated[int | None, typer.Option(help="Take only the first words of SOURCE.", min=1)]
+Force = Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
@@ -177,23 +201,18 @@ class MechanismOptions:
         typer.Option(
             help="All but permute-and-flip: how often each word is used in public text: zipf (by rank, the "
             "default of all but balanced and tree), uniform (as published), counts (stored in the index), or a file of "
-            "'word count' lines; tree: full (the default), which spends the whole budget.",
-            show_default=False,
+            "'word count' lines; tree: full (the default), which spends the whole budget."
         ),
     ] = None
     gamma: Annotated[
         float | None,
-        typer.Option(
-            help="All but madlib and tree: distance beyond which all words count alike.",
-            show_default=False,
-        ),
+        typer.Option(help="All but madlib and tree: distance beyond which all words count alike."),
     ] = None
     beta: Annotated[
         float | None,
         typer.Option(
             help="tem with --prior uniform, permute-and-flip: chance of leaving gamma, from which gamma "
-            "follows (default 0.001).",
-            show_default=False,
+            "follows (default 0.001)."
         ),
     ] = None
     rate: Annotated[
@@ -201,29 +220,23 @@ class MechanismOptions:
         typer.Option(
             help="tem, tree: how the exponent follows from epsilon: half of it (the default of tem), calibrated (the "
             "most that these vectors allow, the default of tree), or best (tem: which also moves the prior). Computed "
-            "once for an index.",
-            show_default=False,
+            "once for an index."
         ),
     ] = None
     share: Annotated[
         float | None,
         typer.Option(
-            help="smoothed: the exponent as a share of epsilon, from 0.5 to below 1 (default 0.6).",
-            show_default=False,
+            help="smoothed: the exponent as a share of epsilon, from 0.5 to below 1 (default 0.6)."
         ),
     ] = None
     search: Annotated[
         Search | None,
         typer.Option(
-            help="madlib: how the nearest word is found (default hnsw, which needs the extra of that name).",
-            show_default=False,
+            help="madlib: how the nearest word is found (default hnsw, which needs the extra of that name)."
         ),
     ] = None
     projection: Annotated[
-        int | None,
-        typer.Option(
-            help="madlib: dimensions to project the vectors to first.", min=1, show_default=False
-        ),
+        int | None, typer.Option(help="madlib: dimensions to project the vectors to first.", min=1)
     ] = None
 
     def settings(self, epsilon: float | Mapping[str, float]) -> dict[str, Any]:
@@ -260,12 +273,31 @@ class MechanismOptions:
                 )
         return given
 
-    @property
-    def is_calibrated(self) -> bool:
-        """Whether the law is searched for on the index, which may take long the first time."""
+    def build(self, epsilon: float | Mapping[str, float] | None, index: str) -> Mechanism:
+        """Return the mechanism over an index that is named."""
+        from textpriv.index.builtin import open_index
+        from textpriv.mechanisms import registry
+
+        settings = self.settings(required(epsilon, index))
+        self.announce()
+        return registry.get(self.mechanism)(**settings)(open_index(index))
+
+    def announce(self) -> None:
+        """Say that the next step may take long, where the law is searched for on the index."""
         searched = (SHORT_NAMES["smoothed"], SHORT_NAMES["balanced"])
         tree = self.mechanism == SHORT_NAMES["tree"]  # where it takes seconds
-        return self.mechanism in searched or (self.rate not in (None, "half") and not tree)
+        if self.mechanism in searched or (self.rate not in (None, "half") and not tree):
+            say(
+                "",
+                "calibrating the law (the first time a minute or more for 40,000 words; kept with the index)",
+                "dim",
+            )
+
+
+def refuse_existing(out: Path, force: bool) -> None:
+    """Refuse a folder that is there and is not to be replaced: before the long work, not after it."""
+    if out.exists() and not force:
+        raise IndexFolderError(f"{out} exists. Choose another folder, or replace it with --force.")
 
 
 def required(
@@ -303,3 +335,32 @@ class PolicyOptions:
     case: Annotated[
         Literal["lower", "keep"], typer.Option(help="Lower-case words before the look-up.")
     ] = "lower"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseOptions:
+    """By which settings texts are made private."""
+
+    index: IndexFolder = None
+    epsilon: Epsilon = None
+    law: MechanismOptions
+    policy: PolicyOptions
+    language: TextLanguage = None
+
+    @property
+    def index_name(self) -> str:
+        """The name of the index."""
+        return index_name(self.index, self.language)
+
+    def settings(self, **more: Any) -> PrivatizerSettings:
+        """Return what an engine builds a privatizer from, with some more of its fields."""
+        from textpriv.engines.batch import PrivatizerSettings
+
+        return PrivatizerSettings(
+            index=self.index_name,
+            language=self.language,
+            mechanism=self.law.mechanism,
+            options=self.law.settings(required(self.epsilon, self.index_name)),
+            policy=vars(self.policy),
+            **more,
+        )

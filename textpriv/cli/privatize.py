@@ -9,22 +9,12 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import typer
 
-from textpriv.cli.messages import announce_calibration, console, print_json, say, warn
-from textpriv.cli.options import (
-    Epsilon,
-    FileFormat,
-    IndexFolder,
-    Json,
-    MechanismOptions,
-    PolicyOptions,
-    TextLanguage,
-    index_name,
-    required,
-)
+from textpriv.cli.messages import console, print_json, say, warn
+from textpriv.cli.options import FileFormat, Json, ReleaseOptions
 from textpriv.errors import TextprivError
 
 if TYPE_CHECKING:
@@ -44,14 +34,12 @@ class FileOptions:
         typer.Option(
             metavar="COLUMN",
             help="Field or column that holds the text; repeat for several. Others are not protected. Default: text.",
-            show_default=False,
         ),
     ] = None
     format: Annotated[
         FileFormat | None,
         typer.Option(
-            help="Format of IN and OUT, where their names do not say. With - at both ends: text.",
-            show_default=False,
+            help="Format of IN and OUT, where their names do not say. With - at both ends: text."
         ),
     ] = None
     on_error: Annotated[
@@ -66,7 +54,6 @@ class FileOptions:
         typer.Option(
             metavar="COLUMN",
             help="Pass on only these other columns; * and ? match. Repeat for several.",
-            show_default=False,
         ),
     ] = None
     drop: Annotated[
@@ -74,7 +61,6 @@ class FileOptions:
         typer.Option(
             metavar="COLUMN",
             help="Leave out these other columns; --drop '*' leaves the text alone.",
-            show_default=False,
         ),
     ] = None
 
@@ -95,9 +81,10 @@ class FileOptions:
 class RunOptions:
     """Where the work is done, and under which key."""
 
+    panel: ClassVar[str] = "Run"
+
     engine: Annotated[
-        Literal["local", "spark", "ray"],
-        typer.Option(help="Where the work is done.", rich_help_panel="Run"),
+        Literal["local", "spark", "ray"], typer.Option(help="Where the work is done.")
     ] = "local"
     address: Annotated[
         str | None,
@@ -105,20 +92,14 @@ class RunOptions:
             "--address",
             "--master",
             help="Spark master or Ray cluster; without one, an engine of this machine is started.",
-            show_default=False,
-            rich_help_panel="Run",
         ),
     ] = None
-    workers: Annotated[
-        int,
-        typer.Option(help="Processes that work at a time.", min=1, rich_help_panel="Run"),
-    ] = 1
+    workers: Annotated[int, typer.Option(help="Processes that work at a time.", min=1)] = 1
     resume: Annotated[
         bool,
         typer.Option(
             "--resume",
             help="Continue a run that was cut short; needs its key. Begins one if there is none.",
-            rich_help_panel="Run",
         ),
     ] = False
     key: Annotated[
@@ -127,17 +108,10 @@ class RunOptions:
             "--key",
             help="File of the run key, made if missing (default OUT.key). The same documents come out "
             "the same under the same key; whoever has it can undo the protection.",
-            show_default=False,
-            rich_help_panel="Run",
         ),
     ] = None
     forget_key: Annotated[
-        bool,
-        typer.Option(
-            "--forget-key",
-            help="Destroy the run key when all is done.",
-            rich_help_panel="Run",
-        ),
+        bool, typer.Option("--forget-key", help="Destroy the run key when all is done.")
     ] = False
     batch_size: Annotated[
         int, typer.Option(help="Documents at a time. The output does not depend on it.", min=1)
@@ -145,8 +119,7 @@ class RunOptions:
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Repeatable output, for experiments only: whoever knows the seed can undo it.",
-            show_default=False,
+            help="Repeatable output, for experiments only: whoever knows the seed can undo it."
         ),
     ] = None
 
@@ -185,14 +158,14 @@ class RunOptions:
 class SpanOptions:
     """What finds typed spans, and which law each kind goes to."""
 
+    panel: ClassVar[str] = "Spans"
+
     detect: Annotated[
         list[str] | None,
         typer.Option(
             metavar="DETECTOR",
             help="Find names, dates, numbers and the like by patterns, presidio, or spacy:PIPELINE (spacy alone: the "
             "small pipeline of the language). Repeat for several. What is not found is drawn word by word.",
-            show_default=False,
-            rich_help_panel="Spans",
         ),
     ] = None
     policy: Annotated[
@@ -200,8 +173,6 @@ class SpanOptions:
         typer.Option(
             metavar="POLICY",
             help="What becomes of each kind that is found: notes, tickets, chat, or a TOML file.",
-            show_default=False,
-            rich_help_panel="Spans",
         ),
     ] = None
 
@@ -223,31 +194,24 @@ class SpanOptions:
 class AccountOptions:
     """What the ledger counts, and where it stops."""
 
+    panel: ClassVar[str] = "Account"
+
     ledger: Annotated[
         Path | None,
         typer.Option(
             help="File that counts what each document spends, made if missing. A document that was "
-            "released before is released the same way and costs nothing. As secret as the texts.",
-            show_default=False,
-            rich_help_panel="Account",
+            "released before is released the same way and costs nothing. As secret as the texts."
         ),
     ] = None
     document: Annotated[
         str | None,
         typer.Option(
             help="Field or column with the name of each document, by which it is known again "
-            "wherever it stands; otherwise it is known by its number.",
-            show_default=False,
-            rich_help_panel="Account",
+            "wherever it stands; otherwise it is known by its number."
         ),
     ] = None
     author: Annotated[
-        str | None,
-        typer.Option(
-            help="Field or column with the name of each document's author.",
-            show_default=False,
-            rich_help_panel="Account",
-        ),
+        str | None, typer.Option(help="Field or column with the name of each document's author.")
     ] = None
     document_limit: Annotated[
         float | None,
@@ -255,8 +219,6 @@ class AccountOptions:
             metavar="EPSILON",
             help="Stop before a document's releases under one index pass this epsilon in all, per unit of "
             "its distance. Another index begins anew: see --document-nats-limit.",
-            show_default=False,
-            rich_help_panel="Account",
         ),
     ] = None
     document_nats_limit: Annotated[
@@ -264,8 +226,6 @@ class AccountOptions:
         typer.Option(
             metavar="NATS",
             help="Stop before a document's releases under all indexes pass this worst-case loss in all.",
-            show_default=False,
-            rich_help_panel="Account",
         ),
     ] = None
     author_limit: Annotated[
@@ -273,8 +233,6 @@ class AccountOptions:
         typer.Option(
             metavar="NATS",
             help="Stop before an author's documents pass this worst-case loss in all.",
-            show_default=False,
-            rich_help_panel="Account",
         ),
     ] = None
     document_rho_limit: Annotated[
@@ -283,17 +241,12 @@ class AccountOptions:
             metavar="RHO",
             help="Stop before a document's releases under all indexes pass this rho of zCDP, which many words spend "
             "more slowly than nats.",
-            show_default=False,
-            rich_help_panel="Account",
         ),
     ] = None
     author_rho_limit: Annotated[
         float | None,
         typer.Option(
-            metavar="RHO",
-            help="Stop before an author's documents pass this rho of zCDP in all.",
-            show_default=False,
-            rich_help_panel="Account",
+            metavar="RHO", help="Stop before an author's documents pass this rho of zCDP in all."
         ),
     ] = None
 
@@ -328,10 +281,7 @@ class AccountOptions:
 
     def settings(self) -> dict[str, Any]:
         """Return the fields of PrivatizerSettings."""
-        return {
-            "ledger": None if self.ledger is None else str(self.ledger),
-            **self.limits,
-        }
+        return {"ledger": None if self.ledger is None else str(self.ledger), **self.limits}
 
 
 Source = Annotated[
@@ -340,7 +290,6 @@ Source = Annotated[
         metavar="IN",
         help="Texts: .jsonl, .csv, .tsv or .txt (a document a line), perhaps with .gz or .zst after "
         "it, or .parquet; a folder of such files, also at a URL such as s3://bucket/raw; - is standard input.",
-        show_default=False,
     ),
 ]
 Target = Annotated[
@@ -348,7 +297,6 @@ Target = Annotated[
     typer.Argument(
         metavar="OUT",
         help="File to write, of the same format, or folder to make, also at a URL; - is standard output.",
-        show_default=False,
     ),
 ]
 
@@ -357,13 +305,9 @@ def privatize(
     source: Source,
     target: Target,
     *,
-    index: IndexFolder = None,
-    epsilon: Epsilon = None,
-    law: MechanismOptions,
+    release: ReleaseOptions,
     files: FileOptions,
-    tokens: PolicyOptions,
     spans: SpanOptions,
-    language: TextLanguage = None,
     run: RunOptions,
     account: AccountOptions,
     as_json: Json = False,
@@ -376,7 +320,7 @@ def privatize(
     [bold]Example:[/bold] textpriv privatize reviews.csv private.csv --epsilon 3 --text-column review
     """
     from textpriv.cli.progress import shown_progress, write_event
-    from textpriv.corpus import STANDARD_STREAM, PrivatizerSettings, privatize_corpus
+    from textpriv.corpus import STANDARD_STREAM, privatize_corpus
 
     if as_json and target == STANDARD_STREAM:
         raise typer.BadParameter(
@@ -385,21 +329,11 @@ def privatize(
     typed = spans.settings()
     account.check(run.seed, bool(typed))
     run.check()
-    name = index_name(index, language)
-    settings = PrivatizerSettings(
-        index=name,
-        mechanism=law.mechanism,
-        options=law.settings(required(epsilon, name)),
-        policy=vars(tokens),
-        seed=run.seed,
-        language=language,
-        **typed,
-        **account.settings(),
-    )
+    settings = release.settings(seed=run.seed, **typed, **account.settings())
     run_key = run.open_key(source, target, account.ledger)
     if run_key is not None:
         settings = replace(settings, run_key=run_key.secret)
-    announce_calibration(law)
+    release.law.announce()
     privatizer = settings.build()
     with _saying_what_is_left(target), shown_progress(console(), as_json) as advance:
         report = privatize_corpus(

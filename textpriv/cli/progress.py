@@ -77,12 +77,7 @@ def _events() -> Callable[[Progress], None]:
 
 @contextlib.contextmanager
 def _bar(console: Console) -> Iterator[Callable[[Progress], None]]:
-    from rich.progress import (
-        BarColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     columns = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,17 @@ from typing import Annotated, Any, Literal
 import typer
 
 from textpriv.cli.messages import console, print_json, say
-from textpriv.cli.options import Json, VectorLanguage, read_number, read_pairs
-from textpriv.errors import IndexFolderError
+from textpriv.cli.options import (
+    Force,
+    Json,
+    Limit,
+    Metric,
+    NewFolder,
+    VectorLanguage,
+    read_number,
+    read_pairs,
+    refuse_existing,
+)
 
 __all__ = ["tree"]
 
@@ -45,8 +53,7 @@ class TreeOptions:
         Literal["distance", "rank", "levels"] | None,
         typer.Option(
             help="What heights are: distances (the default), logarithms of group sizes, or the levels of "
-            "--groups (their default).",
-            show_default=False,
+            "--groups (their default)."
         ),
     ] = None
     groups: Annotated[
@@ -55,25 +62,17 @@ class TreeOptions:
             parser=_read_groups,
             metavar="NAME=NUMBER,...",
             help="Names of levels and how many groups each has at most, such as synonyms=5000,kind=500.",
-            show_default=False,
         ),
     ] = None
-    metric: Annotated[str, typer.Option(help="Distance between vectors.")] = "unit_euclidean"
+    metric: Metric = "unit_euclidean"
     dimensions: Annotated[
-        int | None,
-        typer.Option(
-            help="Cluster in so many principal directions only.", min=1, show_default=False
-        ),
+        int | None, typer.Option(help="Cluster in so many principal directions only.", min=1)
     ] = None
-    limit: Annotated[
-        int | None,
-        typer.Option(help="Take only the first words of SOURCE.", min=1, show_default=False),
-    ] = None
+    limit: Limit = None
     prior: Annotated[
         Path | None,
         typer.Option(
-            help="File of 'word count' lines from public text, kept in the tree for --prior counts.",
-            show_default=False,
+            help="File of 'word count' lines from public text, kept in the tree for --prior counts."
         ),
     ] = None
 
@@ -82,14 +81,13 @@ def tree(
     source: Annotated[
         str,
         typer.Argument(
-            help="Word vectors, as for 'textpriv index', or with --method file a hierarchy.",
-            show_default=False,
+            help="Word vectors, as for 'textpriv index', or with --method file a hierarchy."
         ),
     ],
-    out: Annotated[Path, typer.Argument(help="Folder to make.", show_default=False)],
+    out: NewFolder,
     options: TreeOptions,
     language: VectorLanguage = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Make a folder with a public tree of words, which --mechanism tree takes where others take an index.
@@ -100,16 +98,13 @@ def tree(
     from textpriv.tokenization.encoder import find_split_words
     from textpriv.vocabulary.vocabulary import Vocabulary
 
-    if out.exists() and not force:  # said before the long work, not after it
-        raise IndexFolderError(f"{out} exists. Choose another folder, or replace it with --force.")
+    refuse_existing(out, force)
     started = time.perf_counter()
     terminal = console()
     if options.method == "file":
         made = Tree.from_file(source, language)
     else:
-        with (
-            terminal.status("reading vectors") if terminal.is_terminal else contextlib.nullcontext()
-        ):
+        with terminal.status("reading vectors"):
             vocabulary = Vocabulary.load(
                 source, limit=options.limit, prior=options.prior, language=language
             )

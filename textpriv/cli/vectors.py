@@ -18,14 +18,10 @@ def vectors(
         typer.Argument(
             metavar="[NAME]",
             help="A set to get, such as spacy:de_core_news_md. Without one, the sets are listed.",
-            show_default=False,
         ),
     ] = None,
     language: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CODE", help="List those of a language only, such as de.", show_default=False
-        ),
+        str | None, typer.Option(metavar="CODE", help="List those of a language only, such as de.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -54,8 +50,7 @@ def vectors(
         ) as bars:
             bar = bars.add_task(name, total=None)
             path = get(
-                chosen,
-                lambda found, total: bars.update(bar, completed=found, total=total or None),
+                chosen, lambda found, total: bars.update(bar, completed=found, total=total or None)
             )
     else:
         path = get(chosen)
