@@ -25,10 +25,7 @@ from textpriv.index.index import Index
 from textpriv.ledger import Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.metrics import is_builtin
-from textpriv.randomness import (
-    DistinctKeys,
-    Stream,
-)
+from textpriv.randomness import DistinctKeys, Stream
 from textpriv.spans.detectors import Detector
 from textpriv.spans.plan import SpanPlan
 from textpriv.spans.policy import SpanPolicy
@@ -134,8 +131,9 @@ class Privatizer:
                 "the same run key would serve two laws. Use a metric of this library, or leave the run key out."
             )
         self._few = _FEW
-        terms = None if ledger is None else Terms.of(mechanism, self.policy, self.language)
-        if terms is not None:
+        terms = None
+        if ledger is not None:
+            terms = Terms.of(mechanism, self.policy, self.language)
             terms = replace(terms, settings=self.fingerprint)
         self._source = DocumentStreams(
             lambda: self.fingerprint, run_key, seed, ledger, terms, self.spans is not None
@@ -341,23 +339,12 @@ class Privatizer:
         batch = batch.compact()
         words, strings = self._spelling, Spelling.of(batch.strings)
         blanks = find_blanks(outputs, batch.offsets, batch.string_ids, words, strings)
+        parts = outputs, blanks, batch.offsets, batch.string_ids
         self._few = max(self._few - len(outputs), -1)
         if self._few >= 0:
-            vocabulary = self.mechanism.index.vocabulary.words
-            parts = outputs, blanks, batch.offsets, batch.string_ids
-            return spell_few(*parts, vocabulary, batch.strings)
-        return EncodedTexts(
-            *spell(
-                outputs,
-                blanks,
-                batch.offsets,
-                batch.string_ids,
-                words.letters,
-                words.offsets,
-                strings.letters,
-                strings.offsets,
-            )
-        )
+            return spell_few(*parts, self.mechanism.index.vocabulary.words, batch.strings)
+        letters = words.letters, words.offsets, strings.letters, strings.offsets
+        return EncodedTexts(*spell(*parts, *letters))
 
     def _draw(
         self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None
@@ -458,8 +445,8 @@ class Privatizer:
             state["seed"],
             ledger=state["ledger"],
             language=state["language"],
-            spans=None if state["spans"] is None else state["spans"].policy,
-            detector=None if state["spans"] is None else state["spans"].detectors,
+            spans=None if plan is None else plan.policy,
+            detector=None if plan is None else plan.detectors,
         )
 
     def __repr__(self) -> str:

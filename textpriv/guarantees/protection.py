@@ -11,6 +11,7 @@ import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -163,20 +164,14 @@ def choose(
             )
     ruler = next((each for each in named.values() if not isinstance(each, Tree)), first)
     text = None if context is None else PublicText.read(context, first)
+    find = partial(choose_epsilon, recovery=recovery, of=of, context=text, word_prior=word_prior)
     likeness = _Likeness(ruler, word_prior)
     compared, left_out = [], []
     for name, index in named.items():
         for prior in priors or _priors(index):
             short = "tree" if isinstance(index, Tree) else "tem"
             try:
-                found = choose_epsilon(
-                    index,
-                    recovery=recovery,
-                    of=of,
-                    context=text,
-                    word_prior=word_prior,
-                    prior=prior,
-                )
+                found = find(index, prior=prior)
             except OutOfReachError as error:
                 left_out.append(f"{short} over {name} with prior {prior}: {error}")
                 continue

@@ -216,21 +216,18 @@ class Index(WordDistances):
         if self.path is not None:
             metric = self.metric if self.metric.kind == INTERPRETED else None
             return _reopen, (self.path, metric, self.fingerprint)
-        state = {name: getattr(self, name) for name in _STATE}
-        return _revive, (state,)
+        return _revive, ({name: getattr(self, name) for name in _STATE},)
 
     def __repr__(self) -> str:
-        lists = "exact" if self.exact else f"approximate, recall {self.recall:.4f}"
-        return (
-            f"Index({len(self)} words x {self.vocabulary.vectors.shape[1]}, {self.metric.name}, "
-            f"k={self.k} {lists})"
-        )
+        size = f"{len(self)} words x {self.vocabulary.vectors.shape[1]}"
+        return f"Index({size}, {self.metric.name}, k={self.k} {self._lists})"
+
+    @property
+    def _lists(self) -> str:
+        return "exact" if self.exact else f"approximate, recall {self.recall:.4f}"
 
     def _repr_html_(self) -> str:
-        lists = "exact" if self.exact else f"approximate, recall {self.recall:.4f}"
-        half, ninety = (
-            at_most(d, 4) for d in (self.reference_distance, self.reference_distance_90)
-        )
+        half, ninety = (at_most(each, 4) for each in self.typical[REFERENCE])
         dimension, dtype = self.vocabulary.vectors.shape[1], self.coordinates.dtype
         return card(
             "Index",
@@ -239,7 +236,7 @@ class Index(WordDistances):
                 ("language", self.language or "not known"),
                 ("vectors", f"{dimension} dimensions, {dtype}"),
                 ("metric", self.metric.name),
-                ("nearest lists", f"{self.k} words each, {lists}"),
+                ("nearest lists", f"{self.k} words each, {self._lists}"),
                 ("counts", "stored" if self.vocabulary.prior is not None else "none"),
                 (
                     "10th neighbour",
@@ -344,10 +341,9 @@ class Index(WordDistances):
     @cached_property
     def quantized(self) -> QuantizedRows:
         """Quantized coordinates, from which bounds on a Euclidean distance can be read; none for other metrics."""
-        rows = self._stored_quantized
-        if rows is None:
-            euclidean = self.metric.kind == EUCLIDEAN
-            rows = quantize(self.coordinates) if euclidean else QuantizedRows.none()
+        rows = self._stored_quantized or (
+            quantize(self.coordinates) if self.metric.kind == EUCLIDEAN else QuantizedRows.none()
+        )
         return rows._replace(rows=read_only(rows.rows))
 
     @property
@@ -458,10 +454,6 @@ class Index(WordDistances):
             raise IndexFolderError(
                 f"{folder / META} has the fingerprint of other words or vectors; build the index again."
             )
-        rounding = stored_rounding(folder, meta, chosen)
-        if rounding is None:
-            errors = chosen.coordinate_errors(tables.vectors)
-            rounding = rounding_of(tables.coordinates, errors)
         index = cls(
             vocabulary,
             chosen,
@@ -470,7 +462,8 @@ class Index(WordDistances):
             tables.representatives,
             backend=meta["backend"],
             recall=float(meta["recall"]),
-            rounding=rounding,
+            rounding=stored_rounding(folder, meta, chosen)
+            or rounding_of(tables.coordinates, chosen.coordinate_errors(tables.vectors)),
             diameter_bound=float(meta["diameter_bound"]),
             fingerprint=meta["fingerprint"],
             path=folder.resolve(),

@@ -140,8 +140,10 @@ class Sample:
     cut: bool
 
     @classmethod
-    def of(cls, privatizer: Privatizer, text: str) -> Sample:
+    def of(cls, privatizer: Privatizer | None, text: str) -> Sample:
         """Draw one document once, and mark what happened to each token; ``private`` is HTML."""
+        if privatizer is None:
+            raise TextprivError("samples are drawn by a privatizer: pass privatizer=.")
         shown = text[:_LONGEST_SAMPLE]
         raw = privatizer.read(shown)
         (tokens,) = privatizer.release([raw], [Stream()])
@@ -208,10 +210,7 @@ def report_page(
         For samples without a privatizer, for fewer than 2 words and for words outside the vocabulary.
     """
     _check_count(words)
-    texts = list(texts)
-    if texts and privatizer is None:
-        raise TextprivError("samples are drawn by a privatizer: pass privatizer=.")
-    index = mechanism.index
+    samples = [Sample.of(privatizer, text) for text in texts]
     exact = has_law(mechanism)
     ids = _chosen(mechanism, words if exact else min(words, _ESTIMATED), more)
     laws = WordLaws.of(mechanism, ids)
@@ -219,9 +218,7 @@ def report_page(
     figures = _figures(mechanism, epsilons) if exact else None
     attacks = Attacks.of(mechanism, public_text) if exact and can_compare(mechanism) else None
     statement = mechanism.statement if privatizer is None else privatizer.statement
-    samples = [Sample.of(privatizer, text) for text in texts] if privatizer is not None else []
     script = asset("report.js")
-    bare = replace(statement, assumptions=(), not_protected=(), notes=())
     return fill(
         "report.html",
         version=__version__,
@@ -231,11 +228,11 @@ def report_page(
         at_most=at_most,
         middle=np.median,
         script=script,
-        index=index,
+        index=mechanism.index,
         mechanism=mechanism,
         statement=statement,
-        claim=bare.paragraph(),
-        odds=odds_table(mechanism.statement, typical_pairs(index)),
+        claim=replace(statement, assumptions=(), not_protected=(), notes=()).paragraph(),
+        odds=odds_table(mechanism.statement, typical_pairs(mechanism.index)),
         lists=exposure(mechanism),
         attacks=attacks,
         laws=laws,
