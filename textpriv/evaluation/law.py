@@ -7,7 +7,7 @@ learning, which post-process the law; draws and certificates have exact arithmet
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -170,18 +170,27 @@ class Law:
         prior : ndarray, shape (V,), optional
             In place of the law's own, such as that of some words only.
         """
-        prior = self.prior if prior is None else prior
-        found = self.mechanism.likeliest_inputs(prior)
-        if found is not None:
-            return found
-        guess = np.zeros(len(self), dtype=np.int64)
-        joint = np.zeros(len(self))
+        (found,) = self.likeliest_under([self.prior if prior is None else prior])
+        return found
+
+    def likeliest_under(
+        self, priors: Sequence[NDArray[np.float64]]
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """:meth:`likeliest` under each of some priors, from one pass over all pairs of words."""
+        found = [self.mechanism.likeliest_inputs(prior) for prior in priors]
+        known = [each for each in found if each is not None]
+        if len(known) == len(priors):
+            return known
+        best = [(np.zeros(len(self), dtype=np.int64), np.zeros(len(self))) for _ in priors]
         outputs = np.arange(len(self))
+        joint = np.empty((0, len(self)), dtype=np.float32)
         for words, law in self.blocks():
-            law *= prior[words, None].astype(np.float32)
-            best = law.argmax(axis=0)
-            value = law[best, outputs].astype(np.float64)
-            better = value > joint
-            guess[better] = words[best[better]]
-            joint[better] = value[better]
-        return guess, joint
+            joint = np.empty_like(law) if len(joint) < len(law) else joint[: len(law)]
+            for prior, (guess, most) in zip(priors, best, strict=True):
+                np.multiply(law, prior[words, None].astype(np.float32), out=joint)
+                first = joint.argmax(axis=0)
+                value = joint[first, outputs].astype(np.float64)
+                better = value > most
+                guess[better] = words[first[better]]
+                most[better] = value[better]
+        return best

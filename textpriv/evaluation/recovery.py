@@ -36,6 +36,8 @@ class WordRecovery:
     by_word : ndarray of float64, shape (V,)
         How often each word is guessed where it was written; content words by the attacker who is told.
     is_content : ndarray of bool, shape (V,)
+    guess : ndarray of int64, shape (V,)
+        What the attacker who is not told names for each output.
     """
 
     words: list[str]
@@ -43,6 +45,7 @@ class WordRecovery:
     content: float
     by_word: NDArray[np.float64]
     is_content: NDArray[np.bool_]
+    guess: NDArray[np.int64]
 
     def worst(self, count: int = 20) -> list[tuple[str, float]]:
         """The content words that are guessed most often where they were written, with how often: the worst protected."""
@@ -77,7 +80,7 @@ def word_recovery(
     Parameters
     ----------
     mechanism : Mechanism
-        With a closed law. Takes two passes over all pairs of words, or over the nodes of a tree.
+        With a closed law. Takes a pass over all pairs of words, or two over the nodes of a tree.
     word_prior : see :meth:`Vocabulary.prior_weights`
         How often each word is written. Public.
     common : int
@@ -88,22 +91,25 @@ def word_recovery(
     TextprivError
     """
     law = Law(mechanism, word_prior)
-    by_word, everything = _guessed(law, law.prior)
     rare = content_prior(law.prior, common)
-    told, content = _guessed(law, rare)
+    (guess, joint), (guess_told, joint_told) = law.likeliest_under([law.prior, rare])
     is_content = rare > 0
     return WordRecovery(
         mechanism.index.vocabulary.words,
-        everything,
-        content,
-        np.where(is_content, told, by_word),
+        float(joint.sum()),
+        float(joint_told.sum()),
+        np.where(
+            is_content, _shares(guess_told, joint_told, rare), _shares(guess, joint, law.prior)
+        ),
         is_content,
+        guess,
     )
 
 
-def _guessed(law: Law, prior: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """How often each word is guessed where it was written, and in all."""
-    guess, joint = law.likeliest(prior)
+def _shares(
+    guess: NDArray[np.int64], joint: NDArray[np.float64], prior: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """How often each word is guessed where it was written."""
     found = np.bincount(guess, weights=joint, minlength=len(prior))
     shares = np.divide(found, prior, out=np.zeros(len(prior)), where=prior > 0)
-    return np.minimum(shares, 1.0), float(joint.sum())
+    return np.minimum(shares, 1.0)

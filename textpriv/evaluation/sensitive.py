@@ -85,7 +85,10 @@ class ListExposure:
 
 
 def exposure(
-    mechanism: Mechanism, lists: Mapping[str, tuple[str, ...]] | None = None
+    mechanism: Mechanism,
+    lists: Mapping[str, tuple[str, ...]] | None = None,
+    *,
+    guess: NDArray[np.int64] | None = None,
 ) -> list[ListExposure]:
     """Look at public lists of words.
 
@@ -95,6 +98,8 @@ def exposure(
         One without a closed law is drawn from under a fixed public key, and its attacker is not computed.
     lists : mapping of str to tuple of str, optional
         Default: first names, surnames and illnesses.
+    guess : ndarray of int, shape (V,), optional
+        What the attacker names for each output, where it is known from :func:`word_recovery`; else it is computed.
 
     Returns
     -------
@@ -113,7 +118,8 @@ def exposure(
             _drawn(mechanism, name, size, words[:_DRAWN_WORDS])
             for name, (size, words) in chosen.items()
         ]
-    guess = _best_guess(mechanism)
+    if guess is None:
+        guess = _best_guess(mechanism)
     rows = []
     for name, (size, words) in chosen.items():
         ids = [vocabulary.id(word) for word in words]

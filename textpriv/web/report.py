@@ -233,7 +233,7 @@ def report_page(
         statement=statement,
         claim=replace(statement, assumptions=(), not_protected=(), notes=()).paragraph(),
         odds=odds_table(mechanism.statement, typical_pairs(mechanism.index)),
-        lists=exposure(mechanism),
+        lists=exposure(mechanism, guess=None if attacks is None else attacks.alone.guess),
         attacks=attacks,
         laws=laws,
         draws=_DRAWS,
@@ -408,17 +408,14 @@ def _data(
     vocabulary = mechanism.index.vocabulary.words
     shown = sorted({i for outputs in laws.outputs for i, _, _ in outputs})
     position = {word: number for number, word in enumerate(shown)}
-    curves: list[list[float]] = [[] for _ in ids]
-    if epsilons and _movable(mechanism):
-        for epsilon in epsilons:
-            other = _at(mechanism, epsilon)
+    others = [_at(mechanism, epsilon) for epsilon in epsilons] if _movable(mechanism) else []
 
-            def keep(word: int, other: Mechanism = other) -> float:
-                return float(np.exp(other.log_prob(word)[word]))
+    def curve(word: int) -> list[float]:
+        # One word at every epsilon: its row of distances is found once.
+        return [_short(float(np.exp(other.log_prob(word)[word]))) for other in others]
 
-            with ThreadPoolExecutor(processors()) as pool:
-                for curve, value in zip(curves, pool.map(keep, ids), strict=True):
-                    curve.append(_short(value))
+    with ThreadPoolExecutor(processors()) as pool:
+        curves = list(pool.map(curve, ids))
     return {
         "epsilon": mechanism.epsilon,
         "epsilons": [_short(value) for value in epsilons],
