@@ -433,8 +433,7 @@ class Projection(Metric):
 def _centred(vectors: NDArray[Any]) -> NDArray[np.float64]:
     """The rows about the median of every column, which a few far words do not move."""
     wide = vectors.astype(np.float64, copy=False)
-    centred: NDArray[np.float64] = wide - np.median(wide, axis=0)
-    return centred
+    return wide - np.median(wide, axis=0)
 
 
 class CallableMetric(Metric):

@@ -326,5 +326,4 @@ def get_loss(
     full = f"{kind}-{name}" if name in ("logistic", "hinge") else name
     if full not in _LOSSES:
         raise InvalidParameterError(f"loss must be one of {', '.join(_LOSSES)}; found {name!r}.")
-    loss: PairLoss = _LOSSES[full](**settings)
-    return loss
+    return _LOSSES[full](**settings)

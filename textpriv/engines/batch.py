@@ -581,8 +581,7 @@ def _column_index(batch: pa.RecordBatch, column: str) -> int:
         raise CorpusError(
             f"expected one column named {column!r}, found {count} among {len(batch.schema.names)} columns."
         )
-    index: int = batch.schema.names.index(column)
-    return index
+    return batch.schema.names.index(column)
 
 
 _built: dict[str, BatchRelease] = {}

@@ -154,5 +154,4 @@ def _released(batch: pa.RecordBatch) -> Released:
             return Released(None, Counter(), error)
         return release_batch(release, batch)
 
-    released: Released = without_trace(work, batch)
-    return released
+    return without_trace(work, batch)

@@ -71,8 +71,7 @@ class WordSample:
 
     def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Estimate the mean under the prior; ``values`` has shape (m, ...)."""
-        means: NDArray[np.float64] = np.tensordot(self.shares, values, axes=1)
-        return means
+        return np.tensordot(self.shares, values, axes=1)
 
     def standard_error(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Standard error of :meth:`mean`: 0 for all words, else from differences between strata that lie side by side."""
@@ -84,10 +83,7 @@ class WordSample:
         differences = np.diff(tail, axis=0)
         # Each difference holds the spread of two strata, and each stratum but two is in two differences.
         scale = len(tail) / (2 * len(differences))
-        errors: NDArray[np.float64] = self.shares[-1] * np.sqrt(
-            scale * (differences**2).sum(axis=0)
-        )
-        return errors
+        return self.shares[-1] * np.sqrt(scale * (differences**2).sum(axis=0))
 
 
 @dataclass(frozen=True)

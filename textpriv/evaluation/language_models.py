@@ -163,8 +163,7 @@ def causal_language_model(path: str, words: Sequence[str]) -> LanguageModel:
         with torch.no_grad():
             logs = model(input_ids=ids, attention_mask=mask).logits.double().log_softmax(-1)
         each = logs[:, :-1].gather(2, ids[:, 1:, None])[..., 0] * mask[:, 1:]
-        total: NDArray[np.float64] = each.sum(dim=1).numpy()
-        return total
+        return each.sum(dim=1).numpy()
 
     return log_prob
 

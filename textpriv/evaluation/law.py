@@ -130,8 +130,7 @@ class Law:
             marginal += weight @ law
             total += law.T @ (weight[:, None] * given[words]).astype(np.float32)
         self.__dict__["marginal"] = marginal
-        means: NDArray[np.float32] = (total / marginal[:, None]).astype(np.float32)
-        return means
+        return (total / marginal[:, None]).astype(np.float32)
 
     def posterior(self, floor: float = 0.01) -> csr_matrix:
         """The probabilities of the words an output may come from, shape (V outputs, V words).

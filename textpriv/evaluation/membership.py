@@ -113,8 +113,7 @@ def true_class_logit(outputs: ArrayLike, labels: ArrayLike) -> NDArray[np.float6
     """Return log(p / (1 - p)) of each document's true class, shape (D,)."""
     scores = _outputs(outputs)
     true = np.clip(scores[np.arange(len(scores)), np.asarray(labels)], 1e-12, 1 - 1e-12)
-    logit: NDArray[np.float64] = np.log(true) - np.log1p(-true)
-    return logit
+    return np.log(true) - np.log1p(-true)
 
 
 def offline_lira(

@@ -182,8 +182,7 @@ class NGrams:
         for least, back in ((1, 1), (2, 2)):
             at = np.flatnonzero(position >= least)
             found[at] = self.probability(words[at], *(words[at - n] for n in range(1, back + 1)))
-        logs: NDArray[np.float64] = np.log(found)
-        return logs
+        return np.log(found)
 
     def perplexity(self, ids: NDArray[np.int32], offsets: NDArray[np.int64]) -> float:
         """The inverse of the geometric mean of all words' probabilities; see :meth:`log_probabilities`."""

@@ -68,8 +68,7 @@ def content_prior(prior: NDArray[np.float64], common: int = COMMON) -> NDArray[n
         )
     left = prior.copy()
     left[np.argsort(-prior, kind="stable")[:common]] = 0.0
-    scaled: NDArray[np.float64] = left / left.sum()
-    return scaled
+    return left / left.sum()
 
 
 def word_recovery(

@@ -202,5 +202,4 @@ def _success_ceiling(loss: float, candidates: int) -> float:
 
 def _rows_to_unit(rows: NDArray[np.floating]) -> NDArray[np.float64]:
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit: NDArray[np.float64] = rows.astype(np.float64) / np.where(norms > 0, norms, 1)
-    return unit
+    return rows.astype(np.float64) / np.where(norms > 0, norms, 1)

@@ -198,7 +198,4 @@ def _auc(yes: NDArray[np.float64], no: NDArray[np.float64]) -> tuple[float, floa
 
 def _below(line: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """How many entries of a sorted line lie below each value, equal ones counting half."""
-    below: NDArray[np.float64] = (
-        np.searchsorted(line, values, "left") + np.searchsorted(line, values, "right")
-    ) / 2.0
-    return below
+    return (np.searchsorted(line, values, "left") + np.searchsorted(line, values, "right")) / 2.0

@@ -73,8 +73,7 @@ def root_counts(counts: csr_matrix) -> csr_matrix:
 def mean_rows(counts: csr_matrix, table: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the mean row of the table, weighted by counts, for each document: shape (D, n); zero for an empty one."""
     totals = np.asarray(counts.sum(axis=1)).reshape(-1, 1)
-    means: NDArray[np.float32] = (counts @ table / np.maximum(totals, 1)).astype(np.float32)
-    return means
+    return (counts @ table / np.maximum(totals, 1)).astype(np.float32)
 
 
 def standardized(vocabulary: Vocabulary, scale: float = 5.0) -> NDArray[np.float32]:
@@ -86,10 +85,7 @@ def standardized(vocabulary: Vocabulary, scale: float = 5.0) -> NDArray[np.float
     prior = vocabulary.prior_weights("zipf")
     mean = prior @ vectors
     deviation = np.sqrt(prior @ (vectors - mean) ** 2)
-    rows: NDArray[np.float32] = (
-        scale * (vectors - mean) / np.where(deviation > 0, deviation, 1.0)
-    ).astype(np.float32)
-    return rows
+    return (scale * (vectors - mean) / np.where(deviation > 0, deviation, 1.0)).astype(np.float32)
 
 
 def whitened(vocabulary: Vocabulary) -> NDArray[np.float32]:
@@ -105,8 +101,7 @@ def whitened(vocabulary: Vocabulary) -> NDArray[np.float32]:
     variances, directions = np.linalg.eigh((centred * prior[:, None]).T @ centred)
     varies = variances > 1e-10 * variances.max()
     lengths = np.where(varies, np.where(varies, variances, 1.0) ** -0.5, 0.0)
-    rows: NDArray[np.float32] = (centred @ (directions * lengths) @ directions.T).astype(np.float32)
-    return rows
+    return (centred @ (directions * lengths) @ directions.T).astype(np.float32)
 
 
 def word_count_classifier() -> Any:
@@ -279,8 +274,7 @@ class MeanEmbeddingClassifier:
             if counts is None:
                 raise TextprivError("give documents as counts or as means.")
             means = mean_rows(counts, self.table_)
-        logits: NDArray[np.float32] = means @ self.weight_ + self.bias_
-        return logits
+        return means @ self.weight_ + self.bias_
 
     def predict_proba(
         self, counts: csr_matrix | None, *, means: NDArray[np.float32] | None = None
@@ -288,17 +282,13 @@ class MeanEmbeddingClassifier:
         """Return the probabilities of the classes, shape (D, classes)."""
         from scipy.special import softmax
 
-        probabilities: NDArray[np.float64] = softmax(
-            self.decision(counts, means=means).astype(np.float64), axis=1
-        )
-        return probabilities
+        return softmax(self.decision(counts, means=means).astype(np.float64), axis=1)
 
     def predict(
         self, counts: csr_matrix | None, *, means: NDArray[np.float32] | None = None
     ) -> NDArray[np.int64]:
         """Return the likeliest classes, shape (D,)."""
-        classes: NDArray[np.int64] = self.decision(counts, means=means).argmax(axis=1)
-        return classes
+        return self.decision(counts, means=means).argmax(axis=1)
 
     def score(
         self,

@@ -209,8 +209,7 @@ def _missed(index: Index, word: int) -> list[int]:
     apart = index.distances_of(np.array([word]))[0]
     inside = np.flatnonzero(apart < float(index.neighbours.distances[word, -1]))
     inside = inside[~np.isin(inside, index.neighbours.ids[word])]
-    words: list[int] = inside[np.argsort(apart[inside], kind="stable")].tolist()
-    return words
+    return inside[np.argsort(apart[inside], kind="stable")].tolist()
 
 
 def _taken(items: Iterator[int], count: int) -> Iterator[int]:

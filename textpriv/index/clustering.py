@@ -413,8 +413,7 @@ def _ranks(gaps: NDArray[np.float64]) -> NDArray[np.float64]:
     """For each height the logarithm of the mean size of the groups up to it, as a part of that of all words."""
     size = len(gaps) + 1
     left = size - np.searchsorted(np.sort(gaps), gaps, side="right")
-    heights: NDArray[np.float64] = np.log(size / left) / math.log(size)
-    return heights
+    return np.log(size / left) / math.log(size)
 
 
 def _rounded_down(

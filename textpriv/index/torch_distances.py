@@ -258,8 +258,7 @@ def log_normalisers(
                 total[law, beyond] += measure[rows] @ kernel[:, later:]
         if progress and columns.stop == len(pairs):
             progress(rows.stop, len(pairs))
-    found: NDArray[np.float64] = torch.log(total).cpu().numpy()
-    return found
+    return torch.log(total).cpu().numpy()
 
 
 def tight_constants(

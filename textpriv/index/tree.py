@@ -155,8 +155,7 @@ class Tree(Index):
         metric = self.metric
         assert isinstance(metric, TreeMetric)
         ends = (self.places[np.asarray(words)].astype(np.int64) for words in (first, second))
-        distances: NDArray[np.float64] = metric.table[metric.levels(*ends)]
-        return distances
+        return metric.table[metric.levels(*ends)]
 
     @cached_property
     def typical(self) -> dict[int, Typical]:
@@ -173,8 +172,7 @@ class Tree(Index):
 
     def group(self, word: int, level: int) -> NDArray[np.int32]:
         """Ids of the words within a height (by its number, from 1) of a word, itself among them, by id."""
-        near: NDArray[np.int32] = np.sort(self.order[self.levels_of(word) <= level])
-        return near
+        return np.sort(self.order[self.levels_of(word) <= level])
 
     # Other trees of the same words
 

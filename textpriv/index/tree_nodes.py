@@ -70,8 +70,7 @@ class TreeMetric(Metric):
         """Distances between all leaves of ``a`` (m, 1) and ``b`` (p, 1), shape (m, p)."""
         left, right = (np.asarray(each, dtype=np.int64).reshape(-1) for each in (a, b))
         pairs = np.broadcast_arrays(left[:, None], right[None])
-        distances: NDArray[np.float64] = self.table[self.levels(*pairs)]
-        return distances
+        return self.table[self.levels(*pairs)]
 
     def settings(self) -> dict[str, Any]:
         """Return the heights, and a checksum of which stands between which leaves."""

@@ -105,8 +105,7 @@ class WordDistances:
         if getattr(last, "row", None) != row:
             last.distances = self._distances(np.array([row]), "cpu")
             last.row = row
-        found: NDArray[np.float64] = last.distances.copy()
-        return found
+        return last.distances.copy()
 
     def _distances(self, rows: NDArray[np.int32], device: str) -> NDArray[np.float64]:
         if device != "cpu":

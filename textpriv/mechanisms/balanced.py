@@ -114,8 +114,7 @@ def _product(
     found = exponential_sums(
         index, vector[None], [rate], [gamma], progress, precision=precision, moved=moved
     )
-    product: NDArray[np.float64] = found[0, 0]
-    return product
+    return found[0, 0]
 
 
 class BalancedTEM(TEM):

@@ -208,8 +208,7 @@ class Mechanism(ABC):
 
     def distances(self, word: int) -> NDArray[np.float64]:
         """Distances of a word to every output, shape (V,), as its law is drawn by them."""
-        found: NDArray[np.float64] = self.index.distances_of(np.array([word]))[0]
-        return found
+        return self.index.distances_of(np.array([word]))[0]
 
     def explain(self, word: str | int, n: int = 10) -> list[tuple[str, float, float]]:
         """The ``n`` most likely outputs of a word: (word, probability, distance), likeliest first.

@@ -159,7 +159,7 @@ class PermuteAndFlip(Mechanism):
             position: NDArray[np.int64],
             out: NDArray[np.int32],
         ) -> list[tuple[int, int]]:
-            rows: list[tuple[int, int]] = _sample(
+            return _sample(
                 index.metric.kind,
                 index.coordinates,
                 index.representatives,
@@ -177,7 +177,6 @@ class PermuteAndFlip(Mechanism):
                 position,
                 out,
             )
-            return rows
 
         out, deferred = draw_documents(sampler, offsets, streams, _SPARE)
         for token, key in deferred:

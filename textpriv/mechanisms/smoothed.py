@@ -212,8 +212,7 @@ def _majorant(
         np.maximum(local.top[columns], distances.max(axis=0), out=local.top[columns])
 
     sweep(coordinates, metric, visit, progress, precision=precision, portable=True)
-    found: NDArray[np.float64] = np.max(tops, axis=0)
-    return found
+    return np.max(tops, axis=0)
 
 
 def smoothed_constant(
@@ -456,8 +455,7 @@ class SmoothedTEM(TEM):
             bracket = np.logaddexp(bracket, math.log(kappa))
         score = prior + bracket
         peak = score.max()
-        law: NDArray[np.float64] = score - (peak + math.log(np.exp(score - peak).sum()))
-        return law
+        return score - (peak + math.log(np.exp(score - peak).sum()))
 
     def closed_constant(self, progress: Progress | None = None) -> Constant:
         """The constant over all pairs; see :func:`smoothed_constant`."""

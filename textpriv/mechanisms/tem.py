@@ -291,8 +291,7 @@ class TEM(Mechanism):
             return prior
         score = prior - self.t * np.minimum(self.distances(number), self.gamma)
         peak = score.max()
-        law: NDArray[np.float64] = score - (peak + math.log(np.exp(score - peak).sum()))
-        return law
+        return score - (peak + math.log(np.exp(score - peak).sum()))
 
     # Draws
 

@@ -169,8 +169,7 @@ class TreeTEM(Mechanism):
     @property
     def weights(self) -> NDArray[np.float64]:
         """The base measure by id, shape (V,)."""
-        weights: NDArray[np.float64] = self._law.measure.weights[self.index.places]
-        return weights
+        return self._law.measure.weights[self.index.places]
 
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
         """Natural logarithm of the output law of a word (or of ``UNKNOWN``), shape (V,)."""
@@ -181,8 +180,7 @@ class TreeTEM(Mechanism):
             levels = self.index.levels_of(number)
             levels[self.index.nodes.start[atom] : self.index.nodes.end[atom]] = 0
             log_law = log_law - (self._law.reach + self._law.log_z[atom])[levels]
-        law: NDArray[np.float64] = log_law[self.index.places]
-        return law
+        return log_law[self.index.places]
 
     def closed_constant(self, progress: Progress | None = None) -> Constant:
         """The constant over all pairs, from one pass over the nodes."""

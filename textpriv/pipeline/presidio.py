@@ -34,8 +34,7 @@ class TextprivOperator(Operator):
         """Return the private surface of a span."""
         given = params or {}
         key = Document(given.get("document", 0), given.get("author"))
-        surface: str = given["privatizer"].privatize_span(text, given["entity_type"], key)
-        return surface
+        return given["privatizer"].privatize_span(text, given["entity_type"], key)
 
     def validate(self, params: dict[str, Any] | None = None) -> None:
         """Refuse a privatizer that promises what Presidio does not do.

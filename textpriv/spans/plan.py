@@ -247,8 +247,7 @@ class SpanPlan:
     def _offsets(batch: RawBatch) -> list[int]:
         """Offsets of the documents in the spans of the batch."""
         before = np.concatenate([[0], np.cumsum(batch.codes <= SPAN)])
-        offsets: list[int] = before[batch.offsets].tolist()
-        return offsets
+        return before[batch.offsets].tolist()
 
 
 class _Watched:

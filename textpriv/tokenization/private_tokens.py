@@ -54,14 +54,12 @@ class PrivateTokens:
         """The private tokens."""
         found = self._vocabulary[np.maximum(self.outputs, 0)]
         found[self.outputs < 0] = self.others
-        words: list[str] = found.tolist()
-        return words
+        return found.tolist()
 
     @property
     def spaces(self) -> list[bool]:
         """For each token whether a blank follows it; set by the private tokens alone."""
-        found: list[bool] = self._spaces.tolist()
-        return found
+        return self._spaces.tolist()
 
     @property
     def counts(self) -> dict[str, int]:

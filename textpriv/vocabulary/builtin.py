@@ -41,8 +41,7 @@ def read_manifest(language: str) -> dict[str, Any]:
             "what there is elsewhere by: textpriv vectors; make an index by: textpriv index NAME FOLDER; and name that "
             "folder as the index."
         )
-    content: dict[str, Any] = json.loads((DATA / f"{language}.json").read_text(encoding="ascii"))
-    return content
+    return json.loads((DATA / f"{language}.json").read_text(encoding="ascii"))
 
 
 def read_builtin(language: str) -> Vocabulary:

@@ -75,8 +75,7 @@ def topic_vectors(
     values, directions = eigsh(information, k=size, v0=np.ones(words))
     found = directions * np.sqrt(np.maximum(values, 0))
     found = np.c_[found, 1e-6 + (np.linalg.norm(found, axis=1) < 1e-6)]
-    scaled: NDArray[np.float64] = found / np.linalg.norm(found, axis=1)[:, None]
-    return scaled
+    return found / np.linalg.norm(found, axis=1)[:, None]
 
 
 def common_apart(

@@ -111,8 +111,7 @@ class TwoSidedGeometric:
         size = np.minimum(1 + coins[:, 1:-1] @ powers, self.bound)
         size[coins[:, -1]] = self.bound
         size[coins[:, 0]] = 0
-        noise: NDArray[np.int64] = np.where(words[:, 0] < _FAIR, -size, size)
-        return noise
+        return np.where(words[:, 0] < _FAIR, -size, size)
 
     def _decide(self, coin: int, drawn: int, stream: RandomWords) -> bool:
         """A coin whose first words are those of its probability: read on."""
