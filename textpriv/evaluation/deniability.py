@@ -158,10 +158,6 @@ def deniability(
     eta : float
         Of ``support``, in (0, 1).
 
-    Returns
-    -------
-    Deniability
-
     Raises
     ------
     MechanismError

@@ -60,10 +60,6 @@ def invert(mechanism: Mechanism, word_prior: Prior = "zipf", *, rounds: int = 2)
         How often each word is written. Public.
     rounds : int
         See :func:`success_bound`.
-
-    Returns
-    -------
-    Inversion
     """
     law = Law(mechanism, word_prior)
     guess, joint = law.likeliest()

@@ -48,10 +48,6 @@ def joint_guarantee(word_loss: float, epsilon: float, delta: float = 0.0) -> Joi
     epsilon, delta : float
         The learner's, for replace-one of a document.
 
-    Returns
-    -------
-    JointGuarantee
-
     Raises
     ------
     TextprivError

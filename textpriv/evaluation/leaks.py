@@ -132,10 +132,6 @@ def leak_report(
         Also draw every sampled token once, with randomness of its own, and report how many come out as they went in. The
         draws are thrown away. It costs no privacy as long as the number stays with the text.
 
-    Returns
-    -------
-    LeakReport
-
     Raises
     ------
     TextprivError

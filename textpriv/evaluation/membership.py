@@ -95,10 +95,6 @@ def shadow_attack(
     loss : float
         What the guarantee allows between two training sets that differ in one document, in nats: the ceiling.
     epochs, seed
-
-    Returns
-    -------
-    Attack
     """
     known_in, known_out, yes, no = (
         _outputs(each) for each in (shadow_members, shadow_others, members, others)

@@ -172,10 +172,6 @@ def link_authors(
     first_offsets, second_offsets : ndarray of int64, shape (D + 1,)
     words : int
     table, loss, confidence : see :func:`similarities`, :func:`reidentify`
-
-    Returns
-    -------
-    Attack
     """
     if len(first_offsets) != len(second_offsets):
         raise TextprivError("both releases must hold one document of every author, in one order.")

@@ -141,10 +141,6 @@ def score_attack(
         Of the intervals: normal with DeLong's variance for the AUC, Clopper and Pearson's for a true-positive rate at its
         observed threshold.
 
-    Returns
-    -------
-    Attack
-
     Raises
     ------
     TextprivError

@@ -152,10 +152,6 @@ def audit(
     **settings
         Other settings of the mechanism.
 
-    Returns
-    -------
-    AuditReport
-
     Notes
     -----
     Each statistical test has a false-alarm rate of 1e-9 and a fixed key.

@@ -230,10 +230,6 @@ def choose_epsilon(
     sample, progress
         As for :func:`epsilon_for`.
 
-    Returns
-    -------
-    Choice
-
     Raises
     ------
     MechanismError

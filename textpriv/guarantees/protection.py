@@ -135,10 +135,6 @@ def choose(
     priors : sequence of str
         Base measures to try. Default: all that an index carries.
 
-    Returns
-    -------
-    Comparison
-
     Raises
     ------
     TextprivError

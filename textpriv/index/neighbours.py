@@ -381,10 +381,6 @@ def exact_lists(
         "cpu", or a CUDA device of torch on which the products of the screening are taken. Candidates are kept by the same
         bound and ranked by the same float64 distances, so that lists and bounds are the same.
 
-    Returns
-    -------
-    Neighbourhoods
-
     Raises
     ------
     TextprivError

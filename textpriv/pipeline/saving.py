@@ -85,7 +85,7 @@ class SavableForm(PrivateForm):
     def from_disk(
         self: _Form, path: str | os.PathLike[str], *, exclude: Iterable[str] = ()
     ) -> _Form:
-        """Use the index that `to_disk` wrote.
+        """Use the index that `to_disk` wrote; returns the object itself.
 
         Parameters
         ----------
@@ -94,10 +94,6 @@ class SavableForm(PrivateForm):
             use.
         exclude
             ``"index"`` keeps the path in the config in use. Other names are ignored.
-
-        Returns
-        -------
-        The object itself.
 
         Raises
         ------
@@ -149,7 +145,7 @@ class SavableForm(PrivateForm):
             }
 
     def from_bytes(self: _Form, data: bytes, *, exclude: Iterable[str] = ()) -> _Form:
-        """Use the index that `to_bytes` packed.
+        """Use the index that `to_bytes` packed; returns the object itself.
 
         The index is unpacked into a private temporary folder, since it is memory-mapped; the folder
         goes when the object does.
@@ -160,10 +156,6 @@ class SavableForm(PrivateForm):
             What `to_bytes` returned.
         exclude
             ``"index"`` keeps the path in the config in use. Other names are ignored.
-
-        Returns
-        -------
-        The object itself.
 
         Raises
         ------

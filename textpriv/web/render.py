@@ -74,10 +74,6 @@ def render(document: Doc | PrivateTokens | Iterable[Doc | PrivateTokens]) -> Ren
         A Doc of the ``textpriv`` component or tokenizer, or what :meth:`Privatizer.release` returns. A Doc holds the number
         of tokens kept of each class and not their places, so where a drawn word looks like a kept token, it says so.
 
-    Returns
-    -------
-    Rendering
-
     Raises
     ------
     TextprivError
