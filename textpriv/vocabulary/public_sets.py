@@ -1,14 +1,15 @@
 """Public sets of word vectors by name: what there is for a language, where each lies on this computer, and getting it.
 
 A name has a hub before its colon: ``gensim:`` (gensim.downloader and its folder), ``spacy:`` (an installed package, or its
-archive unpacked in the cache folder) or ``fasttext:`` (a file in the cache folder). Checksums are those that the publishers,
-or for spaCy the packagers of conda-forge, give; fastText gives none. Nothing here reads vectors: that is the matter of
-``vocabulary.readers``.
+archive unpacked in the cache folder) or ``fasttext:`` (a file in the cache folder). What is listed stands in
+``data/public_sets.csv``; checksums are those that the publishers, or for spaCy the packagers of conda-forge, give; fastText
+gives none. Nothing here reads vectors: that is the matter of ``vocabulary.readers``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import hashlib
 import os
 import re
@@ -18,7 +19,7 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,8 @@ from textpriv.files import atomic_write, cache_folder, umask
 
 __all__ = ["HUBS", "SETS", "PublicSet", "get", "is_named", "set_named", "where"]
 
-Progress = Callable[
-    [int, int], None
-]  # bytes that are there, and all of them; 0 where that is not known
+# Of the bytes that are there, and all of them; 0 where that is not known.
+Progress = Callable[[int, int], None]
 
 HUBS = {
     "gensim": "https://github.com/RaRe-Technologies/gensim-data/releases/download/{0}/{0}.gz",
@@ -53,7 +53,7 @@ class PublicSet:
     language : str or None
         spaCy's code; None where it is not known.
     words, dimensions : int
-        0 where that is not known.
+        0 where that is not known, and words where many of them share a vector.
     megabytes : int
         About, of what is fetched; 0 where that is not known.
     licence : str
@@ -86,89 +86,13 @@ class PublicSet:
         return HUBS[self.hub].format(self.title, _SPACY_VERSION)
 
 
-def _sets() -> Iterator[PublicSet]:
-    pddl, share = "PDDL 1.0", "CC BY-SA 3.0"
-    for title, words, dimensions, size, licence, md5 in (
-        ("glove-wiki-gigaword-50", 400_000, 50, 69, pddl, "c289bc5d7f2f02c6dc9f2f9b67641813"),
-        ("glove-wiki-gigaword-100", 400_000, 100, 134, pddl, "40ec481866001177b8cd4cb0df92924f"),
-        ("glove-wiki-gigaword-200", 400_000, 200, 264, pddl, "59652db361b7a87ee73834a6c391dfc1"),
-        ("glove-wiki-gigaword-300", 400_000, 300, 394, pddl, "29e9329ac2241937d55b852e8284e89b"),
-        ("glove-twitter-25", 1_193_514, 25, 110, pddl, "50db0211d7e7a2dcd362c6b774762793"),
-        ("glove-twitter-50", 1_193_514, 50, 209, pddl, "c168f18641f8c8a00fe30984c4799b2b"),
-        ("glove-twitter-100", 1_193_514, 100, 406, pddl, "b04f7bed38756d64cf55b58ce7e97b15"),
-        ("glove-twitter-200", 1_193_514, 200, 795, pddl, "e52e8392d1860b95d5308a525817d8f9"),
-        (
-            "fasttext-wiki-news-subwords-300",
-            999_999,
-            300,
-            1005,
-            share,
-            "de2bb3a20c46ce65c9c131e1ad9a77af",
-        ),
-        (
-            "word2vec-google-news-300",
-            3_000_000,
-            300,
-            1744,
-            "none stated",
-            "a5e5354d40acb95f9ec66d5977d140ef",
-        ),
-    ):
-        yield PublicSet(f"gensim:{title}", "en", words, dimensions, size, licence, f"md5:{md5}")
-    for title, licence, medium, large in (
-        (
-            "en_core_web",
-            "MIT",
-            "504fe70715dca9464bf11e385fbe80e92ae127394df3f9c45242926082425551",
-            "7a3c89f3243950000a102c5f124277bbbde2dec467d548eee28b23bd1938ed62",
-        ),
-        (
-            "de_core_news",
-            "MIT",
-            "b2209393ecb12445b5e3d4fb53f1ed5f46ba172a6eef97c1e323e39cc42370cd",
-            "e43749a03cc489fd224392d2ac420c4ddffb8bc9389764f7c4904057fb7596ac",
-        ),
-        (
-            "fr_core_news",
-            "LGPL-LR",
-            "0353cfe24a3d0ef8b2ac1b493a5955708e92fe9647b7ddcaee9da09cee8ad6a9",
-            "97cd7998376b4b2304c6cd524dcb9a417eae9cc57eaed0ca5ea523f69b67a287",
-        ),
-        (
-            "es_core_news",
-            "GPL-3.0",
-            "79b8cadfdae5ace729bf1fd1220de7ca834bd4a7a905e0520491e51443cbee55",
-            "2ab38480b96b2c104a99f88b9e5541c7995557c0a2f06c108ae6e7e59af7e221",
-        ),
-        (
-            "it_core_news",
-            "CC BY-NC-SA 3.0",
-            "b595c8b89bf668dd803ec32fd8ce308f21fdee5b7614f34ac6ed33892c5acb4d",
-            "c42d29d2e53c54fa70fc9cece934571c02f2ebe58afba1528d577475513edfe2",
-        ),
-        (
-            "nl_core_news",
-            "CC BY-SA 4.0",
-            "6744dc039fa00b6e2c949ba57a9d4e3cd4841cf5278dd53db6596c64d9b6c5f3",
-            "9c7302b407e01a578f381ee202131ccc00d262ab7b455750823dbc84453509b4",
-        ),
-        (
-            "pt_core_news",
-            "CC BY-SA 4.0",
-            "b866679f0f46ea61f22c258d2fc9ffbec3a80681741fbbf0584bd7e084917bcf",
-            "edb00a69e043c35be4ea354d5fc3dc24b72df433051c9da814192df90def9684",
-        ),
-    ):
-        language, name = title[:2], f"spacy:{title}"
-        # Many words of a medium package share a vector.
-        yield PublicSet(f"{name}_md", language, 0, 300, 45, licence, f"sha256:{medium}")
-        size = 400 if language == "en" else 570
-        yield PublicSet(f"{name}_lg", language, 0, 300, size, licence, f"sha256:{large}")
-    for language in "ar cs da de en es fi fr hi hu it ja ko nl pl pt ro ru sv tr uk zh".split():
-        yield PublicSet(f"fasttext:cc.{language}.300", language, 2_000_000, 300, 1300, share)
+def _listed(row: dict[str, str]) -> PublicSet:
+    numbers = {name: int(row[name]) for name in ("words", "dimensions", "megabytes")}
+    return PublicSet(**{**row, **numbers})  # type: ignore[arg-type]
 
 
-SETS = tuple(_sets())
+with open(Path(__file__).with_name("data") / "public_sets.csv", encoding="utf-8") as _file:
+    SETS = tuple(map(_listed, csv.DictReader(_file)))
 
 
 def is_named(source: Any) -> bool:
