@@ -61,28 +61,20 @@ class Check:
         return asdict(self)
 
 
-class _Absent(Exception):
-    """Something optional is not here: what was looked for, and how to get it."""
+class _Finding(Exception):
+    """Something optional is not here, or works, but not well: what was found, and what to do."""
 
-    def __init__(self, found: str, remedy: str) -> None:
+    def __init__(self, status: str, found: str, remedy: str) -> None:
         super().__init__(found)
-        self.remedy = remedy
-
-
-class _Doubt(Exception):
-    """Something works, but not well: what was found, and what to do."""
-
-    def __init__(self, found: str, remedy: str) -> None:
-        super().__init__(found)
-        self.remedy = remedy
+        self.status, self.remedy = status, remedy
 
 
 @dataclass(frozen=True)
 class _Examination:
     name: str
     look: Callable[[], str]
-    required: bool
-    remedy: str
+    required: bool = False
+    remedy: str = ""
 
 
 def examine() -> Iterator[Check]:
@@ -95,13 +87,10 @@ def _outcome(examination: _Examination) -> Check:
     name, required = examination.name, examination.required
     try:
         return Check(name, "ok", required, examination.look())
-    except _Absent as absent:
-        return Check(name, "absent", required, str(absent), absent.remedy)
-    except _Doubt as doubt:
-        return Check(name, "warning", required, str(doubt), doubt.remedy)
-    except (
-        Exception
-    ) as error:  # whatever is broken in another package is a finding, not a failure of ours
+    except _Finding as finding:
+        return Check(name, finding.status, required, str(finding), finding.remedy)
+    # Whatever is broken in another package is a finding, not a failure of ours.
+    except Exception as error:
         found = f"{type(error).__name__}: {_first_line(error)}"
         return Check(name, "broken", required, found, examination.remedy)
 
@@ -171,7 +160,8 @@ def _cache() -> str:
     fallback = Path.home() / ".cache"
     if os.access(fallback if fallback.is_dir() else Path.home(), os.W_OK):
         return f"{place} cannot be written; the user's own cache is used"
-    raise _Doubt(
+    raise _Finding(
+        "warning",
         f"{place} cannot be written, so every start compiles anew",
         "set NUMBA_CACHE_DIR to a folder of yours that you alone can write",
     )
@@ -223,7 +213,8 @@ def _models() -> str:
 
     models = sorted(spacy.util.get_installed_models())
     if not models:
-        raise _Absent(
+        raise _Finding(
+            "absent",
             "no trained pipeline installed; none is needed",
             "to take its vectors or its entities: python -m spacy download en_core_web_md",
         )
@@ -279,7 +270,9 @@ def _memory() -> str:
     free = held if available is None else min(held, available)
     found = f"{free / _GIB:.1f} of {held / _GIB:.1f} GiB free"
     if free < _LITTLE_MEMORY:
-        raise _Doubt(found, "take a smaller vocabulary (textpriv index --limit) or close programs")
+        raise _Finding(
+            "warning", found, "take a smaller vocabulary (textpriv index --limit) or close programs"
+        )
     return found
 
 
@@ -322,7 +315,7 @@ def _temporary() -> str:
         free = shutil.disk_usage(folder).free
     found = f"{tempfile.gettempdir()} can be written, {free / _GIB:.1f} GiB free"
     if free < _LITTLE_SPACE:
-        raise _Doubt(found, "make room, or set TMPDIR to a folder with more")
+        raise _Finding("warning", found, "make room, or set TMPDIR to a folder with more")
     return found
 
 
@@ -369,23 +362,27 @@ def _spark() -> str:
     wanted = 17 if int(version.split(".")[0]) >= 4 else 8
     remedy = f"install a Java runtime, version {wanted} or later, or set JAVA_HOME"
     if program is None:
-        raise _Absent(f"pyspark {version}, but no Java runtime", remedy)
+        raise _Finding("absent", f"pyspark {version}, but no Java runtime", remedy)
     answer = subprocess.run(  # noqa: S603 - the program that Spark itself would start
         [program, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS, check=False
     )
     told = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     if answer.returncode or told is None:
-        raise _Doubt(f"pyspark {version}, but {program} does not start", remedy)
+        raise _Finding("warning", f"pyspark {version}, but {program} does not start", remedy)
     if int(told[1]) < wanted:
-        raise _Doubt(f"pyspark {version} needs Java {wanted}; {program} is Java {told[1]}", remedy)
+        raise _Finding(
+            "warning", f"pyspark {version} needs Java {wanted}; {program} is Java {told[1]}", remedy
+        )
     return f"pyspark {version}, Java {told[1]}"
 
 
 def _compiler() -> str:
     found = next((name for name in ("c++", "g++", "clang++", "cl") if shutil.which(name)), None)
     if found is None:
-        raise _Absent(
-            "no C++ compiler", "needed only to install the extra hnsw: install g++ or clang++"
+        raise _Finding(
+            "absent",
+            "no C++ compiler",
+            "needed only to install the extra hnsw: install g++ or clang++",
         )
     return str(shutil.which(found))
 
@@ -397,37 +394,33 @@ def _need(distribution: str, extra: str) -> str:
     except metadata.PackageNotFoundError:
         from textpriv.optional import how_to_install
 
-        raise _Absent(f"{distribution} is not installed", how_to_install(extra)) from None
+        raise _Finding(
+            "absent", f"{distribution} is not installed", how_to_install(extra)
+        ) from None
 
 
 _REINSTALL = "install again, in a fresh environment: pip install textpriv"
+_AGAIN = "pip install --force-reinstall 'textpriv[{}]'"
 _EXAMINATIONS = (
     _Examination("Python", _python, True, "use Python 3.10 to 3.13"),
     _Examination("packages", _packages, True, _REINSTALL),
     _Examination("numba", _numba, True, _REINSTALL + "; numba needs a NumPy that it knows"),
-    _Examination("compiled code cache", _cache, False, ""),
+    _Examination("compiled code cache", _cache),
     _Examination("spaCy", _spacy, True, _REINSTALL),
-    _Examination("spaCy models", _models, False, ""),
+    _Examination("spaCy models", _models),
     _Examination("randomness", _randomness, True, _REINSTALL),
     _Examination("mechanism", _mechanism, True, _REINSTALL),
-    _Examination("memory", _memory, False, ""),
-    _Examination("processors", _processors, False, ""),
+    _Examination("memory", _memory),
+    _Examination("processors", _processors),
     _Examination("temporary files", _temporary, True, "set TMPDIR to a folder that you can write"),
-    _Examination("C++ compiler", _compiler, False, ""),
+    _Examination("C++ compiler", _compiler),
     _Examination(
-        "hnswlib", _hnswlib, False, "pip install --force-reinstall --no-cache-dir hnswlib"
+        "hnswlib", _hnswlib, remedy="pip install --force-reinstall --no-cache-dir hnswlib"
     ),
-    _Examination(
-        "language model",
-        _language_model,
-        False,
-        "pip install --force-reinstall 'textpriv[language-model]'",
-    ),
-    _Examination("torch", _torch, False, "pip install --force-reinstall 'textpriv[pairwise]'"),
-    _Examination(
-        "pairwise", _learning, False, "pip install --force-reinstall 'textpriv[pairwise]'"
-    ),
-    _Examination("playground", _web, False, "pip install --force-reinstall 'textpriv[playground]'"),
-    _Examination("Spark", _spark, False, "pip install --force-reinstall 'textpriv[spark]'"),
-    _Examination("Ray", _ray, False, "pip install --force-reinstall 'textpriv[ray]'"),
+    _Examination("language model", _language_model, remedy=_AGAIN.format("language-model")),
+    _Examination("torch", _torch, remedy=_AGAIN.format("pairwise")),
+    _Examination("pairwise", _learning, remedy=_AGAIN.format("pairwise")),
+    _Examination("playground", _web, remedy=_AGAIN.format("playground")),
+    _Examination("Spark", _spark, remedy=_AGAIN.format("spark")),
+    _Examination("Ray", _ray, remedy=_AGAIN.format("ray")),
 )
