@@ -16,7 +16,7 @@ from pairwise.errors import InvalidParameterError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Domain", "FrobeniusBall", "L2Ball", "NuclearBall", "PSDNuclearBall", "WholeSpace"]
+__all__ = ["Domain", "FrobeniusBall", "L2Ball", "PSDNuclearBall", "WholeSpace"]
 
 
 class Domain(Protocol):
@@ -168,40 +168,6 @@ class PSDNuclearBall:
     def diameter(self) -> float:
         """√2 times the bound (two orthogonal rank-one matrices; an upper bound when d = 1)."""
         return math.sqrt(2.0) * self.bound
-
-    @property
-    def norm_bound(self) -> float:
-        """The bound itself (a rank-one matrix attains it)."""
-        return self.bound
-
-
-@dataclass(frozen=True)
-class NuclearBall:
-    """{W : sum of singular values <= bound}, matrices of any shape (mechanisms.md section 6.4)."""
-
-    bound: float
-
-    def __post_init__(self) -> None:
-        _check_radius("bound", self.bound)
-
-    def project(self, w: Any) -> Any:
-        """Return the nearest matrix of the set to ``w``, shape (k, d)."""
-        import torch
-
-        tensor, is_torch = _to_torch(w)
-        if tensor.ndim != 2:
-            raise InvalidParameterError(
-                f"expected a matrix; found {tensor.ndim} dimensions. Reshape it to (k, d)."
-            )
-        left, values, right = torch.linalg.svd(tensor, full_matrices=False)
-        if float(values.sum()) <= self.bound:
-            return _to_container(tensor.clone(), is_torch)
-        return _to_container((left * _project_simplex(values, self.bound)) @ right, is_torch)
-
-    @property
-    def diameter(self) -> float:
-        """Twice the bound."""
-        return 2.0 * self.bound
 
     @property
     def norm_bound(self) -> float:
