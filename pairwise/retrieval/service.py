@@ -174,9 +174,8 @@ class Catalogue:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    protocol_version = (
-        "HTTP/1.0"  # one request for each connection: nothing of one can be taken for the next
-    )
+    # One request for each connection: nothing of one can be taken for the next.
+    protocol_version = "HTTP/1.0"
     server_version = "pairwise"
     sys_version = ""
     # One segment for head and body: two would wait for the client's delayed acknowledgement, 40 ms.

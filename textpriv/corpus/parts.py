@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -219,18 +219,10 @@ class PartRunner:
 
     def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
         """Make the parts of a task; an error that the user can correct comes back as its message."""
-        try:
-            release = release_in_process(self.settings, self.plan.columns, self.context)
-            self._make(task, InProcess(release))
-        except TextprivError as error:
-            return {"error": str(error)}
-        except OSError as error:
-            return {
-                "error": f"{error.strerror or type(error).__name__}: {error.filename or self.folder}"
-            }
-        return {}
+        return _result(self.folder, lambda: self._make(task))
 
-    def _make(self, task: Mapping[str, Any], local: InProcess) -> None:
+    def _make(self, task: Mapping[str, Any]) -> None:
+        local = InProcess(release_in_process(self.settings, self.plan.columns, self.context))
         file, stop = task["file"], task["stop"]
         start = Cursor(**task["start"])
         folder = Checkpoint.attach(Path(self.folder))
@@ -257,15 +249,19 @@ class FileJoiner:
 
     def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
         """Join the parts of one file."""
-        try:
-            join_file(self.plan, Checkpoint.attach(Path(self.folder)), task["file"])
-        except TextprivError as error:
-            return {"error": str(error)}
-        except OSError as error:
-            return {
-                "error": f"{error.strerror or type(error).__name__}: {error.filename or self.folder}"
-            }
-        return {}
+        folder = Checkpoint.attach(Path(self.folder))
+        return _result(self.folder, lambda: join_file(self.plan, folder, task["file"]))
+
+
+def _result(folder: str, work: Callable[[], None]) -> dict[str, Any]:
+    """Do work in a checkpoint folder, and return the message of an error that the user can correct."""
+    try:
+        work()
+    except TextprivError as error:
+        return {"error": str(error)}
+    except OSError as error:
+        return {"error": f"{error.strerror or type(error).__name__}: {error.filename or folder}"}
+    return {}
 
 
 def join_file(plan: Plan, folder: Checkpoint, file: int) -> None:

@@ -160,9 +160,8 @@ class Batch:
     end: Cursor = Cursor()
 
 
-_FIRST_PART = (
-    1_250  # records; the parts after it double, so that little is lost of a run that ends early
-)
+# Records; the parts after it double, so that little is lost of a run that ends early.
+_FIRST_PART = 1_250
 
 
 def part_end(record: int, full: int) -> int:

@@ -27,9 +27,8 @@ __all__ = ["CorpusReport", "Progress", "Tally", "add_names", "other_columns"]
 
 _LOG = logging.getLogger("textpriv")
 _LOGGED_SECONDS = 10.0  # between two lines of a log
-_NAMES = (
-    1000  # most names of other columns that are reported; JSON may have a new one in every record
-)
+# Most names of other columns that are reported; JSON may have a new one in every record.
+_NAMES = 1000
 
 
 @dataclass(frozen=True)

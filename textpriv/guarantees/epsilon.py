@@ -38,9 +38,8 @@ __all__ = ["Choice", "choose_epsilon", "eps_from_odds", "epsilon_for", "epsilon_
 
 Report = bool | Callable[[str, int, int], None]
 _FEW_WORDS = 4096  # of so small a vocabulary all words are looked at
-_WORK = (
-    2.5e9  # multiplications over the words that are looked at of a larger one: about two seconds
-)
+# Multiplications over the words that are looked at of a larger one: about two seconds.
+_WORK = 2.5e9
 _LAW = 64  # multiplications as which the law of a word counts for each output, besides its distance
 _SAMPLES = 512, 4096  # words that are looked at, at least and at most
 _CELLS = 1 << 22  # distances that a thread holds at a time

@@ -144,7 +144,7 @@ class Ranges(NamedTuple):
     ----------
     firsts : ndarray of int32, shape (B,)
         The first id of such a range; -1 for one in which the measure is drawn from.
-    begins : ndarray of uint64, shape (B + 1,)
+    first_parts : ndarray of uint64, shape (B + 1,)
         The first part of each range in the measure.
     choices : ndarray of uint64, shape (B,)
         The words, or else the parts, one of which is drawn.

@@ -150,34 +150,9 @@ class PermuteAndFlip(Mechanism):
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
         index = self.index
-
-        def sampler(
-            pending: NDArray[np.int64],
-            done: NDArray[np.int64],
-            random: NDArray[np.uint64],
-            starts: NDArray[np.int64],
-            position: NDArray[np.int64],
-            out: NDArray[np.int32],
-        ) -> list[tuple[int, int]]:
-            return _sample(
-                index.metric.kind,
-                index.coordinates,
-                index.representatives,
-                index.neighbours.ids,
-                index.neighbours.distances,
-                *index.quantized,
-                self.t,
-                self.gamma,
-                ids,
-                offsets,
-                pending,
-                done,
-                random,
-                starts,
-                position,
-                out,
-            )
-
+        lists = index.neighbours.ids, index.neighbours.distances
+        tables = index.coordinates, index.representatives, *lists, *index.quantized
+        sampler = partial(_sample, index.metric.kind, *tables, self.t, self.gamma, ids, offsets)
         out, deferred = draw_documents(sampler, offsets, streams, _SPARE)
         for token, key in deferred:
             out[token] = self._draw_from_row(int(ids[token]), key)

@@ -48,9 +48,8 @@ _SMALL = 8192
 _INSIDE = 1 - 1e-3
 _PROMISE = 1 - 1e-6
 _LISTS = 8192  # lists looked at in one go
-_SETTLED = (
-    1e-4  # nats by which a round may still raise a normaliser when the constant is first looked at
-)
+# Nats by which a round may still raise a normaliser when the constant is first looked at.
+_SETTLED = 1e-4
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -118,12 +118,8 @@ class EnvelopeSampler:
         """Draw one output for every token; see :meth:`textpriv.mechanisms.base.Mechanism.sample_documents`."""
         self.prepare(ids)
         draw = self._kernels if len(ids) > self._rounds else self._round_by_round
-
-        def sampler(*state: Any) -> list[tuple[int, int]]:
-            return draw(ids, offsets, *state)
-
         # Other threads may draw and fill in more rows meanwhile: what stands in a row never changes.
-        out, deferred = draw_documents(sampler, offsets, streams, _SPARE)
+        out, deferred = draw_documents(partial(draw, ids, offsets), offsets, streams, _SPARE)
         with self._lock:
             for token, key in deferred:
                 out[token] = self.draw_from_row(int(ids[token]), key)

@@ -230,15 +230,8 @@ class TreeTEM(Mechanism):
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
 
-        def sampler(
-            pending: NDArray[np.int64],
-            done: NDArray[np.int64],
-            random: NDArray[np.uint64],
-            starts: NDArray[np.int64],
-            position: NDArray[np.int64],
-            out: NDArray[np.int32],
-        ) -> list[tuple[int, int]]:
-            sample(self._held, ids, offsets, pending, done, random, starts, position, out)
+        def sampler(*state: Any) -> list[tuple[int, int]]:
+            sample(self._held, ids, offsets, *state)
             return []
 
         out, _ = draw_documents(sampler, offsets, streams, SPARE)

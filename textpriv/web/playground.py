@@ -47,9 +47,8 @@ _PATIENCE = 0.5  # seconds until an answer says that it is not ready yet
 _LARGEST_EPSILON = 1e6
 _LARGEST_ODDS = 1e12
 _SHOWN_WORDS = 8  # words of a text whose law is looked at: each costs a row at every draw, as nothing typed is stored
-_ODDS = (
-    100.0  # of the epsilon the page starts with over a tree, at the reference distance of the index
-)
+# Of the epsilon the page starts with over a tree, at the reference distance of the index.
+_ODDS = 100.0
 
 AGAIN = (
     "Every draw of the same text spends epsilon again. Whoever sees n draws of one text can tell two originals at distance "
