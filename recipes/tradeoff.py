@@ -1,6 +1,6 @@
 """The trade-off at equal protection: what private text is still worth where the best attacker gets back as many words.
 
-Laws are set to the epsilon at which the best attacker gets back 5, 10 or 20 % of content words (``evaluation.tradeoff``),
+Laws are set to the epsilon at which the best attacker gets back 5, 10 or 20 % of content words (``best_attacker``),
 and compared by what a model learns from private documents. A law is chosen among many on reviews that nothing is shown on;
 then it is shown, unchanged, on IMDB, Yelp and Banking77. Three steps, so that the long one needs no data and no tokenizer:
 
@@ -36,17 +36,9 @@ from numpy.typing import NDArray
 
 import textpriv
 from textpriv.errors import TextprivError
+from textpriv.evaluation.best_attacker import BestAttacker, PublicText, largest_epsilon
 from textpriv.evaluation.ngrams import NGrams
-from textpriv.evaluation.tradeoff import (
-    Attackers,
-    Context,
-    Documents,
-    Make,
-    Task,
-    epsilon_at,
-    interval,
-    similarity,
-)
+from textpriv.evaluation.tradeoff import Documents, Make, Task, interval, similarity
 from textpriv.evaluation.utility import whitened
 from textpriv.vocabulary.topics import common_apart, topic_vectors
 
@@ -177,14 +169,15 @@ class Data:
         )
 
     @cache  # noqa: B019
-    def attackers(self) -> Attackers:
-        """The best attackers: exact Bayes, and one who reads in context."""
+    def attacker(self) -> BestAttacker:
+        """The best attacker: exact Bayes, or one who reads in context where he does better."""
         train = self.documents("imdb_train")
         begin, _, end = parts(len(train.labels))
         read = train.between(begin, end)
         attacked = train.between(end, min(end + _CONTEXT, len(train.labels)))
         model = NGrams.train(read.ids, read.offsets, self.words, order=ORDER)
-        return Attackers(self.counts, min(COMMON, self.words // 4), Context(model, attacked))
+        text = PublicText(model, attacked.ids, attacked.offsets)
+        return BestAttacker(self.counts, "content", text, min(COMMON, self.words // 4))
 
     @cache  # noqa: B019
     def table(self) -> NDArray[np.float32]:
@@ -331,14 +324,21 @@ def _drawn(mechanism: Any, documents: Documents, seed: int) -> NDArray[np.int32]
     return drawn
 
 
+def success(attacker: BestAttacker, mechanism: Any) -> list[float]:
+    """What is got back: content words one by one, all words, and content words in context."""
+    everything = BestAttacker(attacker.prior, "all")
+    read = attacker.in_context(mechanism)[0]
+    return [attacker.alone(mechanism), everything.alone(mechanism), read]
+
+
 def choice_cell(folder: str, name: str) -> dict[str, Any]:
     """A law at each recovery: epsilon, what attackers get back, and what is learned on the reviews of the choice."""
     data, _, laws = _shared(folder)
-    task = data.task("choice, reviews")
+    task, attacker = data.task("choice, reviews"), data.attacker()
     found: dict[str, Any] = {}
     for share in SHARES:
         try:
-            epsilon, success = epsilon_at(laws[name], share, data.attackers())
+            epsilon = largest_epsilon(laws[name], share, attacker).epsilon
         except TextprivError as error:
             found[f"{share:g}"] = {"refused": str(error)}
             continue
@@ -348,7 +348,7 @@ def choice_cell(folder: str, name: str) -> dict[str, Any]:
         ]
         found[f"{share:g}"] = {
             "epsilon": epsilon,
-            "success": list(success),
+            "success": success(attacker, mechanism),
             "accuracy": float(np.mean(accuracies)),
         }
     return found
@@ -461,7 +461,7 @@ def run(folder: Path, out: Path, jobs: int, only: str | None, seeds: int = SEEDS
     results, place = Results(out), str(folder)
     data, _, laws = _shared(place)
     names, tasks = list(laws), (*CHOICE, *SHOWN)
-    data.attackers()
+    data.attacker()
     for name in tasks:  # before processes part, which then share them
         data.task(name).tested  # noqa: B018
     if only is not None:

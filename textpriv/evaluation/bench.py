@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.evaluation.tradeoff import Attackers, Documents, Make, Task, epsilon_at, interval
+from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon
+from textpriv.evaluation.tradeoff import Documents, Make, Task, interval
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
 from textpriv.mechanisms.tem import TEM
@@ -113,10 +114,11 @@ def curve(
     TextprivError
         Without scikit-learn.
     """
-    attackers = Attackers(vocabulary.prior_weights("zipf"))
+    prior = vocabulary.prior_weights("zipf")
+    content, everything = BestAttacker(prior), BestAttacker(prior, "all")
     for name, make in laws(vocabulary).items():
         for share in shares:
-            epsilon, success = epsilon_at(make, share, attackers)
+            epsilon = largest_epsilon(make, share, content).epsilon
             mechanism = make(epsilon)
             right = np.stack(
                 [
@@ -125,4 +127,4 @@ def curve(
                     for seed in range(seeds)
                 ]
             )
-            yield Row(name, share, epsilon, success.everything, *interval(right))
+            yield Row(name, share, epsilon, everything.alone(mechanism), *interval(right))
