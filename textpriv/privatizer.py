@@ -25,6 +25,7 @@ from textpriv.index.index import Index
 from textpriv.ledger import Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.metrics import is_builtin
+from textpriv.optional import needs
 from textpriv.randomness import DistinctKeys, Stream
 from textpriv.spans.detectors import Detector
 from textpriv.spans.plan import SpanPlan
@@ -33,7 +34,8 @@ from textpriv.statement import PrivacyStatement
 from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens
 from textpriv.tokenization.detokenizer import Spelling, find_blanks, spell, spell_few
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, find_split_words
-from textpriv.tokenization.policy import TokenPolicy
+from textpriv.tokenization.nearest import map_name
+from textpriv.tokenization.policy import NEAREST, TokenPolicy
 from textpriv.tokenization.private_tokens import PrivateTokens
 
 __all__ = ["CHANGED", "WORDS_CUT", "PrivateTokens", "Privatizer", "ReleaseKey", "privatize"]
@@ -48,6 +50,12 @@ CHANGED = (
 WORDS_CUT = (
     '{} of the {} words of the vocabulary are not read as one token where they stand between blanks (such as "{}"): there '
     "they are protected as the tokens that are read in their place, whose number is not hidden"
+)
+
+MAPPED = (
+    "Before anything is drawn, a word outside the vocabulary is mapped to a word of it by a public function of the written "
+    "word alone: {}. It is protected as the word that it is mapped to: what is said of distances holds between the images "
+    "of two words, words of one image cannot be told apart, and words that are mapped to none are unknown ones"
 )
 
 READ_AS = "Texts are tokenized by spaCy's rules of the language {}"
@@ -113,6 +121,8 @@ class Privatizer:
             )
         self.mechanism = mechanism
         self.policy = TokenPolicy() if policy is None else policy
+        if self.policy.unknown == NEAREST:
+            needs("rapidfuzz", "nearest")
         self.seed = seed
         self.language = language or mechanism.index.language or DEFAULT_LANGUAGE
         self.ledger = ledger
@@ -458,6 +468,8 @@ def _statement(privatizer: Privatizer, repeats: bool) -> PrivacyStatement:
     statement = privatizer.mechanism.statement.extended(
         not_protected=privatizer.policy.not_protected(), notes=privatizer.policy.notes()
     )
+    if privatizer.policy.unknown == NEAREST:
+        statement = statement.extended(notes=(MAPPED.format(map_name(privatizer.language)),))
     split = find_split_words(
         privatizer.mechanism.index, privatizer.language, privatizer.policy.case
     )

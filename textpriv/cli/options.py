@@ -327,7 +327,12 @@ Action = Literal["sample", "mask", "drop", "keep"]
 class PolicyOptions:
     """What happens to each class of tokens."""
 
-    unknown: Annotated[Action, typer.Option(help="Words outside the vocabulary.")] = "sample"
+    unknown: Annotated[
+        Literal["sample", "nearest", "mask", "drop", "keep"],
+        typer.Option(
+            help="Words outside the vocabulary; nearest: drawn as the word that a misspelling or inflection stands for."
+        ),
+    ] = "sample"
     number: Annotated[Action, typer.Option(help="Numbers.")] = "sample"
     punctuation: Annotated[Action, typer.Option(help="Punctuation.")] = "keep"
     space: Annotated[Action, typer.Option(help="Line breaks and runs of spaces.")] = "keep"

@@ -77,7 +77,7 @@ class Decoder:
         policy = privatizer.policy
         # Whatever was not drawn stands, as masks, surfaces of spans and all that is outside the vocabulary; of a class that
         # was drawn the words of the vocabulary are taken up again in ``texts``.
-        self._drawn = np.array([getattr(policy, name) == "sample" for name in CLASSES])
+        self._drawn = np.array([policy.draws(name) for name in CLASSES])
         read = replace(policy, **dict.fromkeys(CLASSES, "keep"), case="keep")
         self.privatizer = Privatizer(privatizer.mechanism, read, language=privatizer.language)
         self.model, self.form = model, form

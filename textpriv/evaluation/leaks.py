@@ -175,5 +175,6 @@ def leak_report(
     unchanged = None
     if compare:
         unchanged = same / drawn if drawn else 0.0
-    released = {name: _DONE[getattr(policy, name, "sample")] for name in names}
+    done = {name: getattr(policy, name) for name in CLASSES if not policy.draws(name)}
+    released = {name: _DONE[done.get(name, "sample")] for name in names}
     return LeakReport(documents, classes, released, policy.not_protected(), unchanged)

@@ -40,7 +40,8 @@ from textpriv.tokenization.batches import (
     string_ids_of,
 )
 from textpriv.tokenization.chunk_cache import LONGEST_CHUNK, ChunkCache
-from textpriv.tokenization.policy import CLASSES, TokenPolicy
+from textpriv.tokenization.nearest import NearestWords
+from textpriv.tokenization.policy import CLASSES, NEAREST, TokenPolicy
 from textpriv.tokenization.spacy_tokenizer import SpacyTokenizer, hashes_of
 
 __all__ = ["DEFAULT_LANGUAGE", "TextEncoder", "find_split_words", "split_words"]
@@ -91,7 +92,8 @@ class TextEncoder:
         self.tokenizer = SpacyTokenizer.shared(language, names)
         # The code of each class; UNKNOWN for those that are drawn, and last for no class.
         actions = [getattr(policy, name) for name in CLASSES]
-        fixed = {"sample": UNKNOWN, "mask": MASKED, "drop": DROPPED}
+        self._nearest = NearestWords(words, language) if policy.unknown == NEAREST else None
+        fixed = {"sample": UNKNOWN, NEAREST: UNKNOWN, "mask": MASKED, "drop": DROPPED}
         codes = [fixed.get(action, KEPT - number) for number, action in enumerate(actions)]
         self._class_codes = np.array([*codes, UNKNOWN], dtype=np.int32)
         self._cache: ChunkCache | None = None
@@ -151,8 +153,9 @@ class TextEncoder:
         if len(text) > LONGEST_CHUNK and self.tokenizer.splits_at_blanks:
             text = re.sub(rf"\S{{{LONGEST_CHUNK + 1},}}", "\N{REPLACEMENT CHARACTER}", text)
         columns = self.tokenizer.attributes_of(text)
-        codes = self._codes(columns)
-        kept = _kept_strings(text, columns, _starts(columns), codes)
+        starts = _starts(columns)
+        codes = self._codes(text, columns, starts)
+        kept = _kept_strings(text, columns, starts, codes)
         return RawTokens(codes[codes != DROPPED], kept)
 
     def _tokenize_new(self, cache: ChunkCache) -> None:
@@ -185,13 +188,15 @@ class TextEncoder:
         self, cache: ChunkCache, text: str, columns: NDArray[np.uint64], starts: NDArray[np.int64]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint64]]:
         """Of tokens the codes, the strings of those not drawn by their numbers in the cache or -1, and the hashes."""
-        codes = self._codes(columns)
+        codes = self._codes(text, columns, starts)
         string_ids = np.where(codes == MASKED, np.int32(0), np.int32(-1))
         kept = _kept_strings(text, columns, starts, codes)
         string_ids[_is_kept(codes)] = list(map(cache.string_id, kept))
         return codes, string_ids, columns[:, _ORTH]
 
-    def _codes(self, columns: NDArray[np.uint64]) -> NDArray[np.int32]:
+    def _codes(
+        self, text: str, columns: NDArray[np.uint64], starts: NDArray[np.int64]
+    ) -> NDArray[np.int32]:
         """The code of each token."""
         hashes, words = self._sorted_words
         at = np.minimum(np.searchsorted(hashes, columns[:, _ORTH]), len(hashes) - 1)
@@ -199,9 +204,11 @@ class TextEncoder:
         first = len(_ATTRIBUTES)
         conditions = [columns[:, first + number] != 0 for number in range(len(self._classes))]
         numbers = [CLASSES.index(name) for name in self._classes]
-        token_class = np.select(
-            [*conditions, codes == UNKNOWN], [*numbers, CLASSES.index("unknown")], -1
-        )
+        unknown = CLASSES.index("unknown")
+        token_class = np.select([*conditions, codes == UNKNOWN], [*numbers, unknown], -1)
+        if self._nearest is not None:
+            mapped = token_class == unknown
+            codes[mapped] = self._nearest.ids(_strings(text, columns, starts, mapped))
         class_codes = self._class_codes[token_class]
         return np.where(class_codes == UNKNOWN, codes, class_codes)
 
@@ -221,15 +228,24 @@ def _kept_strings(
 ) -> list[str]:
     """The kept tokens of a text as they are released: as written, but that a run of blanks is reduced."""
     kept = _is_kept(codes)
-    ends = starts[kept] + columns[kept, _LENGTH].astype(np.int64)
-    strings = [
-        text[start:end] for start, end in zip(starts[kept].tolist(), ends.tolist(), strict=True)
-    ]
+    strings = _strings(text, columns, starts, kept)
     space = KEPT - CLASSES.index("space")
     return [
         _canonical_space(string) if code == space else string
         for code, string in zip(codes[kept].tolist(), strings, strict=True)
     ]
+
+
+def _strings(
+    text: str,
+    columns: NDArray[np.uint64],
+    starts: NDArray[np.int64],
+    chosen: NDArray[np.bool_],
+) -> list[str]:
+    """Some tokens of a text as written."""
+    ends = starts[chosen] + columns[chosen, _LENGTH].astype(np.int64)
+    pairs = zip(starts[chosen].tolist(), ends.tolist(), strict=True)
+    return [text[start:end] for start, end in pairs]
 
 
 def _canonical_space(text: str) -> str:

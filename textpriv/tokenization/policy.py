@@ -13,9 +13,10 @@ from typing import Any
 
 from textpriv.errors import PolicyError
 
-__all__ = ["ACTIONS", "CLASSES", "LOWERED", "MASK", "TokenPolicy"]
+__all__ = ["ACTIONS", "CLASSES", "LOWERED", "MASK", "NEAREST", "TokenPolicy"]
 
 ACTIONS = ("sample", "mask", "drop", "keep")
+NEAREST = "nearest"  # of unknown words alone
 CLASSES = ("unknown", "number", "punctuation", "space", "stopword")
 MASK = "[MASK]"
 LOWERED = (
@@ -58,7 +59,9 @@ class TokenPolicy:
     Attributes
     ----------
     unknown : str
-        Words outside the vocabulary. "sample" draws from the prior: one shared law, the same for all of them.
+        Words outside the vocabulary. "sample" draws from the prior: one shared law, the same for all of them. "nearest"
+        draws as for the word of the vocabulary that a public map of misspellings and inflections gives
+        (:mod:`textpriv.tokenization.nearest`; needs the extra ``nearest``), and by the shared law where it gives none.
     number : str
         Tokens that look like a number, also in words.
     punctuation : str
@@ -88,9 +91,10 @@ class TokenPolicy:
     def __post_init__(self) -> None:
         for name in CLASSES:
             action = getattr(self, name)
-            if action not in ACTIONS:
+            actions = (*ACTIONS, NEAREST) if name == "unknown" else ACTIONS
+            if action not in actions:
                 raise PolicyError(
-                    f"unknown action {action!r} for {name} tokens; use one of: {', '.join(ACTIONS)}."
+                    f"unknown action {action!r} for {name} tokens; use one of: {', '.join(actions)}."
                 )
         if self.case not in ("lower", "keep"):
             raise PolicyError(f"unknown case {self.case!r}; use 'lower' or 'keep'.")
@@ -111,6 +115,10 @@ class TokenPolicy:
                 f"unknown token class {strange[0]!r} in the policy; known: {', '.join(known)}."
             )
         return cls(**settings)
+
+    def draws(self, name: str) -> bool:
+        """Whether the mechanism draws for tokens of a class."""
+        return getattr(self, name) in ("sample", NEAREST)
 
     def to_dict(self) -> dict[str, str]:
         """Return the choices by class."""
@@ -137,7 +145,7 @@ class TokenPolicy:
         notes = []
         if self.case == "lower":
             notes.append(LOWERED)
-        if self.unknown == "sample":
+        if self.draws("unknown"):
             notes.append(
                 "All words outside the vocabulary share one law, so they cannot be told "
                 "apart; that a word is one of them is hidden only up to the worst-case odds"
