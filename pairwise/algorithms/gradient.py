@@ -246,12 +246,9 @@ def noisy_descent(
     domain: Domain,
     start: Array,
     randomness: Randomness,
-    *,
-    alpha: float = 0.0,
-    discard: float = 0.0,
     keep: list[Any] | None = None,
 ) -> Array:
-    """Run the plan: w ← Π[w − η(g + α(w − w₀) + N(0, σ²I))], and return the mean of the iterates.
+    """Run the plan: w ← Π[w − η(g + N(0, σ²I))], and return the mean of the iterates.
 
     Every iterate is covered by ``plan.event``; which of them are averaged is post-processing.
 
@@ -265,10 +262,6 @@ def noisy_descent(
         w₀, independent of the data.
     randomness : Randomness
         Of matchings, samples and noise.
-    alpha : float, default=0
-        Regulariser; it does not depend on the data and costs nothing.
-    discard : float, default=0
-        Share of the steps whose iterates are left out of the mean.
     keep : list, optional
         Receives a copy of every iterate, for tests and plots.
     """
@@ -278,9 +271,8 @@ def noisy_descent(
         )
     w = np.array(start, dtype=np.float64)
     total = np.zeros_like(w)
-    first = min(int(discard * plan.steps), plan.steps - 1)
     symmetric = isinstance(sums, MetricPairs) and sums.parameter == "matrix"
-    for step in range(plan.steps):
+    for _ in range(plan.steps):
         gradient = mean_gradient(sums, w, plan, randomness)
         if plan.sigma > 0:
             gradient = plan.noise.release(gradient, randomness)
@@ -288,9 +280,8 @@ def noisy_descent(
                 # Symmetrising after a full Gaussian matrix is post-processing and halves the dimensions
                 # (mechanisms.md 5.2).
                 gradient = (gradient + gradient.T) / 2.0
-        w = domain.project(w - plan.rate * (gradient + alpha * (w - start)))
-        if step >= first:
-            total += w
+        w = domain.project(w - plan.rate * gradient)
+        total += w
         if keep is not None:
             keep.append(w.copy())
-    return total / (plan.steps - first)
+    return total / plan.steps

@@ -260,7 +260,7 @@ def discriminant(moments: Moments, n_components: int) -> tuple[Array, Array]:
     return np.asarray(A / largest if largest > 0 else A), np.asarray(strength[order])
 
 
-def auc_direction(moments: Moments, floor_factor: float = 1.0) -> Array:
+def auc_direction(moments: Moments) -> Array:
     """Return the minimiser of the square-loss AUC under a pooled covariance, of norm 1, shape (d,).
 
     Σ (1 − w·(x₊ − x₋))² over pairs is minimised along (Σ₊ + Σ₋ + mmᵀ)⁻¹m, m the difference of the class means,
@@ -270,7 +270,7 @@ def auc_direction(moments: Moments, floor_factor: float = 1.0) -> Array:
     means = moments.means
     m = means[1] - means[0]
     d = len(m)
-    ridge = floor_factor * math.sqrt(d) * moments.noise[2] / moments.n
+    ridge = math.sqrt(d) * moments.noise[2] / moments.n
     w = np.linalg.solve(moments.within() + ridge * np.eye(d), m)
     norm = np.linalg.norm(w)
     return np.asarray(w / norm if norm > 0 else w)

@@ -8,7 +8,7 @@ correct l2 sensitivity of one step (mechanisms.md 8.2). No noise is drawn here: 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from pairwise.errors import InvalidParameterError
 
 __all__ = [
     "DenseKernel",
-    "KernelForm",
     "LabelKernel",
     "NeighbourKernel",
     "SymmetricKernel",
@@ -31,7 +30,6 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-KernelForm = Literal["appendix", "equation-2"]
 
 _BLOCK_ENTRIES = 1 << 22  # 32 MB of float64: a block of rows against all columns
 
@@ -44,20 +42,18 @@ def unit_rows(X: Array) -> Array:
     return np.asarray(safe / np.where(norms > 0, norms, 1.0)[:, None])
 
 
-def _rate(bandwidth: float, form: KernelForm) -> float:
-    """Return r in the kernel exp(-r d²): 1/2σ² in appendix B, 1/σ in equation 2 (mechanisms.md PM-8)."""
+def _rate(bandwidth: float) -> float:
+    """Return r = 1/2σ² in the kernel exp(-r d²), as in appendix B (mechanisms.md PM-8)."""
     if not (math.isfinite(bandwidth) and bandwidth > 0):
         raise InvalidParameterError(
             f"bandwidth must be a positive finite number; found {bandwidth!r}."
         )
-    if form not in ("appendix", "equation-2"):
-        raise InvalidParameterError(f"form must be 'appendix' or 'equation-2'; found {form!r}.")
-    return 1.0 / (2.0 * bandwidth**2) if form == "appendix" else 1.0 / bandwidth
+    return 1.0 / (2.0 * bandwidth**2)
 
 
-def kernel_floor(bandwidth: float, form: KernelForm = "appendix") -> float:
-    """Return a₀, the least kernel value between two points of the unit ball: e^(-2/σ²), or e^(-4/σ) for equation 2."""
-    return math.exp(-4.0 * _rate(bandwidth, form))
+def kernel_floor(bandwidth: float) -> float:
+    """Return a₀ = e^(-2/σ²), the least kernel value between two points of the unit ball."""
+    return math.exp(-4.0 * _rate(bandwidth))
 
 
 class SymmetricKernel(Protocol):
@@ -85,12 +81,10 @@ class DenseKernel:
     X : (n, d) float64 array
     bandwidth : float
         σ > 0.
-    form : {"appendix", "equation-2"}, default="appendix"
-        exp(-d²/2σ²) or exp(-d²/σ).
     """
 
-    def __init__(self, X: Array, bandwidth: float, form: KernelForm = "appendix") -> None:
-        self._rate = _rate(bandwidth, form)
+    def __init__(self, X: Array, bandwidth: float) -> None:
+        self._rate = _rate(bandwidth)
         self._points = np.ascontiguousarray(X, dtype=np.float64)
         self._squares = np.einsum("ij,ij->i", self._points, self._points)
         self._degree: Array | None = None
@@ -144,19 +138,16 @@ class NeighbourKernel:
         σ > 0.
     neighbours : int
         How many nearest others each row is tied to, at least 1, cut to n - 1.
-    form : {"appendix", "equation-2"}, default="appendix"
     """
 
-    def __init__(
-        self, X: Array, bandwidth: float, neighbours: int, form: KernelForm = "appendix"
-    ) -> None:
+    def __init__(self, X: Array, bandwidth: float, neighbours: int) -> None:
         from sklearn.neighbors import kneighbors_graph
 
         if neighbours < 1:
             raise InvalidParameterError(f"n_neighbors must be at least 1; found {neighbours}.")
         count = min(int(neighbours), len(X) - 1)
         graph = kneighbors_graph(X, count, mode="distance", include_self=False)
-        graph.data = np.exp(-_rate(bandwidth, form) * graph.data**2)
+        graph.data = np.exp(-_rate(bandwidth) * graph.data**2)
         self._weights: Any = graph.maximum(graph.T).tocsr()
         self.degree = np.asarray(self._weights.sum(axis=1)).ravel()
 
@@ -187,7 +178,7 @@ class LabelKernel:
             self._table = np.eye(n_classes)
         else:
             apart = np.subtract.outer(np.arange(n_classes), np.arange(n_classes)).astype(np.float64)
-            self._table = np.exp(-_rate(bandwidth, "appendix") * apart**2)
+            self._table = np.exp(-_rate(bandwidth) * apart**2)
         counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
         self.degree = (self._table @ counts)[codes] - 1.0
 
@@ -321,17 +312,10 @@ def largest_distance(points: Array) -> float:
     return best * peak
 
 
-def smlq_sensitivity(
-    Q: Array,
-    alpha: float,
-    bandwidth: float,
-    *,
-    form: KernelForm = "appendix",
-    label_floor: float = 0.0,
-) -> float:
+def smlq_sensitivity(Q: Array, alpha: float, bandwidth: float) -> float:
     """Return the l2 sensitivity of one SMLQ step from Q, when one record (features and class) is replaced.
 
-    Δ <= R_Q √((½ + α/a₀)² + c₁²/(n-1)), c₁ = ½[(1-a₀)/a₀ + α((1-b₀)/a₀ + (1-a₀)/a₀²)]: the row of the record moves by
+    Δ <= R_Q √((½ + α/a₀)² + c₁²/(n-1)), c₁ = ½[(1-a₀)/a₀ + α(1/a₀ + (1-a₀)/a₀²)]: the row of the record moves by
     at most R_Q(½ + α/a₀), since it hides that record alone, and every other row by R_Q c₁/(n-1).
 
     Parameters
@@ -341,11 +325,7 @@ def smlq_sensitivity(
     alpha : float
         α >= 0.
     bandwidth : float
-        σ > 0.
-    form : {"appendix", "equation-2"}, default="appendix"
-        Of the feature kernel, which must be a ``DenseKernel`` of rows of norm at most 1.
-    label_floor : float, default=0.0
-        b₀, a lower bound on label weights; 0 always holds.
+        σ > 0, of a ``DenseKernel`` of rows of norm at most 1.
 
     References
     ----------
@@ -356,14 +336,13 @@ def smlq_sensitivity(
         raise InvalidParameterError(f"the sensitivity needs at least 3 records; found {n}.")
     if not (math.isfinite(alpha) and alpha >= 0):
         raise InvalidParameterError(f"alpha must be finite and >= 0; found {alpha!r}.")
-    floor = kernel_floor(bandwidth, form)
+    floor = kernel_floor(bandwidth)
     if floor < 1e-150:
         raise InvalidParameterError(
             f"bandwidth {bandwidth:g} lets two records have no tie at all, so one record can move the others without "
             "bound. Use a bandwidth of at least 0.2."
         )
     own = 0.5 + alpha / floor
-    other = 0.5 * (
-        (1.0 - floor) / floor + alpha * ((1.0 - label_floor) / floor + (1.0 - floor) / floor**2)
-    )
+    # Label weights may be 0: the specification's b₀.
+    other = 0.5 * ((1.0 - floor) / floor + alpha * (1.0 / floor + (1.0 - floor) / floor**2))
     return largest_distance(Q) * math.sqrt(own**2 + other**2 / (n - 1)) * (1.0 + 1e-12)

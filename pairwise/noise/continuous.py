@@ -40,11 +40,11 @@ def _release(values: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
     return np.asarray(np.round(values / grid) * grid)
 
 
-def _as_finite(value: ArrayLike, what: str = "value") -> NDArray[np.float64]:
+def _as_finite(value: ArrayLike) -> NDArray[np.float64]:
     array = np.asarray(value, dtype=np.float64)
     if not np.all(np.isfinite(array)):
         raise InvalidParameterError(
-            f"{what} must be finite; found NaN or infinity. Clip records first."
+            "value must be finite; found NaN or infinity. Clip records first."
         )
     return array
 

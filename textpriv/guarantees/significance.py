@@ -68,7 +68,7 @@ def ratio_bound(
     return float(ratios.max(initial=-np.inf))
 
 
-def smallest_event(draws: int, loss: float, outputs: int, error: float = LEVEL) -> float:
+def smallest_event(draws: int, loss: float, outputs: int) -> float:
     """Least probability at which :func:`ratio_bound` can show a loss, of an event that the second input never causes.
 
     Parameters
@@ -78,12 +78,11 @@ def smallest_event(draws: int, loss: float, outputs: int, error: float = LEVEL) 
     loss : float
         The claimed loss, in nats, that the event must exceed.
     outputs : int
-        Among which the error is shared.
-    error : float
+        Among which the error ``LEVEL`` is shared.
     """
     from scipy.stats import beta
 
-    share = error / (2 * (outputs + _THRESHOLDS))
+    share = LEVEL / (2 * (outputs + _THRESHOLDS))
     hits = np.arange(1, draws + 1)
     low = beta.ppf(share, hits, draws - hits + 1)
     shown = np.log(low) - math.log(beta.ppf(1 - share, 1, draws)) > loss
@@ -105,14 +104,14 @@ def excess_of(count: int, probabilities: NDArray[np.float64]) -> float:
     return float(binom.sf(count - 1, len(probabilities), mean))
 
 
-def smallest_excess(probabilities: NDArray[np.float64], error: float = LEVEL) -> float:
+def smallest_excess(probabilities: NDArray[np.float64]) -> float:
     """Share of draws that, if every such draw made the event happen, :func:`excess_of` finds with 99.8 % probability."""
     from scipy.stats import binom
 
     draws, mean = len(probabilities), float(probabilities.mean())
     if mean >= 1:
         return 1.0
-    needed = max(float(binom.isf(error, draws, mean)), draws * mean + 1) + 1
+    needed = max(float(binom.isf(LEVEL, draws, mean)), draws * mean + 1) + 1
     needed += 3 * math.sqrt(needed)
     return min(1.0, (needed / draws - mean) / (1 - mean))
 

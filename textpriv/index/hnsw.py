@@ -32,6 +32,8 @@ __all__ = [
 
 _HEAD = struct.Struct("<6Q i I 3Q d Q")  # as hnswlib writes it, without spaces between
 _ROWS = 4096  # rows checked at a time
+_EFFORT = 100  # ``ef_construction`` of a graph, and ``ef`` of its queries
+_SAMPLE = 256  # words whose lists are compared
 
 
 def need_hnswlib() -> Any:
@@ -52,9 +54,7 @@ def need_hnswlib() -> Any:
     return hnswlib
 
 
-def hnsw_index(
-    coordinates: NDArray[Any], *, effort: int = 100, progress: Progress | None = None
-) -> Any:
+def hnsw_index(coordinates: NDArray[Any], progress: Progress | None = None) -> Any:
     """Build an hnswlib index of Euclidean distances over the rows.
 
     One thread and a fixed seed, so that the same vocabulary gives the same graph and a seeded experiment can be
@@ -63,15 +63,13 @@ def hnsw_index(
     Parameters
     ----------
     coordinates : ndarray, shape (V, n)
-    effort : int
-        ``ef_construction``; queries use it too unless changed.
     progress : callable, optional
         Called with (rows done, rows in all).
     """
     hnswlib = need_hnswlib()
     size, dimension = coordinates.shape
     graph = hnswlib.Index(space="l2", dim=dimension)
-    graph.init_index(max_elements=size, ef_construction=effort, M=16, random_seed=100)
+    graph.init_index(max_elements=size, ef_construction=_EFFORT, M=16, random_seed=100)
     for start in range(0, size, 4096):
         stop = min(start + 4096, size)
         graph.add_items(
@@ -81,7 +79,7 @@ def hnsw_index(
         )
         if progress:
             progress(stop, size)
-    graph.set_ef(max(effort, 64))
+    graph.set_ef(_EFFORT)
     return graph
 
 
@@ -134,12 +132,10 @@ def approximate_lists(
     return Neighbourhoods(ids, distances)
 
 
-def measure_recall(
-    lists: Neighbourhoods, coordinates: NDArray[Any], metric: Metric, *, sample: int = 256
-) -> float:
+def measure_recall(lists: Neighbourhoods, coordinates: NDArray[Any], metric: Metric) -> float:
     """Share of true neighbours that the lists hold, over a fixed public sample of words."""
     size, k = lists.ids.shape
-    rows = np.random.default_rng(1).choice(size, size=min(sample, size), replace=False)
+    rows = np.random.default_rng(1).choice(size, size=min(_SAMPLE, size), replace=False)
     held = 0
     exact = np.empty(size, dtype=np.float64)
     for row in rows:

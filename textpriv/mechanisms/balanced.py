@@ -23,7 +23,7 @@ from textpriv.arithmetic import fixed_sum
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.mechanisms.base_measure import BaseMeasure, numbers
-from textpriv.mechanisms.calibration.pair_sweep import Progress, sharing
+from textpriv.mechanisms.calibration.pair_sweep import sharing
 from textpriv.mechanisms.calibration.privacy_constant import estimated_rate, largest_rate
 from textpriv.mechanisms.sums import exponential_sums
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
@@ -45,7 +45,6 @@ def balance(
     index: Index,
     epsilon: float,
     gamma: float = math.inf,
-    progress: Progress | None = None,
 ) -> NDArray[np.float64] | None:
     """Solve ``sum_y exp(-epsilon min(d(w, y), gamma)) nu(y) = 1`` over all words w.
 
@@ -54,8 +53,6 @@ def balance(
     index : Index
     epsilon : float
     gamma : float
-    progress : callable, optional
-        Called for every product anew.
 
     Returns
     -------
@@ -70,7 +67,7 @@ def balance(
     length = fixed_sum(residual * residual)
     enough = (_RESIDUAL if len(index) <= _SMALL else _COARSE_RESIDUAL) ** 2 * length
     for _ in range(_STEPS if len(index) <= _SMALL else _FEW_STEPS):
-        product = _product(index, direction, epsilon, gamma, progress)
+        product = _product(index, direction, epsilon, gamma)
         curvature = fixed_sum(direction * product)
         if not curvature > 0:
             break
@@ -92,11 +89,10 @@ def mean_distance(
     weights: NDArray[np.float64],
     rate: float,
     gamma: float,
-    progress: Progress | None = None,
 ) -> float:
     """Mean over all words of the expected distance to the output, for an exponential law with some base measure."""
-    total = _product(index, weights, rate, gamma, progress)
-    moved = _product(index, weights, rate, gamma, progress, moved=True)
+    total = _product(index, weights, rate, gamma)
+    moved = _product(index, weights, rate, gamma, moved=True)
     return fixed_sum(moved / total) / len(index)
 
 
@@ -105,15 +101,12 @@ def _product(
     vector: NDArray[np.float64],
     rate: float,
     gamma: float,
-    progress: Progress | None,
     *,
     moved: bool = False,
 ) -> NDArray[np.float64]:
     """The matrix ``exp(-rate min(d, gamma))``, with the distance as a factor besides if it is to be, times a vector."""
     precision = np.float64 if len(index) <= _SMALL else np.float32
-    found = exponential_sums(
-        index, vector[None], [rate], [gamma], progress, precision=precision, moved=moved
-    )
+    found = exponential_sums(index, vector[None], [rate], [gamma], precision=precision, moved=moved)
     return found[0, 0]
 
 

@@ -86,7 +86,6 @@ def background(
     epsilon: float,
     t: float,
     gamma: float,
-    progress: Progress | None = None,
 ) -> Background:
     """Find the least background that keeps the promise at a rate.
 
@@ -97,8 +96,6 @@ def background(
         The base measure, summing to 1.
     epsilon, t, gamma : float
         With ``t < epsilon``.
-    progress : callable, optional
-        Called for every pair sweep anew.
 
     Raises
     ------
@@ -115,22 +112,20 @@ def background(
     """
     words = inputs(index)
     coordinates = index.coordinates if len(words) == len(index) else index.coordinates[words]
-    (all_log_z,) = log_normalisers(index, weights, [t], [gamma], progress, portable=True)
+    (all_log_z,) = log_normalisers(index, weights, [t], [gamma], portable=True)
     log_z = all_log_z[words]
     slope = (epsilon - t) * _INSIDE
     precision: type = np.float64 if len(words) <= _SMALL else np.float32
     kappa = _initial_background(index, words, log_z, t, gamma, slope)
     if kappa.any():
-        kappa = exps(
-            _majorant(coordinates, index.metric, logs(kappa), t, gamma, progress, precision)
-        )
+        kappa = exps(_majorant(coordinates, index.metric, logs(kappa), t, gamma, precision))
     for rounds in range(_ROUNDS):
         log_kappa = logs(kappa)
         higher = np.maximum(log_z, log_kappa)
         total = higher + log1ps(exps(np.minimum(log_z, log_kappa) - higher))
-        wanted = _majorant(coordinates, index.metric, total, slope, math.inf, progress, precision)
+        wanted = _majorant(coordinates, index.metric, total, slope, math.inf, precision)
         if (wanted - total).max() <= _SETTLED:
-            found, slopes = smoothed_constant(index, kappa, log_z, t, gamma, progress)
+            found, slopes = smoothed_constant(index, kappa, log_z, t, gamma)
             constant = rounding_charged(index, found)
             if constant.value <= epsilon * _PROMISE:
                 whole = np.zeros(len(index))
@@ -147,7 +142,7 @@ def background(
         kappa = np.maximum(kappa, exps(log_z) * expm1s(wanted - log_z))
         log_kappa = logs(kappa)
         # Along the truncated distance, which is a metric too: the background then also keeps the cap on far pairs.
-        kappa = exps(_majorant(coordinates, index.metric, log_kappa, t, gamma, progress, precision))
+        kappa = exps(_majorant(coordinates, index.metric, log_kappa, t, gamma, precision))
     raise MechanismError(
         f"the background of rate {t:g} at epsilon {epsilon:g} did not settle in {_ROUNDS} rounds. Use a smaller share."
     )
@@ -189,7 +184,6 @@ def _majorant(
     values: NDArray[np.float64],
     slope: float,
     gamma: float,
-    progress: Progress | None,
     precision: type = np.float64,
 ) -> NDArray[np.float64]:
     """The least function above some values that changes by at most ``slope min(d, gamma)`` between any two rows."""
@@ -210,7 +204,7 @@ def _majorant(
         distances += given[rows, None]
         np.maximum(local.top[columns], distances.max(axis=0), out=local.top[columns])
 
-    sweep(coordinates, metric, visit, progress, precision=precision, portable=True)
+    sweep(coordinates, metric, visit, precision=precision, portable=True)
     return np.max(tops, axis=0)
 
 

@@ -182,7 +182,6 @@ class PublishedMail:
         randomness: Randomness,
         *,
         discard_features: bool = False,
-        later_codes: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
         """Return the server rows nearest to each query, shape (q, results), all queries embedded together.
 
@@ -196,15 +195,12 @@ class PublishedMail:
         randomness : Randomness
         discard_features : bool
             As in ``release``.
-        later_codes : (q,) int array, optional
-            Classes used for the queries after the noise in place of theirs.
         """
         q = len(queries)
         codes = np.concatenate((query_codes, public_codes))
         client = np.concatenate((queries, public))
         released = self.release(client, codes, randomness, discard_features=discard_features)
-        after = codes if later_codes is None else np.concatenate((later_codes, public_codes))
-        ours, _ = self.carry_on(released, after)
+        ours, _ = self.carry_on(released, codes)
         theirs = self.embed(
             np.concatenate((server, public)),
             np.concatenate((server_codes, public_codes)),

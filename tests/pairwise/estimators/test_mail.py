@@ -207,15 +207,13 @@ def test_algorithm_1_between_client_and_server_is_at_chance_with_and_without_fea
 # -- the step and its sensitivity
 
 
-@pytest.mark.parametrize("form", ["appendix", "equation-2"])
-def test_a_step_without_matrices_is_the_printed_step(form):
+def test_a_step_without_matrices_is_the_printed_step():
     r = np.random.default_rng(0)
     X, codes = unit_rows(r.normal(size=(40, 3))), r.integers(4, size=40)
-    bandwidth = 0.7 if form == "appendix" else 2 * 0.7**2
     Q = r.normal(size=(40, 2))
-    ours = smlq_step(Q, DenseKernel(X, bandwidth, form), LabelKernel(codes, 4), 0.5)
+    ours = smlq_step(Q, DenseKernel(X, 0.7), LabelKernel(codes, 4), 0.5)
     np.testing.assert_allclose(ours, _step(X, codes, Q, 0.5, 0.7), atol=1e-12)
-    again, _ = iterate(Q, DenseKernel(X, bandwidth, form), LabelKernel(codes, 4), 0.5, 1)
+    again, _ = iterate(Q, DenseKernel(X, 0.7), LabelKernel(codes, 4), 0.5, 1)
     np.testing.assert_allclose(again, ours, atol=1e-14)
 
 
@@ -314,8 +312,7 @@ def test_the_printed_noise_is_more_than_ten_thousand_times_the_start(bandwidth, 
 
 def test_the_kernel_floor_is_the_weight_of_opposite_points():
     poles = np.array([[1.0, 0.0], [-1.0, 0.0]])
-    for form in ("appendix", "equation-2"):
-        assert DenseKernel(poles, 0.9, form).degree[0] == pytest.approx(kernel_floor(0.9, form))
+    assert DenseKernel(poles, 0.9).degree[0] == pytest.approx(kernel_floor(0.9))
 
 
 def test_a_bandwidth_that_cuts_all_ties_is_refused():

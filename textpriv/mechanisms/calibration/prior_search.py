@@ -61,7 +61,6 @@ def search_prior(
     prior: NDArray[np.float64],
     epsilon: float,
     truncated: Callable[[float], float],
-    progress: Callable[[int, int], None] | None = None,
 ) -> SearchedPrior:
     """Search the half steps ``nu <- nu Z^(-1/2)`` from a prior for the measure that keeps the most words.
 
@@ -90,25 +89,20 @@ def search_prior(
     measures, names = [*now], [(start, 0) for start in starts]
     at = _AT * epsilon
     for step in range(1, many + 1):
-        (log_z,) = log_normalisers(
-            index, now, [at], [truncated(at)], progress, precision=np.float32
-        )
+        (log_z,) = log_normalisers(index, now, [at], [truncated(at)], precision=np.float32)
         moved = logs(now) - 0.5 * log_z
         now = np.array([BaseMeasure(exps(row - row.max())).weights for row in moved])
         measures += [*now]
         names += [(start, step) for start in starts]
     rates = [part * epsilon for part in (_FINE_GRID if len(index) <= _SMALL else _GRID)]
     gammas = [truncated(rate) for rate in rates]
-    log_z = log_normalisers(
-        index, np.array(measures), rates, gammas, progress, precision=np.float32
-    )
+    log_z = log_normalisers(index, np.array(measures), rates, gammas, precision=np.float32)
     laws = [(i, j) for i in range(len(rates)) for j in range(len(measures))]
     constants = tight_constants(
         index,
         [rates[i] for i, _ in laws],
         [gammas[i] for i, _ in laws],
         np.stack([log_z[i, j] for i, j in laws]),
-        progress=progress,
         precision=np.float32,
     )
     value = {law: constant.value for law, constant in zip(laws, constants, strict=True)}

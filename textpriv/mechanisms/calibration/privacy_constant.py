@@ -199,7 +199,6 @@ def largest_rate(
     epsilon: float,
     gamma: float,
     largest_exponent: float,
-    progress: Progress | None = None,
     *,
     pairs: Collection[tuple[int, int]] = (),
 ) -> tuple[float, Constant]:
@@ -231,22 +230,18 @@ def largest_rate(
     """
     known = set(pairs)
     if not known:
-        _, known = estimated_rate(index, weights, epsilon, gamma, largest_exponent, progress)
+        _, known = estimated_rate(index, weights, epsilon, gamma, largest_exponent)
     floor = epsilon / 2
     rate = _root(index, weights, epsilon, gamma, largest_exponent, known)
     for _ in range(8):
-        (constant,), found = _constants(
-            index, weights, [rate], gamma, largest_exponent, progress, np.float64
-        )
+        (constant,), found = _constants(index, weights, [rate], gamma, largest_exponent, np.float64)
         known |= found
         again = _root(index, weights, epsilon, gamma, largest_exponent, known)
         if rate <= floor or (again >= rate and constant.value <= epsilon * _PROMISE):
             # Half of epsilon is always sound in exact arithmetic; the rounding charged may put it a hair above.
             return rate, rounding_charged(index, constant)
         rate = again
-    (constant,), _ = _constants(
-        index, weights, [floor], gamma, largest_exponent, progress, np.float64
-    )
+    (constant,), _ = _constants(index, weights, [floor], gamma, largest_exponent, np.float64)
     return floor, rounding_charged(index, constant)
 
 
@@ -256,14 +251,13 @@ def estimated_rate(
     epsilon: float,
     gamma: float,
     largest_exponent: float,
-    progress: Progress | None = None,
 ) -> tuple[float, set[tuple[int, int]]]:
     """What :func:`largest_rate` is likely to find, from sweeps in single precision alone, and the pairs that bind.
 
     The estimate is no less than what is found, up to rounding; nothing may be promised by it.
     """
     rates = [part * epsilon for part in (0.5, 0.6, 0.75, 1.0)]
-    _, pairs = _constants(index, weights, rates, gamma, largest_exponent, progress, np.float32)
+    _, pairs = _constants(index, weights, rates, gamma, largest_exponent, np.float32)
     return _root(index, weights, epsilon, gamma, largest_exponent, pairs), pairs
 
 
@@ -273,19 +267,17 @@ def _constants(
     rates: list[float],
     gamma: float,
     largest_exponent: float,
-    progress: Progress | None,
     precision: type,
 ) -> tuple[list[Constant], set[tuple[int, int]]]:
     """The constant at several rates, and the pairs that bind most, of different blocks."""
     gammas = [min(gamma, largest_exponent / rate) for rate in rates]
     collected: list[list[Constant]] = [[] for _ in rates]
-    log_z = log_normalisers(index, weights, rates, gammas, progress, precision=precision)
+    log_z = log_normalisers(index, weights, rates, gammas, precision=precision)
     found = tight_constants(
         index,
         rates,
         gammas,
         log_z,
-        progress=progress,
         every_block=collected,
         precision=precision,
     )
