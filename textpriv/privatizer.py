@@ -291,9 +291,7 @@ class Privatizer:
         return self.reader.encode_batch(texts)
 
     def release(
-        self,
-        batch: RawBatch | Sequence[RawTokens],
-        keys: Sequence[ReleaseKey | None] | None = None,
+        self, batch: RawBatch | Sequence[RawTokens], keys: Sequence[ReleaseKey | None] | None = None
     ) -> list[PrivateTokens]:
         """Draw private tokens for a batch of documents, in one call of the sampler.
 

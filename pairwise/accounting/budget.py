@@ -211,10 +211,7 @@ class PrivacyBudget:
         try:
             # mode=rw: a store that has gone must not be silently replaced by an empty one.
             connection = sqlite3.connect(
-                Path(self._path).as_uri() + "?mode=rw",
-                uri=True,
-                timeout=600,
-                isolation_level=None,
+                Path(self._path).as_uri() + "?mode=rw", uri=True, timeout=600, isolation_level=None
             )
         except sqlite3.OperationalError as error:
             raise BudgetClosedError(

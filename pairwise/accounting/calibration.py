@@ -142,8 +142,5 @@ def group_poisson_sigma(
 def sampled_sigma(epsilon: float, delta: float, n: int, batch: int, steps: int) -> float:
     """Return σ/Δ of ``sampled_event`` for a target (ε, δ), replace-one."""
     return calibrate(
-        lambda ratio: sampled_event(ratio, n, batch, steps),
-        epsilon,
-        delta,
-        Adjacency.REPLACE_ONE,
+        lambda ratio: sampled_event(ratio, n, batch, steps), epsilon, delta, Adjacency.REPLACE_ONE
     )

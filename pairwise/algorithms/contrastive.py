@@ -238,12 +238,7 @@ class DriftDescent:
     """
 
     def __init__(
-        self,
-        start: NDArray[np.float64],
-        step: float,
-        *,
-        shrinkage: bool,
-        randomness: Randomness,
+        self, start: NDArray[np.float64], step: float, *, shrinkage: bool, randomness: Randomness
     ) -> None:
         self.W = start.copy()
         self._start = start

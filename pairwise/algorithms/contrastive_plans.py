@@ -39,12 +39,7 @@ from pairwise.algorithms.options import (
 )
 from pairwise.algorithms.published.dpp import Variant, publish, step_sizes, true_epsilon
 from pairwise.errors import InvalidParameterError
-from pairwise.noise.randomness import (
-    CHEAP_PATH_NOTE,
-    HARDENED_NOTE,
-    Randomness,
-    numerical_claim,
-)
+from pairwise.noise.randomness import CHEAP_PATH_NOTE, HARDENED_NOTE, Randomness, numerical_claim
 from pairwise.noise.release import GaussianPlan, plan_gaussian, plan_laplace
 from pairwise.pairs.clipping import clip_records
 from pairwise.pairs.graph import PairGraph, random_matching

@@ -89,13 +89,7 @@ def discriminant_start(moments: Moments, n_components: int | None = None) -> Arr
 
 
 def _directions(
-    raw: Array,
-    between: Array,
-    spreads: Array,
-    error: Array,
-    entry: float,
-    n: int,
-    classes: int,
+    raw: Array, between: Array, spreads: Array, error: Array, entry: float, n: int, classes: int
 ) -> Array:
     """Return Σ_k ρ_k s_k v_k v_kᵀ, shape (d, d); strengths must exceed ``error``, ``entry`` is the noise of a moment / n."""
     d = len(spreads)

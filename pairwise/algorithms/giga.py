@@ -453,10 +453,7 @@ class PairStream:
     """
 
     def __init__(
-        self,
-        make_sums: Callable[[Array, NDArray], AUCPairs | MetricPairs],
-        n: int,
-        anchor: Array,
+        self, make_sums: Callable[[Array, NDArray], AUCPairs | MetricPairs], n: int, anchor: Array
     ) -> None:
         self._make_sums = make_sums
         self._horizon = n

@@ -228,12 +228,7 @@ class PrivateEstimator(BaseEstimator):
     # -- charge, run, state
 
     def _execute(
-        self,
-        plan: Plan,
-        delta: float,
-        randomness: Randomness,
-        *,
-        n: int | None = None,
+        self, plan: Plan, delta: float, randomness: Randomness, *, n: int | None = None
     ) -> Any:
         """Charge the plan, run it, and set ``statement_``, ``privacy_event_`` and what ``sensitivity`` returns.
 
@@ -250,12 +245,7 @@ class PrivateEstimator(BaseEstimator):
         return result
 
     def _record(
-        self,
-        plan: Plan,
-        delta: float,
-        randomness: Randomness,
-        *,
-        n: int | None = None,
+        self, plan: Plan, delta: float, randomness: Randomness, *, n: int | None = None
     ) -> None:
         self.privacy_event_ = plan.event
         self._sensitivity_ = float(plan.sensitivity)

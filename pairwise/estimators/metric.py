@@ -289,12 +289,7 @@ class PrivateMetricLearner(
         )
 
     def _plan_statistics(
-        self,
-        table: Array,
-        codes: NDArray[np.int64],
-        k: int,
-        mu: float,
-        randomness: Randomness,
+        self, table: Array, codes: NDArray[np.int64], k: int, mu: float, randomness: Randomness
     ) -> Plan:
         n_classes = len(self.classes_)
         size = moment_size(table.shape[1], n_classes)

@@ -29,12 +29,7 @@ from pairwise.estimators.base import (
     refuse_mixed_labels,
 )
 from pairwise.estimators.pipelines import check_pipeline
-from pairwise.estimators.selection import (
-    PrivateScorer,
-    TrialAccount,
-    TrialCount,
-    private_selection,
-)
+from pairwise.estimators.selection import PrivateScorer, TrialAccount, TrialCount, private_selection
 
 __all__ = ["PrivateSearchCV"]
 

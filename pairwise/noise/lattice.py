@@ -81,11 +81,7 @@ def _lattice_grid(sensitivity: float, spread: float) -> float:
 
 
 def lattice_gaussian_plan(
-    sensitivity: float,
-    dimension: int,
-    *,
-    rho: float | None = None,
-    sigma: float | None = None,
+    sensitivity: float, dimension: int, *, rho: float | None = None, sigma: float | None = None
 ) -> LatticePlan:
     """Plan a hardened Gaussian release: first the grid, g <= Δ/(2^10 √p), then σ (mechanisms.md 2.2).
 

@@ -317,11 +317,7 @@ def _draw_distinct(count: int, possible: int, draw: Any, allowed: Any) -> NDArra
 
 
 def labelled_pairs(
-    classes: ArrayLike,
-    n_pairs: int,
-    randomness: Randomness,
-    *,
-    balanced: bool = True,
+    classes: ArrayLike, n_pairs: int, randomness: Randomness, *, balanced: bool = True
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return random pairs of a labelled table and their signs, the DPP paper's protocol.
 
@@ -369,10 +365,7 @@ def labelled_pairs(
         lambda rows: (rows[:, 0] != rows[:, 1]) & (coded[rows[:, 0]] == coded[rows[:, 1]]),
     )
     other = _draw_distinct(
-        dissimilar,
-        dissimilar_possible,
-        draw,
-        lambda rows: coded[rows[:, 0]] != coded[rows[:, 1]],
+        dissimilar, dissimilar_possible, draw, lambda rows: coded[rows[:, 0]] != coded[rows[:, 1]]
     )
     signs = np.concatenate([np.ones(similar, np.int64), -np.ones(dissimilar, np.int64)])
     order = randomness.permutation(n_pairs) if n_pairs else np.empty(0, dtype=np.int64)

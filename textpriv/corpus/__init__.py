@@ -5,11 +5,7 @@ from __future__ import annotations
 from textpriv.corpus.columns import ColumnRule
 from textpriv.corpus.formats import corpus_format, read_records
 from textpriv.corpus.job import ENGINES
-from textpriv.corpus.records import (
-    STANDARD_STREAM,
-    Batch,
-    CorpusReader,
-)
+from textpriv.corpus.records import STANDARD_STREAM, Batch, CorpusReader
 from textpriv.corpus.report import CorpusReport, Progress
 from textpriv.corpus.run import PART_RECORDS, privatize_corpus
 from textpriv.engines.batch import PrivatizerSettings, document_key

@@ -265,10 +265,7 @@ class Checkpoint:
         quarantine = final.with_suffix(".bad")
         # Two attempts at one part may run side by side (a slow task is started anew); both write the same.
         mark = secrets.token_hex(8)
-        written = [
-            final.with_suffix(f".part.{mark}.tmp"),
-            final.with_suffix(f".bad.{mark}.tmp"),
-        ]
+        written = [final.with_suffix(f".part.{mark}.tmp"), final.with_suffix(f".bad.{mark}.tmp")]
         done: list[Entry] = []
         try:
             with created(written[0]) as out, created(written[1]) as bad:

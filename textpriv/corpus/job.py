@@ -21,18 +21,8 @@ from textpriv import stores
 from textpriv.corpus.checkpoint import FORMER_MANIFEST
 from textpriv.corpus.columns import ColumnRule
 from textpriv.corpus.formats import corpus_format, read_records
-from textpriv.corpus.records import (
-    STANDARD_STREAM,
-    Batch,
-    CorpusReader,
-    Cursor,
-    is_stream,
-)
-from textpriv.engines.batch import (
-    Columns,
-    PrivatizerSettings,
-    string_array,
-)
+from textpriv.corpus.records import STANDARD_STREAM, Batch, CorpusReader, Cursor, is_stream
+from textpriv.engines.batch import Columns, PrivatizerSettings, string_array
 from textpriv.errors import CorpusError
 
 if TYPE_CHECKING:

@@ -17,11 +17,7 @@ from typing import Any
 from textpriv import stores
 from textpriv.corpus.checkpoint import Entry
 from textpriv.corpus.job import Plan
-from textpriv.corpus.records import (
-    Batch,
-    CorpusReader,
-    is_stream,
-)
+from textpriv.corpus.records import Batch, CorpusReader, is_stream
 
 __all__ = ["CorpusReport", "Progress", "Tally", "add_names", "other_columns"]
 

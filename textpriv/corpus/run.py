@@ -57,12 +57,7 @@ from textpriv.corpus.records import (
     part_of,
 )
 from textpriv.corpus.report import CorpusReport, Progress, Tally
-from textpriv.engines.batch import (
-    NO_SALT,
-    BatchRelease,
-    PrivatizerSettings,
-    corpus_name,
-)
+from textpriv.engines.batch import NO_SALT, BatchRelease, PrivatizerSettings, corpus_name
 from textpriv.engines.local import InProcess
 from textpriv.engines.workers import WorkerPool
 from textpriv.errors import CorpusError

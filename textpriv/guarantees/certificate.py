@@ -183,11 +183,7 @@ class Certificate:
 
 
 def certify(
-    mechanism: Mechanism,
-    *,
-    progress: Report = False,
-    reuse: bool = False,
-    device: str = "cpu",
+    mechanism: Mechanism, *, progress: Report = False, reuse: bool = False, device: str = "cpu"
 ) -> Certificate:
     """Compute the tight constant of a mechanism and judge its claim.
 

@@ -616,9 +616,7 @@ class _ByRecovery:
 
 
 def _at_calibrated_rate(
-    search: _Search | _ByRecovery,
-    half: Callable[[float, float | None], TEM],
-    progress: Report,
+    search: _Search | _ByRecovery, half: Callable[[float, float | None], TEM], progress: Report
 ) -> Choice:
     """Find the epsilon whose calibrated mechanism has the law that reaches the target.
 

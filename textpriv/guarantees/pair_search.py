@@ -162,9 +162,7 @@ def _suspects(index: Index) -> Iterator[int]:
         yield from _taken(iter(ids[word].tolist()), 4)
     told_apart = index.representatives[ids] != index.representatives[:, None]
     nearest = np.where(
-        told_apart.any(axis=1),
-        distances[np.arange(len(index)), told_apart.argmax(axis=1)],
-        np.inf,
+        told_apart.any(axis=1), distances[np.arange(len(index)), told_apart.argmax(axis=1)], np.inf
     )
     near = words[np.argsort(nearest[words], kind="stable")]
     hubs = words[np.argsort(-often[words], kind="stable")]

@@ -18,9 +18,7 @@ from textpriv.index.storage import LEVELS
 __all__ = ["read_paths", "tree_of", "wordnet_paths"]
 
 
-def tree_of(
-    paths: Sequence[Sequence[str]],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+def tree_of(paths: Sequence[Sequence[str]]) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """Word ids in depth-first order, heights between neighbours, and the length of the longest path.
 
     Words that share as many groups as the longest path has are at height 1, those that share none at one more than it.

@@ -84,11 +84,7 @@ def hnsw_index(coordinates: NDArray[Any], progress: Progress | None = None) -> A
 
 
 def approximate_lists(
-    coordinates: NDArray[Any],
-    metric: Metric,
-    k: int,
-    graph: Any,
-    progress: Progress | None = None,
+    coordinates: NDArray[Any], metric: Metric, k: int, graph: Any, progress: Progress | None = None
 ) -> Neighbourhoods:
     """Nearest lists by the approximate index: fast, incomplete, and no basis for a proof (mechanisms.md TEM-1).
 
@@ -115,16 +111,7 @@ def approximate_lists(
         candidates[missed, -1] = own[missed]
         count = np.full(stop - start, k, dtype=np.int64)
         rank_candidates(
-            metric.kind,
-            coordinates,
-            start,
-            k,
-            order,
-            count,
-            candidates,
-            ids,
-            distances,
-            *no_bands,
+            metric.kind, coordinates, start, k, order, count, candidates, ids, distances, *no_bands
         )
         if progress:
             progress(stop, size)

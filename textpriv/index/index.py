@@ -43,14 +43,7 @@ from textpriv.index.storage import (
 )
 from textpriv.index.typical import REFERENCE, Typical, typical_distances
 from textpriv.index.word_distances import WordDistances
-from textpriv.metrics import (
-    EUCLIDEAN,
-    INTERPRETED,
-    Metric,
-    Projection,
-    Rounding,
-    get_metric,
-)
+from textpriv.metrics import EUCLIDEAN, INTERPRETED, Metric, Projection, Rounding, get_metric
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
 __all__ = ["FORMAT", "Index"]

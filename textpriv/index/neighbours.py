@@ -232,13 +232,7 @@ def _screen(
                         continue
                     if filled == capacity:
                         filled, limit = _tighten(
-                            ids[row],
-                            scores[row],
-                            filled,
-                            k,
-                            slack[row],
-                            band_of,
-                            least[row],
+                            ids[row], scores[row], filled, k, slack[row], band_of, least[row]
                         )
                         if filled == capacity:
                             # More ties within the error bound than the row can hold: it is done in full.
@@ -501,11 +495,7 @@ def _capacity(size: int, k: int) -> int:
 
 
 def _screened_lists(
-    coordinates: NDArray[Any],
-    metric: Metric,
-    k: int,
-    out: _Lists,
-    progress: Progress | None,
+    coordinates: NDArray[Any], metric: Metric, k: int, out: _Lists, progress: Progress | None
 ) -> None:
     size, starts = len(coordinates), out.starts
     centred, squares, slack, scale = _scores(coordinates)

@@ -99,12 +99,7 @@ def full_precision(device: Any) -> Iterator[None]:
 
 
 def candidates(
-    device: Any,
-    queries: NDArray[np.float32],
-    columns: Any,
-    halves: Any,
-    count: int,
-    band_of: Any,
+    device: Any, queries: NDArray[np.float32], columns: Any, halves: Any, count: int, band_of: Any
 ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
     """The columns with the least scores ``|y|^2 / 2 - x.y`` of every query: the nearest ones, up to rounding.
 

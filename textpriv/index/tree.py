@@ -28,13 +28,7 @@ from textpriv.index.progress import reporter
 from textpriv.index.rank_bands import RankBands
 from textpriv.index.records import Records
 from textpriv.index.saving import write_arrays, write_listing
-from textpriv.index.storage import (
-    LEVELS,
-    TREE,
-    TREE_FORMAT,
-    read_tree,
-    verify_files,
-)
+from textpriv.index.storage import LEVELS, TREE, TREE_FORMAT, read_tree, verify_files
 from textpriv.index.tree_nodes import Nodes, TreeMetric
 from textpriv.index.typical import Typical
 from textpriv.metrics import Metric, Rounding
@@ -423,14 +417,7 @@ class Tree(Index):
         if self._origin is not None:
             return _reheighted, self._origin
         arrays = self.vocabulary, np.array(self.order), np.array(self.gaps), np.array(self.heights)
-        return _remade, (
-            arrays,
-            self.names,
-            self.source,
-            self.below,
-            self.separated,
-            self._records,
-        )
+        return _remade, (arrays, self.names, self.source, self.below, self.separated, self._records)
 
     def __repr__(self) -> str:
         return f"Tree({len(self)} words, {len(self.heights)} heights, {self.source})"

@@ -59,14 +59,7 @@ from textpriv.ledger.store import check_file, connect, create, damaged, plain_er
 from textpriv.ledger.terms import Terms
 from textpriv.randomness import DocumentKey, Stream, framed, identity_bytes
 
-__all__ = [
-    "LIMITS",
-    "Charge",
-    "Document",
-    "Ledger",
-    "Release",
-    "Spent",
-]
+__all__ = ["LIMITS", "Charge", "Document", "Ledger", "Release", "Spent"]
 
 LIMITS = (
     "document_limit",
@@ -361,10 +354,7 @@ class Ledger:
         )
 
     def _charge(
-        self,
-        connection: sqlite3.Connection,
-        entry: _Entry,
-        spent_of: dict[bytes, tuple[int, int]],
+        self, connection: sqlite3.Connection, entry: _Entry, spent_of: dict[bytes, tuple[int, int]]
     ) -> Release:
         spent = spent_nats = spent_rho = 0
         for settings, content, author, distance, epsilon, nats, rho, key in connection.execute(

@@ -41,11 +41,7 @@ _FEW_STEPS = 16
 _CLIP = 1e-12  # of the largest weight: negative and smaller ones are raised to it
 
 
-def balance(
-    index: Index,
-    epsilon: float,
-    gamma: float = math.inf,
-) -> NDArray[np.float64] | None:
+def balance(index: Index, epsilon: float, gamma: float = math.inf) -> NDArray[np.float64] | None:
     """Solve ``sum_y exp(-epsilon min(d(w, y), gamma)) nu(y) = 1`` over all words w.
 
     Parameters
@@ -84,12 +80,7 @@ def balance(
     return np.maximum(solution, _CLIP * largest)
 
 
-def mean_distance(
-    index: Index,
-    weights: NDArray[np.float64],
-    rate: float,
-    gamma: float,
-) -> float:
+def mean_distance(index: Index, weights: NDArray[np.float64], rate: float, gamma: float) -> float:
     """Mean over all words of the expected distance to the output, for an exponential law with some base measure."""
     total = _product(index, weights, rate, gamma)
     moved = _product(index, weights, rate, gamma, moved=True)
@@ -97,12 +88,7 @@ def mean_distance(
 
 
 def _product(
-    index: Index,
-    vector: NDArray[np.float64],
-    rate: float,
-    gamma: float,
-    *,
-    moved: bool = False,
+    index: Index, vector: NDArray[np.float64], rate: float, gamma: float, *, moved: bool = False
 ) -> NDArray[np.float64]:
     """The matrix ``exp(-rate min(d, gamma))``, with the distance as a factor besides if it is to be, times a vector."""
     precision = np.float64 if len(index) <= _SMALL else np.float32

@@ -138,10 +138,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def sample_documents(
-        self,
-        ids: NDArray[np.int32],
-        offsets: NDArray[np.int64],
-        streams: Sequence[RandomWords],
+        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
     ) -> NDArray[np.int32]:
         """Draw one output for every token of several documents.
 

@@ -67,11 +67,7 @@ class Madlib(Mechanism):
     needs_exact_lists = False
 
     def __init__(
-        self,
-        index: Index,
-        epsilon: float,
-        search: str = "hnsw",
-        projection: int | None = None,
+        self, index: Index, epsilon: float, search: str = "hnsw", projection: int | None = None
     ) -> None:
         super().__init__(index, epsilon)
         if index.metric.kind != EUCLIDEAN:
@@ -97,11 +93,7 @@ class Madlib(Mechanism):
 
     def settings(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this mechanism on the same index."""
-        return {
-            "epsilon": self.epsilon,
-            "search": self.search,
-            "projection": self.projection,
-        }
+        return {"epsilon": self.epsilon, "search": self.search, "projection": self.projection}
 
     @cached_property
     def points(self) -> NDArray[Any]:
@@ -143,10 +135,7 @@ class Madlib(Mechanism):
         return centred.astype(np.float32), (squares / 2).astype(np.float32), centre, scale
 
     def sample_documents(
-        self,
-        ids: NDArray[np.int32],
-        offsets: NDArray[np.int64],
-        streams: Sequence[RandomWords],
+        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
         points = self.points

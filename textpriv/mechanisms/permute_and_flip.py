@@ -143,10 +143,7 @@ class PermuteAndFlip(Mechanism):
     # Draws
 
     def sample_documents(
-        self,
-        ids: NDArray[np.int32],
-        offsets: NDArray[np.int64],
-        streams: Sequence[RandomWords],
+        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
         index = self.index

@@ -17,14 +17,7 @@ from numpy.typing import NDArray
 from textpriv.index.index import Index
 from textpriv.randomness import RandomWords
 
-__all__ = [
-    "ROOM",
-    "Sampler",
-    "draw_documents",
-    "drawn_distances",
-    "fetch",
-    "listed",
-]
+__all__ = ["ROOM", "Sampler", "draw_documents", "drawn_distances", "fetch", "listed"]
 
 ROOM = 16  # random words that one step of a sampler may use at most
 # Random words that are made for one document at a time; twice as many stay in a processor's own cache.

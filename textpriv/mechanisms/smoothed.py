@@ -81,11 +81,7 @@ class Background:
 
 
 def background(
-    index: Index,
-    weights: NDArray[np.float64],
-    epsilon: float,
-    t: float,
-    gamma: float,
+    index: Index, weights: NDArray[np.float64], epsilon: float, t: float, gamma: float
 ) -> Background:
     """Find the least background that keeps the promise at a rate.
 
@@ -466,10 +462,7 @@ class SmoothedTEM(TEM):
     # Draws
 
     def sample_documents(
-        self,
-        ids: NDArray[np.int32],
-        offsets: NDArray[np.int64],
-        streams: Sequence[RandomWords],
+        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`.
 

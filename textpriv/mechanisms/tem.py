@@ -296,10 +296,7 @@ class TEM(Mechanism):
     # Draws
 
     def sample_documents(
-        self,
-        ids: NDArray[np.int32],
-        offsets: NDArray[np.int64],
-        streams: Sequence[RandomWords],
+        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
         return self._sampler.sample_documents(ids, offsets, streams)

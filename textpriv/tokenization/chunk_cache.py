@@ -141,12 +141,7 @@ class ChunkCache:
     ) -> tuple[RawBatch, list[int]]:
         """The tokens of texts, given their chunks; and which texts may hold a special case over a blank."""
         codes, token_offsets, string_ids, crossed = _tokens_of(
-            chunks,
-            offsets,
-            self._records,
-            self._codes,
-            self._string_ids,
-            self._special_cases.pairs,
+            chunks, offsets, self._records, self._codes, self._string_ids, self._special_cases.pairs
         )
         batch = RawBatch(codes, token_offsets, string_ids, self._strings)
         return batch, np.flatnonzero(crossed).tolist()

@@ -237,10 +237,7 @@ def _kept_strings(
 
 
 def _strings(
-    text: str,
-    columns: NDArray[np.uint64],
-    starts: NDArray[np.int64],
-    chosen: NDArray[np.bool_],
+    text: str, columns: NDArray[np.uint64], starts: NDArray[np.int64], chosen: NDArray[np.bool_]
 ) -> list[str]:
     """Some tokens of a text as written."""
     ends = starts[chosen] + columns[chosen, _LENGTH].astype(np.int64)

@@ -105,13 +105,7 @@ def staircase_coordinates(
 
 
 def true_epsilon(
-    variant: Variant,
-    epsilon: float,
-    *,
-    kappa: int,
-    n_rows: int,
-    n_columns: int,
-    batches: int,
+    variant: Variant, epsilon: float, *, kappa: int, n_rows: int, n_columns: int, batches: int
 ) -> float | None:
     """Return the true ε of a run published as ε-DP, for κ pairs replaced in place; None if no finite one holds.
 

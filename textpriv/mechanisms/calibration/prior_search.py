@@ -57,10 +57,7 @@ class SearchedPrior:
 
 
 def search_prior(
-    index: Index,
-    prior: NDArray[np.float64],
-    epsilon: float,
-    truncated: Callable[[float], float],
+    index: Index, prior: NDArray[np.float64], epsilon: float, truncated: Callable[[float], float]
 ) -> SearchedPrior:
     """Search the half steps ``nu <- nu Z^(-1/2)`` from a prior for the measure that keeps the most words.
 

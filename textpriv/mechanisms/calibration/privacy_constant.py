@@ -273,14 +273,7 @@ def _constants(
     gammas = [min(gamma, largest_exponent / rate) for rate in rates]
     collected: list[list[Constant]] = [[] for _ in rates]
     log_z = log_normalisers(index, weights, rates, gammas, precision=precision)
-    found = tight_constants(
-        index,
-        rates,
-        gammas,
-        log_z,
-        every_block=collected,
-        precision=precision,
-    )
+    found = tight_constants(index, rates, gammas, log_z, every_block=collected, precision=precision)
     # Blocks come in any order; of equal ones the pair decides.
     worst = (sorted(block, key=lambda c: (-c.value, c.pair))[:_CANDIDATES] for block in collected)
     return found, {constant.pair for block in worst for constant in block}
