@@ -300,26 +300,32 @@ def test_laws(data_dir, index, tmp_path):
     assert "Unprivatized" in shown
 
 
-def test_trees(data_dir, tmp_path):
-    recipe, rng = loaded("trees"), np.random.default_rng(4)
-    (tmp_path / "embeddings").mkdir()
-    (tmp_path / "yelp").mkdir()
-    (tmp_path / "banking77").mkdir()
+def write_sets(data_dir, folder, counts, reviews):
+    """The sets that laws are compared on: vectors, word counts and IMDb, with questions and reviews that are made up."""
+    rng = np.random.default_rng(4)
+    for name in ("embeddings", "yelp", "banking77"):
+        (folder / name).mkdir()
+
+    def write(path, rows):
+        path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode(), 1))
+
     for split in ("train", "test"):
         texts = [{"text": " ".join(rng.choice(WORDS, 6)), "label": at % 3} for at in range(30)]
-        packed = gzip.compress("\n".join(map(json.dumps, texts)).encode(), 1)
-        (tmp_path / "banking77" / f"{split}.jsonl.gz").write_bytes(packed)
-    (tmp_path / VECTORS).symlink_to(data_dir / VECTORS)
-    (tmp_path / "imdb").symlink_to(data_dir / "imdb")
-    counts = "".join(f"{word} {1000 - at}\n" for at, word in enumerate(WORDS))
-    (tmp_path / recipe.COUNTS).write_bytes(gzip.compress(counts.encode(), 1))
-    lines = (
-        json.dumps({"text": " ".join(rng.choice(WORDS, 4)), "stars": int(at % 5) + 1})
-        for at in range(4040)
+        write(folder / "banking77" / f"{split}.jsonl.gz", texts)
+    (folder / VECTORS).symlink_to(data_dir / VECTORS)
+    (folder / "imdb").symlink_to(data_dir / "imdb")
+    listed = "".join(f"{word} {1000 - at}\n" for at, word in enumerate(WORDS))
+    (folder / counts).write_bytes(gzip.compress(listed.encode(), 1))
+    rows = (
+        {"text": " ".join(rng.choice(WORDS, 4)), "stars": at % 5 + 1, "category": "ab"[at % 2]}
+        for at in range(reviews)
     )
-    (tmp_path / "yelp" / "reviews.jsonl.gz").write_bytes(
-        gzip.compress("\n".join(lines).encode(), 1)
-    )
+    write(folder / "yelp" / "reviews.jsonl.gz", rows)
+
+
+def test_trees(data_dir, tmp_path):
+    recipe = loaded("trees")
+    write_sets(data_dir, tmp_path, recipe.COUNTS, 4040)
     trees = ["tree: ward, heights, counts^1/2", "tree: three levels, roots of heights, counts"]
     tems = ["TEM as published", "TEM: euclidean, zipf"]
     options = ["--limit", 120, "--seeds", 2, "--reviews", 40, "--content", "0.5"]
@@ -340,29 +346,11 @@ def test_trees(data_dir, tmp_path):
 
 
 def test_tradeoff(data_dir, tmp_path, monkeypatch):
-    recipe, rng = loaded("tradeoff"), np.random.default_rng(4)
+    recipe = loaded("tradeoff")
     monkeypatch.setattr(recipe, "ProcessPoolExecutor", _Threads)
     monkeypatch.setattr(recipe, "SHARED", 1)
     monkeypatch.setattr(recipe, "SHARES", (0.1, 0.2))
-    for name in ("embeddings", "yelp", "banking77"):
-        (tmp_path / name).mkdir()
-    for split in ("train", "test"):
-        texts = [{"text": " ".join(rng.choice(WORDS, 6)), "label": at % 3} for at in range(30)]
-        packed = gzip.compress("\n".join(map(json.dumps, texts)).encode(), 1)
-        (tmp_path / "banking77" / f"{split}.jsonl.gz").write_bytes(packed)
-    (tmp_path / VECTORS).symlink_to(data_dir / VECTORS)
-    (tmp_path / "imdb").symlink_to(data_dir / "imdb")
-    counts = "".join(f"{word} {1000 - at}\n" for at, word in enumerate(WORDS))
-    (tmp_path / recipe.COUNTS).write_bytes(gzip.compress(counts.encode(), 1))
-    lines = (
-        json.dumps(
-            {"text": " ".join(rng.choice(WORDS, 4)), "stars": at % 5 + 1, "category": "ab"[at % 2]}
-        )
-        for at in range(40)
-    )
-    (tmp_path / "yelp" / "reviews.jsonl.gz").write_bytes(
-        gzip.compress("\n".join(lines).encode(), 1)
-    )
+    write_sets(data_dir, tmp_path, recipe.COUNTS, 40)
     prepared, out = tmp_path / "prepared", tmp_path / "t.json"
     recipe.prepare(tmp_path, prepared, 120)
     recipe.run(prepared, out, 1, "^topic vectors, 8 dimensions", 2)

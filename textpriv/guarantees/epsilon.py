@@ -371,6 +371,19 @@ def _target(
     return "distinct", wanted, int(draws)
 
 
+def _binding(index: Index, target: list[Any], words: str, law: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "kind": "chosen epsilon",
+        "version": 1,
+        "algorithm": ALGORITHM,
+        "vocabulary": index.fingerprint,
+        "metric": index.metric.settings(),
+        "target": target,
+        "words": words,
+        **law,
+    }
+
+
 class _Search:
     """The mean figure of a set of words as a function of the settings of a TEM."""
 
@@ -397,16 +410,8 @@ class _Search:
 
     def binding(self, law: Mapping[str, Any]) -> dict[str, Any]:
         """What a record of the choice is bound to: all that it is computed from."""
-        return {
-            "kind": "chosen epsilon",
-            "version": 1,
-            "algorithm": ALGORITHM,
-            "vocabulary": self.index.fingerprint,
-            "metric": self.index.metric.settings(),
-            "target": [self.name, self.wanted, self.draws],
-            "words": checksum(self.words.ids) + checksum(self.words.shares),
-            **law,
-        }
+        words = checksum(self.words.ids) + checksum(self.words.shares)
+        return _binding(self.index, [self.name, self.wanted, self.draws], words, law)
 
     def solve(self, make: Callable[[float], TEM]) -> Choice:
         """Find the largest epsilon at which the mean crosses the wanted value, for t = epsilon / 2."""
@@ -595,18 +600,9 @@ class _ByRecovery:
 
     def binding(self, law: Mapping[str, Any]) -> dict[str, Any]:
         """What a record of the choice is bound to."""
-        text = self.attacker.text
-        return {
-            "kind": "chosen epsilon",
-            "version": 1,
-            "algorithm": ALGORITHM,
-            "vocabulary": self.index.fingerprint,
-            "metric": self.index.metric.settings(),
-            "target": [self.name, self.wanted, self.attacker.of],
-            "words": checksum(self.attacker.prior),
-            "text": text and text.digests,
-            **law,
-        }
+        text, target = self.attacker.text, [self.name, self.wanted, self.attacker.of]
+        known = {"text": text and text.digests, **law}
+        return _binding(self.index, target, checksum(self.attacker.prior), known)
 
     def solve(self, make: Callable[[float], Mechanism]) -> Choice:
         """Find the largest epsilon at which no more than the wanted share is got back."""

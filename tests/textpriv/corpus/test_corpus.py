@@ -20,6 +20,7 @@ import pytest
 from echo import Echo, another_thread
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_indexes import saved
 
 from textpriv.corpus import (
     ColumnRule,
@@ -31,9 +32,7 @@ from textpriv.corpus import (
 )
 from textpriv.engines.workers import WorkerPool
 from textpriv.errors import CorpusError, IndexFolderError, MechanismError
-from textpriv.index import Index
 from textpriv.run_key import RunKey
-from textpriv.vocabulary import Vocabulary
 
 SECRET = "zanzibar"
 
@@ -523,10 +522,7 @@ WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 8))
-    path = tmp_path_factory.mktemp("index") / "small.idx"
-    Index.build(Vocabulary(WORDS, vectors), k=16, hnsw=False).save(path)
-    return path
+    return saved(tmp_path_factory.mktemp("index"), WORDS)
 
 
 def _corpus(path: Path, documents: int) -> Path:

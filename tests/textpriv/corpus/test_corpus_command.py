@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
+from small_indexes import saved
 from typer.testing import CliRunner
 
 from textpriv.cli import progress
@@ -21,9 +22,7 @@ from textpriv.cli.progress import shown_progress
 from textpriv.corpus import privatize_corpus
 from textpriv.corpus.report import Progress
 from textpriv.errors import CorpusError
-from textpriv.index import Index
 from textpriv.run_key import RunKey, read_run_key
-from textpriv.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.usefixtures("without_torch")
 
@@ -32,10 +31,7 @@ WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory) -> Path:
-    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 8))
-    path = tmp_path_factory.mktemp("index") / "small.idx"
-    Index.build(Vocabulary(WORDS, vectors), k=16, hnsw=False).save(path)
-    return path
+    return saved(tmp_path_factory.mktemp("index"), WORDS)
 
 
 @pytest.fixture

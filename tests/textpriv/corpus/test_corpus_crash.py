@@ -22,14 +22,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_indexes import saved
 
 from textpriv.corpus import ColumnRule, PrivatizerSettings, privatize_corpus
 from textpriv.corpus.records import part_end, part_of
 from textpriv.corpus.run import PART_RECORDS
 from textpriv.errors import CorpusError
-from textpriv.index import Index
 from textpriv.run_key import RunKey
-from textpriv.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.usefixtures("without_torch")
 
@@ -38,10 +37,7 @@ WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory) -> Path:
-    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 8))
-    path = tmp_path_factory.mktemp("index") / "small.idx"
-    Index.build(Vocabulary(WORDS, vectors), k=16, hnsw=False).save(path)
-    return path
+    return saved(tmp_path_factory.mktemp("index"), WORDS)
 
 
 def _rows(count: int) -> list[dict]:

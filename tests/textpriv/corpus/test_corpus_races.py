@@ -11,16 +11,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
+from small_indexes import saved
 from typer.testing import CliRunner
 
 from textpriv.cli.app import app
 from textpriv.corpus import PrivatizerSettings, privatize_corpus
 from textpriv.errors import CorpusError
-from textpriv.index import Index
 from textpriv.run_key import RunKey
-from textpriv.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.usefixtures("without_torch")
 
@@ -30,10 +28,7 @@ DOCUMENTS = 12
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory) -> Path:
-    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 4))
-    path = tmp_path_factory.mktemp("index") / "small.idx"
-    Index.build(Vocabulary(WORDS, vectors), k=16, hnsw=False).save(path)
-    return path
+    return saved(tmp_path_factory.mktemp("index"), WORDS, 4)
 
 
 def _raw(folder: Path, is_folder: bool) -> Path:

@@ -16,17 +16,16 @@ import pytest
 from conftest import LEVEL
 from echo import Echo
 from scipy.stats import binom
+from small_indexes import saved
 from typer.testing import CliRunner
 
 from textpriv.cli.app import app
 from textpriv.corpus import ColumnRule, PrivatizerSettings, document_key, privatize_corpus
 from textpriv.engines.batch import BatchRelease, Columns, corpus_name
 from textpriv.errors import CorpusError, LimitError
-from textpriv.index import Index
 from textpriv.ledger import Ledger
 from textpriv.privatizer import Privatizer
 from textpriv.run_key import RunKey
-from textpriv.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.usefixtures("without_torch")
 WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "ae", "nrst", "o")]
@@ -37,10 +36,7 @@ COLUMNS = ["subject", "body", "reply"]
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory) -> Path:
-    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 6))
-    path = tmp_path_factory.mktemp("index") / "small.idx"
-    Index.build(Vocabulary(WORDS, vectors), k=16, hnsw=False).save(path)
-    return path
+    return saved(tmp_path_factory.mktemp("index"), WORDS, 6)
 
 
 @pytest.fixture

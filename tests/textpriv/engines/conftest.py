@@ -10,21 +10,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from engine_runs import COLUMNS, WORDS, KilledOnce, bytes_of, run
+from small_indexes import saved
 
 from textpriv.corpus import PrivatizerSettings
 from textpriv.corpus import run as corpus
 from textpriv.engines.batch import BatchRelease, Columns
 from textpriv.index import Index, Tree
 from textpriv.run_key import RunKey
-from textpriv.vocabulary import Vocabulary
 
 
 @pytest.fixture(scope="session")
 def index(tmp_path_factory) -> Path:
-    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 8))
-    path = tmp_path_factory.mktemp("index") / "small.idx"
-    Index.build(Vocabulary(WORDS, vectors), k=16, hnsw=False).save(path)
-    return path
+    return saved(tmp_path_factory.mktemp("index"), WORDS)
 
 
 @pytest.fixture(scope="session")
