@@ -25,6 +25,7 @@ from pairwise.retrieval.service import (
 )
 
 CELLS, COLUMNS = 12, 5
+PATIENCE = 60  # seconds a test waits: its claim is not about time, and a busy machine is slow
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def server(catalogue):
 
 
 def _ask(server, method, path, body=None, headers=None):
-    connection = http.client.HTTPConnection(*server.address, timeout=5)
+    connection = http.client.HTTPConnection(*server.address, timeout=PATIENCE)
     try:
         connection.request(method, path, body, headers or {})
         response = connection.getresponse()
@@ -62,7 +63,7 @@ def _ask(server, method, path, body=None, headers=None):
 
 def _raw(server, content, half_close=True):
     """Send bytes as they are; return what came back."""
-    with socket.create_connection(server.address, timeout=5) as connection:
+    with socket.create_connection(server.address, timeout=PATIENCE) as connection:
         try:
             connection.sendall(content)
             if half_close:
@@ -230,7 +231,7 @@ def test_headers_that_are_too_large_are_refused(server):
 def test_more_connections_than_slots_are_answered_503_and_slots_come_back(catalogue):
     with RetrievalServer(catalogue, max_connections=2, timeout_s=1.0) as server:
         _serve(server)
-        idle = [socket.create_connection(server.address, timeout=5) for _ in range(2)]
+        idle = [socket.create_connection(server.address, timeout=PATIENCE) for _ in range(2)]
         statuses = set()
         for _ in range(50):  # the two must first have been accepted
             try:
