@@ -22,6 +22,7 @@ from textpriv.vocabulary.vocabulary import Prior
 __all__ = ["Law"]
 
 _CELLS = 1 << 24  # of the law held at a time
+_CACHED = 1 << 17  # of them that are worked on at a time: as many as fit into a processor's cache
 
 
 class Law:
@@ -65,11 +66,12 @@ class Law:
             return index.distances_of(words).astype(np.float32)
         points, squares = self._points
         distances: NDArray[np.float32] = points[rows] @ points.T
-        distances *= -2
-        distances += squares
-        distances += squares[rows, None]
-        np.maximum(distances, 0, out=distances)
-        np.sqrt(distances, out=distances)
+        for some, part in _parts(distances):
+            part *= -2
+            part += squares
+            part += squares[rows[some], None]
+            np.maximum(part, 0, out=part)
+            np.sqrt(part, out=part)
         np.put_along_axis(
             distances,
             index.neighbours.ids[rows].astype(np.int64),
@@ -84,11 +86,13 @@ class Law:
             return np.exp([self.mechanism.log_prob(int(word)) for word in words]).astype(np.float32)
         measure, rate, gamma = self._exponential
         rows = self.distances(words)
-        np.minimum(rows, np.float32(gamma), out=rows)
-        rows *= np.float32(-rate)
-        np.exp(rows, out=rows)
-        rows *= measure.astype(np.float32)
-        rows /= rows.sum(axis=1, dtype=np.float64, keepdims=True).astype(np.float32)
+        weights = measure.astype(np.float32)
+        for _, part in _parts(rows):
+            np.minimum(part, np.float32(gamma), out=part)
+            part *= np.float32(-rate)
+            np.exp(part, out=part)
+            part *= weights
+            part /= part.sum(axis=1, dtype=np.float64, keepdims=True).astype(np.float32)
         return rows
 
     def blocks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
@@ -180,16 +184,24 @@ class Law:
         known = [each for each in found if each is not None]
         if len(known) == len(priors):
             return known
-        best = [(np.zeros(len(self), dtype=np.int64), np.zeros(len(self))) for _ in priors]
-        outputs = np.arange(len(self))
-        joint = np.empty((0, len(self)), dtype=np.float32)
+        best = [
+            (np.zeros(len(self), dtype=np.int64), np.zeros(len(self), dtype=np.float32))
+            for _ in priors
+        ]
+        joint = np.empty(len(self), dtype=np.float32)
         for words, law in self.blocks():
-            joint = np.empty_like(law) if len(joint) < len(law) else joint[: len(law)]
-            for prior, (guess, most) in zip(priors, best, strict=True):
-                np.multiply(law, prior[words, None].astype(np.float32), out=joint)
-                first = joint.argmax(axis=0)
-                value = joint[first, outputs].astype(np.float64)
-                better = value > most
-                guess[better] = words[first[better]]
-                most[better] = value[better]
-        return best
+            for word, row in zip(words.tolist(), law, strict=True):
+                for prior, (guess, most) in zip(priors, best, strict=True):
+                    np.multiply(row, np.float32(prior[word]), out=joint)
+                    better = np.flatnonzero(joint > most)
+                    most[better] = joint[better]
+                    guess[better] = word
+        return [(guess, most.astype(np.float64)) for guess, most in best]
+
+
+def _parts(rows: NDArray[np.float32]) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    """Rows a few at a time, with which they are."""
+    step = max(1, _CACHED // rows.shape[1])
+    for start in range(0, len(rows), step):
+        some = slice(start, start + step)
+        yield some, rows[some]
