@@ -93,7 +93,11 @@ class DocumentStreams:
         keys: Sequence[ReleaseKey | None] | None,
         spans: Sequence[DocumentSpans] | None,
     ) -> list[Stream]:
-        """The random stream of each document. With a ledger, its leave is asked here, before anything is drawn."""
+        """The random stream of each document. With a ledger, its leave is asked here, before anything is drawn.
+
+        Documents without a key go on reading from one fresh stream, which is all that is returned where no document has a
+        key.
+        """
         count = len(offsets) - 1
         if self._ledger is not None:
             assert self._terms is not None
@@ -105,11 +109,12 @@ class DocumentStreams:
                     "a run key repeats the draws of every document it is used for, so each document needs a key of its "
                     "own: pass keys=."
                 )
-            return [Stream() for _ in range(count)]
+            return [Stream()]
+        fresh = Stream()
         streams = []
         for number, key in enumerate(keys):
             if key is None:
-                streams.append(Stream())
+                streams.append(fresh)
             elif isinstance(key, Document) and not self._has_spans:
                 raise TextprivError(
                     "a Document names an author for a ledger or for laws of spans, and this privatizer has neither: pass "

@@ -371,8 +371,11 @@ class Privatizer:
         if self.spans is not None:
             self.spans.require_persons(batch, scopes)  # before a ledger counts what cannot be drawn
         streams = self._source.streams(ids, offsets, keys, spans)
+        if len(streams) < len(batch):  # documents without keys, drawn as one
+            offsets = offsets[[0, -1]]
         if self.spans is not None:
-            batch = self.spans.draw(batch, streams, scopes)
+            each = streams if len(streams) == len(batch) else streams * len(batch)
+            batch = self.spans.draw(batch, each, scopes)
         drawn = self._drawn(ids, offsets, streams)
         if len(drawn) == len(codes):
             return batch, drawn

@@ -1,7 +1,8 @@
 """Keyed, cryptographic, per-document random streams.
 
-Every private draw reads 64-bit words of a ChaCha20 key stream. One document has one stream, found from a run key and the
-document's identity, so that a draw depends neither on the batch it was made in nor on what was drawn before. Statistical
+Every private draw reads 64-bit words of a ChaCha20 key stream. A document with a key has a stream of its own, found from a
+run key and the document's identity, so that a draw depends neither on the batch it was made in nor on what was drawn before;
+documents without one go on reading from a fresh stream. Statistical
 generators appear here only as the explicit choice of an experimenter. Words are whole numbers and the same on every
 processor; so is what is drawn from them, since samplers decide by :mod:`textpriv.arithmetic` alone. Laws and samplers live
 in ``textpriv.mechanisms``.
