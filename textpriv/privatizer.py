@@ -32,11 +32,12 @@ from textpriv.spans.plan import SpanPlan
 from textpriv.spans.policy import SpanPolicy
 from textpriv.statement import PrivacyStatement
 from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens
-from textpriv.tokenization.detokenizer import Spelling, find_blanks, spell, spell_few
+from textpriv.tokenization.detokenizer import Spelling, find_blanks, marks_of, spell, spell_few
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, find_split_words
 from textpriv.tokenization.nearest import map_name
 from textpriv.tokenization.policy import NEAREST, TokenPolicy
 from textpriv.tokenization.private_tokens import PrivateTokens
+from textpriv.tokenization.token_runs import DocTokens
 
 __all__ = ["CHANGED", "WORDS_CUT", "PrivateTokens", "Privatizer", "ReleaseKey", "privatize"]
 
@@ -290,6 +291,12 @@ class Privatizer:
             raise TextprivError("labels need a policy that says what becomes of them: pass spans=.")
         return self.reader.encode_batch(texts)
 
+    def read_docs(self, documents: Sequence[DocTokens]) -> RawBatch:
+        """Tokenize and classify the texts of documents of spaCy, as :meth:`read_batch` does it where there are no spans."""
+        if self.spans is not None:
+            raise TextprivError("typed spans are found in texts, by read_batch.")
+        return self.reader.encode_docs(documents)
+
     def release(
         self, batch: RawBatch | Sequence[RawTokens], keys: Sequence[ReleaseKey | None] | None = None
     ) -> list[PrivateTokens]:
@@ -307,13 +314,12 @@ class Privatizer:
         LedgerError
             For a document that the ledger refuses; nothing of the batch is drawn.
         """
-        whole = batch.compact() if isinstance(batch, RawBatch) else RawBatch.of(batch)
+        whole = batch if isinstance(batch, RawBatch) else RawBatch.of(batch)
         whole, outputs = self._draw(whole, keys)
         codes = whole.codes
         kinds = () if whole.spans is None else whole.spans.kinds
         others = [whole.strings[number] for number in whole.string_ids.tolist()]
-        strings = Spelling.of(whole.strings)
-        blanks = find_blanks(outputs, whole.offsets, whole.string_ids, self._spelling, strings)
+        blanks = find_blanks(outputs, whole.offsets, self._spelling, marks_of(others))
         words = self._spelling.words
         if len(batch) == 1:
             return [PrivateTokens(outputs, others, blanks, codes, words, kinds)]
@@ -346,7 +352,8 @@ class Privatizer:
         """Put texts together from a batch's tokens, with these word ids for those that are drawn, and -1 for the others."""
         batch = batch.compact()
         words, strings = self._spelling, Spelling.of(batch.strings)
-        blanks = find_blanks(outputs, batch.offsets, batch.string_ids, words, strings)
+        marks = np.stack([strings.closing, strings.opening])[:, batch.string_ids]
+        blanks = find_blanks(outputs, batch.offsets, words, marks)
         parts = outputs, blanks, batch.offsets, batch.string_ids
         self._few = max(self._few - len(outputs), -1)
         if self._few >= 0:

@@ -149,13 +149,8 @@ class CarriedAnnotations:
         return filter_spans(found)
 
     def _warn(self, doc: Doc) -> None:
-        lost = {
-            "cats": lambda: doc.cats,
-            "ents": lambda: doc.has_annotation("ENT_IOB") and doc.ents,
-            "spans": lambda: doc.spans,
-        }
-        for name, there in lost.items():
-            if name not in self.names and name not in self._warned and there():
+        for name, there in (("cats", doc.cats), ("ents", doc.ents), ("spans", doc.spans)):
+            if there and name not in self.names and name not in self._warned:
                 self._tell(name, _lost(name, name if name != "spans" else ""))
         for key in doc.user_data:
             # Of a document as a whole: those of tokens and spans have positions.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import spacy.util
+from spacy.attrs import ORTH, SPACY
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
@@ -18,6 +19,8 @@ from textpriv.pipeline.saving import SavableForm
 from textpriv.pipeline.tokenizer import PrivateTokenizer, refuse_twice
 
 __all__ = ["TextprivComponent", "make_component"]
+
+_COLUMNS = [ORTH, SPACY]  # which together tell a text
 
 
 class TextprivComponent(SavableForm):
@@ -143,12 +146,20 @@ class TextprivComponent(SavableForm):
             yield from self._release(batch)
 
     def _read(self, doc: Doc) -> Reading:
-        if getattr(doc._, EXTENSION) is not None:
+        if doc.user_data and getattr(doc._, EXTENSION) is not None:
             refuse_twice()
-        # Not its tokens: those of another tokenizer may depend on casing.
         carried = self._annotations.read(doc, self._takes_entities)
-        spans = [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
-        return Reading(doc.text, doc.vocab, doc._context, carried, spans)
+        if self._needs_text:
+            spans = [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
+            return Reading(doc.text, doc.vocab, doc._context, carried, spans)
+        # No more is read of its tokens than what tells the text: how another tokenizer cuts may depend on casing.
+        columns: Any = doc.to_array(_COLUMNS)
+        return Reading("", doc.vocab, doc._context, carried, columns=columns)
+
+    @property
+    def _needs_text(self) -> bool:
+        """Whether a document is known by its text, or its spans or entities are places in it."""
+        return self._is_named or self._spans is not None or "ents" in self._annotations.names
 
     @property
     def _takes_entities(self) -> bool:

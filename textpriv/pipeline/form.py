@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from textpriv.index.index import Index
     from textpriv.privatizer import PrivateTokens, Privatizer
+    from textpriv.tokenization.batches import RawBatch
 
 __all__ = ["PrivateForm", "Reading"]
 
@@ -58,7 +59,7 @@ class _Orths(dict[str, int]):
         super().__init__()
         self.vocab = vocab
         self.strings = vocab.strings
-        self._table: NDArray[np.uint64] | None = None
+        self._table: NDArray[np.object_] | None = None
 
     def __missing__(self, word: str) -> int:
         orth: int = self.strings.add(word)
@@ -68,21 +69,25 @@ class _Orths(dict[str, int]):
             self[word] = orth
         return orth
 
-    def table(self, words: Sequence[str]) -> NDArray[np.uint64] | None:
+    def table(self, words: Sequence[str]) -> NDArray[np.object_] | None:
         """Return the hash of each word of the public vocabulary, or None inside a memory zone."""
         if self._table is None and not getattr(self.vocab, "in_memory_zone", False):
-            self._table = np.fromiter(map(self.strings.add, words), np.uint64, len(words))
+            self._table = np.array(list(map(self.strings.add, words)), dtype=object)
         return self._table
 
 
 class Reading(NamedTuple):
-    """One raw document, as far as it is needed to write the private one."""
+    """One raw document, as far as it is needed to write the private one.
+
+    Of a `Doc` there are the columns "ORTH" and "SPACY" of its tokens instead of its text, where they will do.
+    """
 
     text: str
     vocab: Vocab
     context: Any = None
     carried: Carried | None = None
     spans: Sequence[tuple[int, int, str]] = ()
+    columns: NDArray[np.uint64] | None = None
 
 
 class PrivateForm:
@@ -147,6 +152,11 @@ class PrivateForm:
                 self._prepare()
             except IndexFolderError:
                 self._forget()
+
+    @property
+    def _is_named(self) -> bool:
+        """Whether a text is drawn under a key that follows from it."""
+        return self._seed is not None or self._run_key is not None
 
     @property
     def _takes_entities(self) -> bool:
@@ -289,14 +299,9 @@ class PrivateForm:
         A seed or a run key implies ``once``: the output of a run must not depend on batches, on the number of processes
         or on how often a text is read. Without them it holds within this object, under a key that nobody has.
         """
-        from textpriv.tokenization.batches import EncodedTexts
-
-        once = once or self._seed is not None or self._run_key is not None
-        texts = [reading.text for reading in batch]
-        privatizer = self._prepare()
-        labels = [reading.spans for reading in batch] if self._takes_entities else None
-        raw = privatizer.read_batch(EncodedTexts.of(texts), labels)
-        released = privatizer.release(raw, list(map(self._key, texts)) if once else None)
+        once = once or self._is_named
+        keys = [self._key(reading.text) for reading in batch] if once else None
+        released = self._prepare().release(self._raw_batch(batch), keys)
         statement = self._statement(once)
         for reading, tokens in zip(batch, released, strict=True):
             doc = self._document(reading.vocab, tokens)
@@ -304,6 +309,22 @@ class PrivateForm:
             doc._context = reading.context
             self._annotations.write(reading.carried, reading.text, doc)
             yield doc
+
+    def _raw_batch(self, batch: Sequence[Reading]) -> RawBatch:
+        """Tokenize and classify."""
+        from textpriv.tokenization.batches import EncodedTexts
+        from textpriv.tokenization.token_runs import DocTokens
+
+        privatizer = self._prepare()
+        tokens = [
+            DocTokens(reading.columns, reading.vocab.strings)
+            for reading in batch
+            if reading.columns is not None
+        ]
+        if tokens:
+            return privatizer.read_docs(tokens)
+        labels = [reading.spans for reading in batch] if self._takes_entities else None
+        return privatizer.read_batch(EncodedTexts.of(reading.text for reading in batch), labels)
 
     def _document(self, vocab: Vocab, tokens: PrivateTokens) -> Doc:
         kinds = tokens.spans

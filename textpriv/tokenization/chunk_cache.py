@@ -6,14 +6,13 @@ It must give what tokenizing anew gives. What is a chunk, and when one may be ca
 from __future__ import annotations
 
 import itertools
-import secrets
-from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.tokenization.batches import DROPPED, REPLACEMENT, EncodedTexts, RawBatch
+from textpriv.tokenization.key_table import KeyTable, doubled, number_of
 from textpriv.tokenization.policy import MASK
 from textpriv.tokenization.special_cases import SpecialCases
 
@@ -27,11 +26,7 @@ class ChunkCache:
 
     def __init__(self, special_cases: SpecialCases) -> None:
         self._special_cases = special_cases
-        self._slots = np.zeros(1 << 13, dtype=np.int32)  # 1 + number of a chunk, by its hash
-        self._hashes = np.empty(1 << 12, dtype=np.uint64)
-        self._offsets = np.zeros((1 << 12) + 1, dtype=np.int64)  # of the chunks in the bytes
-        self._bytes = np.empty(1 << 16, dtype=np.uint8)
-        self.count = 0
+        self._table = KeyTable(np.uint8)
         # Of each chunk: its only code or the offset of its codes, how many there are, the string of its only token or -1,
         # and the classes of its end and its start.
         self._records = np.empty((1 << 12, 4), dtype=np.int32)
@@ -43,13 +38,16 @@ class ChunkCache:
         self._token_count = 0
         self._strings = [MASK]  # what is released for tokens that are not drawn
         self._string_ids_of = {MASK: 0}
-        # So that nobody can choose texts that all fall on one slot.
-        self._seed = np.uint64(secrets.randbits(64))
 
     @property
     def is_full(self) -> bool:
         """Whether so much is cached that it is time to forget it."""
-        return self.count > _MAX_CHUNKS or int(self._offsets[self.count]) > _MAX_BYTES
+        return self._table.count > _MAX_CHUNKS or self._table.size > _MAX_BYTES
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are chunks without tokens."""
+        return self._tokenized < self._table.count
 
     def string_id(self, string: str) -> int:
         """The number of a released string, a new one where it is new."""
@@ -62,43 +60,38 @@ class ChunkCache:
         """The chunks of all texts by number, new ones among them, and the offsets of those of each text."""
         chunks = np.empty(max(64, len(texts.data) // 5), dtype=np.int32)
         offsets = np.zeros(len(texts) + 1, dtype=np.int64)
-        done = 0
+        table, done = self._table, 0
         while done < len(texts):
-            done, self.count, full = _find(
+            done, table.count, full = _find(
                 texts.data,
                 texts.offsets,
                 done,
-                self.count,
-                self._seed,
-                self._slots,
-                self._hashes,
-                self._offsets,
-                self._bytes,
                 REPLACEMENT,
                 chunks,
                 offsets,
+                table.count,
+                *table.arrays,
             )
             # What was too small for a text is doubled, and the text is begun again.
             if full == _NUMBERS:
-                chunks = _doubled(chunks)
-            elif full == _BYTES:
-                self._bytes = _doubled(self._bytes)
-            elif full == _CHUNKS:
-                self._hashes = _doubled(self._hashes)
-                self._offsets = _doubled(self._offsets)
-                self._records = _doubled(self._records)
-                self._slots = np.zeros(2 * len(self._slots), dtype=np.int32)
-                _insert_all(self._hashes[: self.count], self._slots)
+                chunks = doubled(chunks)
+            elif full != _NOTHING:
+                table.grow(full)
+        self._make_room()
         return chunks[: offsets[-1]], offsets
+
+    def _make_room(self) -> None:
+        """Have a record for each chunk."""
+        while len(self._records) < self._table.count:
+            self._records = doubled(self._records)
 
     def pending(self, limit: int) -> list[str]:
         """The next chunks without tokens, at most so many; each is handed out once."""
-        first, self._emitted = self._emitted, min(self.count, self._emitted + limit)
-        offsets = self._offsets[first : self._emitted + 1]
-        part = self._bytes[offsets[0] : offsets[-1]].tobytes()
+        first, self._emitted = self._emitted, min(self._table.count, self._emitted + limit)
+        letters, offsets = self._table.keys(first, self._emitted)
+        part = letters.tobytes()
         return [
-            part[start:end].decode("utf-8")
-            for start, end in itertools.pairwise((offsets - offsets[0]).tolist())
+            part[start:end].decode("utf-8") for start, end in itertools.pairwise(offsets.tolist())
         ]
 
     def add_tokens(
@@ -122,7 +115,7 @@ class ChunkCache:
         codes, string_ids = codes[present], string_ids[present]
         end = self._token_count + len(codes)
         while end > len(self._codes):
-            self._codes, self._string_ids = _doubled(self._codes), _doubled(self._string_ids)
+            self._codes, self._string_ids = doubled(self._codes), doubled(self._string_ids)
         records = self._records[self._tokenized : self._tokenized + len(chunks)]
         records[:, 0] = self._token_count + offsets[:-1]
         records[:, 1] = np.diff(offsets)
@@ -136,23 +129,39 @@ class ChunkCache:
         self._token_count = end
         self._tokenized += len(chunks)
 
+    def join(
+        self, chunks: NDArray[np.int32], offsets: NDArray[np.int64], crossed: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Make one chunk of those that may hold a special case over the blanks between them.
+
+        Parameters
+        ----------
+        chunks, offsets : ndarray
+            As from :meth:`find`.
+        crossed : ndarray of int64
+            Offsets of chunks that go with the one before, rising.
+        """
+        kept = np.ones(len(chunks), dtype=np.bool_)
+        kept[crossed] = False
+        table, joined = self._table, chunks.copy()
+        for chain in np.split(crossed, np.flatnonzero(np.diff(crossed) > 1) + 1):
+            first, last = int(chain[0]) - 1, int(chain[-1])
+            keys = [table.keys(each, each + 1)[0].tobytes() for each in chunks[first : last + 1]]
+            joined[first] = table.number(np.frombuffer(b" ".join(keys), dtype=np.uint8))
+        self._make_room()
+        return joined[kept], np.concatenate([[0], np.cumsum(kept)])[offsets]
+
     def tokens(
         self, chunks: NDArray[np.int32], offsets: NDArray[np.int64]
-    ) -> tuple[RawBatch, list[int]]:
-        """The tokens of texts, given their chunks; and which texts may hold a special case over a blank."""
+    ) -> tuple[RawBatch, NDArray[np.int64]]:
+        """The tokens of texts, given their chunks; and the chunks that may hold a special case with the one before them."""
         codes, token_offsets, string_ids, crossed = _tokens_of(
             chunks, offsets, self._records, self._codes, self._string_ids, self._special_cases.pairs
         )
-        batch = RawBatch(codes, token_offsets, string_ids, self._strings)
-        return batch, np.flatnonzero(crossed).tolist()
+        return RawBatch(codes, token_offsets, string_ids, self._strings), np.flatnonzero(crossed)
 
 
-def _doubled(array: NDArray[Any]) -> NDArray[Any]:
-    """The same array, followed by as many zeros."""
-    return np.concatenate([array, np.zeros_like(array)])
-
-
-_NOTHING, _NUMBERS, _CHUNKS, _BYTES = range(4)  # what was full
+_NOTHING, _NUMBERS = 0, 1  # what was full, beside what a table of keys says
 
 
 def _kinds() -> NDArray[np.uint8]:
@@ -190,46 +199,24 @@ def _blank_width(data: NDArray[np.uint8], at: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _hashed(data: NDArray[np.uint8], start: int, end: int, seed: np.uint64) -> np.uint64:
-    """A seeded hash of some bytes."""
-    state = seed
-    for at in range(start, end):
-        state = (state ^ np.uint64(data[at])) * np.uint64(0x9E3779B97F4A7C15)
-        state ^= state >> np.uint64(29)
-    return state ^ (state >> np.uint64(32))
-
-
-@njit(cache=True, nogil=True)
-def _insert_all(hashes: NDArray[np.uint64], slots: NDArray[np.int32]) -> None:
-    """Enter chunks 0, 1, ... into empty slots."""
-    mask = np.uint64(slots.shape[0] - 1)
-    for chunk in range(hashes.shape[0]):
-        slot = hashes[chunk] & mask
-        while slots[slot] != 0:
-            slot = (slot + np.uint64(1)) & mask
-        slots[slot] = chunk + 1
-
-
-@njit(cache=True, nogil=True)
 def _find(
     data: NDArray[np.uint8],
     texts: NDArray[np.int64],
     done: int,
+    replacement: NDArray[np.uint8],
+    chunks: NDArray[np.int32],
+    chunk_offsets: NDArray[np.int64],
     count: int,
     seed: np.uint64,
     slots: NDArray[np.int32],
     hashes: NDArray[np.uint64],
     offsets: NDArray[np.int64],
     cached: NDArray[np.uint8],
-    replacement: NDArray[np.uint8],
-    chunks: NDArray[np.int32],
-    chunk_offsets: NDArray[np.int64],
 ) -> tuple[int, int, int]:
     """Split texts into chunks at their blanks as spaCy does, and find each chunk in the cache, or add it.
 
     Returns the number of texts done, of chunks cached, and what was full.
     """
-    mask = np.uint64(slots.shape[0] - 1)
     for text in range(done, texts.shape[0] - 1):
         at, end = texts[text], texts[text + 1]
         total = chunk_offsets[text]
@@ -258,35 +245,10 @@ def _find(
                 source, first, last = replacement, 0, replacement.shape[0]
             if total == chunks.shape[0]:
                 return text, count, _NUMBERS
-            size = last - first
-            own_hash = _hashed(source, first, last, seed)
-            slot = own_hash & mask
-            while True:
-                chunk = slots[slot] - 1
-                if chunk < 0:
-                    if count == hashes.shape[0]:
-                        return text, count, _CHUNKS
-                    at_cached = offsets[count]
-                    if at_cached + size > cached.shape[0]:
-                        return text, count, _BYTES
-                    for step in range(size):
-                        cached[at_cached + step] = source[first + step]
-                    offsets[count + 1] = at_cached + size
-                    hashes[count] = own_hash
-                    chunk = count
-                    count += 1
-                    slots[slot] = count
-                    break
-                if hashes[chunk] == own_hash:
-                    at_cached = offsets[chunk]
-                    same = offsets[chunk + 1] - at_cached == size
-                    step = 0
-                    while same and step < size:
-                        same = cached[at_cached + step] == source[first + step]
-                        step += 1
-                    if same:
-                        break
-                slot = (slot + np.uint64(1)) & mask
+            chunk = number_of(source, first, last, count, seed, slots, hashes, offsets, cached)
+            if chunk < 0:
+                return text, count, chunk
+            count = max(count, chunk + 1)
             chunks[total] = chunk
             total += 1
         chunk_offsets[text + 1] = total
@@ -302,14 +264,14 @@ def _tokens_of(
     string_ids: NDArray[np.int32],
     pairs: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
-    """Codes of the tokens of texts, their offsets, strings of those not drawn; and which texts may hold a special case."""
+    """Codes of the tokens of texts, their offsets, strings of those not drawn; and chunks that may hold a special case."""
     total = 0
     for at in range(chunks.shape[0]):
         total += records[chunks[at], 1]
     all_codes = np.empty(total, np.int32)
     all_string_ids = np.empty(total, np.int32)
     offsets = np.zeros(chunk_offsets.shape[0], np.int64)
-    crossed = np.zeros(chunk_offsets.shape[0] - 1, np.bool_)
+    crossed = np.zeros(chunks.shape[0], np.bool_)
     token, undrawn = 0, 0
     for text in range(chunk_offsets.shape[0] - 1):
         left = 0
@@ -317,7 +279,7 @@ def _tokens_of(
             chunk = chunks[at]
             size, classes = records[chunk, 1], records[chunk, 3]
             if left != 0 and pairs[left, classes & 0xFFFF]:
-                crossed[text] = True
+                crossed[at] = True
             left = classes >> 16
             if size == 1:
                 all_codes[token] = records[chunk, 0]

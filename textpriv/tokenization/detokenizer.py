@@ -6,6 +6,7 @@ privatizer.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from textpriv.tokenization.batches import EncodedTexts
 
-__all__ = ["Spelling", "find_blanks", "spell", "spell_few"]
+__all__ = ["Spelling", "find_blanks", "marks_of", "spell", "spell_few"]
 
 _BLANKS = frozenset((" ", "\n", "\n\n"))
 _CLOSING = _BLANKS.union(
@@ -47,35 +48,34 @@ class Spelling:
         encoded = EncodedTexts.of(words)
         array = np.empty(len(words), dtype=object)
         array[:] = words
-        return cls(
-            array,
-            encoded.data,
-            encoded.offsets,
-            _those(words, _CLOSING, _CLOSES),
-            _those(words, _OPENING, _OPENS),
-        )
+        return cls(array, encoded.data, encoded.offsets, *marks_of(words))
 
 
-def _those(
-    words: Sequence[str], listed: frozenset[str], form: re.Pattern[str]
-) -> NDArray[np.bool_]:
-    """Which words are listed or have a form."""
-    found = (word in listed or form.fullmatch(word) is not None for word in words)
-    return np.fromiter(found, np.bool_, len(words))
+def marks_of(words: Sequence[str]) -> NDArray[np.bool_]:
+    """Which words take no blank before (first row), and which none after (second row)."""
+    return np.array(list(map(_marks, words)), dtype=np.bool_).reshape(len(words), 2).T
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _marks(word: str) -> tuple[bool, bool]:
+    closes = word in _CLOSING or _CLOSES.fullmatch(word) is not None
+    return closes, word in _OPENING or _OPENS.fullmatch(word) is not None
 
 
 def find_blanks(
     outputs: NDArray[np.int32],
     offsets: NDArray[np.int64],
-    string_ids: NDArray[np.int32],
     words: Spelling,
-    others: Spelling,
+    others: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """Whether a blank follows each token: not the last of a text, none that opens, and none before one that closes."""
+    """Whether a blank follows each token: not the last of a text, none that opens, and none before one that closes.
+
+    ``others`` are the marks of the tokens that are not drawn, in order, as from :func:`marks_of`.
+    """
     closes, opens = words.closing[outputs], words.opening[outputs]
-    if len(string_ids):
+    if others.size:
         undrawn = outputs < 0
-        closes[undrawn], opens[undrawn] = others.closing[string_ids], others.opening[string_ids]
+        closes[undrawn], opens[undrawn] = others
     blanks = np.zeros(len(outputs), dtype=np.bool_)
     np.logical_not(opens[:-1] | closes[1:], out=blanks[:-1])
     if len(offsets) > 2:

@@ -9,8 +9,8 @@ casing ("dont" is two tokens, "DONT" one), so the tokens are then a function of 
 ``str.lower`` makes equal have the same tokens, and casing does not show in their number.
 
 spaCy has special cases of several tokens, such as ``:)`` or ``a.m.``, which it looks for in the tokens of the whole
-document. In one that reaches over a blank two of its tokens stand on both sides of the blank; documents with such a pair
-are few, and are tokenized whole. So the tokens are always those that spaCy finds in the whole text.
+document. In one that reaches over a blank two of its tokens stand on both sides of the blank; chunks with such a pair are
+few, and are given to spaCy as one. So the tokens are always those that spaCy finds in the whole text.
 
 What is drawn for a token, and how private texts are put together, is in ``textpriv.privatizer``.
 """
@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
@@ -37,12 +37,12 @@ from textpriv.tokenization.batches import (
     EncodedTexts,
     RawBatch,
     RawTokens,
-    string_ids_of,
 )
 from textpriv.tokenization.chunk_cache import LONGEST_CHUNK, ChunkCache
 from textpriv.tokenization.nearest import NearestWords
 from textpriv.tokenization.policy import CLASSES, NEAREST, TokenPolicy
 from textpriv.tokenization.spacy_tokenizer import SpacyTokenizer, hashes_of
+from textpriv.tokenization.token_runs import DocTokens, TokenRuns
 
 __all__ = ["DEFAULT_LANGUAGE", "TextEncoder", "find_split_words", "split_words"]
 
@@ -97,6 +97,7 @@ class TextEncoder:
         codes = [fixed.get(action, KEPT - number) for number, action in enumerate(actions)]
         self._class_codes = np.array([*codes, UNKNOWN], dtype=np.int32)
         self._cache: ChunkCache | None = None
+        self._runs = TokenRuns()
         self._few = _FEW
         self._lock = threading.Lock()  # the cache is filled while others may read
 
@@ -111,28 +112,50 @@ class TextEncoder:
     def encode_batch(self, texts: EncodedTexts) -> RawBatch:
         """Tokenize many texts; the same tokens as :meth:`encode` finds in each of them."""
         with self._lock:
-            texts = self._cased(texts)
             self._few = max(self._few - len(texts.data) - _CALL * len(texts), -1)
-            if self._few >= 0 or not self.tokenizer.splits_at_blanks:
+            texts = self._cased(texts)
+            if not self._looks_for_chunks:
                 return RawBatch.of(list(map(self._whole, texts)))
-            if self._cache is None or self._cache.is_full:
-                self._cache = ChunkCache(self._special_cases)
-            try:
-                chunks, offsets = self._cache.find(texts)
-                self._tokenize_new(self._cache)
-            except BaseException:
-                # Else chunks that were added and have no tokens yet would be taken for known.
-                self._cache = None
-                raise
+            return self._of_chunks(*self._refreshed.find(texts))
+
+    def encode_docs(self, documents: Sequence[DocTokens]) -> RawBatch:
+        """Tokenize the texts of documents of spaCy; the same tokens as :meth:`encode_batch` finds in them."""
+        if self._looks_for_chunks:
+            with self._lock:
+                cache = self._refreshed
+                found = self._runs.chunks(documents, lambda texts: cache.find(self._cased(texts)))
+                if found is not None:
+                    return self._of_chunks(*found)
+        return self.encode_batch(EncodedTexts.of(each.text for each in documents))
+
+    @property
+    def _looks_for_chunks(self) -> bool:
+        return self._few < 0 and self.tokenizer.splits_at_blanks
+
+    @property
+    def _refreshed(self) -> ChunkCache:
+        """The cache of chunks; where it was full, or an error left chunks in it without tokens, a new one."""
+        cache, runs = self._cache, self._runs
+        if cache is None or any(each.is_full or each.is_behind for each in (cache, runs)):
+            cache = self._cache = ChunkCache(self._special_cases)
+            self._runs = TokenRuns()
+        return cache
+
+    def _of_chunks(self, chunks: NDArray[np.int32], offsets: NDArray[np.int64]) -> RawBatch:
+        """The tokens of texts, given their chunks in the cache."""
+        assert self._cache is not None
+        while True:
+            self._tokenize_new(self._cache)
             batch, crossed = self._cache.tokens(chunks, offsets)
-            if not crossed:
+            if not len(crossed):
                 return batch
-            return _patched(batch, {number: self._whole(texts[number]) for number in crossed})
+            chunks, offsets = self._cache.join(chunks, offsets, crossed)
 
     def compile(self) -> None:
         """Have texts from now on tokenized by their chunks, and the compiled code ready that finds these."""
         self._few = -1
         self.encode_batch(EncodedTexts.of(["a 1."]))
+        self.encode_docs([DocTokens(np.ones((1, 2), dtype=np.uint64), {1: "a"})])
 
     @cached_property
     def _special_cases(self) -> Any:
@@ -248,25 +271,6 @@ def _strings(
 def _canonical_space(text: str) -> str:
     """Reduce a blank token to one blank, one line break or an empty line."""
     return "\n" * min(text.count("\n"), 2) or " "
-
-
-def _patched(batch: RawBatch, documents: Mapping[int, RawTokens]) -> RawBatch:
-    """A batch with some documents replaced."""
-    marks = np.concatenate([[0], np.cumsum(batch.codes < UNKNOWN)])[batch.offsets]
-    strings = list(batch.strings)
-    codes, string_ids, done = [], [], 0
-    lengths = np.diff(batch.offsets)
-    for number, document in sorted(documents.items()):
-        codes += [batch.codes[batch.offsets[done] : batch.offsets[number]], document.codes]
-        ids = string_ids_of(document.codes, len(strings))
-        string_ids += [batch.string_ids[marks[done] : marks[number]], ids]
-        strings += document.kept
-        lengths[number] = len(document.codes)
-        done = number + 1
-    codes.append(batch.codes[batch.offsets[done] :])
-    string_ids.append(batch.string_ids[marks[done] :])
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    return RawBatch(np.concatenate(codes), offsets, np.concatenate(string_ids), strings)
 
 
 @functools.cache

@@ -45,6 +45,8 @@ class PrivateTokens:
     @property
     def spans(self) -> dict[int, str]:
         """The kind of each token that is a typed span."""
+        if not self._kinds:
+            return {}
         at = np.flatnonzero(self._codes <= SPAN)
         kinds = (self._kinds[SPAN - code] for code in self._codes[at].tolist())
         return dict(zip(at.tolist(), kinds, strict=True))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -56,7 +57,7 @@ class SpacyTokenizer:
     def __reduce__(self) -> tuple[Any, ...]:
         return SpacyTokenizer, (self.language, self.attributes)  # without the raw words it has seen
 
-    @property
+    @cached_property
     def splits_at_blanks(self) -> bool:
         """Whether chunks of text between blanks are tokenized each by itself.
 

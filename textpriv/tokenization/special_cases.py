@@ -1,6 +1,6 @@
 """spaCy's special cases and token matches that can reach over the border of a chunk.
 
-Only found here, so that such texts are tokenized whole; the tokenizer itself is in ``tokenization.spacy_tokenizer``.
+Only found here, so that such chunks are tokenized together; the tokenizer itself is in ``tokenization.spacy_tokenizer``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from textpriv.tokenization.detokenizer import Spelling, find_blanks, spell, spell_few
+from textpriv.tokenization.detokenizer import Spelling, find_blanks, marks_of, spell, spell_few
 
 WORDS = ["film", "n't", "(", ")", ".", "é", "\u201c", "the", "\n"]
 
@@ -36,8 +36,10 @@ def plainly(outputs, offsets, string_ids, others) -> list[str]:
 
 def test_a_blank_stands_between_tokens_but_not_where_one_opens_or_closes():
     for seed in range(20):
-        outputs, offsets, string_ids, words, spelled, others = drawn(seed)
-        blanks = find_blanks(outputs, offsets, string_ids, words, spelled)
+        outputs, offsets, string_ids, words, _, others = drawn(seed)
+        blanks = find_blanks(
+            outputs, offsets, words, marks_of([others[each] for each in string_ids])
+        )
         few = spell_few(outputs, blanks, offsets, string_ids, WORDS, others)
         assert list(few) == plainly(outputs, offsets, string_ids, others)
 
@@ -45,7 +47,9 @@ def test_a_blank_stands_between_tokens_but_not_where_one_opens_or_closes():
 def test_a_few_texts_are_put_together_as_many_are():
     for seed in range(20):
         outputs, offsets, string_ids, words, spelled, others = drawn(seed)
-        blanks = find_blanks(outputs, offsets, string_ids, words, spelled)
+        blanks = find_blanks(
+            outputs, offsets, words, marks_of([others[each] for each in string_ids])
+        )
         letters = words.letters, words.offsets, spelled.letters, spelled.offsets
         data, ends = spell(outputs, blanks, offsets, string_ids, *letters)
         few = spell_few(outputs, blanks, offsets, string_ids, WORDS, others)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import random
 import string
 import threading
 
@@ -12,14 +13,17 @@ import pytest
 import spacy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
 
-from textpriv.tokenization import chunk_cache, spacy_tokenizer
+from textpriv.tokenization import chunk_cache, key_table, spacy_tokenizer
 from textpriv.tokenization import encoder as module
 from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens
 from textpriv.tokenization.encoder import TextEncoder, split_words
 from textpriv.tokenization.policy import MASK, TokenPolicy
 from textpriv.tokenization.spacy_tokenizer import SpacyTokenizer
 from textpriv.tokenization.special_cases import SpecialCases
+from textpriv.tokenization.token_runs import DocTokens
 
 WORDS = ["good", "film", "the", "it", "'s", ".", "Paris", "a.m.", ":)", "seven", "mr", "mr."]
 ENGLISH = spacy.blank("en")
@@ -77,6 +81,10 @@ def assert_read_as_by_spacy(ours: TextEncoder, texts: list[str]) -> None:
     assert documents(ours.encode_batch(EncodedTexts.of(texts))) == apart
 
 
+def doc_tokens(doc: Doc) -> DocTokens:
+    return DocTokens(doc.to_array(["ORTH", "SPACY"]), doc.vocab.strings)
+
+
 READERS = [reader(policy) for policy in POLICIES]
 reader_of_lower_case = reader(LOWER_CASE)
 
@@ -89,6 +97,53 @@ reader_of_lower_case = reader(LOWER_CASE)
 @settings(max_examples=150, deadline=None)
 def test_a_batch_has_the_tokens_that_spacy_finds_in_each_text(ours, texts):
     assert_read_as_by_spacy(ours, texts)
+
+
+DOCS = st.lists(st.tuples(st.one_of(PIECES, st.text(min_size=1)).filter(len), st.booleans()))
+
+
+@pytest.mark.parametrize("ours", READERS, ids=range(len(READERS)))
+@given(st.lists(DOCS, max_size=4), st.randoms(use_true_random=False))
+@example([[("a", False), (" ", True), ("b", True)], [("a", True), (" ", True)]], random.Random(0))
+@example(
+    [[("New York", True), ("(Mr.", False), ("X", False), ("\n", False), (" ", True)]],
+    random.Random(0),
+)
+@example(
+    [
+        [
+            ("\n", True),
+            (" \n", True),
+            (":", True),
+            (")", True),
+            ("ΣΑΣ", True),
+            ("é" * 999, False),
+            ("Σx", True),
+        ]
+    ],
+    random.Random(0),
+)
+@settings(max_examples=100, deadline=None)
+def test_documents_of_any_tokens_are_read_as_their_texts(ours, docs, choice):  # fmt: skip
+    vocabularies = [ENGLISH.vocab, Vocab()]
+    made = [
+        Doc(choice.choice(vocabularies), [word for word, _ in doc], [blank for _, blank in doc])
+        for doc in docs
+    ]
+    texts = [doc.text for doc in made]
+    tokens = list(map(doc_tokens, made))
+    assert [each.text for each in tokens] == texts
+    read = documents(ours.encode_docs(tokens))
+    assert read == documents(ours.encode_batch(EncodedTexts.of(texts)))
+
+
+@pytest.mark.parametrize("ours", READERS, ids=range(len(READERS)))
+@given(TEXTS)
+@settings(max_examples=100, deadline=None)
+def test_documents_of_spacy_are_read_as_their_texts(ours, texts):
+    tokens = [doc_tokens(ENGLISH.make_doc(text)) for text in EncodedTexts.of(texts)]
+    read = documents(ours.encode_docs(tokens))
+    assert read == documents(ours.encode_batch(EncodedTexts.of(texts)))
 
 
 def test_few_texts_are_tokenized_whole_and_more_by_their_chunks(monkeypatch):
@@ -191,15 +246,13 @@ def test_every_special_case_with_blanks_put_into_it_is_tokenized_as_in_the_whole
     assert_read_as_by_spacy(reader(POLICIES[1]), texts)
 
 
-def test_texts_that_may_hold_a_special_case_over_a_blank_are_few(monkeypatch):
-    read_again = []
-    whole = TextEncoder._whole
-    monkeypatch.setattr(
-        TextEncoder, "_whole", lambda self, text: read_again.append(text) or whole(self, text)
-    )
+def test_chunks_that_may_hold_a_special_case_over_a_blank_are_few():
+    ours = reader()
     texts = ["The film. <br /> It's good, they say, and 'fine'.", "He said: : ) at 5 a.m. ."]
-    reader().encode_batch(EncodedTexts.of(texts))
-    assert read_again == [texts[1].lower()]
+    ours.encode_batch(EncodedTexts.of(texts))
+    letters, offsets = ours._cache._table.keys(0, ours._cache._table.count)
+    chunks = [bytes(letters[a:b]).decode() for a, b in itertools.pairwise(offsets.tolist())]
+    assert [chunk for chunk in chunks if " " in chunk] == [": )"]
     assert_read_as_by_spacy(reader(), texts)
 
 
@@ -232,14 +285,15 @@ def test_chunks_of_one_hash_are_told_apart_by_their_bytes():
     chunks = new_cache()
     chunks.find(EncodedTexts.of(["one two"]))
     # As if "two" had the hash of "one": the slot of "two" is free, and its own lies behind that of "one".
-    chunks._hashes[1] = chunks._hashes[0]
-    chunks._slots[:] = 0
-    chunk_cache._insert_all(chunks._hashes[:2], chunks._slots)
+    table = chunks._table
+    table.hashes[1] = table.hashes[0]
+    table.slots[:] = 0
+    key_table.insert_all(table.hashes[:2], table.slots)
     found, _ = chunks.find(EncodedTexts.of(["one"]))
     assert found.tolist() == [0]
-    mask = len(chunks._slots) - 1
-    slot = int(chunks._hashes[0]) & mask
-    chunks._slots[slot], chunks._slots[(slot + 1) & mask] = 2, 1
+    mask = len(table.slots) - 1
+    slot = int(table.hashes[0]) & mask
+    table.slots[slot], table.slots[(slot + 1) & mask] = 2, 1
     found, _ = chunks.find(EncodedTexts.of(["one"]))
     assert found.tolist() == [0]
 
@@ -252,8 +306,8 @@ def test_cached_chunks_are_forgotten_before_they_are_too_many(monkeypatch, limit
         assert_read_as_by_spacy(ours, [f"zorblax{number} film {number} night !", "good  film"])
         caches.append(ours._cache)
     assert 1 < len(set(map(id, caches))) < 30
-    assert b"zorblax0" not in ours._cache._bytes.tobytes()
-    assert max(each.count for each in caches) < 60
+    assert b"zorblax0" not in ours._cache._table.letters.tobytes()
+    assert max(each._table.count for each in caches) < 60
 
 
 def test_a_store_of_strings_that_has_grown_too_large_is_replaced_and_changes_nothing(monkeypatch):
