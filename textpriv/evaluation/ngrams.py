@@ -179,8 +179,8 @@ class NGrams:
         words = np.where(ids < 0, self.size, ids).astype(np.int64)
         position = np.arange(len(words)) - np.repeat(offsets[:-1], np.diff(offsets))
         found = self.single[words]
-        for least, back in ((1, 1), (2, 2)):
-            at = np.flatnonzero(position >= least)
+        for back in (1, 2):
+            at = np.flatnonzero(position >= back)
             found[at] = self.probability(words[at], *(words[at - n] for n in range(1, back + 1)))
         return np.log(found)
 
