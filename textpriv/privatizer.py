@@ -383,30 +383,12 @@ class Privatizer:
         if self.spans is not None:
             each = streams if len(streams) == len(batch) else streams * len(batch)
             batch = self.spans.draw(batch, each, scopes)
-        drawn = self._drawn(ids, offsets, streams)
+        drawn = _drawn(self.mechanism, ids, offsets, streams)
         if len(drawn) == len(codes):
             return batch, drawn
         outputs = np.full(len(codes), -1, dtype=np.int32)
         outputs[drawn_at] = drawn
         return batch, outputs
-
-    def _drawn(
-        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: list[Stream]
-    ) -> NDArray[np.int32]:
-        """Draw for whole documents, so many tokens at a time that their random words stay few; no draw depends on it."""
-        if offsets[-1] <= _TOKENS:
-            return self.mechanism.sample_documents(ids, offsets, streams)
-        out = np.empty(len(ids), dtype=np.int32)
-        first = 0
-        while first < len(streams):
-            last = int(np.searchsorted(offsets, offsets[first] + _TOKENS, side="right")) - 1
-            last = max(first + 1, last)
-            begin, end = int(offsets[first]), int(offsets[last])
-            out[begin:end] = self.mechanism.sample_documents(
-                ids[begin:end], offsets[first : last + 1] - begin, streams[first:last]
-            )
-            first = last
-        return out
 
     # Tables
 
@@ -469,6 +451,25 @@ class Privatizer:
 
     def __repr__(self) -> str:
         return f"Privatizer({self.mechanism!r}, {self.policy!r})"
+
+
+def _drawn(
+    mechanism: Mechanism, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: list[Stream]
+) -> NDArray[np.int32]:
+    """Draw for whole documents, so many tokens at a time that their random words stay few; no draw depends on it."""
+    if offsets[-1] <= _TOKENS:
+        return mechanism.sample_documents(ids, offsets, streams)
+    out = np.empty(len(ids), dtype=np.int32)
+    first = 0
+    while first < len(streams):
+        last = int(np.searchsorted(offsets, offsets[first] + _TOKENS, side="right")) - 1
+        last = max(first + 1, last)
+        begin, end = int(offsets[first]), int(offsets[last])
+        out[begin:end] = mechanism.sample_documents(
+            ids[begin:end], offsets[first : last + 1] - begin, streams[first:last]
+        )
+        first = last
+    return out
 
 
 def _statement(privatizer: Privatizer, repeats: bool) -> PrivacyStatement:
