@@ -32,6 +32,7 @@ __all__ = [
     "CallableMetric",
     "Chebyshev",
     "Euclidean",
+    "Graph",
     "Mahalanobis",
     "Manhattan",
     "Metric",
@@ -48,8 +49,9 @@ __all__ = [
 ]
 
 # Codes of the compiled distances. A metric that is Euclidean after a change of coordinates shares the first. That of a tree
-# is no function of two rows alone: it stands with the tree.
-EUCLIDEAN, MANHATTAN, CHEBYSHEV, ANGULAR, INTERPRETED, TREE = 0, 1, 2, 3, -1, -2
+# is no function of two rows alone: it stands with the tree. The coordinates of a word in a graph are its own number and its
+# distances to all words.
+EUCLIDEAN, MANHATTAN, CHEBYSHEV, ANGULAR, GRAPH, INTERPRETED, TREE = 0, 1, 2, 3, 4, -1, -2
 
 # Whole tables and numbers of rows: a row cut out of a table in a compiled loop is counted as a reference, once more and once
 # less, and that would take longer than a short distance. Columns are unsigned so that none is taken from the end, which
@@ -64,6 +66,8 @@ def row_distance(kind: int, a: NDArray[Any], i: int, b: NDArray[Any], j: int) ->
     """
     if kind == MANHATTAN:
         return lane_sum("absolute", a, i, b, j)  # type: ignore[call-arg]
+    if kind == GRAPH:
+        return np.float64(a[i, 1 + np.int64(b[j, 0])])
     if kind == CHEBYSHEV:
         largest = 0.0
         for c in range(np.uint64(a.shape[1])):
@@ -436,6 +440,76 @@ def _centred(vectors: NDArray[Any]) -> NDArray[np.float64]:
     return wide - np.median(wide, axis=0)
 
 
+class Graph(Metric):
+    """Shortest paths in the graph that joins each word to its nearest neighbours under another metric.
+
+    Parameters
+    ----------
+    neighbours : int
+        Two words are joined where one of them is among so many nearest of the other (ties by id); then each group of words
+        that no path leaves is joined to the word nearest to it, until all are connected.
+    base : str, dict or Metric
+        By which words are neighbours; its name, settings or object. Not a callable.
+    edges : {"distance", "hops"}
+        An edge is as long as its words are apart under ``base``, or 1.
+
+    Notes
+    -----
+    The least sum of nonnegative lengths over the paths of an undirected connected graph is finite, symmetric, 0 from a word
+    to itself, and two paths make a third: a pseudo-metric on the words, and words at distance 0 share their law. Lengths are
+    rounded up to whole steps of a power of two, of which float32 holds every sum of a shortest path, so distances are exact
+    and the triangle inequality holds to the last digit. With ``edges="distance"`` no distance is below that of ``base``: a
+    promise of epsilon per unit of ``base`` is one per unit of this metric, and not the other way round. The distance belongs
+    to the whole vocabulary, so it is found where an index is built (``index.shortest_paths``).
+    """
+
+    name, kind = "graph", GRAPH
+
+    def __init__(
+        self,
+        neighbours: int = 8,
+        *,
+        base: str | dict[str, Any] | Metric = "euclidean",
+        edges: str = "distance",
+    ) -> None:
+        if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 1:
+            raise MetricError(f"neighbours is a whole number from 1 up; got {neighbours!r}.")
+        if edges not in ("distance", "hops"):
+            raise MetricError(f"edges are as long as a 'distance' or count 'hops'; got {edges!r}.")
+        # Settings of a graph in one without end are refused before they are followed.
+        inner = base.get("name") if isinstance(base, dict) else getattr(base, "name", base)
+        if inner == self.name or isinstance(base, CallableMetric):
+            raise MetricError(
+                f"neighbours are found under one of {', '.join(METRICS)}; got {inner!r}."
+            )
+        self.neighbours, self.base, self.edges = neighbours, get_metric(base), edges
+
+    @property
+    def unit(self) -> str:
+        """The distance that a statement is in units of."""
+        length = f"{self.base.name} distance" if self.edges == "distance" else "number of steps"
+        return (
+            f"{length} along the shortest path over each word's {self.neighbours} nearest neighbours by "
+            f"{self.base.name} distance"
+        )
+
+    def coordinates(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """Refused: no vector has a place in a graph by itself."""
+        raise MetricError(
+            "a distance in a graph belongs to all words of a vocabulary: build Index.build(vocabulary, metric=Graph(8)) and "
+            "ask the index for it."
+        )
+
+    def coordinate_errors(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
+        """Return zeros: the graph is what its rounded lengths make it."""
+        return np.zeros(len(vectors))
+
+    def settings(self) -> dict[str, Any]:
+        """Return the name and all parameters."""
+        parameters = {"neighbours": self.neighbours, "edges": self.edges}
+        return {"name": self.name, **parameters, "base": self.base.settings()}
+
+
 class CallableMetric(Metric):
     """A metric of the user's own.
 
@@ -557,16 +631,18 @@ def get_metric(metric: str | Metric | dict[str, Any]) -> Metric:
         )
     if name == "tree":
         raise MetricError("the distance of a tree belongs to its words: build a textpriv.Tree.")
+    if name == Graph.name:
+        return Graph(**options)
     if name not in METRICS:
         raise MetricError(
-            f"unknown metric {name!r}; known: {', '.join(METRICS)}, or a CallableMetric."
+            f"unknown metric {name!r}; known: {', '.join(METRICS)}, {Graph.name}, or a CallableMetric."
         )
     return METRICS[name](**options)
 
 
 def is_builtin(metric: Metric) -> bool:
     """Whether a metric's settings say all of it, as those of this library do; a user's own is known by its name only."""
-    return metric.kind == TREE or type(metric) is METRICS.get(metric.name)
+    return metric.kind in (GRAPH, TREE) or type(metric) is METRICS.get(metric.name)
 
 
 def check_metric(metric: Metric, vectors: NDArray[Any], *, sample: int = 96, seed: int = 0) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from textpriv import arithmetic
 from textpriv.arithmetic import FEW, LANES
-from textpriv.metrics import ANGULAR, CHEBYSHEV, MANHATTAN
+from textpriv.metrics import ANGULAR, CHEBYSHEV, GRAPH, MANHATTAN
 
 __all__ = ["exp", "exps", "row_distances"]
 
@@ -48,6 +48,8 @@ def exps(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def row_distances(kind: int, a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
     """:func:`textpriv.metrics.row_distance` of one row, or each of the rows, of ``a`` and those of ``b``, shape (m,)."""
+    if kind == GRAPH:
+        return _listed(a, b[:, 0].astype(np.int64))
     out = np.empty(len(b))
     for start in range(0, len(b), _ROWS):
         rows = slice(start, start + _ROWS)
@@ -56,6 +58,12 @@ def row_distances(kind: int, a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.flo
         left = (a[:, None] if a.ndim == 1 else a[rows].T).astype(np.float64)
         out[rows] = _column_distances(kind, left, right)
     return out
+
+
+def _listed(rows: NDArray[Any], words: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Distances in a graph, which are listed in one row, or in each of the rows, by word."""
+    found = rows[1 + words] if rows.ndim == 1 else rows[np.arange(len(rows)), 1 + words]
+    return np.asarray(found.astype(np.float64))
 
 
 def _column_distances(

@@ -103,6 +103,14 @@ class IndexOptions:
             min=1,
         ),
     ] = None
+    graph: Annotated[
+        int | None,
+        typer.Option(
+            help="Take distances along shortest paths over each word's so many nearest neighbours (up to 50,000 words; the "
+            "folder takes 4 bytes for each pair of them).",
+            min=1,
+        ),
+    ] = None
     k: Annotated[int, typer.Option(help="Nearest words kept for each word.", min=1)] = 256
     limit: Limit = None
     prior: Annotated[
@@ -178,6 +186,7 @@ def index(
         metric=options.metric,
         k=options.k,
         projection=options.projection,
+        graph=options.graph,
         backend=options.backend,
         progress=terminal.is_terminal,
         hnsw=options.hnsw,

@@ -25,6 +25,7 @@ from textpriv.guarantees.significance import LEVEL, goodness_of_fit, largest_rat
 from textpriv.html_card import card
 from textpriv.index.index import Index
 from textpriv.index.progress import reporter
+from textpriv.index.shortest_paths import distances_anew
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.mechanisms.calibration.privacy_constant import (
     LOGARITHMS,
@@ -34,7 +35,7 @@ from textpriv.mechanisms.calibration.privacy_constant import (
     rounding_charged,
     tight_constants,
 )
-from textpriv.metrics import INTERPRETED, TREE, pairwise_distances
+from textpriv.metrics import GRAPH, INTERPRETED, TREE, pairwise_distances
 from textpriv.randomness import KeyedStreams
 
 __all__ = ["Certificate", "certify"]
@@ -333,7 +334,7 @@ def _observe_lists(index: Index) -> tuple[bool, str]:
     count = max(1, min(_LISTS, _ENTRIES // size))
     chosen = words[np.unique(np.linspace(0, len(words) - 1, count).astype(int))]
     vectors = index.vocabulary.vectors
-    apart = index.metric.pairwise(vectors[chosen], vectors)
+    apart = distances_anew(vectors, index.metric, chosen)
     ids, listed = index.neighbours.ids[chosen], index.neighbours.distances[chosen]
     error = 4 * index.tau
     wrong = np.abs(np.take_along_axis(apart, ids, axis=1) - listed).max(axis=1) > error
@@ -487,7 +488,7 @@ def _by_law(mechanism: Mechanism, progress: Report) -> _Found:
         return _Found(best, best.value, compared, False, method)
     free, metric = allowance(mechanism), index.metric
     given = None
-    if metric.kind not in (INTERPRETED, TREE):
+    if metric.kind not in (GRAPH, INTERPRETED, TREE):
         given = metric.coordinates(index.vocabulary.vectors.astype(np.float64))
     best = Constant(0.0, (0, 0))
     with reporter(progress) as report:

@@ -16,10 +16,13 @@ from textpriv.errors import TextprivError
 from textpriv.index.hnsw import approximate_lists, hnsw_index, measure_recall
 from textpriv.index.neighbours import Neighbourhoods, exact_lists
 from textpriv.index.progress import reporter
+from textpriv.index.shortest_paths import edges_of, path_table
 from textpriv.metrics import (
     ANGULAR,
     EUCLIDEAN,
+    GRAPH,
     INTERPRETED,
+    Graph,
     Metric,
     Rounding,
     check_metric,
@@ -58,9 +61,14 @@ def build_tables(
         raise TextprivError(
             f"backend='hnsw' searches Euclidean space; the metric {metric.name!r} needs backend='exact'."
         )
-    coordinates = read_only(metric.coordinates(vocabulary.vectors))
     length, recall, graph = min(int(k), len(vocabulary)), 1.0, None
     with reporter(progress) as report:
+        if isinstance(metric, Graph):
+            edges = edges_of(vocabulary.vectors, metric)
+            found = path_table(edges, np.arange(len(vocabulary)), report("shortest paths"))
+        else:
+            found = metric.coordinates(vocabulary.vectors)
+        coordinates = read_only(found)
         if backend == "hnsw" or (hnsw and metric.kind == EUCLIDEAN and find_spec("hnswlib")):
             graph = hnsw_index(coordinates, progress=report("approximate index"))
         if backend == "exact":
@@ -95,6 +103,8 @@ def rounding_of(coordinates: NDArray[Any], errors: NDArray[np.float64]) -> Round
 
 def _diameter_bound(coordinates: NDArray[Any], metric: Metric, rounding: Rounding) -> float:
     """Twice the distance from some word to the word farthest from it (triangle inequality), the least over a sample."""
+    if metric.kind == GRAPH:
+        return float(coordinates[:, 1:].max())
     size = len(coordinates)
     centre = coordinates.mean(axis=0, dtype=np.float64)
     offsets = np.linalg.norm(coordinates - centre, axis=1)
@@ -121,6 +131,8 @@ def _representatives(
     The vectors of two such words may be at distance zero, at which no charge for rounding helps. All other pairs keep laws
     of their own, however close: the error of distances to third words is charged to every pair alike.
     """
+    if metric.kind == GRAPH:  # the first word at distance 0
+        return np.array([row[1:].argmin() for row in coordinates], dtype=np.int32)
     equal = equal_rows(coordinates)
     if not errors.any():
         return equal

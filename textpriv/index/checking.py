@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from textpriv.index.neighbours import processors
 from textpriv.index.storage import META, Tables, refuse
-from textpriv.metrics import INTERPRETED, Metric, row_distance
+from textpriv.metrics import GRAPH, INTERPRETED, Metric, row_distance
 
 __all__ = ["check_sample", "check_values"]
 
@@ -96,6 +96,8 @@ def check_values(folder: Path, tables: Tables, kind: int) -> None:
     IndexFolderError
     """
     size = len(tables.words)
+    if kind == GRAPH:
+        _check_graph(folder / "coordinates.npy", tables.coordinates, size)
     own = tables.representatives
     if int(own.min()) < 0 or int(own.max()) >= size or not np.array_equal(own[own], own):
         refuse(folder / "representatives.npy", "a representative is no word, or has another one")
@@ -125,6 +127,14 @@ def check_values(folder: Path, tables: Tables, kind: int) -> None:
                 refuse(folder / name, "a value is not finite")
     for array in (ids, distances, *named.values()):
         _release(array)
+
+
+def _check_graph(path: Path, table: NDArray[Any], size: int) -> None:
+    """See to it that a graph's rows begin with the number of their word and have a distance to each."""
+    if table.shape[1] != 1 + size or not np.array_equal(table[:, 0], np.arange(size)):
+        refuse(path, "its rows are not words and their distances to all words")
+    if any(float(row.min()) < 0 for row in table):
+        refuse(path, "a distance is below 0")
 
 
 def _release(array: NDArray[Any]) -> None:
@@ -160,8 +170,12 @@ def check_sample(folder: Path, meta: Mapping[str, Any], tables: Tables, metric: 
         others = random.choice(size, size=min(size, 4 * _SAMPLE), replace=False)
         others = others[~np.isin(others, tables.ids[row])]
         both = np.concatenate([listed, others])
-        ends = tables.vectors[[row]], tables.vectors[both]
-        found = metric.pairwise(*ends)[0]
+        if (
+            metric.kind == GRAPH
+        ):  # vectors alone do not tell distances; those from the other words do
+            found = tables.coordinates[both, 1 + row].astype(np.float64)
+        else:
+            found = metric.pairwise(tables.vectors[[row]], tables.vectors[both])[0]
         # Far more than rounding ever makes of a distance, and far less than between any two words.
         scale = float(np.abs(tables.coordinates[both]).max())
         slack = 4 * meta["tau"] + 1e-3 * found + 1e-5 * (meta["diameter_bound"] + scale)

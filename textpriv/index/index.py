@@ -43,7 +43,15 @@ from textpriv.index.storage import (
 )
 from textpriv.index.typical import REFERENCE, Typical, typical_distances
 from textpriv.index.word_distances import WordDistances
-from textpriv.metrics import EUCLIDEAN, INTERPRETED, Metric, Projection, Rounding, get_metric
+from textpriv.metrics import (
+    EUCLIDEAN,
+    INTERPRETED,
+    Graph,
+    Metric,
+    Projection,
+    Rounding,
+    get_metric,
+)
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
 __all__ = ["FORMAT", "Index"]
@@ -252,6 +260,7 @@ class Index(WordDistances):
         *,
         projection: int | None = None,
         radius: float | None = None,
+        graph: int | None = None,
         backend: str = "exact",
         hnsw: bool = True,
         progress: bool | Callable[[str, int, int], None] = False,
@@ -273,6 +282,9 @@ class Index(WordDistances):
             :class:`textpriv.metrics.Projection`.
         radius : float, optional
             Scale longer vectors to this length first, which lengthens no distance either.
+        graph : int, optional
+            Take distances along shortest paths over each word's so many nearest neighbours; see
+            :class:`textpriv.metrics.Graph`.
         backend : {"exact", "hnsw"}
             ``"hnsw"`` takes the lists from an approximate search where exact ones are out of reach. It measures its
             recall, and every mechanism that needs exact lists then states ``proved=False``.
@@ -293,6 +305,8 @@ class Index(WordDistances):
         if projection is not None or radius is not None:
             size = vocabulary.vectors.shape[1] if projection is None else projection
             chosen = Projection.principal(vocabulary.vectors, size, base=chosen.name, radius=radius)
+        if graph is not None:
+            chosen = Graph(graph, base=chosen)
         index = cls(
             vocabulary, **build_tables(vocabulary, chosen, k, backend, hnsw, progress, device)
         )

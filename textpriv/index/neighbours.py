@@ -23,8 +23,15 @@ from numba import njit
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from textpriv.index.rank_bands import RankBands, band_starts, bands_of_words, decide, step_length
-from textpriv.metrics import ANGULAR, EUCLIDEAN, INTERPRETED, Metric, row_distance
+from textpriv.index.rank_bands import (
+    RankBands,
+    band_starts,
+    bands_of_words,
+    decide,
+    step_length,
+    whole_steps,
+)
+from textpriv.metrics import ANGULAR, EUCLIDEAN, GRAPH, INTERPRETED, Metric, row_distance
 from textpriv.vocabulary.vocabulary import read_only
 
 __all__ = ["Neighbourhoods", "exact_lists", "processors", "product_threads", "rank_candidates"]
@@ -389,6 +396,11 @@ def exact_lists(
     starts = band_starts(size)
     step = step_length(metric.kind, coordinates, k, starts)
     out = _Lists(ids, distances, starts, np.empty((size, len(starts) - 1), dtype=np.uint8), step)
+    if metric.kind == GRAPH:
+        _over_blocks(
+            size, lambda start, stop: _rank_listed(coordinates, start, stop, out), progress
+        )
+        return Neighbourhoods(ids, distances, RankBands(starts, out.nearest, step))
     if metric.kind in (EUCLIDEAN, ANGULAR) and size > 2 * k:
         if device == "cpu":
             _screened_lists(coordinates, metric, k, out, progress)
@@ -601,6 +613,19 @@ def _device_lists(
                 done += waiting.popleft().result()
                 if progress:
                     progress(done, size)
+
+
+def _rank_listed(coordinates: NDArray[Any], start: int, stop: int, out: _Lists) -> None:
+    """Lists and bounds of some rows in a graph, whose coordinates are their distances to all words."""
+    k = out.ids.shape[1]
+    for word in range(start, stop):
+        apart = coordinates[word, 1:].astype(np.float64)
+        apart[word] = -1.0  # first, also before its exact duplicates
+        near = np.flatnonzero(apart <= np.partition(apart, k - 1)[k - 1])
+        listed = near[np.argsort(apart[near], kind="stable")[:k]]
+        out.ids[word], out.distances[word] = listed, np.maximum(apart[listed], 0.0)
+        apart[listed] = np.inf
+        out.nearest[word] = whole_steps(np.minimum.reduceat(apart, out.starts[:-1]), out.step)
 
 
 def _interpreted_lists(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
-from textpriv.metrics import ANGULAR, CHEBYSHEV, EUCLIDEAN, INTERPRETED, MANHATTAN
+from textpriv.metrics import ANGULAR, CHEBYSHEV, EUCLIDEAN, GRAPH, INTERPRETED, MANHATTAN
 
 __all__ = [
     "candidates",
@@ -150,7 +150,7 @@ def distance_rows(
     """Distances from some words to every word, shape (len(words), V), in float64 by direct differences."""
     import torch
 
-    _refuse_interpreted(kind)
+    _refuse_listed(kind)
     out = np.empty((len(words), len(coordinates)))
     own = torch.from_numpy(coordinates[words].astype(np.float64)).to(device)
     step = max(1, (1 << 25) // coordinates.shape[1])
@@ -179,7 +179,7 @@ class _Pairs:
     def __init__(self, device: Any, kind: int, coordinates: NDArray[Any]) -> None:
         import torch
 
-        _refuse_interpreted(kind)
+        _refuse_listed(kind)
         self.kind = kind
         centred = coordinates.astype(np.float64)
         if kind == EUCLIDEAN:
@@ -311,8 +311,9 @@ def tight_constants(
     return best
 
 
-def _refuse_interpreted(kind: int) -> None:
-    if kind == INTERPRETED:
+def _refuse_listed(kind: int) -> None:
+    if kind in (GRAPH, INTERPRETED):
         raise TextprivError(
-            "a metric of one's own is computed by its function, which knows no device. Use device='cpu'."
+            "distances in a graph are read from its table, and a metric of one's own is computed by its function, which "
+            "knows no device. Use device='cpu'."
         )

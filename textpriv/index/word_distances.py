@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.metrics import INTERPRETED, Metric, Rounding, distances_from, paired_distances
+from textpriv.metrics import (
+    GRAPH,
+    INTERPRETED,
+    Metric,
+    Rounding,
+    distances_from,
+    paired_distances,
+)
 from textpriv.uncompiled import row_distances
 
 __all__ = ["WordDistances"]
@@ -67,6 +74,8 @@ class WordDistances:
         if self.metric.kind == INTERPRETED:
             pairs = zip(self.coordinates[first], self.coordinates[second], strict=True)
             return np.array([float(self.metric.pairwise(a, b)[0, 0]) for a, b in pairs])
+        if self.metric.kind == GRAPH:  # without a copy of rows as long as the vocabulary
+            return np.asarray(self.coordinates[first, 1 + np.asarray(second)], dtype=np.float64)
         if self._is_little(len(first)):
             return row_distances(
                 self.metric.kind, self.coordinates[first], self.coordinates[second]
@@ -116,6 +125,8 @@ class WordDistances:
             out = self.metric.pairwise(self.coordinates[rows], self.coordinates).copy()
             out[np.arange(len(rows)), rows] = 0.0
             return out
+        if self.metric.kind == GRAPH:
+            return self.coordinates[rows, 1:].astype(np.float64)
         out = np.empty((len(rows), len(self.representatives)))
         if self._is_little(out.size):
             for row, distances in zip(rows.tolist(), out, strict=True):
