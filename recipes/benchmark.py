@@ -53,7 +53,7 @@ PEERS = {
     # Its CusText fails under NumPy 2, which it would otherwise install.
     "pypantera": ("pypantera==1.0.2", "numpy<2", "pandas<3"),
 }
-PARTS = ("rates", "growth", "vocabulary", "memory", "trees", "start", *PEERS)
+PARTS = ("rates", "component", "growth", "vocabulary", "memory", "trees", "start", *PEERS)
 ROOT = Path(__file__).resolve().parents[1]
 # What is started from nothing, and again: arguments of a Python in which textpriv is installed and nothing else.
 TEXT = "The patient was admitted with chest pain."
@@ -70,10 +70,8 @@ STARTED = {
     "`textpriv privatize - - --epsilon 3.4`": (*COMMAND, "privatize", "-", "-", "--epsilon", "3.4"),
     "`textpriv demo`": (*COMMAND, "demo"),
 }
-TABLES = {
-    "growth": ("tokens", "types", "dimension"),
-    "rates": ("rates", "component"),
-}  # the tables of a part that has several
+TABLES = {"growth": ("tokens", "types", "dimension")}  # the tables of a part that has several
+FEW_WORDS = 12  # of a short text
 ERROR = 1e-6  # probability with which any of one mechanism's intervals is wrong
 FIGURE_WIDTH = 800  # pixels
 BLUE, ORANGE, GREEN, GREY = (
@@ -286,11 +284,11 @@ def words_per_second(mechanism: Mechanism, ids: NDArray[np.int32], rounds: int =
 # ----------------------------------------------------------------------------------------------
 
 
-def tables_of(material: Material, cache: Path) -> textpriv.Index:
-    """The index of the given vectors with the graph of Madlib; one below the cache is not built again."""
-    folder = cache / f"graph-{material.vocabulary.fingerprint()[:12]}.idx"
+def tables_of(material: Material, cache: Path, graph: bool) -> textpriv.Index:
+    """The index of the given vectors, with the graph of Madlib or without; one below the cache is not built again."""
+    folder = cache / f"{'graph' if graph else 'lists'}-{material.vocabulary.fingerprint()[:12]}.idx"
     if not folder.exists():
-        textpriv.Index.build(material.vocabulary).save(folder)
+        textpriv.Index.build(material.vocabulary, hnsw=graph).save(folder)
     return textpriv.Index.load(folder, verify=False)
 
 
@@ -345,20 +343,24 @@ def component(material: Material, index: textpriv.Index, results: Results, round
     private, blank = spacy.blank("en"), spacy.blank("en")
     config = {"index": str(index.path), "epsilon": material.epsilon}
     private.add_pipe("textpriv", config=config)
-    texts = material.texts
-    works: dict[str, Callable[[], object]] = {
-        "blank pipe": lambda: sum(map(len, blank.pipe(texts))),
-        "pipe": lambda: sum(map(len, private.pipe(texts))),
-        "blank call": lambda: sum(len(blank(text)) for text in texts),
-        "call": lambda: sum(len(private(text)) for text in texts),
-    }
-    spent = take_turns(works, rounds)
-    for name, label in (("pipe", "`nlp.pipe(texts)`"), ("call", "`nlp(text)`")):
-        ratios = [
-            with_it / bare
-            for with_it, bare in zip(spent[name], spent[f"blank {name}"], strict=True)
-        ]
-        results.add("component", label, "times blank", statistics.median(ratios))
+    privatizer = textpriv.Privatizer(textpriv.TEM(index, epsilon=material.epsilon))
+    beginnings = [" ".join(text.split()[:FEW_WORDS]) for text in material.texts]
+    for name, texts in (("whole", material.texts), ("first words", beginnings)):
+        works: dict[str, Callable[[], object]] = {
+            "blank pipe": lambda texts=texts: sum(map(len, blank.pipe(texts))),
+            "`nlp.pipe(texts)`": lambda texts=texts: sum(map(len, private.pipe(texts))),
+            "text to text": lambda texts=texts: sum(map(len, privatizer.pipe(texts))),
+            "blank call": lambda texts=texts: sum(len(blank(text)) for text in texts),
+            "`nlp(text)`": lambda texts=texts: sum(len(private(text)) for text in texts),
+        }
+        spent = take_turns(works, rounds)
+        for label, bare in (
+            ("`nlp.pipe(texts)`", "blank pipe"),
+            ("`nlp(text)`", "blank call"),
+            ("text to text", "blank pipe"),
+        ):
+            ratios = [one / other for one, other in zip(spent[label], spent[bare], strict=True)]
+            results.add("component", label, name, statistics.median(ratios))
 
 
 def growth(material: Material, index: textpriv.Index, results: Results, quick: bool) -> None:
@@ -1101,11 +1103,19 @@ def markdown(material: Material, results: Results, name: str) -> str:
         ]
     if results.names("component"):
         parts += [
-            "Time of a pipeline of the component `textpriv`, tokenization included, over that of a blank pipeline.",
+            "## In a pipeline\n\nTime of a pipeline of the component `textpriv`, tokenization included, over that of a "
+            f"blank pipeline of spaCy: for whole texts, and for their first {FEW_WORDS} words alone. Last, the time of "
+            "`Privatizer.pipe(texts)` over the same.",
             table(
-                ["call", "times blank"],
+                ["call", "whole texts", "short texts"],
                 [
-                    [name, f"{results.get('component', name, 'times blank'):.2f}"]
+                    [
+                        name,
+                        *(
+                            f"{results.get('component', name, measure):.2f}"
+                            for measure in ("whole", "first words")
+                        ),
+                    ]
                     for name in results.names("component")
                 ],
             ),
@@ -1385,7 +1395,7 @@ def main(
         list[str] | None,
         typer.Option(
             help="Measure this part only, and keep the others of an earlier OUTPUT.csv; may be repeated: "
-            "rates, growth, vocabulary, memory, trees, start, or a package.",
+            "rates, component, growth, vocabulary, memory, trees, start, or a package.",
             show_default=False,
         ),
     ] = None,
@@ -1420,11 +1430,13 @@ def main(
     wanted = {s for s in (5_000, 10_000, 20_000) if s < top and (not quick or s < size)}
     output.parent.mkdir(parents=True, exist_ok=True)
     with private_cache(cache) as folder:
-        index = tables_of(material, folder) if {*parts} - {"start", "trees"} else None
+        graph = bool({*parts} - {"component", "start", "trees"})
+        index = tables_of(material, folder, graph) if graph or "component" in parts else None
         for name in parts:
             if name == "rates":
                 side_by_side(material, index, results, 3 if quick else 5)
-                component(material, index, results, 3 if quick else 5)
+            elif name == "component":
+                component(material, index, results, 3 if quick else 7)
             elif name == "growth":
                 growth(material, index, results, quick)
             elif name == "vocabulary":

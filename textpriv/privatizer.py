@@ -316,18 +316,15 @@ class Privatizer:
         """
         whole = batch if isinstance(batch, RawBatch) else RawBatch.of(batch)
         whole, outputs = self._draw(whole, keys)
-        codes = whole.codes
-        kinds = () if whole.spans is None else whole.spans.kinds
         others = [whole.strings[number] for number in whole.string_ids.tolist()]
         blanks = find_blanks(outputs, whole.offsets, self._spelling, marks_of(others))
-        words = self._spelling.words
-        if len(batch) == 1:
-            return [PrivateTokens(outputs, others, blanks, codes, words, kinds)]
         offsets = whole.offsets.tolist()
         marks = np.concatenate([[0], np.cumsum(outputs < 0)])[offsets].tolist()
+        parts = zip(offsets, offsets[1:], marks, marks[1:], whole.counts_of_each, strict=False)
+        words, spans = self._spelling.words, whole.spans_between
         return [
-            PrivateTokens(outputs[a:b], others[c:d], blanks[a:b], codes[a:b], words, kinds)
-            for a, b, c, d in zip(offsets, offsets[1:], marks, marks[1:], strict=False)
+            PrivateTokens(outputs[a:b], others[c:d], blanks[a:b], words, counts, spans(a, b))
+            for a, b, c, d, counts in parts
         ]
 
     def release_batch(

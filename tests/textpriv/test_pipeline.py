@@ -371,6 +371,17 @@ def test_words_first_seen_in_a_memory_zone_can_be_used_after_it(form, folder):
     assert texts_of(nlp.pipe(TEXTS)) == inside
 
 
+def test_the_component_reads_documents_alike_once_its_look_ups_are_compiled_also_in_a_memory_zone(
+    folder,
+):
+    nlp = component_form(folder)
+    before = [doc._.textpriv["counts"] for doc in nlp.pipe(TEXTS)]
+    part(nlp).privatizer.reader.compile()
+    with nlp.memory_zone():
+        assert [doc._.textpriv["counts"] for doc in nlp.pipe(TEXTS)] == before
+    assert [nlp(text)._.textpriv["counts"] for text in TEXTS] == before
+
+
 def test_component_sourced_from_another_pipeline_uses_the_docs_vocabulary(folder):
     nlp = spacy.blank("en")
     nlp.add_pipe("textpriv", source=component_form(folder))

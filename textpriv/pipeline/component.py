@@ -14,7 +14,7 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
 from textpriv.pipeline.form import Reading
-from textpriv.pipeline.names import DEFAULT_BATCH, EXTENSION
+from textpriv.pipeline.names import DEFAULT_BATCH, EXTENSION_KEY
 from textpriv.pipeline.saving import SavableForm
 from textpriv.pipeline.tokenizer import PrivateTokenizer, refuse_twice
 
@@ -146,7 +146,7 @@ class TextprivComponent(SavableForm):
             yield from self._release(batch)
 
     def _read(self, doc: Doc) -> Reading:
-        if doc.user_data and getattr(doc._, EXTENSION) is not None:
+        if doc.user_data.get(EXTENSION_KEY) is not None:
             refuse_twice()
         carried = self._annotations.read(doc, self._takes_entities)
         if self._needs_text:

@@ -19,7 +19,7 @@ from spacy.vocab import Vocab
 from textpriv.errors import IndexFolderError, MechanismError, VocabularyError
 from textpriv.mechanisms import registry as mechanism_registry
 from textpriv.pipeline.annotations import Carried, CarriedAnnotations
-from textpriv.pipeline.names import EXTENSION, MECHANISMS
+from textpriv.pipeline.names import EXTENSION, EXTENSION_KEY, MECHANISMS
 from textpriv.pipeline.raw_words import RawWordGuard
 from textpriv.tokenization.policy import TokenPolicy
 
@@ -305,7 +305,7 @@ class PrivateForm:
         statement = self._statement(once)
         for reading, tokens in zip(batch, released, strict=True):
             doc = self._document(reading.vocab, tokens)
-            setattr(doc._, EXTENSION, {"statement": statement, "counts": tokens.counts})
+            doc.user_data[EXTENSION_KEY] = {"statement": statement, "counts": tokens.counts}
             doc._context = reading.context
             self._annotations.write(reading.carried, reading.text, doc)
             yield doc

@@ -27,6 +27,7 @@ __all__ = [
     "RawTokens",
     "SpanTokens",
     "counts_of",
+    "counts_of_each",
     "string_ids_of",
 ]
 
@@ -106,6 +107,20 @@ class RawBatch:
     def counts(self) -> dict[str, int]:
         """Tokens of all documents by what is done with them; see :func:`counts_of`."""
         return counts_of(self.codes, self.spans.kinds if self.spans else ())
+
+    @property
+    def counts_of_each(self) -> list[dict[str, int]]:
+        """Those of each document."""
+        return counts_of_each(self.codes, self.offsets, self.spans.kinds if self.spans else ())
+
+    def spans_between(self, first: int, last: int) -> dict[int, str]:
+        """The kind of each typed span among the tokens from one number up to (without) another, counted from the first."""
+        if self.spans is None:
+            return {}
+        codes = self.codes[first:last]
+        at = np.flatnonzero(codes <= SPAN)
+        kinds = (self.spans.kinds[SPAN - code] for code in codes[at].tolist())
+        return dict(zip(at.tolist(), kinds, strict=True))
 
     def compact(self) -> RawBatch:
         """The same batch without the strings that it does not use."""
@@ -205,9 +220,19 @@ def string_ids_of(codes: NDArray[np.int32], first: int) -> NDArray[np.int32]:
 
 def counts_of(codes: NDArray[np.int32], kinds: Sequence[str] = ()) -> dict[str, int]:
     """Tokens by their codes: sampled, masked, kept ones by class, and spans by kind; only "sampled" may be 0."""
+    return counts_of_each(codes, np.array([0, len(codes)]), kinds)[0]
+
+
+def counts_of_each(
+    codes: NDArray[np.int32], offsets: NDArray[np.int64], kinds: Sequence[str] = ()
+) -> list[dict[str, int]]:
+    """What :func:`counts_of` gives for each of the documents with these offsets in the codes."""
     # Of UNKNOWN and all above it, MASKED, KEPT and on, DROPPED, SPAN and on.
     names = ("sampled", "masked", *CLASSES, "dropped", *(f"span {kind}" for kind in kinds))
-    tally = np.bincount(-np.minimum(codes, UNKNOWN), minlength=len(names) + 1).tolist()[1:]
-    return {
-        name: count for name, count in zip(names, tally, strict=True) if count or name == "sampled"
-    }
+    rows = np.repeat(np.arange(len(offsets) - 1) * len(names), np.diff(offsets))
+    cells = rows - np.minimum(codes, UNKNOWN) + UNKNOWN
+    tally = np.bincount(cells, minlength=(len(offsets) - 1) * len(names))
+    return [
+        {name: count for name, count in zip(names, row, strict=True) if count or name == "sampled"}
+        for row in tally.reshape(-1, len(names)).tolist()
+    ]

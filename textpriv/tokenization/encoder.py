@@ -183,7 +183,8 @@ class TextEncoder:
 
     def _tokenize_new(self, cache: ChunkCache) -> None:
         """Give the cache the tokens of its new chunks."""
-        while chunks := cache.pending(_CHUNKS_AT_ONCE):
+        while cache.is_behind:
+            chunks = cache.pending(_CHUNKS_AT_ONCE)
             words = [number for number, chunk in enumerate(chunks) if not chunk[0].isspace()]
             # One document with a chunk a line, for no special case reaches over a line break. Runs of blanks go apart.
             text = "\n".join([chunks[number] for number in words])

@@ -8,8 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.tokenization.batches import SPAN, counts_of
-
 __all__ = ["PrivateTokens"]
 
 
@@ -22,34 +20,30 @@ class PrivateTokens:
         Word ids of the drawn tokens, -1 for the others.
     others : list of str
         The tokens that are not drawn, in order: masks, what the policy keeps, and surfaces of typed spans.
+    counts : dict
+        Tokens by how they were released: sampled, masked, kept ones by class, and typed spans by kind. Classes that were
+        sampled or masked are counted together: telling them apart would show what the draw hides.
+    spans : dict of int to str
+        The kind of each token that is a typed span.
     """
 
-    __slots__ = ("_codes", "_kinds", "_spaces", "_vocabulary", "others", "outputs")
+    __slots__ = ("_spaces", "_vocabulary", "counts", "others", "outputs", "spans")
 
     def __init__(
         self,
         outputs: NDArray[np.int32],
         others: list[str],
         spaces: NDArray[np.bool_],
-        codes: NDArray[np.int32],
         vocabulary: NDArray[np.object_],
-        kinds: tuple[str, ...] = (),
+        counts: dict[str, int],
+        spans: dict[int, str],
     ) -> None:
         self.outputs = outputs
         self.others = others
         self._spaces = spaces
-        self._codes = codes
         self._vocabulary = vocabulary
-        self._kinds = kinds
-
-    @property
-    def spans(self) -> dict[int, str]:
-        """The kind of each token that is a typed span."""
-        if not self._kinds:
-            return {}
-        at = np.flatnonzero(self._codes <= SPAN)
-        kinds = (self._kinds[SPAN - code] for code in self._codes[at].tolist())
-        return dict(zip(at.tolist(), kinds, strict=True))
+        self.counts = counts
+        self.spans = spans
 
     @property
     def words(self) -> list[str]:
@@ -62,14 +56,6 @@ class PrivateTokens:
     def spaces(self) -> list[bool]:
         """For each token whether a blank follows it; set by the private tokens alone."""
         return self._spaces.tolist()
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Tokens by how they were released: sampled, masked, kept ones by class, and typed spans by kind.
-
-        Classes that were sampled or masked are counted together: telling them apart would show what the draw hides.
-        """
-        return counts_of(self._codes, self._kinds)
 
     @property
     def text(self) -> str:

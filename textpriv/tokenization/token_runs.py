@@ -92,11 +92,10 @@ class TokenRuns:
         np.cumsum([len(each.columns) for each in documents], out=ends[1:])
         runs = np.empty(len(columns) + len(documents), dtype=np.int32)
         offsets = np.zeros(len(documents) + 1, dtype=np.int64)
-        hashes, blanks = np.ascontiguousarray(columns[:, 0]), columns[:, 1]
         table, done = self._table, 0
         while done < len(documents):
             state = table.count, *table.arrays
-            done, table.count, full = _find(hashes, blanks, ends, done, runs, offsets, *state)
+            done, table.count, full = _find(columns, ends, done, runs, offsets, *state)
             if done < len(documents):
                 table.grow(full)
         if table.count > self._known:
@@ -134,8 +133,7 @@ def _texts_of(hashes: list[int], documents: Sequence[DocTokens]) -> list[str]:
 
 @njit(cache=True, nogil=True)
 def _find(
-    hashes: NDArray[np.uint64],
-    blanks: NDArray[np.uint64],
+    columns: NDArray[np.uint64],
     ends: NDArray[np.int64],
     done: int,
     runs: NDArray[np.int32],
@@ -151,6 +149,7 @@ def _find(
 
     Returns the number of documents done, of runs, and what was full.
     """
+    hashes, blanks = columns[:, 0].copy(), columns[:, 1]
     for document in range(done, ends.shape[0] - 1):
         at, end = ends[document], ends[document + 1]
         total = offsets[document]

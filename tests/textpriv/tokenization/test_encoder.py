@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from textpriv.tokenization import chunk_cache, key_table, spacy_tokenizer
+from textpriv.tokenization import chunk_cache, key_table, spacy_tokenizer, token_runs
 from textpriv.tokenization import encoder as module
 from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens
 from textpriv.tokenization.encoder import TextEncoder, split_words
@@ -308,6 +308,25 @@ def test_cached_chunks_are_forgotten_before_they_are_too_many(monkeypatch, limit
     assert 1 < len(set(map(id, caches))) < 30
     assert b"zorblax0" not in ours._cache._table.letters.tobytes()
     assert max(each._table.count for each in caches) < 60
+
+
+@pytest.mark.parametrize("limit", ["_MAX_RUNS", "_MAX_TOKENS"])
+def test_runs_of_tokens_are_forgotten_before_they_are_too_many(monkeypatch, limit):
+    monkeypatch.setattr(token_runs, limit, 40)
+    ours, runs = reader(), []
+    for number in range(30):
+        doc = ENGLISH.make_doc(f"film{number}, night{number}! (it's)")
+        assert documents(ours.encode_docs([doc_tokens(doc)]))[0] == expected(ours.encode(doc.text))
+        runs.append(ours._runs)
+    assert 1 < len(set(map(id, runs))) < 30
+    assert max(each._table.count for each in runs) < 60
+
+
+def test_runs_that_an_error_has_left_without_chunks_are_read_at_the_next_call():
+    ours, doc = reader(), ENGLISH.make_doc("good zorblax")
+    with pytest.raises(KeyError):
+        ours.encode_docs([DocTokens(doc_tokens(doc).columns, {})])
+    assert documents(ours.encode_docs([doc_tokens(doc)]))[0] == expected(ours.encode(doc.text))
 
 
 def test_a_store_of_strings_that_has_grown_too_large_is_replaced_and_changes_nothing(monkeypatch):
