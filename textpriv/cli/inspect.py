@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -212,11 +212,15 @@ def audit(
         ),
     ] = None,
     epsilon: Annotated[
-        float,
+        float | None,
         typer.Option(
-            "--epsilon", "-e", parser=read_number, metavar="NUMBER", help="Asked of the mechanism."
+            "--epsilon",
+            "-e",
+            parser=read_number,
+            metavar="NUMBER",
+            help="Asked of the mechanism; 2 if left out.",
         ),
-    ] = 2.0,
+    ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -241,36 +245,19 @@ def audit(
     from textpriv.guarantees.audit import audit as attack
     from textpriv.guarantees.span_audit import audit_span_law
     from textpriv.index.index import Index
-    from textpriv.mechanisms import registry
-    from textpriv.spans.laws import registry as span_laws
 
     settings = dict(_setting(given) for given in option or ())
-    laws = [_SPAN + each for each in sorted(span_laws.get_all())]
-    installed = sorted(registry.get_all()) + laws
-    chosen = installed if name is None else [SHORT_NAMES.get(name, name)]
-    if chosen[0] not in installed:
-        raise typer.BadParameter(
-            f"no mechanism is installed under the name {name}; there are {', '.join(installed)}",
-            param_hint="MECHANISM",
-        )
-    if settings and (name is None or chosen[0] in laws):
-        raise typer.BadParameter(
-            "--option: name the mechanism whose setting it is; laws of spans bring theirs"
-        )
-    taken = {} if chosen[0] in laws else inspect.signature(registry.get(chosen[0])).parameters
-    for setting in settings:
-        if setting not in taken:
-            raise typer.BadParameter(
-                f"--option: {chosen[0]} has no setting {setting}; there are {', '.join(taken)}"
-            )
+    named = {"--option": settings or None, "--epsilon": epsilon, "--index": index}
+    chosen = _audited(name, settings, [flag for flag, given in named.items() if given is not None])
+    amount = 2.0 if epsilon is None else epsilon
     searched = None if index is None else Index.load(index)
     reports = {}
     for each in chosen:
         with console().status(f"attacking {each}"):
             reports[each] = (
                 audit_span_law(each.removeprefix(_SPAN), quick=not full)
-                if each in laws
-                else attack(each, epsilon=epsilon, quick=not full, index=searched, **settings)
+                if each.startswith(_SPAN)
+                else attack(each, epsilon=amount, quick=not full, index=searched, **settings)
             )
     if as_json:
         print_json({name: done.to_dict() for name, done in reports.items()})
@@ -282,6 +269,38 @@ def audit(
             print(f"- {sentence}")
     if not all(done.passed for done in reports.values()):
         raise typer.Exit(1)
+
+
+def _audited(name: str | None, settings: Mapping[str, Any], given: Sequence[str]) -> list[str]:
+    """What is to be attacked, under these names; refuse settings, and options that were given, that mean nothing to it."""
+    from textpriv.mechanisms import registry
+    from textpriv.spans.laws import registry as span_laws
+
+    laws = [_SPAN + each for each in sorted(span_laws.get_all())]
+    installed = sorted(registry.get_all()) + laws
+    if name is None:
+        if settings:
+            raise typer.BadParameter("--option: name the mechanism whose setting it is")
+        return installed
+    chosen = SHORT_NAMES.get(name, name)
+    if chosen not in installed:
+        raise typer.BadParameter(
+            f"no mechanism is installed under the name {name}; there are {', '.join(installed)}",
+            param_hint="MECHANISM",
+        )
+    if chosen in laws:
+        if given:
+            raise typer.BadParameter(
+                f"{given[0]} is for mechanisms; laws of spans are attacked with settings of their own"
+            )
+        return [chosen]
+    taken = inspect.signature(registry.get(chosen)).parameters
+    for setting in settings:
+        if setting not in taken:
+            raise typer.BadParameter(
+                f"--option: {chosen} has no setting {setting}; there are {', '.join(taken)}"
+            )
+    return [chosen]
 
 
 def leaks(

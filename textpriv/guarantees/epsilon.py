@@ -260,6 +260,8 @@ def choose_epsilon(
     weights = index.vocabulary.prior_weights(word_prior)
     search: _Search | _ByRecovery
     if recovery is not None:
+        if isinstance(index, Tree) and (gamma is not None or rate != "half"):
+            raise MechanismError("a law over a tree has no gamma and one rate; leave these out.")
         if context is None or isinstance(context, PublicText):
             text = context
         else:

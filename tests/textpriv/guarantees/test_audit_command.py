@@ -59,6 +59,9 @@ def test_the_command_prints_json():
         (["tem", "--option", "prior"], "NAME=VALUE"),
         (["--option", "prior=uniform"], "name the mechanism"),
         (["tem", "--option", "colour=red"], "has no setting colour"),
+        (["span:number", "--epsilon", 4], "--epsilon is for mechanisms"),
+        (["span:number", "--index", "some.idx"], "--index is for mechanisms"),
+        (["span:number", "--option", "prior=uniform"], "--option is for mechanisms"),
     ],
 )
 def test_wrong_usage_is_named(arguments, said):
