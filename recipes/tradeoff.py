@@ -53,7 +53,7 @@ COMMON = 250  # words that are no content words
 SHARES = (0.05, 0.1, 0.2)
 SEEDS = 5
 PUBLISHED = "TEM as published"
-TABLES = "<!-- What stands below is written by recipes/tradeoff.py record. -->"
+RESULTS = ("clear", "choice", "intents", "shown")
 CHOICE = ("choice, reviews", "choice, intents")
 SHOWN = ("imdb", "yelp stars", "yelp topic", "banking77", "imdb, mean vectors")
 TOPICS = 64  # dimensions of vectors by shared documents
@@ -312,7 +312,8 @@ class Laws:
 
 
 @lru_cache(maxsize=1)
-def _shared(folder: str) -> tuple[Data, Laws, dict[str, Make]]:
+def data_and_laws(folder: str) -> tuple[Data, Laws, dict[str, Make]]:
+    """What was prepared, and the laws over it."""
     data = Data(Path(folder))
     laws = Laws(data.vocabulary, data.topics)
     return data, laws, laws.all()
@@ -333,7 +334,7 @@ def success(attacker: BestAttacker, mechanism: Any) -> list[float]:
 
 def choice_cell(folder: str, name: str) -> dict[str, Any]:
     """A law at each recovery: epsilon, what attackers get back, and what is learned on the reviews of the choice."""
-    data, _, laws = _shared(folder)
+    data, _, laws = data_and_laws(folder)
     task, attacker = data.task("choice, reviews"), data.attacker()
     found: dict[str, Any] = {}
     for share in SHARES:
@@ -356,7 +357,7 @@ def choice_cell(folder: str, name: str) -> dict[str, Any]:
 
 def intents_cell(folder: str, name: str, epsilons: dict[str, float]) -> dict[str, float]:
     """What is learned of intents on the queries of the choice, at each recovery."""
-    data, _, laws = _shared(folder)
+    data, _, laws = data_and_laws(folder)
     task, found = data.task("choice, intents"), {}
     for share, epsilon in epsilons.items():
         mechanism = laws[name](epsilon)
@@ -366,12 +367,16 @@ def intents_cell(folder: str, name: str, epsilons: dict[str, float]) -> dict[str
 
 
 def shown_cell(folder: str, name: str, epsilon: float, seed: int) -> dict[str, Any]:
-    """One draw of a law on every task: which test documents are classified as they are, and how similar texts are."""
-    data, _, laws = _shared(folder)
-    mechanism = laws[name](epsilon)
+    """One draw of a law on every task, and how similar texts are."""
+    data, _, laws = data_and_laws(folder)
+    return drawn_cell(data, laws[name](epsilon), seed, SHOWN)
+
+
+def drawn_cell(data: Data, mechanism: Any, seed: int, tasks: tuple[str, ...]) -> dict[str, Any]:
+    """One draw on tasks, IMDB among them: which test documents are classified as they are, and how similar texts are."""
     found: dict[str, Any] = {}
     drawn: dict[int, NDArray[np.int32]] = {}
-    for each in SHOWN:
+    for each in tasks:
         task = data.task(each)
         key = len(task.train.ids)  # tasks of one text share its draw
         if key not in drawn:
@@ -384,7 +389,7 @@ def shown_cell(folder: str, name: str, epsilon: float, seed: int) -> dict[str, A
 
 def clear_cell(folder: str, name: str) -> list[float]:
     """Accuracy without privacy, and of naming the commonest class."""
-    task = _shared(folder)[0].task(name)
+    task = data_and_laws(folder)[0].task(name)
     return [float(task.right(task.train.ids).mean()), task.guessing]
 
 
@@ -404,11 +409,9 @@ def unpacked(entry: dict[str, Any]) -> NDArray[np.bool_]:
 class Results:
     """What was measured, in a file that is written whole after each cell."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kinds: tuple[str, ...] = RESULTS) -> None:
         self.path = path
-        self.content: dict[str, dict[str, Any]] = {
-            part: {} for part in ("clear", "choice", "intents", "shown")
-        }
+        self.content: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
         if path.exists():
             self.content = json.loads(path.read_text(encoding="utf-8"))
 
@@ -419,11 +422,15 @@ class Results:
         started = time.perf_counter()
         for done, future in enumerate(as_completed(futures), start=1):
             self.content[part][futures[future]] = future.result()
-            staging = self.path.with_suffix(".partial")
-            staging.write_text(json.dumps(self.content), encoding="utf-8")
-            os.replace(staging, self.path)
+            self.write()
             spent = time.perf_counter() - started
             print(f"{part}: {done} of {len(todo)}, {spent:.0f} s: {futures[future]}", flush=True)
+
+    def write(self) -> None:
+        """Write everything, whole."""
+        staging = self.path.with_suffix(".partial")
+        staging.write_text(json.dumps(self.content), encoding="utf-8")
+        os.replace(staging, self.path)
 
     def kept(self, name: str) -> float:
         """What a law keeps of what clear texts give above guessing, the mean of reviews and intents of the choice."""
@@ -459,7 +466,7 @@ class Results:
 def run(folder: Path, out: Path, jobs: int, only: str | None, seeds: int = SEEDS) -> None:
     """Measure everything that is missing."""
     results, place = Results(out), str(folder)
-    data, _, laws = _shared(place)
+    data, _, laws = data_and_laws(place)
     names, tasks = list(laws), (*CHOICE, *SHOWN)
     data.attacker()
     for name in tasks:  # before processes part, which then share them
@@ -583,6 +590,14 @@ def tables(results: Results) -> str:
     return "\n".join(lines) + "\n"
 
 
+def write_tables(page: Path, recipe: str, text: str) -> None:
+    """Put tables under the line that says who writes them, and leave what stands above it."""
+    line = f"<!-- What stands below is written by recipes/{recipe} record. -->"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    before = page.read_text(encoding="utf-8").split(line)[0] if page.exists() else ""
+    page.write_text(f"{before}{line}\n\n{text}", encoding="utf-8")
+
+
 def figure_name(task: str) -> str:
     """The file of a task's figure."""
     return f"tradeoff-{task.replace(', ', '-').replace(' ', '-')}.svg"
@@ -652,10 +667,7 @@ def main() -> None:
         run(given.folder, given.out, given.jobs, given.only, given.seeds)
     else:
         results = Results(given.out)
-        given.docs.mkdir(parents=True, exist_ok=True)
-        page = given.docs / "tradeoff.md"
-        before = page.read_text(encoding="utf-8").split(TABLES)[0] if page.exists() else ""
-        page.write_text(before + TABLES + "\n\n" + tables(results), encoding="utf-8")
+        write_tables(given.docs / "tradeoff.md", "tradeoff.py", tables(results))
         figures(results, given.docs)
 
 
