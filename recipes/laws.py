@@ -9,8 +9,9 @@ where DATA holds ``imdb/train.jsonl.gz`` and ``imdb/test.jsonl.gz`` and IDX is a
 tables, of accuracies and of certificates, writes them as Markdown and all figures as JSON, and skips what an earlier run
 has already measured.
 
-``utility``: every law on a small vocabulary, with its certificate and two exact figures: the probability that a word stays,
-and the expected distance, for words drawn from the public prior. Run
+``utility``: every law on a small vocabulary, with its certificate and exact figures for words drawn from the public prior:
+the probability that a word stays, the expected distance, and the shares of all and of content words that the best attacker
+of lone words gets back. Run
 
     python recipes/laws.py utility VECTORS --limit 1500 --epsilon 3
 """
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 import textpriv
+from textpriv.evaluation.recovery import word_recovery
 from textpriv.mechanisms.base import Mechanism
 from textpriv.mechanisms.calibration.pair_sweep import together
 from textpriv.randomness import KeyedStreams
@@ -109,17 +111,23 @@ def utility(
     tables = textpriv.Index.build(textpriv.Vocabulary.load(vectors, limit=limit), hnsw=False)
     prior = tables.vocabulary.prior_weights("zipf")
     apart = tables.distances_of(np.arange(len(tables)))
-    print("| law | constant | certificate | words kept | mean distance |\n|---|---|---|---|---|")
+    print(
+        "| law | constant | certificate | words kept | mean distance | words got back | content words |\n"
+        + "|---" * 7
+        + "|"
+    )
     for name, make in LAWS.items():
         mechanism = make(tables, epsilon)
         certificate = textpriv.certify(mechanism)
         law = np.exp(np.array([mechanism.log_prob(word) for word in range(len(tables))]))
         keep = float(prior @ np.diag(law))
         distance = float(prior @ (law * apart).sum(axis=1))
+        back = word_recovery(mechanism)
         kind = "exact" if certificate.exact else "upper bound"
         verdict = "holds" if certificate.holds else "DOES NOT HOLD"
         print(
-            f"| {name} | {certificate.rho:.4f} | {verdict}, {kind} | {keep:.4f} | {distance:.4f} |",
+            f"| {name} | {certificate.rho:.4f} | {verdict}, {kind} | {keep:.4f} | {distance:.4f} | "
+            f"{back.everything:.4f} | {back.content:.4f} |",
             flush=True,
         )
 
