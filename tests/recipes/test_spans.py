@@ -27,6 +27,9 @@ def test_units_are_whole_and_stand_in_their_text(tmp_path):
         path.parent.mkdir()
         with gzip.open(path, "wt", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
-    assert spans.units_of(tmp_path, "pupa/prompts") == [("Ask Ann Kay.", ["ann kay"])]
-    ((_, found),) = spans.units_of(tmp_path, "bios/synthetic")
-    assert found == ["Ann Kay", "12/03/1980"]
+    assert spans.units_of(tmp_path, "pupa/prompts") == [("Ask Ann Kay.", [(4, 11, "marked")])]
+    ((text, found),) = spans.units_of(tmp_path, "bios/synthetic")
+    assert [(text[start:end], kind) for start, end, kind in found] == [
+        ("Ann Kay", "name"),
+        ("12/03/1980", "date"),
+    ]

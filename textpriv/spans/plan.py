@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,11 @@ from textpriv.tokenization.policy import TokenPolicy
 if TYPE_CHECKING:
     from textpriv.statement import PrivacyStatement
 
-__all__ = ["DocumentSpans", "SpanPlan"]
+__all__ = ["OUTCOMES", "DocumentSpans", "FoundSpans", "SpanPlan", "piece_start"]
+
+# What becomes of a span: its law draws it, it is masked for want of one that could, a longer one covers it, or it goes
+# through the word mechanism, for its law cannot read it or there is none.
+OUTCOMES = ("drawn", "masked", "covered", "unreadable", "no law")
 
 # Where what the detector misses is to be released as written: no word is in this vocabulary.
 _NOTHING = ["\0"]
@@ -60,6 +64,23 @@ class DocumentSpans:
     rho: float = 0.0
 
 
+class FoundSpans(NamedTuple):
+    """What was found in a text.
+
+    Attributes
+    ----------
+    text : str
+    stay : list of ReadSpan
+        Those that their laws draw, in order.
+    spans : list of (Span, ReadSpan or None)
+        All, each with what its law read of it.
+    """
+
+    text: str
+    stay: list[ReadSpan]
+    spans: list[tuple[Span, ReadSpan | None]]
+
+
 class SpanPlan:
     """How texts are read as spans and words, and how the spans are drawn.
 
@@ -68,6 +89,11 @@ class SpanPlan:
     policy : SpanPolicy
     detectors : sequence of Detector
         What they find is put together. None at all where labels come with the texts.
+
+    Attributes
+    ----------
+    passes : bool
+        Whether what the detectors miss is released as written.
     """
 
     @classmethod
@@ -87,10 +113,10 @@ class SpanPlan:
                 )
         self.policy = policy
         self.detectors = tuple(detectors)
-        self._passes = policy.undetected == UNDETECTED_PASS
+        self.passes = policy.undetected == UNDETECTED_PASS
         # Where words pass, what is found and no law can read must not pass with them.
-        self._kinds = (*policy.kinds, *("SPAN",) * self._passes)
-        self._laws = (*policy.laws.values(), *(Mask("SPAN"),) * self._passes)
+        self._kinds = (*policy.kinds, *("SPAN",) * self.passes)
+        self._laws = (*policy.laws.values(), *(Mask("SPAN"),) * self.passes)
         self._law_of: dict[str, int | None] = {}
 
     @cached_property
@@ -111,7 +137,7 @@ class SpanPlan:
 
     def reader(self, words: TextEncoder) -> TextEncoder:
         """What reads the pieces between the spans."""
-        if self._passes:
+        if self.passes:
             return TextEncoder(_NOTHING, _AS_WRITTEN, words.tokenizer.language)
         return words
 
@@ -135,9 +161,14 @@ class SpanPlan:
         SpanError
             For a span that does not fit its text, and a detector that fails; ``position`` is the text's.
         """
-        found = self._found(list(texts), labels)
+        return self.split(texts, self.find(list(texts), labels), reader)
+
+    def split(
+        self, texts: EncodedTexts, found: Sequence[FoundSpans], reader: TextEncoder
+    ) -> RawBatch:
+        """Read the pieces of texts between the spans that were found."""
         pieces, spans_of, spans, written = [], [], [], []
-        for text, of_text in found:
+        for text, of_text, _ in found:
             end = 0
             for span in of_text:
                 pieces.append(_piece(text, end, span.start))
@@ -158,9 +189,12 @@ class SpanPlan:
         codes = np.array([SPAN - span.law for span in spans], dtype=np.int32)
         return replace(_joined(batch, np.array(spans_of), codes), spans=tokens)
 
-    def _found(
-        self, texts: Sequence[str], labels: Sequence[Iterable[Sequence[Any]]] | None
-    ) -> list[tuple[str, list[ReadSpan]]]:
+    def find(
+        self,
+        texts: Sequence[str],
+        labels: Sequence[Iterable[Sequence[Any]]] | None = None,
+    ) -> list[FoundSpans]:
+        """Find the spans of texts; as :meth:`read`."""
         sources = [_Watched(detector, texts) for detector in self.detectors]
         if labels is not None:
             if len(labels) != len(texts):
@@ -172,12 +206,32 @@ class SpanPlan:
         for position, text in enumerate(texts):
             try:
                 spans = [span for source in sources for span in checked(text, source.next())]
-                read = filter(None, (self._read(text, span) for span in spans))
-                done.append((text, without_overlaps(list(read), len(text))))
+                read = [self._read(text, span) for span in spans]
+                stay = without_overlaps(list(filter(None, read)), len(text))
+                done.append(FoundSpans(text, stay, list(zip(spans, read, strict=True))))
             except DocumentError as error:
                 error.position = position
                 raise
         return done
+
+    def outcomes(self, found: Iterable[FoundSpans]) -> Counter[tuple[str, str]]:
+        """How many spans of each kind the detectors found, by what became of them: one of ``OUTCOMES``."""
+        counts: Counter[tuple[str, str]] = Counter()
+        for _, stay, spans in found:
+            left = Counter(stay)
+            for span, read in spans:
+                law = self._law_of[span.kind]
+                kind = span.kind if law is None else self._kinds[law]
+                masked = self.passes and read is not None and read.law == len(self._laws) - 1
+                if read is None:
+                    outcome = "no law" if law is None else "unreadable"
+                elif left[read] > 0:
+                    left[read] -= 1
+                    outcome = "masked" if masked else "drawn"
+                else:
+                    outcome = "covered"
+                counts[kind, outcome] += 1
+        return counts
 
     def _read(self, text: str, span: Span) -> ReadSpan | None:
         if span.kind not in self._law_of:
@@ -186,7 +240,7 @@ class SpanPlan:
         value = None if law is None else self._laws[law].parse(text[span.start : span.end])
         if law is not None and value is not None:
             return ReadSpan(span.start, span.end, law, value)
-        return ReadSpan(span.start, span.end, len(self._laws) - 1, "") if self._passes else None
+        return ReadSpan(span.start, span.end, len(self._laws) - 1, "") if self.passes else None
 
     def draw_alone(self, text: str, kind: str, scopes: Scopes) -> str:
         """A private surface for the text of one span, drawn anew; the mask where no law can read it."""
@@ -277,10 +331,12 @@ class _Watched:
 
 
 def _piece(text: str, start: int, end: int) -> str:
-    """What stands between two spans; a blank that parts it from the span before it belongs to no token."""
-    if start and text.startswith(" ", start, end):
-        start += 1
-    return text[start:end]
+    return text[piece_start(text, start, end) : end]
+
+
+def piece_start(text: str, start: int, end: int) -> int:
+    """Where begins what stands between two spans: a blank that parts it from the span before it belongs to no token."""
+    return start + (start > 0 and text.startswith(" ", start, end))
 
 
 def _joined(pieces: RawBatch, spans_of: NDArray[np.int64], codes: NDArray[np.int32]) -> RawBatch:

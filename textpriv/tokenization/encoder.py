@@ -61,6 +61,7 @@ _CLASS_ATTRIBUTES = {
 _FEW = 50_000
 _CALL = 50  # characters that take as long as a text takes by itself
 _CHUNKS_AT_ONCE = 10_000  # given to spaCy as one document
+_TOO_LONG = re.compile(rf"\S{{{LONGEST_CHUNK + 1},}}")
 
 
 class TextEncoder:
@@ -108,6 +109,25 @@ class TextEncoder:
         word: no word is so long, and tokenizing it takes time that grows with its square.
         """
         return self._whole(self._cased(EncodedTexts.of([text]))[0])
+
+    def offsets(self, text: str) -> NDArray[np.int64]:
+        """Start and end of each token that :meth:`encode` finds, in characters of the text; shape (tokens, 2)."""
+        lowered = self._cased(EncodedTexts.of([text]))[0]
+        shortened = self._shortened(lowered)
+        # Where each character of the text begins in what is tokenized: its lower case may be two, a long chunk is one.
+        sizes = np.ones(len(text), dtype=np.int64)
+        if len(lowered) != len(text):
+            sizes = np.array([len(each.lower()) for each in text], dtype=np.int64)
+        if len(shortened) != len(lowered):
+            for chunk in _TOO_LONG.finditer(text):
+                sizes[chunk.start() : chunk.end()] = 0
+                sizes[chunk.start()] = 1
+        begins = np.concatenate([[0], np.cumsum(sizes)])
+        columns = self.tokenizer.attributes_of(shortened)
+        starts = _starts(columns)
+        ends = starts + columns[:, _LENGTH].astype(np.int64)
+        bounds = np.searchsorted(begins, np.stack([starts, ends], axis=1), side="right") - 1
+        return bounds[self._codes(columns) != DROPPED]
 
     def encode_batch(self, texts: EncodedTexts) -> RawBatch:
         """Tokenize many texts; the same tokens as :meth:`encode` finds in each of them."""
@@ -173,13 +193,17 @@ class TextEncoder:
 
     def _whole(self, text: str) -> RawTokens:
         """Tokenize a text as a whole; chunks that are too long for a word become a character that no vocabulary holds."""
-        if len(text) > LONGEST_CHUNK and self.tokenizer.splits_at_blanks:
-            text = re.sub(rf"\S{{{LONGEST_CHUNK + 1},}}", "\N{REPLACEMENT CHARACTER}", text)
+        text = self._shortened(text)
         columns = self.tokenizer.attributes_of(text)
         starts = _starts(columns)
         codes = self._codes(text, columns, starts)
         kept = _kept_strings(text, columns, starts, codes)
         return RawTokens(codes[codes != DROPPED], kept)
+
+    def _shortened(self, text: str) -> str:
+        if len(text) > LONGEST_CHUNK and self.tokenizer.splits_at_blanks:
+            return _TOO_LONG.sub("\N{REPLACEMENT CHARACTER}", text)
+        return text
 
     def _tokenize_new(self, cache: ChunkCache) -> None:
         """Give the cache the tokens of its new chunks."""
