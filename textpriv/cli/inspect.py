@@ -28,6 +28,7 @@ from textpriv.cli.options import (
     index_name,
     read_number,
 )
+from textpriv.cli.privatize import SpanOptions
 from textpriv.errors import LedgerError, TextprivError
 
 if TYPE_CHECKING:
@@ -312,6 +313,7 @@ def leaks(
     ],
     *,
     release: ReleaseOptions,
+    spans: SpanOptions,
     text_column: Annotated[str, typer.Option(help="Field or column that holds the text.")] = "text",
     format: Annotated[
         FileFormat | None, typer.Option(help="Format of IN, where its name does not say.")
@@ -332,7 +334,7 @@ def leaks(
     from textpriv.corpus import read_records
     from textpriv.evaluation.leaks import leak_report
 
-    privatizer = release.settings().build()
+    privatizer = release.settings(**spans.settings()).build()
     batches = read_records(source, format, text_column)
     counted = leak_report(
         (text for batch in batches for text in batch.texts), privatizer, compare=compare
@@ -350,6 +352,7 @@ def report(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="HTML file to write; replaced if it exists.")
     ],
+    spans: SpanOptions,
     private: PrivateParts,
     context: Context = None,
     words: Annotated[
@@ -378,7 +381,7 @@ def report(
     from textpriv.web.report import report_page, write_page
 
     private.check()
-    settings = release.settings()
+    settings = release.settings(**spans.settings())
     release.law.announce()
     privatizer = settings.build()
     samples: list[str] = []

@@ -7,17 +7,22 @@ and is made on request. A report describes private text exactly, so it is for wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from textpriv.errors import TextprivError
+from textpriv.errors import DocumentError, TextprivError
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
+from textpriv.spans.plan import FoundSpans, SpanPlan
+from textpriv.tokenization.batches import EncodedTexts
+from textpriv.tokenization.encoder import TextEncoder
 from textpriv.tokenization.policy import CLASSES, TokenPolicy
 
 __all__ = ["PRIVATE", "LeakReport", "leak_report"]
@@ -25,6 +30,8 @@ __all__ = ["PRIVATE", "LeakReport", "leak_report"]
 PRIVATE = "private: computed from the raw text; do not publish"
 
 _DONE = {"sample": "sampled", "mask": "masked", "drop": "dropped", "keep": "kept"}
+_CLASSES = ("word", "stopword", "unknown", "number", "punctuation", "space")
+_PASSES = "everything that no law draws, released as written"
 _BATCH = 1000
 
 
@@ -45,6 +52,11 @@ class LeakReport:
     unchanged : float or None
         Share of the sampled tokens that one fresh draw left as they are, the word in the case it is looked up in. Private
         like the text: which words are still the author's own is what the draw hides. None unless asked for.
+    spans : mapping of (str, str) to int
+        How many typed spans of each kind were found, by what becomes of them: see ``textpriv.spans.plan.OUTCOMES``. Tokens
+        of spans that are drawn are of no class.
+    word_counts : ndarray of int64, shape (V + 1,)
+        How often each word of the vocabulary is drawn from, and last all others together.
     """
 
     documents: int
@@ -52,6 +64,8 @@ class LeakReport:
     released: Mapping[str, str]
     visible: tuple[str, ...]
     unchanged: float | None = None
+    spans: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    word_counts: NDArray[np.int64] | None = field(default=None, repr=False)
 
     @property
     def tokens(self) -> int:
@@ -89,6 +103,10 @@ class LeakReport:
                 for name, count in self.by_release.items()
             },
             "visible": list(self.visible),
+            "spans": [
+                {"kind": kind, "outcome": outcome, "count": count}
+                for (kind, outcome), count in sorted(self.spans.items())
+            ],
         }
         if self.unchanged is not None:
             content["unchanged"] = {"share": self.unchanged, "note": PRIVATE}
@@ -105,6 +123,11 @@ class LeakReport:
         lines.append(f"{'released':<12} {'tokens':>12} {'share':>7}")
         for name, count in self.by_release.items():
             lines.append(f"{name:<12} {count:>12,} {self.share(count):>7.1%}")
+        if self.spans:
+            lines.append("")
+            lines.append(f"{'spans of kind':<16} {'what becomes of them':<22} {'number':>9}")
+            for (kind, outcome), count in sorted(self.spans.items()):
+                lines.append(f"{kind:<16} {outcome:<22} {count:>9,}")
         lines.append("")
         lines.append(f"visible in the release of these {self.documents:,} documents:")
         lines.extend(f"  - {each}" for each in self.visible)
@@ -147,34 +170,53 @@ def leak_report(
     """
     if isinstance(texts, str):
         raise TextprivError("a leak report takes several texts; put one in a list.")
-    policy = privatizer.policy
+    policy, plan = privatizer.policy, privatizer.spans
+    vocabulary = privatizer.mechanism.index.vocabulary.words
     # Keeping every class makes the reader tell all of them apart.
-    apart = TokenPolicy(**dict.fromkeys(CLASSES, "keep"), case=policy.case)
-    reader = Privatizer(privatizer.mechanism, apart, language=privatizer.language)
-    names = ("word", "stopword", "unknown", "number", "punctuation", "space")
-    classes = dict.fromkeys(names, 0)
-    documents = drawn = same = 0
+    each = TokenPolicy(**dict.fromkeys(CLASSES, "keep"), case=policy.case)
+    apart = TextEncoder(vocabulary, each, privatizer.language)
+    classes = dict.fromkeys(_CLASSES, 0)
+    spans: Counter[tuple[str, str]] = Counter()
+    word_counts = np.zeros(len(vocabulary) + 1, dtype=np.int64)
+    documents = same = 0
     source = iter(texts)
     while batch := list(islice(source, _BATCH)):
-        inputs = []
-        for text in batch:
+        for number, text in enumerate(batch, documents):
             if not isinstance(text, str):
                 raise TextprivError(
-                    f"document {documents} is of type {type(text).__name__}, not text."
+                    f"document {number} is of type {type(text).__name__}, not text."
                 )
-            for name, count in reader.read(text).counts.items():
+        encoded = EncodedTexts.of(batch)
+        if plan is None:
+            told, read = apart.encode_batch(encoded), privatizer.read_batch(encoded)
+        else:
+            found = _found(plan, batch, documents)
+            spans += plan.outcomes(found)
+            told, read = (plan.split(encoded, found, by) for by in (apart, privatizer.reader))
+        documents += len(batch)
+        for name, count in told.counts.items():
+            if not name.startswith("span "):
                 classes["word" if name == "sampled" else name] += count
-            if compare:
-                codes = privatizer.read(text).codes
-                inputs.append(codes[codes >= UNKNOWN])
-            documents += 1
-        if compare:
-            ids = np.concatenate(inputs)
-            drawn += len(ids)
+        ids = read.codes[read.codes >= UNKNOWN]
+        word_counts += np.bincount(
+            np.where(ids == UNKNOWN, len(vocabulary), ids), minlength=len(word_counts)
+        )
+        if compare and len(ids):
             same += int(np.count_nonzero(privatizer.mechanism.sample(ids, Stream()) == ids))
+    drawn = int(word_counts.sum())
     unchanged = None
     if compare:
         unchanged = same / drawn if drawn else 0.0
+    passes = plan is not None and plan.passes
     done = {name: getattr(policy, name) for name in CLASSES if not policy.draws(name)}
-    released = {name: _DONE[done.get(name, "sample")] for name in names}
-    return LeakReport(documents, classes, released, policy.not_protected(), unchanged)
+    released = {name: "kept" if passes else _DONE[done.get(name, "sample")] for name in _CLASSES}
+    visible = (_PASSES,) if passes else policy.not_protected()
+    return LeakReport(documents, classes, released, visible, unchanged, dict(spans), word_counts)
+
+
+def _found(plan: SpanPlan, texts: Sequence[str], first: int) -> list[FoundSpans]:
+    """The spans of some documents; what is wrong with one names it by its number."""
+    try:
+        return plan.find(texts)
+    except DocumentError as error:
+        raise error.named(f"document {first + (error.position or 0)}") from None

@@ -7,7 +7,9 @@ allows is bounded in ``inversion``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +19,10 @@ from textpriv.evaluation.law import Law
 from textpriv.mechanisms.base import Mechanism
 from textpriv.vocabulary.vocabulary import Prior
 
-__all__ = ["COMMON", "WordRecovery", "content_prior", "word_recovery"]
+__all__ = ["COMMON", "Band", "WordRecovery", "content_prior", "hidden_words", "word_recovery"]
 
 COMMON = 250  # words by prior that are no content words
+_EXAMPLES = 8  # of the words of a band
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,68 @@ class WordRecovery:
         score = np.where(self.is_content, self.by_word, -1.0)
         top = np.argsort(-score, kind="stable")[: min(count, int(self.is_content.sum()))]
         return [(self.words[word], float(self.by_word[word])) for word in top.tolist()]
+
+
+class Band(NamedTuple):
+    """The words that the best attacker guesses about equally often.
+
+    Attributes
+    ----------
+    least, most : float
+        Share of the times a word is written that it is guessed: above ``least``, or 0, and up to ``most``.
+    words : int
+    examples : tuple of str
+        The content words among them that are written most often.
+    running : float
+        Share of running words, by the public prior.
+    tokens : int or None
+        How often they were counted in texts.
+    """
+
+    least: float
+    most: float
+    words: int
+    examples: tuple[str, ...]
+    running: float
+    tokens: int | None = None
+
+
+def hidden_words(
+    recovery: WordRecovery,
+    prior: NDArray[np.float64],
+    counts: NDArray[np.int64] | None = None,
+    edges: Sequence[float] = (1.0, 0.5, 0.2, 0.05, 0.01),
+) -> list[Band]:
+    """Sort the words of a vocabulary by how well the law hides them, the worst hidden first.
+
+    Parameters
+    ----------
+    recovery : WordRecovery
+    prior : ndarray of float64, shape (V,)
+        How often each word is written; sums to 1.
+    counts : ndarray of int64, shape (V,) or more, optional
+        How often each was counted in texts. The bands are then as private as these.
+    edges : sequence of float
+        Upper ends of the bands, falling from 1.
+    """
+    frequent = np.argsort(-prior, kind="stable")
+    bands = []
+    for least, most in zip((*edges[1:], -1.0), edges, strict=True):
+        inside = (recovery.by_word > least) & (recovery.by_word <= most)
+        listed = frequent[(inside & recovery.is_content)[frequent]][:_EXAMPLES].tolist()
+        shown = [recovery.words[word] for word in listed]
+        tokens = None if counts is None else int(counts[: len(inside)][inside].sum())
+        bands.append(
+            Band(
+                max(least, 0.0),
+                most,
+                int(inside.sum()),
+                tuple(shown),
+                float(prior[inside].sum()),
+                tokens,
+            )
+        )
+    return bands
 
 
 def content_prior(prior: NDArray[np.float64], common: int = COMMON) -> NDArray[np.float64]:

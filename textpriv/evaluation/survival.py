@@ -242,8 +242,9 @@ class Recovery:
         Share of units that the Bayes attacker names. Nobody who sees the release, knows the law, the structure and how
         often each original is written, and takes the units for independent names more.
     stays : float
-        Share of units that come out as they were written: exact, or where a law has no list of its outputs the share
-        guessed, which is at least as large, since an output may be taken for the original.
+        Share of units that come out as they were written. Exact, but where a law has no list of its outputs, the share
+        guessed, which is at least as large, since an output may be taken for the original; and where unknown words are read
+        as their nearest ones, the share of these that stay, which is at least as large, too.
     """
 
     guessed: float

@@ -127,7 +127,7 @@ class TextEncoder:
         starts = _starts(columns)
         ends = starts + columns[:, _LENGTH].astype(np.int64)
         bounds = np.searchsorted(begins, np.stack([starts, ends], axis=1), side="right") - 1
-        return bounds[self._codes(columns) != DROPPED]
+        return bounds[self._codes(shortened, columns, starts) != DROPPED]
 
     def encode_batch(self, texts: EncodedTexts) -> RawBatch:
         """Tokenize many texts; the same tokens as :meth:`encode` finds in each of them."""

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Rendering", "kinds_of", "render", "token_spans"]
 
-_DRAWN, _MASKED = "drawn", "masked"
+_DRAWN, _MASKED, _SPAN = "drawn", "masked", "typed span"
 # Grounds that let the page's own text colour through, on light and on dark; each kind also has a line of its own, so that
 # no colour has to be told from another.
 _STYLES = {
     _DRAWN: "background:rgba(66,133,244,.18)",
+    _SPAN: "background:rgba(15,157,88,.22);border-bottom:2px solid rgba(15,157,88,.9)",
     "same": "background:rgba(66,133,244,.18);border-bottom:2px dotted currentColor",
     _MASKED: "background:rgba(128,128,128,.45)",
     "kept": "background:rgba(230,124,0,.25);border-bottom:2px solid rgba(230,124,0,.9)",
@@ -121,8 +122,8 @@ def token_spans(words: Sequence[str], spaces: Sequence[bool], kinds: Sequence[st
     spaces : sequence of bool
         Whether a blank follows.
     kinds : sequence of str
-        "drawn", "same" (drawn, and come out as it went in: for the holder of the original only), "masked", "kept: CLASS"
-        or "drawn, or CLASS kept".
+        "drawn", "same" (drawn, and come out as it went in: for the holder of the original only), "masked", "kept: CLASS",
+        "drawn, or CLASS kept", or "typed span: KIND", drawn by the law of its kind.
     """
     spans = []
     for word, space, kind in zip(words, spaces, kinds, strict=True):
@@ -142,8 +143,8 @@ _TITLES = {"same": "drawn, and come out as it went in"}
 
 
 def _style(kind: str) -> str:
-    if kind.startswith("kept"):
-        return "kept"
+    if kind.startswith("kept") or kind.startswith(_SPAN):
+        return kind.partition(":")[0]
     return "unsure" if kind.startswith("drawn, or") else kind
 
 
@@ -179,12 +180,16 @@ def kinds_of(tokens: PrivateTokens) -> list[str]:
     """How each private token was released: the kinds that :func:`token_spans` takes, without "same"."""
     classes = [name for name in tokens.counts if name in _CLASSES]
     others = iter(tokens.others)
+    spans = tokens.spans
     kinds = []
-    for output in tokens.outputs.tolist():
+    for place, output in enumerate(tokens.outputs.tolist()):
         if output >= 0:
             kinds.append(_DRAWN)
             continue
         word = next(others)
+        if place in spans:
+            kinds.append(f"{_SPAN}: {spans[place]}")
+            continue
         kinds.append(_MASKED if word == MASK else f"kept: {_kept_class(word, classes)}")
     return kinds
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -26,13 +26,16 @@ from textpriv.bounds import at_most, odds_in_words
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText
 from textpriv.evaluation.deniability import deniabilities
-from textpriv.evaluation.recovery import COMMON, WordRecovery, word_recovery
+from textpriv.evaluation.recovery import COMMON, Band, WordRecovery, hidden_words, word_recovery
 from textpriv.evaluation.sensitive import can_compare, exposure
 from textpriv.files import atomic_write, umask
 from textpriv.index.neighbours import processors
 from textpriv.index.typical import REFERENCE, weighted_quantiles
+from textpriv.ledger import Document
 from textpriv.mechanisms.base import Mechanism
 from textpriv.randomness import KeyedStreams, Stream
+from textpriv.spans.plan import OUTCOMES, SpanPlan
+from textpriv.tokenization.batches import EncodedTexts
 from textpriv.web.charts import Chart, Line
 from textpriv.web.pages import asset, content_policy, fill
 from textpriv.web.render import kinds_of, token_spans
@@ -129,6 +132,44 @@ class Attacks:
             None if text is None else attacker.in_context(mechanism),
         )
 
+    def hidden(self, mechanism: Mechanism, leaks: LeakReport | None) -> list[Band]:
+        """Words by how well they are hidden, counted in the texts where there are some."""
+        vocabulary = mechanism.index.vocabulary
+        prior = vocabulary.prior_weights("zipf" if vocabulary.prior is None else "counts")
+        return hidden_words(self.alone, prior, None if leaks is None else leaks.word_counts)
+
+
+@dataclass(frozen=True)
+class SpanRow:
+    """What becomes of spans of a kind, and how many were found where that was counted."""
+
+    kind: str
+    law: str
+    loss: str
+    stays: str
+    counts: dict[str, int]
+
+    @classmethod
+    def of(cls, plan: SpanPlan, found: Mapping[tuple[str, str], int]) -> list[SpanRow]:
+        """The kinds of a policy in its order, and what was found of other kinds, which have no law."""
+        rows = []
+        for kind, law in plan.policy.laws.items():
+            claim = law.claim()
+            loss = "nothing"
+            if claim.largest:
+                loss = f"{at_most(claim.epsilon)} a {claim.unit}, once for each {claim.per}"
+            stays = "; ".join(
+                f"{at_most(100 * share, 3)} % {where}".strip()
+                for where, share in law.stays().items()
+            )
+            rows.append((kind, claim.law, loss, stays or "–"))
+        others = sorted({kind for kind, _ in found} - {row[0] for row in rows})
+        rows += [(kind, "", "", "") for kind in others]
+        return [
+            cls(*row, {outcome: found.get((row[0], outcome), 0) for outcome in OUTCOMES})
+            for row in rows
+        ]
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -145,8 +186,10 @@ class Sample:
         if privatizer is None:
             raise TextprivError("samples are drawn by a privatizer: pass privatizer=.")
         shown = text[:_LONGEST_SAMPLE]
-        raw = privatizer.read(shown)
-        (tokens,) = privatizer.release([raw], [Stream()])
+        raw = privatizer.read_batch(EncodedTexts.of([shown]))
+        # Laws of spans may draw once for a document or a person, so it is one of a name of its own.
+        named = Document(os.urandom(16), os.urandom(16)) if privatizer.spans else Stream()
+        (tokens,) = privatizer.release(raw, [named])
         same = (raw.codes >= 0) & (raw.codes == tokens.outputs)
         kinds = [
             "same" if stays else kind for stays, kind in zip(same, kinds_of(tokens), strict=True)
@@ -218,6 +261,7 @@ def report_page(
     figures = _figures(mechanism, epsilons) if exact else None
     attacks = Attacks.of(mechanism, public_text) if exact and can_compare(mechanism) else None
     statement = mechanism.statement if privatizer is None else privatizer.statement
+    plan = None if privatizer is None else privatizer.spans
     script = asset("report.js")
     return fill(
         "report.html",
@@ -234,6 +278,11 @@ def report_page(
         claim=replace(statement, assumptions=(), not_protected=(), notes=()).paragraph(),
         odds=odds_table(mechanism.statement, typical_pairs(mechanism.index)),
         lists=exposure(mechanism, guess=None if attacks is None else attacks.alone.guess),
+        spans=None if plan is None else SpanRow.of(plan, leaks.spans if leaks else {}),
+        outcomes=[each for each in OUTCOMES if leaks and any(of == each for _, of in leaks.spans)],
+        counted=leaks is not None and leaks.word_counts is not None,
+        outside=0 if leaks is None or leaks.word_counts is None else int(leaks.word_counts[-1]),
+        hidden=None if attacks is None else attacks.hidden(mechanism, leaks),
         attacks=attacks,
         laws=laws,
         draws=_DRAWS,

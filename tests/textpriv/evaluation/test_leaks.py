@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from textpriv.cli.app import app
-from textpriv.errors import TextprivError
+from textpriv.errors import SpanError, TextprivError
 from textpriv.evaluation.leaks import PRIVATE, leak_report
 from textpriv.index import Index
 from textpriv.mechanisms import TEM, Madlib
 from textpriv.privatizer import Privatizer
+from textpriv.spans.detectors import RegexDetector
+from textpriv.spans.laws.dates import Date
+from textpriv.spans.laws.mask import Mask
+from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
+from textpriv.tokenization.batches import EncodedTexts
 from textpriv.tokenization.policy import ACTIONS, CLASSES, TokenPolicy
 from textpriv.vocabulary import Vocabulary
 
@@ -121,6 +127,80 @@ def test_something_else_than_text_is_refused_by_position(index):
         leak_report(TEXT, privatizer(index))
 
 
+# Typed spans
+
+SPANS = "The film of 2021-03-04, seven, was good: ask 7 or Ann."
+DETECTOR = RegexDetector(
+    {"DATE": r"\d{4}-\d\d-\d\d|seven", "NUMBER": r"\d+", "PERSON": "Ann", "TEAM": "Ann|film"}
+)
+LAWS = {
+    "DATE": Date(0.1, "2020-01-01", "2022-01-01"),
+    "NUMBER": Mask("NUMBER"),
+    "PERSON": Mask("PERSON"),
+}
+
+
+def with_spans(index, **policy):
+    return Privatizer(TEM(index, 3.0), spans=SpanPolicy(LAWS, **policy), detector=DETECTOR)
+
+
+def test_spans_are_counted_by_kind_and_what_becomes_of_them(index):
+    report = leak_report([SPANS, "the film"], with_spans(index, labels={"WHO": "PERSON"}))
+    assert report.spans == {
+        ("DATE", "drawn"): 1,
+        ("DATE", "unreadable"): 1,
+        ("NUMBER", "covered"): 3,
+        ("NUMBER", "drawn"): 1,
+        ("PERSON", "drawn"): 1,
+        ("TEAM", "no law"): 3,
+    }
+    released = with_spans(index).release(with_spans(index).read_batch(EncodedTexts.of([SPANS])))
+    drawn = {name: count for (name, what), count in report.spans.items() if what == "drawn"}
+    assert drawn == {
+        name.removeprefix("span "): count
+        for name, count in released[0].counts.items()
+        if name.startswith("span ")
+    }
+
+
+def test_tokens_of_drawn_spans_are_of_no_class_and_words_are_counted_one_by_one(index):
+    report = leak_report([SPANS], with_spans(index))
+    # the film of , seven , was good : ask or .
+    assert report.tokens == 12
+    assert report.classes["punctuation"] == 4
+    assert report.classes["number"] == 1
+    counts = dict(zip([*WORDS, "others"], report.word_counts.tolist(), strict=True))
+    assert counts == dict.fromkeys(WORDS, 0) | {
+        "the": 1,
+        "film": 1,
+        "seven": 1,
+        "was": 1,
+        "good": 1,
+        "others": 3,
+    }
+
+
+def test_where_words_pass_all_that_no_law_draws_is_said_to_be_kept(index):
+    report = leak_report([SPANS], with_spans(index, undetected=UNDETECTED_PASS))
+    assert set(report.released.values()) == {"kept"}
+    assert report.spans["DATE", "masked"] == 1
+    assert report.spans["TEAM", "masked"] + report.spans["TEAM", "covered"] == 2
+    assert report.word_counts.sum() == 0
+
+
+def test_a_detector_that_fails_is_named_with_its_document(index):
+    class Broken:
+        def detect(self, texts):
+            return [[], [(0, 99, "DATE")]]
+
+        def fingerprint(self):
+            return "broken"
+
+    broken = Privatizer(TEM(index, 3.0), spans=SpanPolicy(LAWS), detector=Broken())
+    with pytest.raises(SpanError, match="document 1"):
+        leak_report(["the", "film"], broken)
+
+
 # The command
 
 
@@ -146,6 +226,14 @@ def test_the_command_prints_json_and_compares_on_request(files):
     told = json.loads(result.stdout)
     assert {name: each["tokens"] for name, each in told["classes"].items()} == COUNTS
     assert 0 <= told["unchanged"]["share"] <= 1
+
+
+def test_the_command_counts_spans(files):
+    result = CliRunner().invoke(
+        app, ["leaks", *files, "--detect", "patterns", "--policy", "tickets"]
+    )
+    assert result.exit_code == 0, result.output
+    assert re.search(r"^NUMBER +drawn +1$", result.stdout, re.MULTILINE)
 
 
 def test_the_command_names_a_missing_file(files, tmp_path):

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 from textpriv.errors import TextprivError
 from textpriv.evaluation.law import Law
-from textpriv.evaluation.recovery import word_recovery
+from textpriv.evaluation.recovery import WordRecovery, hidden_words, word_recovery
 from textpriv.index import Index
 from textpriv.mechanisms import TEM, TreeTEM
 from textpriv.vocabulary import Vocabulary
@@ -58,3 +58,19 @@ def test_over_a_tree_the_likeliest_words_are_those_of_all_pairs(name):
 def test_a_vocabulary_of_common_words_alone_has_no_content_words():
     with pytest.raises(TextprivError, match="cannot be left out as common ones"):
         word_recovery(TreeTEM(trees.star(40), 1.0))
+
+
+def test_bands_hold_every_word_once_by_how_often_it_is_guessed():
+    by_word = np.array([1.0, 0.5, 0.51, 0.0, 0.02])
+    is_content = np.array([True, True, True, False, True])
+    found = WordRecovery(list("abcde"), 0.5, 0.5, by_word, is_content, np.arange(5))
+    prior = np.array([0.1, 0.2, 0.3, 0.3, 0.1])
+    bands = hidden_words(found, prior, np.array([1, 2, 3, 4, 5, 99]), edges=(1.0, 0.5, 0.01))
+    assert [(band.words, band.examples, band.tokens) for band in bands] == [
+        (2, ("c", "a"), 4),
+        (2, ("b", "e"), 7),
+        (1, (), 4),
+    ]
+    assert [band.running for band in bands] == pytest.approx([0.4, 0.3, 0.3])
+    assert (bands[0].least, bands[0].most, bands[-1].least) == (0.5, 1.0, 0.0)
+    assert hidden_words(found, prior)[0].tokens is None

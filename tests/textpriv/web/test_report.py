@@ -22,8 +22,12 @@ from textpriv.errors import TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText
 from textpriv.evaluation.deniability import deniability
 from textpriv.evaluation.leaks import leak_report
-from textpriv.evaluation.recovery import word_recovery
+from textpriv.evaluation.recovery import hidden_words, word_recovery
 from textpriv.index import Index
+from textpriv.spans.detectors import RegexDetector
+from textpriv.spans.laws.mask import Mask
+from textpriv.spans.laws.numbers import Number
+from textpriv.spans.policy import SpanPolicy
 from textpriv.vocabulary import Vocabulary
 from textpriv.web.charts import Chart, Line
 from textpriv.web.report import WordLaws, report_page, write_page
@@ -367,6 +371,54 @@ def test_the_private_side_marks_what_was_drawn_masked_and_kept(private_source):
     assert 'title="masked"' in side
     assert 'title="kept: punctuation"' in side
     assert 'title="drawn"' in side or 'title="drawn, and come out as it went in"' in side
+
+
+@pytest.fixture(scope="module")
+def with_spans(mechanism):
+    laws = {"PERSON": Mask("PERSON"), "NUMBER": Number(0.5, 0, 9, kind="NUMBER")}
+    detector = RegexDetector({"NUMBER": r"\d+", "PERSON": SECRET, "TEAM": "songs"})
+    return textpriv.Privatizer(mechanism, spans=SpanPolicy(laws), detector=detector)
+
+
+def section_of(source, name):
+    return " ".join(unescape(source[source.index(f'id="{name}"') :].split("</section>")[0]).split())
+
+
+def test_a_policy_of_spans_is_shown_by_kind_and_counted_with_a_corpus_alone(mechanism, with_spans):
+    public = section_of(report_page(mechanism, words=5, privatizer=with_spans), "spans")
+    assert "two-sided geometric noise on a grid of numbers" in public
+    assert "24.5 %; 62.3 % at the ends of the range" in public
+    assert "found" not in public
+    leaks = leak_report([TEXT, TEXT], with_spans)
+    page = report_page(mechanism, words=5, privatizer=with_spans, leaks=leaks)
+    counted = re.sub(r"<[^>]*>", " ", section_of(page, "spans"))
+    for row in ("kind found drawn no law", "PERSON 2 2 0", "NUMBER 2 2 0", "TEAM 2 0 2"):
+        assert row in " ".join(counted.split())
+    assert SECRET not in page
+    assert not Page(page).crossed
+
+
+def test_words_are_told_by_how_well_they_are_hidden(mechanism, with_spans, source):
+    bands = hidden_words(
+        word_recovery(mechanism, common=len(WORDS) // 4),
+        mechanism.index.vocabulary.prior_weights("zipf"),
+    )
+    for page in (source, report_page(mechanism, words=5, privatizer=with_spans)):
+        section = section_of(page, "missed")
+        assert ("What a detector would miss" in section) == (page is not source)
+        for band in bands:
+            assert f'<td class="number">{band.words:,}</td>' in section
+            assert ", ".join(band.examples) in section
+    counted = report_page(
+        mechanism, words=5, leaks=leak_report([TEXT], with_spans), privatizer=with_spans
+    )
+    assert section_of(counted, "missed").count('<td class="number">') == 3 * len(bands) + 3
+
+
+def test_a_sample_shows_its_typed_spans(mechanism, with_spans):
+    page = report_page(mechanism, words=5, privatizer=with_spans, texts=[TEXT])
+    assert re.search(r'title="typed span: PERSON"[^>]*>\[PERSON\]<', page)
+    assert 'title="typed span: NUMBER"' in page
 
 
 def test_samples_need_a_privatizer(mechanism):

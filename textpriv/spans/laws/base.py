@@ -180,6 +180,13 @@ class SpanLaw(ABC):
             return math.inf
         return math.fsum(map(self.loss, first, second))
 
+    def stays(self) -> dict[str, float]:
+        """How likely it is at most that a value comes out as it was read, by where it lies; empty where that is not known.
+
+        Where the structure decides, as in a format of an identifier, it is not known before a value is.
+        """
+        return {}
+
     def structure(self, value: Any) -> Hashable:
         """What of a value is public: the loss is bounded between values of one structure only."""
         return ()

@@ -70,6 +70,13 @@ class GridLaw(SpanLaw):
             return math.inf
         return self.epsilon * abs(first[0] - second[0])
 
+    def stays(self) -> dict[str, float]:
+        """``(1 - q) / (1 + q)`` within the range, ``1 / (1 + q)`` at its ends, where all beyond is counted, too."""
+        q = math.exp(-self.epsilon)
+        if self.first == self.last:
+            return {"": 1.0}
+        return {"": (1 - q) / (1 + q), "at the ends of the range": 1 / (1 + q)}
+
     def outputs(self, structure: Hashable) -> Sequence[str]:
         """The surfaces of all cells, ascending."""
         if self.last - self.first >= LARGEST_LIST:

@@ -50,6 +50,10 @@ class Mask(SpanLaw):
         """Nothing."""
         return 0.0
 
+    def stays(self) -> dict[str, float]:
+        """Never."""
+        return {"": 0.0}
+
     def outputs(self, structure: Hashable) -> Sequence[str]:
         """The one surface."""
         return (f"[{self.kind}]",)

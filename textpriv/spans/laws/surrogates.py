@@ -124,6 +124,10 @@ class Surrogate(RedrawnLaw):
                 ", ".join(getattr(provider, SOURCES[self.entries])().split("\n")), structure
             )
 
+    def stays(self) -> dict[str, float]:
+        """One of so many, for a list."""
+        return {} if isinstance(self.entries, str) else {"": 1 / len(self.entries)}
+
     def outputs(self, structure: Hashable) -> Sequence[str]:
         """The list; a source has none."""
         if isinstance(self.entries, str):

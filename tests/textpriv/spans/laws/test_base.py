@@ -9,6 +9,7 @@ import pytest
 
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.randomness import KeyedStreams
+from textpriv.spans.laws import registry
 from textpriv.spans.laws.base import Scopes
 from textpriv.spans.laws.date_forms import DateForms
 from textpriv.spans.laws.dates import Date
@@ -55,6 +56,30 @@ def test_a_mask_is_one_surface_whatever_the_value():
     assert law.outputs(law.structure("")) == ("[PERSON]",)
     assert law.log_prob("").tolist() == np.zeros(1).tolist()
     assert law.claim().largest == 0
+
+
+@pytest.mark.parametrize("name", sorted(registry.get_all()))
+def test_how_often_a_value_comes_out_as_it_was_is_that_of_the_law(name):
+    for law, surfaces in registry.get(name).trials():
+        said = law.stays()
+        if not said:
+            continue
+        most = 0.0
+        for value in map(law.parse, surfaces):
+            outputs = law.outputs(law.structure(value))
+            same = [law.parse(surface) == value for surface in outputs]
+            most = max(most, float(np.exp(law.log_prob(value))[same].sum()))
+        if (
+            name == "mask"
+        ):  # whatever is written, the mask is read as the same, and shows nothing of it
+            assert (said, most) == ({"": 0.0}, 1.0)
+        elif name == "surrogate":
+            assert said == {"": pytest.approx(1 / len(law.entries))}
+        else:
+            assert most <= max(said.values()) * (1 + 1e-9)
+            inside = said[""]
+            middle = law.parse(law.outputs(law.structure(value))[(law.last - law.first) // 2])
+            assert np.exp(law.log_prob(middle)).max() == pytest.approx(inside)
 
 
 @pytest.mark.parametrize(
