@@ -1105,7 +1105,8 @@ def markdown(material: Material, results: Results, name: str) -> str:
         parts += [
             "## In a pipeline\n\nTime of a pipeline of the component `textpriv`, tokenization included, over that of a "
             f"blank pipeline of spaCy: for whole texts, and for their first {FEW_WORDS} words alone. Last, the time of "
-            "`Privatizer.pipe(texts)` over the same.",
+            "`Privatizer.pipe(texts)` over the same. One call finds little of what it needs in the processor's caches, and "
+            "least where other programs use them: a busy machine weighs most on that line.",
             table(
                 ["call", "whole texts", "short texts"],
                 [

@@ -319,7 +319,7 @@ class Privatizer:
         others = [whole.strings[number] for number in whole.string_ids.tolist()]
         blanks = find_blanks(outputs, whole.offsets, self._spelling, marks_of(others))
         offsets = whole.offsets.tolist()
-        marks = np.concatenate([[0], np.cumsum(outputs < 0)])[offsets].tolist()
+        marks = (outputs < 0).nonzero()[0].searchsorted(whole.offsets).tolist()
         parts = zip(offsets, offsets[1:], marks, marks[1:], whole.counts_of_each, strict=False)
         words, spans = self._spelling.words, whole.spans_between
         return [
@@ -365,11 +365,11 @@ class Privatizer:
         codes = batch.codes
         if not len(codes):
             return batch, np.empty(0, dtype=np.int32)
-        drawn_at = np.flatnonzero(codes >= UNKNOWN)
+        drawn_at = (codes >= UNKNOWN).nonzero()[0]
         if len(drawn_at) == len(codes):
             ids, offsets = codes, batch.offsets
         else:
-            ids, offsets = codes[drawn_at], np.searchsorted(drawn_at, batch.offsets)
+            ids, offsets = codes[drawn_at], drawn_at.searchsorted(batch.offsets)
         spans = None if self.spans is None else self.spans.documents(batch)
         scopes = self._source.scopes(keys, len(batch)) if self.spans is not None else []
         if self.spans is not None:

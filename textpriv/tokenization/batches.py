@@ -229,7 +229,7 @@ def counts_of_each(
     """What :func:`counts_of` gives for each of the documents with these offsets in the codes."""
     # Of UNKNOWN and all above it, MASKED, KEPT and on, DROPPED, SPAN and on.
     names = ("sampled", "masked", *CLASSES, "dropped", *(f"span {kind}" for kind in kinds))
-    rows = np.repeat(np.arange(len(offsets) - 1) * len(names), np.diff(offsets))
+    rows = (np.arange(len(offsets) - 1) * len(names)).repeat(offsets[1:] - offsets[:-1])
     cells = rows - np.minimum(codes, UNKNOWN) + UNKNOWN
     tally = np.bincount(cells, minlength=(len(offsets) - 1) * len(names))
     return [

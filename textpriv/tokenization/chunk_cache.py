@@ -158,7 +158,7 @@ class ChunkCache:
         codes, token_offsets, string_ids, crossed = _tokens_of(
             chunks, offsets, self._records, self._codes, self._string_ids, self._special_cases.pairs
         )
-        return RawBatch(codes, token_offsets, string_ids, self._strings), np.flatnonzero(crossed)
+        return RawBatch(codes, token_offsets, string_ids, self._strings), crossed.nonzero()[0]
 
 
 _NOTHING, _NUMBERS = 0, 1  # what was full, beside what a table of keys says

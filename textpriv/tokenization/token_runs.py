@@ -9,7 +9,7 @@ document must be read as a text. What is a chunk, and what its tokens are, is in
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,8 @@ __all__ = ["DocTokens", "TokenRuns"]
 
 _MAX_RUNS = 400_000  # remembered, some 60 bytes each
 _MAX_TOKENS = 1 << 22  # of all runs that are remembered
+
+_NO_TOKENS = np.empty((0, 2), dtype=np.uint64)
 
 FindChunks = Callable[[EncodedTexts], tuple[NDArray[np.int32], NDArray[np.int64]]]
 
@@ -85,11 +87,10 @@ class TokenRuns:
         find : callable
             Finds the chunks of texts (:meth:`ChunkCache.find`).
         """
-        columns = np.concatenate(
-            [np.empty((0, 2), np.uint64), *(each.columns for each in documents)]
-        )
-        ends = np.zeros(len(documents) + 1, dtype=np.int64)
-        np.cumsum([len(each.columns) for each in documents], out=ends[1:])
+        parts = [each.columns for each in documents]
+        # One document at a time is how a pipeline is called, and each call of numpy takes as long as ten tokens.
+        columns = parts[0] if len(parts) == 1 else np.concatenate([_NO_TOKENS, *parts])
+        ends = np.array(list(accumulate(map(len, parts), initial=0)))
         runs = np.empty(len(columns) + len(documents), dtype=np.int32)
         offsets = np.zeros(len(documents) + 1, dtype=np.int64)
         table, done = self._table, 0
