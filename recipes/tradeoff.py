@@ -211,6 +211,9 @@ TRIED = (
     ("unit and topic vectors", 32, True, (0.0,)),
     ("unit and topic vectors", 16, True, (0.0, 0.5)),
 )
+# Space and dimensions after a projection, in which each word is joined to its nearest; the prior is the counts.
+GRAPHS = (("vectors", None), ("unit vectors", 16), ("topic vectors", 16))
+NEIGHBOURS = 8
 # Space, linkage, common words apart, powers of the counts.
 TREES = (
     ("unit vectors", "average", False, (1.0,)),
@@ -263,6 +266,12 @@ class Laws:
         )
 
     @cache  # noqa: B019
+    def graph(self, space: str, size: int | None) -> textpriv.Index:
+        """Shortest paths over the nearest neighbours in a space."""
+        near = self.index(space, size, apart=False).coordinates
+        return textpriv.Index.build(self._of(near), graph=NEIGHBOURS, hnsw=False)
+
+    @cache  # noqa: B019
     def clipped(self) -> textpriv.Index:
         """Distances after norms were clipped at their median."""
         radius = float(np.median(np.linalg.norm(self.vocabulary.vectors, axis=1)))
@@ -299,6 +308,11 @@ class Laws:
                 made[f"{space}, {size or 'all'} dimensions{end}"] = self._tem(
                     partial(self.index, space, size, apart), power
                 )
+        for space, size in GRAPHS:
+            name = (
+                f"graph of {NEIGHBOURS} neighbours, {space}, {size or 'all'} dimensions, counts^1"
+            )
+            made[name] = self._tem(partial(self.graph, space, size), 1.0)
         for space, method, apart, powers in TREES:
             for power in powers:
                 end = f"{', common words apart' * apart}, {method} linkage, counts^{power:g}"
@@ -456,6 +470,7 @@ class Results:
             "topic vectors, 8 dimensions, counts",
             "unit vectors, ",
             "vectors, ",
+            "graph",
             "tree",
         )
         best = [next((name for name in ranked if name.startswith(kind)), None) for kind in kinds]

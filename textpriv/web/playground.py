@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from textpriv.amounts import amounts
 from textpriv.bounds import odds_in_words
 from textpriv.errors import TextprivError
+from textpriv.evaluation.law import Law
+from textpriv.evaluation.recovery import COMMON
 from textpriv.guarantees.epsilon import epsilon_from_odds
 from textpriv.index.index import Index
 from textpriv.index.storage import LEVELS
@@ -46,6 +48,7 @@ _WAITING = 4  # mechanisms being prepared, or in line
 _PATIENCE = 0.5  # seconds until an answer says that it is not ready yet
 _LARGEST_EPSILON = 1e6
 _LARGEST_ODDS = 1e12
+_ATTACKED = 50_000  # words of a vocabulary up to which the best attacker's guesses, a look at all pairs, are found
 _SHOWN_WORDS = 8  # words of a text whose law is looked at: each costs a row at every draw, as nothing typed is stored
 # Of the epsilon the page starts with over a tree, at the reference distance of the index.
 _ODDS = 100.0
@@ -181,6 +184,10 @@ class Playground:
         }
         self._lock = threading.Lock()
         self._made: OrderedDict[Settings, tuple[Future[Privatizer], float]] = OrderedDict()
+        self._guesses: OrderedDict[Settings, Future[NDArray[np.int64]]] = OrderedDict()
+        weights = index.vocabulary.prior_weights(self._prior)
+        self._content = np.ones(len(index), dtype=bool)
+        self._content[np.argsort(-weights, kind="stable")[: min(COMMON, len(index) // 4)]] = False
         self._quick = ThreadPoolExecutor(2, thread_name_prefix="playground")
         self._slow = ThreadPoolExecutor(1, thread_name_prefix="playground-rate")
         # Tokens and classes hang on the policy alone, so one reader serves every mechanism.
@@ -282,8 +289,9 @@ class Playground:
         dict
             ``tokens`` (word, whether a blank follows, kind, whether it came out as it went in), ``text``, ``drawn``,
             ``stays`` (how often words of the text come out as they are, most often first; None without a law),
-            ``same``, ``odds``, ``worst_document``, ``statement`` and its parts (``claim``, ``not_protected``,
-            ``assumptions``, ``notes``, ``proved``), ``mechanism`` and ``again``.
+            ``same``, ``attacker`` (what the best one names right of this draw, as a sentence), ``odds``,
+            ``worst_document``, ``statement`` and its parts (``claim``, ``not_protected``, ``assumptions``, ``notes``,
+            ``proved``), ``mechanism`` and ``again``.
         """
         privatizer = self.ready(settings)
         if privatizer is None:
@@ -307,6 +315,7 @@ class Playground:
             "drawn": drawn,
             "stays": self._stays(privatizer.mechanism, raw.codes),
             "same": int(np.count_nonzero(same)),
+            "attacker": self._attacked(settings, privatizer.mechanism, raw.codes, tokens.outputs),
             "odds": odds_table(statement, self._distances),
             "worst_document": odds_in_words(statement.document_loss(drawn)),
             "statement": statement.paragraph(),
@@ -318,6 +327,54 @@ class Playground:
             "mechanism": repr(privatizer.mechanism),
             "again": AGAIN,
         }
+
+    @property
+    def _prior(self) -> str:
+        """How often each word is written, as the attacker knows it."""
+        return "zipf" if self.index.vocabulary.prior is None else "counts"
+
+    def _guessed(self, settings: Settings, mechanism: Mechanism) -> Future[NDArray[np.int64]]:
+        """What the best attacker names for each output; found once for some settings, in the thread of slow work."""
+        with self._lock:
+            if settings not in self._guesses:
+                self._guesses[settings] = self._slow.submit(
+                    lambda: Law(mechanism, self._prior).likeliest()[0]
+                )
+                if len(self._guesses) > _AT_HAND:
+                    self._guesses.popitem(last=False)
+            return self._guesses[settings]
+
+    def _attacked(
+        self,
+        settings: Settings,
+        mechanism: Mechanism,
+        codes: NDArray[np.int32],
+        outputs: NDArray[np.int32],
+    ) -> str:
+        """What the Bayes-optimal attacker of lone words names right of this draw; no other does on average."""
+        if not has_law(mechanism) or len(self.index) > _ATTACKED:
+            return "What the best attacker gets back is not known here."
+        found = self._guessed(settings, mechanism)
+        if not wait([found], timeout=_PATIENCE).done:
+            return "What the best attacker gets back is being found for these settings, and is shown with a later draw."
+        known = outputs >= 0
+        original = codes[known]
+        right = found.result()[outputs[known]] == original
+        content = (original >= 0) & self._content[np.maximum(original, 0)]
+        told = (
+            "The best attacker, who knows these settings and how often each word is written and reads each word by itself, "
+            f"names {int(right.sum()):,} of these {len(right):,} words right"
+        )
+        if not content.any():
+            return told + "."
+        words = self.index.vocabulary.words
+        named = [words[word] for word in dict.fromkeys(original[right & content].tolist())]
+        shown = ", ".join(f"“{word}”" for word in named[:_SHOWN_WORDS])
+        more = f" and {len(named) - _SHOWN_WORDS:,} more" if len(named) > _SHOWN_WORDS else ""
+        return (
+            f"{told}, and {int((right & content).sum()):,} of the {int(content.sum()):,} that are not among the commonest"
+            f"{f': {shown}{more}' if named else ''}. One who reads whole sentences may get more."
+        )
 
     def _stays(
         self, mechanism: Mechanism, codes: NDArray[np.int32]

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import random
+import re
 import socket
 import statistics
 import subprocess
@@ -123,6 +124,31 @@ def test_a_name_that_stays_is_shown_with_how_often_beside_the_verdict():
         own.close()
     page = asset("playground.html")
     assert page.index('id="proved"') < page.index('id="stays"') < page.index('id="claim"')
+
+
+def test_the_best_attacker_of_a_draw_is_the_exact_one(playground, index):
+    settings, mechanism = Settings(0.5), textpriv.TEM(index, epsilon=0.5)
+    prior = index.vocabulary.prior_weights("zipf")
+    joint = prior[:, None] * np.exp([mechanism.log_prob(word) for word in range(len(PLAIN))])
+    codes = np.array([0, 1, 6, 9, 5, 14, -1, -2], dtype=np.int32)
+    outputs = np.array([0, 10, 6, 9, 5, 14, 7, -1], dtype=np.int32)
+    right = joint.argmax(axis=0)[outputs[:7]] == codes[:7]
+    common = set(np.argsort(-prior)[: len(PLAIN) // 4].tolist())
+    content = np.array([word >= 0 and word not in common for word in codes[:7].tolist()])
+    playground._guessed(settings, mechanism).result(60)
+    told = playground._attacked(settings, mechanism, codes, outputs)
+    assert 0 < right.sum() < 7
+    assert f"names {right.sum()} of these 7 words right" in told
+    assert f"and {(right & content).sum()} of the {content.sum()} that are not among" in told
+    shown = re.findall("“(.+?)”", told)
+    assert shown == [PLAIN[word] for word in dict.fromkeys(codes[:7][right & content].tolist())]
+
+
+def test_what_the_attacker_gets_is_shown_with_the_draw_where_it_can_be_computed(client):
+    ready(client, **GOOD)
+    assert "names" in ready(client, **GOOD).json()["attacker"]
+    assert "not known" in ready(client, **GOOD, mechanism="madlib").json()["attacker"]
+    assert 'id="attacker"' in asset("playground.html")
 
 
 def test_it_begins_with_the_middle_one_of_the_amounts(playground, index):

@@ -80,6 +80,7 @@
     byId("staying").textContent = answer.stays === null
       ? "How often a word stays as it is, is not known here: this mechanism has no law in closed form."
       : words.slice(1).map(percent).join(", ");
+    byId("attacker").textContent = answer.attacker;
     byId("claim").textContent = answer.claim;
     list(byId("exposed"), answer.not_protected);
     list(byId("assumed"), [...answer.assumptions, ...answer.notes]);
