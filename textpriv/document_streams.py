@@ -179,7 +179,8 @@ def _counted_streams(
         # A document of which nothing is drawn releases nothing that is protected.
         if len(own) or drawn.count:
             document = key if isinstance(key, Document) else Document(key)
-            charges.append(Charge(document, drawn.content, len(own), drawn.nats, drawn.rho))
+            losses = drawn.nats, drawn.rho, drawn.shared
+            charges.append(Charge(document, drawn.content, len(own), *losses))
             counted.append(number)
     try:
         releases = ledger.charge_all(terms, charges)

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from textpriv.ledger.ledger import Charge, Document, Ledger, Release, Spent
+from textpriv.ledger.charges import Charge, Document, Release, Shared, Spent
+from textpriv.ledger.ledger import Ledger
 from textpriv.ledger.terms import Terms, settings_fingerprint
 
-__all__ = ["Charge", "Document", "Ledger", "Release", "Spent", "Terms", "settings_fingerprint"]
+__all__ = [
+    "Charge",
+    "Document",
+    "Ledger",
+    "Release",
+    "Shared",
+    "Spent",
+    "Terms",
+    "settings_fingerprint",
+]

@@ -22,8 +22,7 @@ epsilon
 nats
     ``tokens * word_loss``, and the largest loss of each typed span by its law, summed over all releases, whatever the
     distance: the worst case between any two documents, or any two collections of an author, with the same number of words
-    and spans in the same places. A change of index does not begin it anew. What a law draws once for a person is counted
-    with each document, which is never too little. The sum of epsilon speaks of words alone.
+    and spans in the same places. A change of index does not begin it anew. The sum of epsilon speaks of words alone.
 rho
     ``tokens * word_rho`` over the same releases, in zero-concentrated differential privacy: the loss of one word moves
     within a range of eta nats, so it is eta^2 / 8-zCDP (Cesar and Rogers, "Bounding, Concentrating, and Truncating", 2021;
@@ -32,6 +31,21 @@ rho
     were chosen by looking at earlier ones (Feldman and Zrnic, "Individual Privacy Accounting via a Renyi Filter", 2021); a
     sum without a limit where they were not.
     Releases that an earlier version counted without it have the rho of their nats: N nats of n words are N^2 / 2n-zCDP.
+
+What is drawn once for a person (:class:`Shared`)
+-------------------------------------------------
+A law such as the shift of dates draws one number N for an author, under the ledger's key, and releases ``x + N`` of every
+date x in whatever document. It is in the author's account once, and in that of each document that has such a date once,
+however many dates, releases and versions there are. *Proof.* Adjacent are histories of which one is the other moved by D:
+the intervals between dates are the same. Take the first release of a date, of x_1: it loses at most ``epsilon |D|``, however
+it was chosen. Any later one is ``x + N = (x_1 + N) + (x - x_1)``, a function of what the first drew and of an interval that
+both histories share: post-processing, whose loss is 0, also where its document was written or chosen by looking at all
+releases before. What is cut at the end of the range is cut after that. For a document alone nothing is claimed of dates that
+move against those of others: intervals are not protected.
+Another epsilon, range or kind is another N, independent of the first, and adds. So do authors: their N are independent, so
+whoever changes the documents of one author changes the account of this author alone (parallel composition: any one author
+loses at most the largest account), and all authors together lose at most the sum, which is what :meth:`Ledger.totals` gives.
+What an earlier version has counted with each release stays counted, which is never too little.
 
 No sum covers what a statement calls not protected, such as the number of tokens, nor whether a text has changed
 since its last release: an unchanged one is released as before.
@@ -46,8 +60,8 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import Any
@@ -55,11 +69,21 @@ from typing import Any
 from textpriv.bounds import at_most
 from textpriv.composition import epsilon_of_zcdp
 from textpriv.errors import LedgerError, LimitError
-from textpriv.ledger.store import check_file, connect, create, damaged, plain_errors
+from textpriv.ledger.charges import DELTA, Charge, Document, Release, Shared, Spent
+from textpriv.ledger.store import (
+    add_shared,
+    check_file,
+    connect,
+    create,
+    damaged,
+    is_shared,
+    plain_errors,
+    shared_sums,
+)
 from textpriv.ledger.terms import Terms
-from textpriv.randomness import DocumentKey, Stream, framed, identity_bytes
+from textpriv.randomness import DocumentKey, framed, identity_bytes
 
-__all__ = ["LIMITS", "Charge", "Document", "Ledger", "Release", "Spent"]
+__all__ = ["LIMITS", "Charge", "Document", "Ledger", "Release", "Shared", "Spent"]
 
 LIMITS = (
     "document_limit",
@@ -70,7 +94,6 @@ LIMITS = (
 )
 _UNIT = 10**6
 _LARGEST = 2**62  # millionths; sums are checked by SQLite, single amounts here
-_DELTA = 1e-6  # of which the statement speaks
 _RHO = "COALESCE(rho, rho_of(nats, tokens))"
 
 
@@ -78,123 +101,9 @@ _RHO = "COALESCE(rho, rho_of(nats, tokens))"
 _STRANGE = (
     "SELECT 1 FROM releases WHERE typeof(epsilon) <> 'integer' OR typeof(nats) <> 'integer' "
     "OR typeof(tokens) <> 'integer' OR typeof(key) <> 'blob' OR typeof(distance) <> 'text' "
-    "OR typeof(rho) NOT IN ('integer', 'null') LIMIT 1"
+    "OR typeof(rho) NOT IN ('integer', 'null') UNION ALL SELECT 1 FROM shared WHERE typeof(nats) <> 'integer' "
+    "OR typeof(rho) <> 'integer' OR typeof(mark) <> 'blob' OR typeof(document) <> 'blob' LIMIT 1"
 )
-
-
-@dataclass(frozen=True)
-class Document:
-    """The name of a document and of its author: what a ledger counts by.
-
-    Names must not be made from the text: two documents of one name are two versions of one document.
-
-    Attributes
-    ----------
-    name : str, int or bytes
-        ``"7"`` and ``7`` are two documents.
-    author : str, int or bytes, optional
-        Whose text it is.
-    part : str, int or bytes, optional
-        Which text of the document it is, where there are several: two parts of equal text are drawn independently, and
-        both are counted for the one document.
-    """
-
-    name: DocumentKey = field(repr=False)
-    author: DocumentKey | None = field(default=None, repr=False)
-    part: DocumentKey | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True)
-class Charge:
-    """One document that is to be released.
-
-    Attributes
-    ----------
-    document : Document
-    content : bytes
-        What the mechanism is given of the document. Only the same content gets a stored key again: under one key, two
-        contents would show where they differ. It is stored as a keyed hash.
-    tokens : int
-        How many words are drawn.
-    nats, rho : float
-        What typed spans of it lose in the worst case, besides the words; rho in zCDP.
-    """
-
-    document: Document
-    content: bytes = field(repr=False)
-    tokens: int
-    nats: float = 0.0
-    rho: float = 0.0
-
-
-@dataclass(frozen=True)
-class Release:
-    """The permission to release one document.
-
-    Attributes
-    ----------
-    key : bytes
-        32 secret bytes: the key of the one random stream that the document is drawn from.
-    charged : bool
-        Whether this was counted now; False if the same release was counted before.
-    """
-
-    key: bytes = field(repr=False)
-    charged: bool
-
-    def stream(self) -> Stream:
-        """Return the release's random stream, from its beginning."""
-        return Stream(self.key)
-
-
-@dataclass(frozen=True)
-class Spent:
-    """Sums over releases; what they bound is said at the top of :mod:`textpriv.ledger`.
-
-    Attributes
-    ----------
-    documents, releases, tokens : int
-        Documents, independent releases of them, and words drawn.
-    nats : float
-        Sum of ``tokens * word_loss`` and of what spans lose: the log-odds between any two collections of the same shape are
-        at most this.
-    epsilon : mapping of str to float
-        For each distance the sum of epsilon, in units of 1/distance.
-    rho : float
-        Sum of ``tokens * word_rho`` and of that of spans, in zCDP.
-    """
-
-    documents: int
-    releases: int
-    tokens: int
-    nats: float
-    epsilon: Mapping[str, float]
-    rho: float = 0.0
-
-    def nats_at(self, delta: float = _DELTA) -> float:
-        """The smaller of ``nats`` and the nats that ``rho`` converts to at a delta.
-
-        Any set of outcomes is at most ``exp`` of it times as likely for one collection as for another of the same shape,
-        plus delta.
-
-        Parameters
-        ----------
-        delta : float
-            In (0, 1).
-        """
-        return min(self.nats, epsilon_of_zcdp(self.rho, delta))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the sums as JSON types."""
-        return {
-            "documents": self.documents,
-            "releases": self.releases,
-            "tokens": self.tokens,
-            "nats": self.nats,
-            "epsilon": dict(self.epsilon),
-            "rho": self.rho,
-            "nats_with_delta": {f"{_DELTA:g}": self.nats_at()},
-        }
 
 
 class Ledger:
@@ -322,7 +231,7 @@ class Ledger:
                 error.position = number
                 raise
         releases = []
-        spent_of: dict[bytes, tuple[int, int]] = {}
+        spent_of: dict[bytes, tuple[int, int]] = {}  # of authors
         with self._transaction("BEGIN IMMEDIATE") as connection:
             for number, entry in enumerate(entries):
                 try:
@@ -351,6 +260,20 @@ class Ledger:
             tokens=words,
             rho=_millionths("word_rho", rho, ROUND_CEILING, words)
             + _millionths("the rho of the spans", charge.rho, ROUND_CEILING),
+            shared=tuple(self._mark(charge.document, each) for each in charge.shared),
+        )
+
+    def _mark(self, document: Document, shared: Shared) -> tuple[bytes, int, int]:
+        name = document.author if shared.scope == "person" else document.name
+        if name is None:
+            raise LedgerError(
+                "what is drawn once for a person is counted by author, and this document names none. Give its author."
+            )
+        drawn = framed(shared.scope.encode()) + framed(identity_bytes(name)) + shared.drawn
+        return (
+            self._hash(b"shared", drawn),
+            _millionths("the loss of a shared draw", shared.nats, ROUND_CEILING),
+            _millionths("the rho of a shared draw", shared.rho, ROUND_CEILING),
         )
 
     def _charge(
@@ -372,29 +295,37 @@ class Ledger:
                 spent += epsilon
             spent_nats += nats
             spent_rho += rho
+        before = shared_sums(connection, "document = ?", entry.document)
+        more = entry.more_than(lambda mark: is_shared(connection, "document", entry.document, mark))
         unit = "per unit of distance under this index"
-        for limit, total, more, of in (
+        for limit, total, added, of in (
             ("document_limit", spent, entry.epsilon, unit),
-            ("document_nats_limit", spent_nats, entry.nats, "nats under all indexes"),
-            ("document_rho_limit", spent_rho, entry.rho, "rho under all indexes"),
+            ("document_nats_limit", spent_nats + before[0], more[0], "nats under all indexes"),
+            ("document_rho_limit", spent_rho + before[1], more[1], "rho under all indexes"),
         ):
-            _check_limit(self._limits[limit], total, more, "document", of)
+            _check_limit(self._limits[limit], total, added, "document", of)
         if any(self._limits[name] is not None for name in ("author_limit", "author_rho_limit")):
             if entry.author is None:
                 raise LedgerError(
                     "there is a limit for each author, and this document names none. Give its author."
                 )
             if entry.author not in spent_of:
-                spent_of[entry.author] = connection.execute(
+                spent_nats, spent_rho = connection.execute(
                     f"SELECT COALESCE(SUM(nats), 0), COALESCE(SUM({_RHO}), 0) FROM releases WHERE author = ?",  # noqa: S608
                     (entry.author,),
                 ).fetchone()
-            nats, rho = spent_of[entry.author]
-            _check_limit(self._limits["author_limit"], nats, entry.nats, "author", "nats")
-            _check_limit(self._limits["author_rho_limit"], rho, entry.rho, "author", "rho")
-            spent_of[entry.author] = nats + entry.nats, rho + entry.rho
+                before = shared_sums(connection, "author = ?", entry.author)
+                spent_of[entry.author] = spent_nats + before[0], spent_rho + before[1]
+            spent_nats, spent_rho = spent_of[entry.author]
+            more = entry.more_than(lambda mark: is_shared(connection, "author", entry.author, mark))
+            _check_limit(self._limits["author_limit"], spent_nats, more[0], "author", "nats")
+            _check_limit(self._limits["author_rho_limit"], spent_rho, more[1], "author", "rho")
+            spent_of[entry.author] = spent_nats + more[0], spent_rho + more[1]
+        if entry.shared:
+            add_shared(connection, entry.document, entry.author, entry.shared)
         key = os.urandom(32)
-        row = {**vars(entry), "key": key}
+        row = {name: value for name, value in vars(entry).items() if name != "shared"}
+        row["key"] = key
         connection.execute(
             f"INSERT INTO releases ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})",  # noqa: S608
             tuple(row.values()),
@@ -433,13 +364,14 @@ class Ledger:
         with self._transaction("BEGIN") as connection:
             documents, releases, tokens, nats, rho = connection.execute(sums, values).fetchone()
             epsilon = connection.execute(by_distance, values).fetchall()
+            shared = shared_sums(connection, which, *values)
         return Spent(
             documents,
             releases,
             tokens or 0,
-            (nats or 0) / _UNIT,
+            ((nats or 0) + shared[0]) / _UNIT,
             {distance: amount / _UNIT for distance, amount in epsilon},
-            (rho or 0) / _UNIT,
+            ((rho or 0) + shared[1]) / _UNIT,
         )
 
     @property
@@ -472,11 +404,11 @@ class Ledger:
             ("author", self.author_rho_limit),
         ):
             if rho is not None:
-                nats = at_most(epsilon_of_zcdp(rho, _DELTA), 4)
+                nats = at_most(epsilon_of_zcdp(rho, DELTA), 4)
                 limits.append(
                     f"each {whose} at most {rho:g} rho of zero-concentrated differential privacy under all indexes "
                     f"together: any set of outcomes is at most exp({nats}) times as likely for one as for "
-                    f"another, plus {_DELTA:g}"
+                    f"another, plus {DELTA:g}"
                 )
         refused = (
             f"Refused before anything is drawn is what would pass a limit: {'; '.join(limits)}."
@@ -486,7 +418,8 @@ class Ledger:
         return (
             "Every release is counted before it is drawn. The epsilons of a document's releases under one index add up, "
             "and the worst-case losses, in nats, of all releases of a document, and of an author's documents, add up "
-            "under all indexes. The same document with the same settings is released as before and counted once. "
+            "under all indexes; what is drawn once for a person or a document, such as a shift of dates, counts once in "
+            "the account of each. The same document with the same settings is released as before and counted once. "
             f"{refused}"
         )
 
@@ -569,6 +502,12 @@ class _Entry:
     nats: int
     tokens: int
     rho: int
+    shared: tuple[tuple[bytes, int, int], ...] = ()  # mark, nats and rho
+
+    def more_than(self, has: Callable[[bytes], bool]) -> tuple[int, int]:
+        """The nats and rho that an account is charged which has some of the shared draws already."""
+        new = [each for each in self.shared if not has(each[0])]
+        return self.nats + sum(each[1] for each in new), self.rho + sum(each[2] for each in new)
 
 
 def _millionths(name: str, value: float, rounding: str, times: int = 1) -> int:

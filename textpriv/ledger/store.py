@@ -10,19 +10,43 @@ import os
 import secrets
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from textpriv.errors import LedgerError
 from textpriv.files import sync_folder
 
-__all__ = ["FORMAT", "check_file", "connect", "create", "damaged", "plain_errors"]
+__all__ = [
+    "FORMAT",
+    "add_shared",
+    "check_file",
+    "connect",
+    "create",
+    "damaged",
+    "is_shared",
+    "plain_errors",
+    "shared_sums",
+]
 
-FORMAT = 1  # of the file; raised when an older reader would misread a newer ledger
+# Of the file; raised when an older reader would misread a newer ledger. One that has no losses that documents share is of
+# the first format still, which earlier versions read.
+_FIRST_FORMAT, FORMAT = 1, 2
 
 _APPLICATION = 0x74706C67  # marks an SQLite file as a ledger
 _PATIENCE = 60.0  # seconds to wait for another process's transaction; one takes milliseconds
 
+# What documents lose together by one draw: of each document that has a part in it a row.
+_SHARED = """
+CREATE TABLE IF NOT EXISTS shared (
+    document BLOB NOT NULL,
+    mark BLOB NOT NULL,
+    author BLOB,
+    nats INTEGER NOT NULL CHECK (nats >= 0),
+    rho INTEGER NOT NULL CHECK (rho >= 0),
+    PRIMARY KEY (document, mark)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS shared_by_author ON shared (author, mark, nats, rho);
+"""
 _SCHEMA = f"""
 CREATE TABLE secret (value BLOB NOT NULL CHECK (length(value) = 32));
 CREATE TABLE releases (
@@ -39,8 +63,9 @@ CREATE TABLE releases (
     PRIMARY KEY (document, settings, content)
 ) WITHOUT ROWID;
 CREATE INDEX by_author ON releases (author, nats);
+{_SHARED}
 PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {FORMAT};
+PRAGMA user_version = {_FIRST_FORMAT};
 """
 
 
@@ -67,6 +92,7 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.create_function("rho_of", 2, _rho_of, deterministic=True)
         connection.execute("PRAGMA synchronous = FULL")
         _add_rho(connection)
+        _add_shared_table(connection)
         connection.execute("PRAGMA fullfsync = ON")  # elsewhere than on macOS it changes nothing
     except BaseException:
         connection.close()
@@ -88,6 +114,40 @@ def _add_rho(connection: sqlite3.Connection) -> None:
         except sqlite3.OperationalError as error:
             if "duplicate" not in str(error):  # which another process has just given it
                 raise
+
+
+def _add_shared_table(connection: sqlite3.Connection) -> None:
+    """Give a ledger of an earlier version the table of shared losses; what it has counted stays as it is."""
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if "releases" in names and "shared" not in names:
+        for command in filter(str.strip, _SHARED.split(";")):
+            connection.execute(command)
+
+
+def is_shared(connection: sqlite3.Connection, column: str, name: bytes | None, mark: bytes) -> bool:
+    """Whether a draw has been counted for a document or an author."""
+    found = f"SELECT 1 FROM shared WHERE {column} = ? AND mark = ? LIMIT 1"  # noqa: S608
+    return connection.execute(found, (name, mark)).fetchone() is not None
+
+
+def add_shared(
+    connection: sqlite3.Connection,
+    document: bytes,
+    author: bytes | None,
+    shared: Iterable[tuple[bytes, int, int]],
+) -> None:
+    """Enter draws in which a document has a part: mark, nats and rho of each."""
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    rows = ((document, mark, author, nats, rho) for mark, nats, rho in shared)
+    connection.executemany("INSERT OR IGNORE INTO shared VALUES (?, ?, ?, ?, ?)", rows)
+
+
+def shared_sums(connection: sqlite3.Connection, which: str, *values: bytes) -> tuple[int, int]:
+    """Nats and rho of all draws that documents share, each once, where a condition holds."""
+    draws = f"SELECT MAX(nats) AS nats, MAX(rho) AS rho FROM shared WHERE {which} GROUP BY mark"  # noqa: S608
+    sums = f"SELECT COALESCE(SUM(nats), 0), COALESCE(SUM(rho), 0) FROM ({draws})"  # noqa: S608
+    nats, rho = connection.execute(sums, values).fetchone()
+    return nats, rho
 
 
 def create(path: Path) -> None:

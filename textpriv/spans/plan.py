@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import DocumentError, SpanError, TextprivError
+from textpriv.ledger import Shared
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.randomness import Stream, framed
 from textpriv.spans.detectors import Detector
@@ -55,13 +56,16 @@ class DocumentSpans:
     count : int
         How many spans there are.
     nats, rho : float
-        What they lose in the worst case; rho in zCDP.
+        What they lose in the worst case, each by itself; rho in zCDP.
+    shared : tuple of Shared
+        What is lost besides, once for all that a person or the document releases.
     """
 
     content: bytes
     count: int = 0
     nats: float = 0.0
     rho: float = 0.0
+    shared: tuple[Shared, ...] = ()
 
 
 class FoundSpans(NamedTuple):

@@ -17,6 +17,7 @@ from typing import Any
 
 from textpriv.bounds import at_most
 from textpriv.errors import SpanError, TextprivError
+from textpriv.ledger import Shared
 from textpriv.spans.laws import SpanClaim, SpanLaw, registry
 from textpriv.statement import PrivacyStatement
 from textpriv.tokenization.policy import LOWERED
@@ -208,10 +209,11 @@ class SpanPolicy:
         """What the law of each kind guarantees."""
         return {kind: law.claim() for kind, law in self.laws.items()}
 
-    def account(self, counts: Mapping[int, int]) -> tuple[float, float]:
-        """The most that the spans of a document lose in the worst case: nats, and rho in zCDP.
+    def account(self, counts: Mapping[int, int]) -> tuple[float, float, tuple[Shared, ...]]:
+        """The most that the spans of a document lose in the worst case.
 
-        A loss of at most L nats both ways is L^2 / 2-zCDP (mechanisms.md 10.2).
+        Nats, and rho in zCDP, of what is drawn for each span; and the loss by what is drawn once for its person, or for the
+        document. A loss of at most L nats both ways is L^2 / 2-zCDP (mechanisms.md 10.2).
 
         Parameters
         ----------
@@ -219,18 +221,25 @@ class SpanPolicy:
             How many spans go to each law, by the law's number.
         """
         nats = rho = 0.0
+        shared = []
         for law, count in counts.items():
             loss, once = self._losses[law]
-            times = min(count, 1) if once else count
-            nats += times * loss
-            rho += times * loss**2 / 2
-        return nats, rho
+            if once is not None:
+                shared.append(once)
+                continue
+            nats += count * loss
+            rho += count * loss**2 / 2
+        return nats, rho, tuple(shared)
 
     @cached_property
-    def _losses(self) -> list[tuple[float, bool]]:
-        """Of each law, and last of the mask, the largest loss, and whether it is paid once for all spans."""
-        losses = [(claim.largest, claim.per != "span") for claim in self.claims().values()]
-        return [*losses, (0.0, False)]
+    def _losses(self) -> list[tuple[float, Shared | None]]:
+        """Of each law, and last of the mask, the largest loss of a span, and what is lost once for all spans instead."""
+        losses: list[tuple[float, Shared | None]] = []
+        for law, claim in zip(self.laws.values(), self.claims().values(), strict=True):
+            loss, once = claim.largest, claim.per != "span"
+            shared = Shared(law.drawn_once(), claim.per, loss, loss**2 / 2) if once else None
+            losses.append((loss, shared))
+        return [*losses, (0.0, None)]
 
     def extend(self, statement: PrivacyStatement) -> PrivacyStatement:
         """The statement of words and spans together, from that of the words."""
@@ -281,9 +290,10 @@ def _notes(laws: Mapping[str, SpanLaw], claims: Mapping[str, SpanClaim]) -> tupl
         if kind in free:
             continue
         largest = f", {at_most(claim.largest, 4)} between any two" * math.isfinite(claim.largest)
+        under = " under one key" * (claim.per != "span")
         notes.append(
             f"Spans of kind {kind} go to the law {claim.law}; they lose at most {at_most(claim.epsilon)} nats a "
-            f"{claim.unit}{largest}, once for each {claim.per} ({claim.proof})"
+            f"{claim.unit}{largest}, once for each {claim.per}{under} ({claim.proof})"
         )
     return tuple(notes)
 

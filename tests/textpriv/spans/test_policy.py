@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from textpriv.errors import SpanError
+from textpriv.ledger import Shared
 from textpriv.spans.laws import registry
 from textpriv.spans.laws.mask import Mask
 from textpriv.spans.laws.numbers import Number
@@ -86,6 +87,8 @@ def test_the_account_adds_spans_and_counts_what_is_drawn_once_only_once():
     shift = registry.get("date-shift")(epsilon=0.5, scope="person", kind="DATE")
     policy = SpanPolicy({"NUMBER": Number(0.5, low=0, high=4), "DATE": shift})
     number, once = 2.0, shift.claim().largest
-    assert policy.account({}) == (0.0, 0.0)
-    assert policy.account({0: 3}) == pytest.approx((3 * number, 3 * number**2 / 2))
-    assert policy.account({0: 1, 1: 7}) == pytest.approx((number + once, 2 + once**2 / 2))
+    assert policy.account({}) == (0.0, 0.0, ())
+    assert policy.account({0: 3}) == (3 * number, 3 * number**2 / 2, ())
+    *alone, shared = policy.account({0: 1, 1: 7})
+    assert alone == [number, number**2 / 2]
+    assert shared == (Shared(shift.drawn_once(), "person", once, once**2 / 2),)

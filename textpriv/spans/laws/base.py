@@ -228,6 +228,13 @@ class SpanLaw(ABC):
         """The same law for another kind: what it keeps within a scope is independent of what this one keeps."""
         return self if kind == self.kind else type(self)(**{**self.settings(), "kind": kind})
 
+    def drawn_once(self) -> bytes:
+        """For a law whose claim is not per span: what its one draw follows from, with a key and the name of a scope.
+
+        Laws with the same bytes draw the same for one name, and an account counts them once together.
+        """
+        return self.fingerprint().encode()
+
     def fingerprint(self) -> str:
         """Everything that decides, with a key, what is drawn: for run keys and ledgers (64 hexadecimal digits)."""
         law = f"{type(self).__module__}.{type(self).__qualname__}"

@@ -10,7 +10,8 @@ structure), so D is at most the width of the range; one that the shift moves bey
 would give two adjacent histories other intervals, and no bound would hold.
 
 N is a function of the run key, of epsilon, range, kind and the person's name, by a keyed stream (:class:`Scopes`): the
-same in every document, run, worker and engine, so a second release repeats the first and costs nothing; two persons'
+same in every document, run, worker and engine, so a second release repeats the first and costs nothing (that this holds
+of documents chosen by looking at earlier releases, too, is proved in :mod:`textpriv.ledger.ledger`); two persons'
 shifts, and those under two keys, are independent. Two kinds of dates move independently, so that their losses add up: give
 one kind to all that must move together. Under a ledger the key is the ledger's.
 
@@ -98,12 +99,17 @@ class DateShift(DatedLaw):
     def shift(self, scopes: Scopes) -> int:
         """The days by which all dates of a scope are moved. As secret as the dates themselves."""
         assert self.scope is not None
-        # Not of the form, which may change between releases. Noise of two amounts or ranges from one stream would be two
-        # releases that depend on each other.
-        law = ALGORITHM, self.epsilon, self.first, self.last, self.kind
-        label = f"date shift {law!r}"
-        stream = scopes.stream(self.scope, label.encode())
+        stream = scopes.stream(self.scope, self.drawn_once())
         return int(self._noise.draw(1, stream)[0])
+
+    def drawn_once(self) -> bytes:
+        """Epsilon, range and kind.
+
+        Not the form, which may change between releases. Noise of two amounts or ranges from one stream would be two
+        releases that depend on each other.
+        """
+        law = ALGORITHM, self.epsilon, self.first, self.last, self.kind
+        return f"date shift {law!r}".encode()
 
     def draw(
         self, values: Sequence[Moment], stream: RandomWords, scopes: Scopes | None = None
