@@ -75,12 +75,6 @@ class NearestWords:
     ------
     TextprivError
         Where rapidfuzz is not installed.
-
-    Examples
-    --------
-    >>> words = NearestWords(["film", "Paris"], "en")
-    >>> words.ids(["flim", "paris", "zorblax"])
-    [0, 1, -1]
     """
 
     def __init__(self, words: Sequence[str], language: str) -> None:

@@ -89,6 +89,10 @@ class Identifier(RedrawnLaw):
         self._given = (
             None if prefixes is None else sorted(set(prefixes), key=lambda e: (-len(e), e))
         )
+        if not isinstance(region, str) or not re.fullmatch(r"[A-Z]{2}", region):
+            raise MechanismError(
+                f"region is a country as ISO 3166 writes it, such as 'DE'; got {region!r}."
+            )
         if check is not None and not re.fullmatch(r"[a-z0-9_]+(\.[a-z0-9_]+)*", check):
             raise MechanismError(
                 f"check is 'phone' or a module of stdnum such as 'luhn'; got {check!r}."

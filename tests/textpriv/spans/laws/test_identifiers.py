@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from textpriv.errors import TextprivError
+from textpriv.errors import MechanismError, TextprivError
 from textpriv.randomness import KeyedStreams, Stream
 from textpriv.spans.laws.base import Scopes
 from textpriv.spans.laws.identifiers import Identifier
@@ -80,3 +80,9 @@ def test_what_has_no_format_or_the_wrong_check_digits_is_not_read(check, text):
 def test_a_check_that_does_not_exist_is_refused(check):
     with pytest.raises(TextprivError):
         Identifier(check)
+
+
+@pytest.mark.parametrize("region", [7, None, "Germany", "de"])
+def test_a_region_that_is_no_country_is_refused(region):
+    with pytest.raises(MechanismError, match="ISO 3166"):
+        Identifier(region=region)
