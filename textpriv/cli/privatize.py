@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["privatize"]
 
+_COLUMN = "column:"
+
 
 @dataclass(frozen=True, kw_only=True)
 class FileOptions:
@@ -165,7 +167,8 @@ class SpanOptions:
         typer.Option(
             metavar="DETECTOR",
             help="Find names, dates, numbers and the like by patterns, presidio, or spacy:PIPELINE (spacy alone: the "
-            "small pipeline of the language). Repeat for several. What is not found is drawn word by word.",
+            "small pipeline of the language), or take them from column:NAME, a JSON list of objects with start, end and "
+            "label. Repeat for several. What is not found is drawn word by word.",
         ),
     ] = None
     policy: Annotated[
@@ -175,10 +178,29 @@ class SpanOptions:
             help="What becomes of each kind that is found: notes, tickets, chat, or a TOML file.",
         ),
     ] = None
+    offsets: Annotated[
+        Path | None,
+        typer.Option(
+            help="File that says where each span stood and where it stands now, to carry annotations over. As secret as "
+            "the texts: for you alone."
+        ),
+    ] = None
+
+    @property
+    def _columns(self) -> list[str]:
+        return [each[len(_COLUMN) :] for each in self.detect or () if each.startswith(_COLUMN)]
+
+    def arguments(self) -> dict[str, Any]:
+        """Return arguments of privatize_corpus."""
+        return {"labels_column": next(iter(self._columns), None), "offsets": self.offsets}
 
     def settings(self) -> dict[str, Any]:
         """Return the fields of PrivatizerSettings."""
+        if len(self._columns) > 1:
+            raise typer.BadParameter("--detect column:NAME names one column: put all labels there")
         if self.detect is None and self.policy is None:
+            if self.offsets is not None:
+                raise typer.BadParameter("--offsets are those of spans: add --detect and --policy")
             return {}
         if self.detect is None or self.policy is None:
             raise typer.BadParameter(
@@ -187,7 +209,8 @@ class SpanOptions:
         from textpriv.spans.policy import SpanPolicy
 
         policy = SpanPolicy.of(self.policy)
-        return {"spans": policy.to_dict(), "detect": tuple(self.detect)}
+        detectors = (each for each in self.detect if not each.startswith(_COLUMN))
+        return {"spans": policy.to_dict(), "detect": tuple(detectors)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,6 +364,7 @@ def privatize(
             target,
             privatizer,
             **files.arguments(),
+            **spans.arguments(),
             **run.arguments(),
             settings=settings,
             document_column=account.document,
@@ -418,9 +442,8 @@ def _print_report(
     if report.seconds > 0 and not report.resumed:  # else some were made in another time
         speed = f" ({tokens / report.seconds:,.0f} tokens per second)"
     where = "standard output" if target == "-" else target
-    say(
-        f"{where}: {report.documents:,} documents, {tokens:,} tokens, {report.seconds:.1f} s{speed}"
-    )
+    documents = "1 document" if report.documents == 1 else f"{report.documents:,} documents"
+    say(f"{where}: {documents}, {tokens:,} tokens, {report.seconds:.1f} s{speed}")
     if report.skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.skipped.items())
         warn(f"left out: {reasons}")

@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 FORMER_MANIFEST = "manifest.json"  # in the folder itself, where earlier versions wrote it
+_BESIDE = {"quarantine": "bad", "moved": "moved"}  # kinds of private files beside a part
 _FORMAT = 2  # of the folder
 _JOB = "job.json"
 _RUN_BYTES = 16  # of a run's random name
@@ -66,8 +67,8 @@ class Entry:
     bytes : int
     sha256 : str
         Of the part.
-    quarantine : str or None
-        SHA-256 of the bad records quarantined with the part.
+    quarantine, moved : str or None
+        SHA-256 of the bad records quarantined with the part, and of the offsets of its spans.
     unprotected : sequence of str
         Names of the other columns of its records that pass.
     matched : sequence of str
@@ -85,6 +86,7 @@ class Entry:
     quarantine: str | None = None
     unprotected: Sequence[str] = ()
     matched: Sequence[str] = ()
+    moved: str | None = None
 
     @classmethod
     def from_dict(cls, content: Any, key: tuple[int, int]) -> Entry | None:
@@ -116,8 +118,7 @@ class Entry:
         if self.end.offset is not None:
             counts.append(self.end.offset)
         names = [*self.tokens, *self.skipped, *self.unprotected, *self.matched, self.sha256]
-        if self.quarantine is not None:
-            names.append(self.quarantine)
+        names += [each for each in (self.quarantine, self.moved) if each is not None]
         return all(map(_is_count, counts)) and all(isinstance(name, str) for name in names)
 
 
@@ -248,8 +249,10 @@ class Checkpoint:
     # Parts
 
     @contextlib.contextmanager
-    def part(self, file: int, part: int) -> Iterator[tuple[BinaryIO, BinaryIO, list[Entry]]]:
-        """Open a part and its quarantine for writing.
+    def part(
+        self, file: int, part: int
+    ) -> Iterator[tuple[BinaryIO, dict[str, BinaryIO], list[Entry]]]:
+        """Open a part, and what goes beside it, for writing.
 
         Parameters
         ----------
@@ -258,36 +261,39 @@ class Checkpoint:
         Yields
         ------
         tuple
-            The part, the quarantine, and an empty list. The part is finished if, at the end of the block, the list holds
-            its entry; the sizes and checksums are filled in here.
+            The part, the files beside it (``"quarantine"`` and ``"moved"``), and an empty list. The part is finished if, at
+            the end of the block, the list holds its entry; the sizes and checksums are filled in here.
         """
         final = self._part_path(file, part, "part")
-        quarantine = final.with_suffix(".bad")
         # Two attempts at one part may run side by side (a slow task is started anew); both write the same.
         mark = secrets.token_hex(8)
-        written = [final.with_suffix(f".part.{mark}.tmp"), final.with_suffix(f".bad.{mark}.tmp")]
+        written = {
+            kind: final.with_suffix(f".{kind}.{mark}.tmp") for kind in ("part", *_BESIDE.values())
+        }
         done: list[Entry] = []
         try:
-            with created(written[0]) as out, created(written[1]) as bad:
-                yield out, bad, done
-                for written_file in (out, bad):
-                    written_file.flush()
-                    os.fsync(written_file.fileno())
+            with contextlib.ExitStack() as stack:
+                files = {kind: stack.enter_context(created(path)) for kind, path in written.items()}
+                yield files["part"], {name: files[kind] for name, kind in _BESIDE.items()}, done
+                for each in files.values():
+                    each.flush()
+                    os.fsync(each.fileno())
             if not done:
                 return
             fields = {
                 **asdict(done[-1]),
-                "bytes": written[0].stat().st_size,
-                "sha256": sha256_file(written[0]),
-                "quarantine": sha256_file(written[1]) if written[1].stat().st_size else None,
+                "bytes": written["part"].stat().st_size,
+                "sha256": sha256_file(written["part"]),
             }
-            if fields["quarantine"]:
-                os.replace(written[1], quarantine)
-            os.replace(written[0], final)
+            for name, kind in _BESIDE.items():
+                if written[kind].stat().st_size:
+                    fields[name] = sha256_file(written[kind])
+                    os.replace(written[kind], final.with_suffix(f".{kind}"))
+            os.replace(written["part"], final)
             sync_folder(self.path)
             _write_whole(final.with_suffix(".json"), json.dumps(fields).encode())
         finally:
-            for path in written:
+            for path in written.values():
                 with contextlib.suppress(OSError):
                     os.unlink(path)
 
@@ -319,9 +325,10 @@ class Checkpoint:
     def _is_whole(self, entry: Entry) -> bool:
         path = self._part_path(entry.file, entry.part, "part")
         try:
-            return sha256_file(path) == entry.sha256 and (
-                entry.quarantine is None
-                or sha256_file(path.with_suffix(".bad")) == entry.quarantine
+            beside = ((getattr(entry, name), kind) for name, kind in _BESIDE.items())
+            return sha256_file(path) == entry.sha256 and all(
+                digest is None or sha256_file(path.with_suffix(f".{kind}")) == digest
+                for digest, kind in beside
             )
         except OSError:
             return False
@@ -414,18 +421,28 @@ class Checkpoint:
         """Return whether some of the output may stand at its URL already."""
         return (self.path / _PUBLISHING).exists()
 
-    def publish_quarantine(self, target: Path, entries: Iterable[Entry]) -> bool:
-        """Let the quarantined records appear in one file (mode 0600); return whether there are any."""
+    def publish_beside(self, what: str, target: Path, entries: Iterable[Entry]) -> bool:
+        """Let what lies beside the parts (mode 0600) appear in one file; return whether there is any.
+
+        Parameters
+        ----------
+        what : "quarantine" or "moved"
+        target : Path
+        entries : iterable of Entry
+            In their order.
+        """
         paths = [
-            self._part_path(entry.file, entry.part, "bad") for entry in entries if entry.quarantine
+            self._part_path(entry.file, entry.part, _BESIDE[what])
+            for entry in entries
+            if getattr(entry, what)
         ]
-        if not paths:
+        if not paths and what == "quarantine":
             return False
         with atomic_write(target, folder=self.path) as out:
             for path in paths:
                 with open(path, "rb") as file:
                     shutil.copyfileobj(file, out, _PIECE)
-        return True
+        return bool(paths)
 
 
 @contextlib.contextmanager

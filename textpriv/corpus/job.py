@@ -6,7 +6,9 @@ Names and settings only; no record is read here. Running it is the matter of ``c
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +20,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from textpriv import stores
-from textpriv.corpus.checkpoint import FORMER_MANIFEST
+from textpriv.corpus.checkpoint import FORMER_MANIFEST, manifest_path
 from textpriv.corpus.columns import ColumnRule
 from textpriv.corpus.formats import corpus_format, read_records
 from textpriv.corpus.records import STANDARD_STREAM, Batch, CorpusReader, Cursor, is_stream
@@ -31,7 +33,15 @@ if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer
     from textpriv.run_key import RunKey
 
-__all__ = ["ENGINES", "Plan", "check_options", "names_in"]
+__all__ = [
+    "ENGINES",
+    "MOVED",
+    "Plan",
+    "check_options",
+    "names_in",
+    "refuse_in_output",
+    "refuse_taken",
+]
 
 ENGINES = ("local", "spark", "ray")
 
@@ -41,6 +51,7 @@ _KNOWN: tuple[dict[str, str], ...] = (
     {"document": "document"},
     {"document": "document", "author": "author"},
 )
+_LABELS, MOVED = "labels", "moved"
 _TABLES = ("_delta_log", ".hoodie")  # folders that say which files of a table count
 _ENDS = 64 * 1024  # bytes of an input file, at either end, by which it is known again
 
@@ -99,11 +110,19 @@ class Plan:
     rule: ColumnRule
     part_records: int
     names: tuple[str, ...]
+    labels: str | None = None  # the column with the spans of each text
+    has_offsets: bool = False  # whether parts say where spans stood and stand
 
     @classmethod
     def of(cls, source: str, target: str, format: str | None, **options: Any) -> Plan:
         """Plan a job, with everything checked that its files and options show."""
-        Columns(options["text_columns"], *options["names"])  # refuses a text that is to be a name
+        labels = options.get("labels")
+        # Refuses a text that is to be a name.
+        document, author = (*options["names"], None, None)[:2]
+        Columns(options["text_columns"], document, author, labels=labels)
+        if labels is not None:  # offsets in the raw text
+            rule: ColumnRule = options["rule"]
+            options["rule"] = replace(rule, drop=(*rule.drop, glob.escape(labels)))
         if options["part_records"] < 1:
             raise CorpusError(f"part_records must be at least 1; found {options['part_records']}.")
         compression = None
@@ -124,9 +143,9 @@ class Plan:
             files = (("", source),)
         partitions = _partition_columns(name for name, _ in files)
         _refuse_partitions(source, partitions, options["text_columns"], options["rule"])
-        if format == "text" and (options["names"] or len(options["text_columns"]) > 1):
+        if format == "text" and (options["names"] or labels or len(options["text_columns"]) > 1):
             raise CorpusError(
-                "Texts and documents are named by columns, and a text file has none: use jsonl, csv, tsv or parquet."
+                "Texts, documents and labels are named by columns, and a text file has none: use jsonl, csv, tsv or parquet."
             )
         return cls(files, is_folder, str(format), compression, partitions, **options)
 
@@ -134,7 +153,11 @@ class Plan:
     def columns(self) -> Columns:
         """The columns that go to an engine."""
         texts = tuple(f"text {number}" for number in range(len(self.text_columns)))
-        return Columns(texts, known_as=self.text_columns, **_KNOWN[len(self.names)])
+        return replace(
+            Columns(texts, known_as=self.text_columns, **_KNOWN[len(self.names)]),
+            labels=None if self.labels is None else _LABELS,
+            moved=MOVED if self.has_offsets else None,
+        )
 
     def reader(
         self, file: int, start: Cursor | None = None, stop: int | None = None
@@ -151,6 +174,7 @@ class Plan:
             stop=stop,
             cut=self.part_records,
             names=self.names,
+            labels=self.labels,
         )
 
     def compression_of(self, file: int) -> str | None:
@@ -180,6 +204,11 @@ class Plan:
         known = (self.columns.document, self.columns.author)
         for column, name in zip(known, self.names, strict=False):
             columns[str(column)] = string_array(names_in(reader, batch, name))
+        if self.labels is not None:
+            given = reader.values(batch, self.labels)
+            columns[_LABELS] = string_array(
+                each if isinstance(each, str) else json.dumps(each) for each in given
+            )
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def job(self, run: str, context: bytes, key: bytes | None, seed: int | None) -> dict[str, Any]:
@@ -200,6 +229,8 @@ class Plan:
             "columns": [texts[0] if len(texts) == 1 else texts, *self.names, asdict(self.rule)],
             "bad records": [self.on_error, self.max_text_bytes],
             "part": self.part_records,
+            **({"labels": self.labels} if self.labels is not None else {}),
+            **({"offsets": True} if self.has_offsets else {}),
         }
 
     def absolute(self) -> Plan:
@@ -214,6 +245,29 @@ class Plan:
 def names_in(reader: CorpusReader, batch: Batch, column: str) -> list[str]:
     """Read the names in a column, which the reader has checked; 7 and "7" are one name, for CSV cannot tell them apart."""
     return [str(value) for value in reader.values(batch, column)]
+
+
+def refuse_in_output(target: Path, private: Iterable[Path]) -> None:
+    """Refuse what is private to its owner in the output: a run key, a ledger, offsets."""
+    for given in private:
+        path = Path(os.path.realpath(given))
+        if path in (target, manifest_path(target)) or target in path.parents:
+            raise CorpusError(
+                f"{path} would lie in the output or be written over by it: a run key, a ledger and offsets must lie "
+                "elsewhere. Name another file."
+            )
+
+
+def refuse_taken(offsets: Path, others: Iterable[str | Path]) -> None:
+    """Refuse to write offsets where they cannot be, or over another file of the run."""
+    if any(Path(os.path.realpath(each)) == offsets for each in others):
+        raise CorpusError(
+            f"{offsets} is in use: offsets would be written over it. Name another file."
+        )
+    if offsets.is_dir() or not offsets.parent.is_dir():
+        raise CorpusError(
+            f"Cannot write offsets to {offsets}: it is a folder, or its folder does not exist. Name a file."
+        )
 
 
 def _file_fingerprint(path: str, run: str) -> tuple[int, str]:

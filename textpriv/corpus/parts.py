@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from textpriv.corpus.checkpoint import Checkpoint, Entry
 from textpriv.corpus.formats import FORMATS, writer_for
-from textpriv.corpus.job import Plan, names_in
+from textpriv.corpus.job import MOVED, Plan, names_in
 from textpriv.corpus.records import (
     BadRecord,
     Batch,
@@ -49,7 +49,10 @@ __all__ = ["FileJoiner", "NameCheck", "PartRunner", "PartWriter", "join_file", "
 def released_texts(
     plan: Plan, file: int, batch: Batch, released: Released
 ) -> tuple[list[list[str]], Counter[str]]:
-    """Return what was released for a batch, column by column, or raise its error with the name of the record."""
+    """Return what was released for a batch, or raise its error with the name of the record.
+
+    Column by column; where spans stood and stand comes last, where that is asked for.
+    """
     rows = batch.positions
     try:
         done, tokens = released.result()
@@ -57,7 +60,8 @@ def released_texts(
         raise named_error(error, lambda text: plan.record(file, rows[text % len(rows)])) from None
     if done is None:
         return [], tokens
-    return [done.column(number).to_pylist() for number in range(len(plan.text_columns))], tokens
+    names = [*plan.columns.texts, *([MOVED] if plan.has_offsets else [])]
+    return [done.column(name).to_pylist() for name in names], tokens
 
 
 class NameCheck:
@@ -114,6 +118,9 @@ class PartWriter:
         if self._writer is None:
             self._begin(part_of(batch.start, self._plan.part_records))
         assert self._writer is not None
+        if self._plan.has_offsets and texts:
+            *texts, moved = texts
+            self._beside["moved"].writelines(self._moved(batch, moved))
         self._writer.write(batch, texts)
         self._documents += len(batch.texts)
         self._tokens.update(tokens)
@@ -123,7 +130,7 @@ class PartWriter:
         for bad in batch.bad:
             self._skipped[bad.reason] += 1
             if self._plan.on_error == "quarantine":
-                self._quarantine.write(self._quarantined(bad))
+                self._beside["quarantine"].write(self._quarantined(bad))
         self._end = batch.end
         if batch.end.record == part_end(batch.end.record - 1, self._plan.part_records):
             self._finish()
@@ -151,7 +158,7 @@ class PartWriter:
         self._unprotected, self._matched = {}, set()
         self._part = part
         self._stack = contextlib.ExitStack()
-        out, self._quarantine, self._done = self._stack.enter_context(
+        out, self._beside, self._done = self._stack.enter_context(
             self._folder.part(self._file, part)
         )
         self._writer = writer_for(self._reader, out, self._plan.rule)
@@ -178,6 +185,20 @@ class PartWriter:
         )
         stack, self._stack = self._stack, None
         stack.close()
+
+    def _moved(self, batch: Batch, moved: Sequence[str]) -> Iterator[bytes]:
+        """One line for each span of a batch: its record, kind, and offsets in the raw and in the private text."""
+        name = self._plan.files[self._file][0]
+        file = {"file": os.fsencode(name).decode("utf-8", "replace")} if name else {}
+        documents: Sequence[str | None] = [None] * len(moved)
+        if self._plan.names:
+            documents = names_in(self._reader, batch, self._plan.names[0])
+        for position, document, spans in zip(batch.positions, documents, moved, strict=True):
+            record = {**file, "record": position + 1}
+            if document is not None:
+                record["document"] = document
+            for span in json.loads(spans):
+                yield json.dumps({**record, **span}).encode() + b"\n"
 
     def _quarantined(self, bad: BadRecord) -> bytes:
         """One line of the quarantine: where a bad record stands, why it is bad, and its bytes."""

@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from textpriv import stores
 from textpriv.corpus.columns import ColumnRule
-from textpriv.errors import CorpusError
+from textpriv.errors import CorpusError, SpanError
+from textpriv.spans.labels import read_labels
+from textpriv.spans.span import checked
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -220,6 +222,7 @@ class CorpusReader:
         stop: int | None = None,
         cut: int | None = None,
         names: Sequence[str] = (),
+        labels: str | None = None,
     ) -> None:
         if on_error not in ON_ERROR:
             raise CorpusError(f"on_error must be one of {', '.join(ON_ERROR)}; found {on_error!r}.")
@@ -236,6 +239,7 @@ class CorpusReader:
         self.newline = "\n"
         self._start, self._stop, self._cut = start or Cursor(), stop, cut
         self._names = tuple(names)
+        self._labels = labels
         self._position = 0
         self._line = 0
         self._record_line = 0
@@ -473,13 +477,22 @@ class CorpusReader:
             raise not_utf8() from None
 
     def check_name_columns(self) -> None:
-        """Refuse a file whose header has not exactly one column for each name."""
-        for name in self._names:
-            if (count := self.columns.count(name)) != 1:
+        """Refuse a file whose header has not exactly one column for each name, and for labels."""
+        for name, why in (
+            *((each, "to count by") for each in self._names),
+            (self._labels, "with labels"),
+        ):
+            if name is not None and (count := self.columns.count(name)) != 1:
                 raise CorpusError(
-                    f"{self.name}: expected one column named {name!r}, to count by; found {count} among "
-                    f"{len(self.columns)}."
+                    f"{self.name}: expected one column named {name!r}, {why}; found {count} among {len(self.columns)}."
                 )
+
+    def check_labels(self, text: str, given: Any) -> None:
+        """Raise for labels that cannot be read or do not fit their text."""
+        try:
+            checked(text, read_labels(given))
+        except SpanError as error:
+            raise RecordError("labels", str(error)) from None
 
     def check_names(self, values: Iterable[Any]) -> None:
         """Raise for a record without a name, as text or a whole number."""

@@ -36,7 +36,7 @@ from textpriv.corpus.checkpoint import (
 )
 from textpriv.corpus.columns import ColumnRule
 from textpriv.corpus.formats import read_records, writer_for
-from textpriv.corpus.job import Plan, check_options
+from textpriv.corpus.job import Plan, check_options, refuse_in_output, refuse_taken
 from textpriv.corpus.parts import (
     FileJoiner,
     NameCheck,
@@ -95,6 +95,8 @@ def privatize_corpus(
     key: RunKey | None = None,
     resume: bool | None = None,
     part_records: int = PART_RECORDS,
+    labels_column: str | None = None,
+    offsets: str | os.PathLike[str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_unprotected: Callable[[tuple[str, ...]], None] | None = None,
 ) -> CorpusReport:
@@ -149,6 +151,12 @@ def privatize_corpus(
     part_records
         Records after which what is done is safe on the disk; also the unit of work of Spark and Ray. The first parts of a
         file are smaller, from 1,250 records on.
+    labels_column
+        The field with the spans of each text that are known already, beside those that detectors find
+        (:func:`textpriv.spans.labels.read_labels`), of a privatizer with spans. It is left out of the output.
+    offsets
+        A file to write, which says for each span where it stood in the raw text and where it stands in the private one
+        (JSON lines, mode 0600). It is the owner's: it must not lie in the output.
     on_progress
         Called after each batch or part.
     on_unprotected
@@ -185,6 +193,10 @@ def privatize_corpus(
     check_options(
         privatizer, workers, settings, engine, document_column, author_column, key, resume
     )
+    if getattr(privatizer, "spans", None) is None and (labels_column or offsets):
+        raise CorpusError(
+            "Labels and offsets are those of typed spans: make the privatizer with a policy of spans."
+        )
     if key is not None and (is_stream(target) or (is_stream(source) and document_column is None)):
         raise CorpusError(
             "A stream passes only once, so under a run key it would not be known again: name files (an input whose "
@@ -201,19 +213,22 @@ def privatize_corpus(
         rule=columns or ColumnRule(),
         part_records=part_records,
         names=tuple(name for name in (document_column, author_column) if name is not None),
+        labels=labels_column,
+        has_offsets=offsets is not None,
     )
     watch = Tally(plan, on_progress, on_unprotected)
     if is_stream(target):
-        if plan.is_folder or plan.format == "parquet" or on_error == "quarantine":
+        if plan.is_folder or plan.format == "parquet" or on_error == "quarantine" or offsets:
             raise CorpusError(
-                "Only a single jsonl, csv, tsv or text file goes to a stream, and nothing can be set "
-                "aside beside a stream: name a file as the output."
+                "Only a single jsonl, csv, tsv or text file goes to a stream, and neither bad records nor offsets can be "
+                "set aside beside a stream: name a file as the output."
             )
         with _local_engine(plan, privatizer, settings, workers, secrets.token_bytes(16)) as local:
             names = NameCheck(plan, privatizer)
             _write_stream(plan, target, local, watch, names)
         return watch.report(time.perf_counter() - started)
-    run = _Run(plan, target, privatizer, settings, key, watch)
+    owners = None if offsets is None else Path(os.path.realpath(offsets))
+    run = _Run(plan, target, privatizer, settings, key, watch, owners)
     with run.opened(resume):
         if not run.complete:
             if engine == "local":
@@ -312,8 +327,10 @@ class _Run:
         settings: PrivatizerSettings | None,
         key: RunKey | None,
         watch: Tally,
+        offsets: Path | None = None,
     ) -> None:
         self._plan = plan
+        self._offsets = offsets
         self._url = target if stores.is_url(target) else None
         self._target = stores.local_path(target)  # of a URL: beside it lies what is not published
         self._privatizer = privatizer
@@ -412,15 +429,10 @@ class _Run:
 
     def _check_target(self) -> None:
         ledger = getattr(self._privatizer, "ledger", None)
-        for secret in (self._key, ledger):
-            path = None if secret is None else Path(os.path.realpath(secret.path))
-            if path is not None and (
-                path in (self._target, manifest_path(self._target)) or self._target in path.parents
-            ):
-                raise CorpusError(
-                    f"{path} would lie in the output or be written over by it: a run key or a ledger must lie elsewhere. "
-                    "Name another file."
-                )
+        private = [each.path for each in (self._key, ledger) if each is not None]
+        refuse_in_output(self._target, [*private, *filter(None, [self._offsets])])
+        if self._offsets is not None:
+            refuse_taken(self._offsets, [*private, *(path for _, path in self._plan.files)])
         if not self._target.parent.is_dir():
             raise CorpusError(
                 f"Cannot write to {self._target}: its folder does not exist. Make it first."
@@ -609,9 +621,10 @@ class _Run:
         for entry in sorted(entries.values(), key=lambda entry: (entry.file, entry.part)):
             watch.add_entry(entry)
             documents[entry.file] += entry.documents
-        has_quarantine = self._folder.publish_quarantine(
-            quarantine, [entries[at] for at in sorted(entries)]
-        )
+        parts = [entries[at] for at in sorted(entries)]
+        has_quarantine = self._folder.publish_beside("quarantine", quarantine, parts)
+        if self._offsets is not None:
+            self._folder.publish_beside("moved", self._offsets, parts)
         manifest = self._new_manifest(documents) if plan.is_folder else None
         if self._url is not None:
             self._folder.publish_to_store(self._url, manifest)

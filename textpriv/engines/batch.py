@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import secrets
 import warnings
@@ -188,6 +189,12 @@ class Columns:
         The name of each document's author, for a ledger and for laws that draw the same for all spans of a person.
     number
         The number of each document in its corpus; not needed with ``document``.
+    labels
+        The spans of each text that are known already (:func:`textpriv.spans.labels.read_labels`), of a privatizer with
+        spans. The column is left out of what is released. None for no such column; with one column of texts only.
+    moved
+        The name of a column to add, with where the spans of each text stood and stand now: JSON, its owner's
+        (:mod:`textpriv.spans.offsets`). None for no such column.
     known_as
         The name of the text column in the corpus, which is a part of what each document is known by, or the names where
         there are several; ``text`` if left out.
@@ -204,6 +211,8 @@ class Columns:
     author: str | None = None
     number: str | None = None
     known_as: str | Sequence[str] | None = None
+    labels: str | None = None
+    moved: str | None = None
 
     def __post_init__(self) -> None:
         for column, times in Counter(self.texts).items():
@@ -216,6 +225,14 @@ class Columns:
                 )
         if not self.texts:
             raise CorpusError("No column of texts is named: name one.")
+        if self.labels is not None and len(self.texts) > 1:
+            raise CorpusError(
+                "Labels are offsets in one text, and several columns of texts are named: release them one by one."
+            )
+        if self.labels in (*self.texts, self.document, self.author) and self.labels is not None:
+            raise CorpusError(
+                f"{self.labels!r} cannot hold labels and something else: name another column."
+            )
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -334,8 +351,44 @@ class BatchRelease:
         LedgerError
             For a document that the ledger refuses; nothing of the batch is drawn.
         """
-        raw = self.privatizer.read_batch(self.encoded(batch))
-        return self.with_texts(batch, self.released(batch, raw))
+        labels = None if self.columns.labels is None else self._labels(batch)
+        raw = self.privatizer.read_batch(self.encoded(batch), labels)
+        if self.columns.moved is None:
+            done = self.with_texts(batch, self.released(batch, raw))
+        else:
+            done = self._with_offsets(batch, raw)
+        kept = [name for name in done.schema.names if name != self.columns.labels]
+        return done if labels is None else done.select(kept)
+
+    def _labels(self, batch: pa.RecordBatch) -> list[Any]:
+        """The spans of each text that are known already; ``position`` of an error is the row."""
+        from textpriv.spans.labels import read_labels
+
+        labels = []
+        column = batch.column(_column_index(batch, str(self.columns.labels)))
+        for row, given in enumerate(column.to_pylist()):
+            try:
+                labels.append(read_labels(given))
+            except DocumentError as error:
+                error.position = row
+                raise
+        return labels
+
+    def _with_offsets(self, batch: pa.RecordBatch, raw: RawBatch) -> pa.RecordBatch:
+        """The batch with private texts, and a column of where their spans stood and stand now."""
+        from textpriv.spans.offsets import moved_spans
+        from textpriv.tokenization.batches import EncodedTexts
+
+        private = self.privatizer.release(raw, self._keys(batch))
+        self._count(raw)
+        rows = batch.num_rows
+        moved: list[list[dict[str, Any]]] = [[] for _ in range(rows)]
+        for span in moved_spans(raw, private):
+            text = span.pop("document")
+            column = self.columns.parts[text // rows]
+            moved[text % rows].append({"column": column, **span})
+        done = self.with_texts(batch, EncodedTexts.of(each.text for each in private))
+        return done.append_column(str(self.columns.moved), string_array(map(json.dumps, moved)))
 
     def encoded(self, batch: pa.RecordBatch) -> EncodedTexts:
         """The texts of a batch, those of one column after those of another.
@@ -357,9 +410,12 @@ class BatchRelease:
     def released(self, batch: pa.RecordBatch, raw: RawBatch) -> EncodedTexts:
         """Draw what was read of a batch; of the batch itself only names and numbers are looked at."""
         released = self.privatizer.release_batch(raw, self._keys(batch))
+        self._count(raw)
+        return released
+
+    def _count(self, raw: RawBatch) -> None:
         self.tokens.update(raw.counts)
         self._warn_of_language(raw.codes)
-        return released
 
     def _warn_of_language(self, codes: NDArray[np.int32]) -> None:
         """Warn once where most of the first words are not those of the index; how many of them is not told."""
@@ -449,7 +505,7 @@ class BatchRelease:
         return names
 
 
-def string_array(texts: Sequence[str]) -> pa.StringArray | pa.LargeStringArray:
+def string_array(texts: Iterable[str]) -> pa.StringArray | pa.LargeStringArray:
     """Return texts as an Arrow array; unlike ``pyarrow.array`` this does not load pandas where that is installed."""
     from textpriv.tokenization.batches import EncodedTexts
 

@@ -40,6 +40,7 @@ def privatize_dataset(
     text_column: str | Sequence[str] = "text",
     document_column: str | None = None,
     author_column: str | None = None,
+    labels_column: str | None = None,
     workers: int = 1,
     batch_size: int = 1000,
 ) -> AnyDataset:
@@ -61,6 +62,9 @@ def privatize_dataset(
         come out as from ``textpriv.corpus``.
     author_column : str, optional
         The name of each document's author, for laws that draw the same for all spans of a person.
+    labels_column : str, optional
+        The spans of each text that are known already (:func:`textpriv.spans.labels.read_labels`), of settings with spans;
+        it is left out.
     workers : int
         Processes; an IterableDataset has one.
     batch_size : int
@@ -84,7 +88,13 @@ def privatize_dataset(
     if settings.ledger is not None:
         raise CorpusError("A ledger counts in one process: use textpriv.corpus, or a run key.")
     number = None if document_column is not None else _NUMBER
-    columns = Columns(text_column, document=document_column, author=author_column, number=number)
+    columns = Columns(
+        text_column,
+        document=document_column,
+        author=author_column,
+        number=number,
+        labels=labels_column,
+    )
     splits: dict[Any, Any] = dict(dataset) if isinstance(dataset, dict) else {None: dataset}
     context = NO_SALT
     if document_column is not None:
@@ -109,13 +119,22 @@ def _mapped(
     options: dict[str, Any] = {"batched": True, "batch_size": batch_size, "with_indices": True}
     arrow = dataset.with_format("arrow")
     if not hasattr(dataset, "format"):  # an IterableDataset, which has none
-        return arrow.map(work, **options).with_format(None)
-    options |= {"features": dataset.features, "num_proc": workers if workers > 1 else None}
+        return arrow.map(work, remove_columns=work.left_out, **options).with_format(None)
+    features = dataset.features.copy()
+    shown = dataset.format["columns"]
+    for name in work.left_out:
+        features.pop(name, None)
+        shown = [each for each in shown if each != name]
+    options |= {
+        "remove_columns": work.left_out,
+        "features": features,
+        "num_proc": workers if workers > 1 else None,
+    }
     # A hash of the function would follow the path of an index or of a key and not what lies there.
     private = arrow.map(work, new_fingerprint=_fingerprint(dataset, work, release), **options)
     form = dataset.format
     return private.with_format(
-        form["type"], form["columns"], form["output_all_columns"], **form["format_kwargs"]
+        form["type"], shown, form["output_all_columns"], **form["format_kwargs"]
     )
 
 
@@ -165,6 +184,10 @@ class _Batches:
     context: bytes
     first: int = 0  # documents of the splits before
 
+    @property
+    def left_out(self) -> list[str]:
+        return [] if self.columns.labels is None else [self.columns.labels]
+
     def __call__(self, table: pa.Table, numbers: list[int]) -> pa.Table:
         import pyarrow as pa
 
@@ -172,8 +195,9 @@ class _Batches:
         (batch,) = table.combine_chunks().to_batches() or [None]
         if batch is None:
             return table
-        names = batch.schema.names
+        names = [name for name in batch.schema.names if name != self.columns.labels]
+        schema = pa.schema([table.schema.field(name) for name in names], table.schema.metadata)
         if self.columns.number is not None:
             known = pa.array([self.first + number for number in numbers], pa.uint64())
             batch = batch.append_column(self.columns.number, known)
-        return pa.Table.from_batches([release(batch).select(names)], table.schema)
+        return pa.Table.from_batches([release(batch).select(names)], schema)

@@ -5,6 +5,7 @@ Neither package is imported unless its frames are given. What the texts become i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ def privatize_frame(
     text_column: str | Sequence[str] = "text",
     document_column: str | None = None,
     author_column: str | None = None,
+    labels_column: str | None = None,
 ) -> Any:
     """Return a table with private texts and the other columns as they are.
 
@@ -58,6 +60,9 @@ def privatize_frame(
         The name of each document, from which its randomness follows, all different. Without one, its number.
     author_column : str, optional
         The name of each document's author, for a ledger and for laws that draw the same for all spans of a person.
+    labels_column : str, optional
+        The spans of each text that are known already (:func:`textpriv.spans.labels.read_labels`), of settings with spans;
+        it is left out.
 
     Returns
     -------
@@ -91,13 +96,21 @@ def privatize_frame(
         names: dict[str, Any] = {"document_column": document_column, "author_column": author_column}
         return privatize_frame(table, settings=settings, **names)[_SERIES].rename(frame.name)
     number = None if document_column is not None else _NUMBER
-    columns = Columns(text_column, document=document_column, author=author_column, number=number)
-    for column in filter(None, (*columns.texts, document_column, author_column)):
+    columns = Columns(
+        text_column,
+        document=document_column,
+        author=author_column,
+        number=number,
+        labels=labels_column,
+    )
+    for column in filter(None, (*columns.texts, document_column, author_column, labels_column)):
         if (count := list(frame.columns).count(column)) != 1:
             raise CorpusError(
                 f"expected one column named {column!r}, found {count} among {len(frame.columns)} columns."
             )
     texts = _released(frame, settings, columns)
+    if labels_column is not None:
+        frame = frame[[name for name in frame.columns if name != labels_column]]
     if library == "polars":
         import polars
 
@@ -125,6 +138,10 @@ def _released(frame: Any, settings: PrivatizerSettings, columns: Columns) -> dic
     given: dict[str, Any] = {name: string_array(texts) for name, texts in raw.items()}
     for column in filter(None, (columns.document, columns.author)):
         given[column] = _names(frame[column].to_list())
+    if columns.labels is not None:
+        labels = frame[columns.labels].to_list()
+        plain = (each if isinstance(each, str) else json.dumps(_listed(each)) for each in labels)
+        given[columns.labels] = string_array(plain)
     context = NO_SALT
     if columns.number is not None:
         given[columns.number] = pa.array(range(len(frame)), pa.uint64())
@@ -149,6 +166,13 @@ def _released(frame: Any, settings: PrivatizerSettings, columns: Columns) -> dic
 def _row(first: int, rows: int, text: int) -> str:
     """What the row of a text is called, the texts of one column standing after those of another."""
     return f"row {first + text % rows + 1}"
+
+
+def _listed(labels: Any) -> Any:
+    """Labels as lists: pandas has arrays of them where a frame was read from Parquet, and a number where there are none."""
+    if hasattr(labels, "tolist"):
+        return labels.tolist()
+    return labels if isinstance(labels, list) else None
 
 
 def _names(values: list[Any]) -> pa.Array:

@@ -39,6 +39,7 @@ def privatize_dataset(
     document_column: str,
     text_column: str | Sequence[str] = "text",
     author_column: str | None = None,
+    labels_column: str | None = None,
     workers: int = 1,
     batch_size: int = 1000,
 ) -> Dataset:
@@ -59,6 +60,9 @@ def privatize_dataset(
         One column of texts, or several, which are released independently.
     author_column : str, optional
         The name of each document's author, for laws that draw the same for all spans of a person.
+    labels_column : str, optional
+        The spans of each text that are known already (:func:`textpriv.spans.labels.read_labels`), of settings with spans;
+        it is left out.
     workers : int
         Actors.
     batch_size : int
@@ -79,10 +83,10 @@ def privatize_dataset(
             "A ledger lies on a local disk, where actors cannot count in it: use a run key."
         )
     columns, names = (
-        Columns(text_column, document=document_column, author=author_column),
+        Columns(text_column, document=document_column, author=author_column, labels=labels_column),
         dataset.columns() or [],
     )
-    for column in filter(None, (*columns.texts, document_column, author_column)):
+    for column in filter(None, (*columns.texts, document_column, author_column, labels_column)):
         if column not in names:
             raise CorpusError(
                 f"expected one column named {column!r}, found none among {len(names)}."
@@ -106,13 +110,17 @@ class _Batches:
     """The work of an actor: tables in, tables out."""
 
     def __init__(self, settings: PrivatizerSettings, columns: Columns) -> None:
+        self._left_out = columns.labels
         self._release = release_in_process(settings, columns)
 
     def __call__(self, table: pa.Table) -> pa.Table:
         import pyarrow as pa
 
         done = [without_trace(self._release, batch) for batch in table.to_batches()]
-        return pa.Table.from_batches(done, table.schema)
+        schema = table.schema
+        if self._left_out is not None:
+            schema = schema.remove(schema.get_field_index(self._left_out))
+        return pa.Table.from_batches(done, schema)
 
 
 class _Tasks:

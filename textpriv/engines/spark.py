@@ -41,6 +41,7 @@ def privatize_dataframe(
     document_column: str,
     text_column: str | Sequence[str] = "text",
     author_column: str | None = None,
+    labels_column: str | None = None,
 ) -> DataFrame:
     """Return a DataFrame with private texts and the other columns as they are.
 
@@ -59,6 +60,9 @@ def privatize_dataframe(
         One column of texts, or several, which are released independently.
     author_column : str, optional
         The name of each document's author, for laws that draw the same for all spans of a person.
+    labels_column : str, optional
+        The spans of each text that are known already (:func:`textpriv.spans.labels.read_labels`), of settings with spans;
+        it is left out.
 
     Returns
     -------
@@ -74,15 +78,18 @@ def privatize_dataframe(
         raise CorpusError(
             "A ledger lies on a local disk, where executors cannot count in it: use a run key."
         )
-    columns = Columns(text_column, document=document_column, author=author_column)
-    for column in filter(None, (*columns.texts, document_column, author_column)):
+    columns = Columns(
+        text_column, document=document_column, author=author_column, labels=labels_column
+    )
+    for column in filter(None, (*columns.texts, document_column, author_column, labels_column)):
         if frame.columns.count(column) != 1:
             raise CorpusError(
                 f"expected one column named {column!r}, found {frame.columns.count(column)} among {len(frame.columns)}."
             )
     _refuse_repeated(frame, document_column)
     work = _Batches(settings.without_secret(), columns)
-    return frame.mapInArrow(work, frame.schema)
+    schema = type(frame.schema)([each for each in frame.schema if each.name != labels_column])
+    return frame.mapInArrow(work, schema)
 
 
 def _refuse_repeated(frame: DataFrame, column: str) -> None:

@@ -127,6 +127,21 @@ def typed(settings) -> tuple[pa.Table, PrivatizerSettings, dict[str, str]]:
     return table, settings, dict(zip(done["id"].to_pylist(), done["text"].to_pylist(), strict=True))
 
 
+@pytest.fixture(scope="session")
+def labelled(typed) -> tuple[pa.Table, PrivatizerSettings, list[dict[str, str]]]:
+    """The same documents with their dates in a column of labels, and the rows that this process releases."""
+    table, settings, _ = typed
+    settings = replace(settings, detect=())
+    spans = [[{"start": 5, "end": 15, "label": "DATE"}]] * table.num_rows
+    table = table.append_column("spans", pa.array(spans))
+    columns = Columns("text", document="id", author="who", labels="spans")
+    release = BatchRelease(settings.build(), columns)
+    (batch,) = table.to_batches()
+    rows = release(batch).to_pylist()
+    assert release.tokens["span DATE"] == len(rows)
+    return table, settings, rows
+
+
 @pytest.fixture
 def killed_once(monkeypatch, tmp_path) -> Path:
     marker = tmp_path / "killed"

@@ -108,3 +108,11 @@ def test_the_cache_goes_by_what_lies_at_a_path_and_not_by_the_path(stored, setti
         made[0].cache_files[0]["filename"],
         privatize_dataset(stored, settings).cache_files[0]["filename"],
     )
+
+
+def test_labels_in_a_column_come_out_of_a_dataset_as_of_this_process(labelled):
+    table, settings, rows = labelled
+    named = {"document_column": "id", "author_column": "who", "labels_column": "spans"}
+    assert privatize_dataset(datasets.Dataset(table), settings, **named).to_list() == rows
+    stream = datasets.Dataset(table).to_iterable_dataset()
+    assert list(privatize_dataset(stream, settings, **named)) == rows

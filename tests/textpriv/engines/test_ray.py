@@ -90,6 +90,17 @@ def test_typed_spans_come_out_of_ray_as_of_this_process(ray, typed):
     assert {row["id"]: row["text"] for row in done.take_all()} == private
 
 
+def test_labels_in_a_column_come_out_of_ray_as_of_this_process(ray, labelled):
+    import ray.data
+
+    from textpriv.engines.ray import privatize_dataset
+
+    table, settings, rows = labelled
+    named = {"document_column": "id", "author_column": "who", "labels_column": "spans"}
+    done = privatize_dataset(ray.data.from_arrow(table), settings, **named)
+    assert sorted(done.take_all(), key=str) == sorted(rows, key=str)
+
+
 def test_a_ray_dataset_with_a_repeated_name_is_refused(ray, settings):
     import ray.data
 

@@ -171,6 +171,19 @@ def test_typed_spans_come_out_of_spark_as_of_this_process(spark, typed):
     assert {row.id: row.text for row in done.collect()} == private
 
 
+def test_labels_in_a_column_come_out_of_spark_as_of_this_process(spark, labelled):
+    from textpriv.engines.spark import privatize_dataframe
+
+    table, settings, rows = labelled
+    columns = table.to_pydict().values()
+    spans = "array<struct<start: bigint, end: bigint, label: string>>"
+    schema = f"id string, who string, text string, spans {spans}"
+    frame = spark.createDataFrame(list(zip(*columns, strict=True)), schema)
+    named = {"document_column": "id", "author_column": "who", "labels_column": "spans"}
+    done = privatize_dataframe(frame, settings, **named)
+    assert sorted((row.asDict() for row in done.collect()), key=str) == sorted(rows, key=str)
+
+
 def test_a_spark_dataframe_needs_a_column_of_names(spark, settings):
     from textpriv.engines.spark import privatize_dataframe
 

@@ -105,6 +105,7 @@ def read_records(
     stop: int | None = None,
     cut: int | None = None,
     names: Sequence[str] = (),
+    labels: str | None = None,
 ) -> CorpusReader:
     """Read text records in batches, in constant memory.
 
@@ -133,6 +134,9 @@ def read_records(
     names
         Fields or columns that must hold a name, as text or a whole number; a record without is a bad one
         (``missing_name``).
+    labels
+        The field or column with the spans of each text (:func:`textpriv.spans.labels.read_labels`); a record whose spans
+        cannot be read, or lie beyond its text, is a bad one (``labels``).
 
     Returns
     -------
@@ -157,6 +161,7 @@ def read_records(
         stop,
         cut,
         names,
+        labels,
     )
 
 

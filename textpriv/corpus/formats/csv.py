@@ -88,6 +88,7 @@ class _CsvReader(CorpusReader):
         columns = [header.index(name) for name in self.text_columns]
         self.check_name_columns()
         named = [header.index(name) for name in self._names]
+        labels = None if self._labels is None else header.index(self._labels)
         self.enter(stream)
         while (row := next_row()) is not None:
             if not row:  # an empty list is a blank line between rows: no record
@@ -100,6 +101,8 @@ class _CsvReader(CorpusReader):
             elif len(row) == len(header):
                 try:
                     self.check_names(row[number] for number in named)
+                    if labels is not None:
+                        self.check_labels(row[columns[0]], row[labels])
                     yield self.check_texts([row[column] for column in columns]), row
                 except RecordError as error:
                     error.raw = lines.raw()

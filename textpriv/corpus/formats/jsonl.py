@@ -57,6 +57,13 @@ class _JsonReader(CorpusReader):
                     "wrong_type", f"expected a string in {column!r}, found a JSON {kind}."
                 )
         self.check_names(record.get(name) for name in self._names)
+        if self._labels is not None:
+            if self._labels not in record:
+                raise RecordError(
+                    "labels",
+                    f"expected labels in {self._labels!r}, [] for none; found no such field.",
+                )
+            self.check_labels(texts[0], record[self._labels])
         return self.check_texts(texts), record
 
 

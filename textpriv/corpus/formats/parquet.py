@@ -148,6 +148,7 @@ class _ParquetReader(CorpusReader):
     def _batch(self, rows: pa.RecordBatch, first: int, end: int) -> Batch:
         columns = [self._values(rows, name) for name in self.text_columns]
         names = [_possible_names(rows.column(self.columns.index(name))) for name in self._names]
+        labels = None if self._labels is None else self._column(rows, self._labels)
         texts, good, bad = [], [], []
         for row in range(rows.num_rows):
             try:
@@ -161,7 +162,10 @@ class _ParquetReader(CorpusReader):
                             "wrong_type", f"expected a text in {name!r}, found none (null)."
                         )
                 self.check_names(column[row] for column in names)
-                texts.append(self.check_texts([values[row] for values in columns]))  # type: ignore[index]
+                text = self.check_texts([values[row] for values in columns])  # type: ignore[index]
+                if labels is not None:
+                    self.check_labels(text, labels[row])
+                texts.append(text)
                 good.append(row)
             except RecordError as error:
                 if self.on_error == "quarantine":
@@ -172,6 +176,9 @@ class _ParquetReader(CorpusReader):
 
             rows = rows.take(pa.array(good, pa.int64()))
         return Batch([first + row for row in good], texts, rows, bad, first, Cursor(end, 0, None))
+
+    def _column(self, rows: pa.RecordBatch, name: str) -> list[Any]:
+        return _column_values(rows.column(self.columns.index(name)))
 
     def _values(self, rows: pa.RecordBatch, name: str) -> list[Any] | RecordError:
         """Return the texts of a column (bytes for what is no UTF-8), or what is wrong with all of them."""
