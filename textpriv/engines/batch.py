@@ -351,14 +351,14 @@ class BatchRelease:
         LedgerError
             For a document that the ledger refuses; nothing of the batch is drawn.
         """
-        labels = None if self.columns.labels is None else self._labels(batch)
-        raw = self.privatizer.read_batch(self.encoded(batch), labels)
+        labels = () if self.columns.labels is None else (self._labels(batch),)
+        raw = self.privatizer.read_batch(self.encoded(batch), *labels)
         if self.columns.moved is None:
             done = self.with_texts(batch, self.released(batch, raw))
         else:
             done = self._with_offsets(batch, raw)
         kept = [name for name in done.schema.names if name != self.columns.labels]
-        return done if labels is None else done.select(kept)
+        return done.select(kept) if labels else done
 
     def _labels(self, batch: pa.RecordBatch) -> list[Any]:
         """The spans of each text that are known already; ``position`` of an error is the row."""

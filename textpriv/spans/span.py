@@ -7,7 +7,8 @@ The rule
 Offsets count characters (code points) and stand between 0 and the length of the text; others are an error, for they are
 those of another text. Empty spans are left out. A boundary between a letter and its combining marks moves outwards. Spans
 whose kind has no law, or that their law cannot read, are as if not found. Of those that overlap the longest stays, of equal
-lengths the leftmost, of equal spans the kind that is declared first.
+lengths the leftmost, of equal spans the kind that is declared first. A text whose spans together are more than a thousand
+times as long as it is an error.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from textpriv.errors import SpanError
 __all__ = ["ReadSpan", "Span", "checked", "without_overlaps"]
 
 _MARKS = {"Mn", "Mc", "Me"}
+_DEEPEST = 1000  # times the length of a text that its spans may have together, for each is read
 
 
 class Span(NamedTuple):
@@ -57,6 +59,8 @@ def checked(text: str, spans: Iterable[Sequence[Any]]) -> list[Span]:
         For what is no span of this text; says which one it is and nothing of the text.
     """
     size, done = len(text), []
+    starts: dict[int, int] = {}
+    ends: dict[int, int] = {}
     for number, span in enumerate(spans):
         try:
             start, end, kind = span
@@ -73,12 +77,25 @@ def checked(text: str, spans: Iterable[Sequence[Any]]) -> list[Span]:
             )
         if start == end:
             continue
-        while start and _joined(text, start):
-            start -= 1
-        while end < size and _joined(text, end):
-            end += 1
-        done.append(Span(start, end, kind))
-    return done
+        done.append(Span(_moved(text, start, -1, starts), _moved(text, end, 1, ends), kind))
+    different = list(dict.fromkeys(done))
+    if sum(end - start for start, end, _ in different) > _DEEPEST * size:
+        raise SpanError(
+            f"its spans overlap more than {_DEEPEST:,} deep. Correct the detector or the labels."
+        )
+    return different
+
+
+def _moved(text: str, offset: int, step: int, known: dict[int, int]) -> int:
+    """A boundary moved outwards to where no character is cut; each place of a text is looked at once for all spans."""
+    passed = []
+    while 0 < offset < len(text) and offset not in known and _joined(text, offset):
+        passed.append(offset)
+        offset += step
+    if passed or offset in known:
+        offset = known.get(offset, offset)
+        known.update(dict.fromkeys(passed, offset))
+    return offset
 
 
 def _joined(text: str, offset: int) -> bool:

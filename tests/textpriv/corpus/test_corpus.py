@@ -431,7 +431,7 @@ def test_while_running_the_output_is_hidden_and_private(tmp_path):
         seen.extend(stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / name).iterdir())
 
     privatize_corpus(source, tmp_path / "b.txt", Echo(), on_progress=look)
-    assert seen == [0o700, 0o600, 0o600, 0o600]
+    assert seen == [0o700, 0o600, 0o600, 0o600, 0o600]
     assert _leftovers(tmp_path) == []
 
 
