@@ -121,6 +121,9 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
         What is subtracted from a record after clipping to ``data_norm``.
     scale_ : float
         Norm to which the difference is clipped again.
+    basis_ : (d, d) array or None
+        Map to the features as they were scaled, of the difference over ``scale_``; a score is divided by the length there
+        where that is above 1. None where features were not scaled.
     classes_, statement_, privacy_event_, n_features_in_
 
     Examples
@@ -216,6 +219,7 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
 
     def _begin(self, d: int) -> None:
         self.centre_, self.scale_ = np.zeros(d), float(self.data_norm)
+        self.basis_: Array | None = None
         unpaid = self.mode == "sound" and self.threshold_share == 0
         self.threshold_: float | None = None if unpaid else 0.0
 
@@ -430,7 +434,7 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
         if plan is None:
             return Coordinates(self.centre_, self.scale_)
         found = plan.release(table, randomness)
-        self.centre_, self.scale_ = found.centre, found.scale
+        self.centre_, self.scale_, self.basis_ = found.centre, found.scale, found.basis
         return found
 
     def _plan_statistics(

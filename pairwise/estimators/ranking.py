@@ -34,6 +34,7 @@ class Ranking(ClassifierMixin, PrivateEstimator):
     threshold_share: float
     centre_: Array
     scale_: float
+    basis_: Array | None
     coef_: Array
     intercept_: Array
     classes_: NDArray[Any]
@@ -70,7 +71,14 @@ class Ranking(ClassifierMixin, PrivateEstimator):
         around = clip_records(
             clip_records(records, float(self.data_norm)) - self.centre_, self.scale_
         )
-        return np.asarray(around @ w)
+        scores = np.asarray(around @ w)
+        # Fits that were pickled before features were scaled have no basis.
+        basis = getattr(self, "basis_", None)
+        if basis is None:
+            return scores
+        # As it was learned: records that are long in the scaled features count by their direction.
+        lengths = np.linalg.norm(around @ (basis.T / self.scale_), axis=1)
+        return np.asarray(scores / np.maximum(lengths, 1.0))
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return scores, shape (n,), of records clipped as in training; larger means the positive class."""

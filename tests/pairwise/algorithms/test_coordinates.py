@@ -17,6 +17,7 @@ from pairwise.algorithms.coordinates import (
 )
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
+from pairwise.pairs.clipping import clip_records
 
 
 def narrow(n=4000):
@@ -90,3 +91,20 @@ def test_shares_that_leave_nothing_for_the_ranking_or_more_than_all_are_refused(
     model = PrivateAUCClassifier(algorithm=Pointwise(scale_share=share), centre_share=0.2)
     with pytest.raises(InvalidParameterError, match="scale_share must be >= 0, and below 1"):
         model.fit(X, y)
+
+
+def test_scores_are_those_of_the_coordinates_that_were_learned_in():
+    X = narrow(400)
+    y = X[:, 2] > 0
+    model = PrivateAUCClassifier(
+        2.0, 1e-5, algorithm=Pointwise(scale_share=0.2), threshold_share=0.0, random_state=0
+    ).fit(X, y)
+    # From the centre outwards, so that some are cut in scaled features and some are not.
+    shown = clip_records(model.centre_ + np.logspace(-6, 0, 400)[:, None] * X, 1.0)
+    coordinates = Coordinates(model.centre_, model.scale_, model.basis_)
+    lengths = np.linalg.norm(coordinates.around(shown) @ model.basis_.T, axis=1)
+    assert 0 < (lengths < 1).sum() < len(X)
+    w = np.linalg.solve(model.basis_.T, model.coef_[0] * model.scale_)
+    scores = coordinates.of(shown) @ w
+    # Clipped records are a millionth below the bound.
+    assert np.abs(model.decision_function(shown) - scores).max() <= 4e-6 * np.linalg.norm(w)
