@@ -282,7 +282,7 @@ def report_page(
         outcomes=[each for each in OUTCOMES if leaks and any(of == each for _, of in leaks.spans)],
         counted=leaks is not None and leaks.word_counts is not None,
         outside=0 if leaks is None or leaks.word_counts is None else int(leaks.word_counts[-1]),
-        hidden=None if attacks is None else attacks.hidden(mechanism, leaks),
+        hidden=attacks.hidden(mechanism, leaks) if attacks and not (plan and plan.passes) else None,
         attacks=attacks,
         laws=laws,
         draws=_DRAWS,

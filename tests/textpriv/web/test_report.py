@@ -27,7 +27,7 @@ from textpriv.index import Index
 from textpriv.spans.detectors import RegexDetector
 from textpriv.spans.laws.mask import Mask
 from textpriv.spans.laws.numbers import Number
-from textpriv.spans.policy import SpanPolicy
+from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
 from textpriv.vocabulary import Vocabulary
 from textpriv.web.charts import Chart, Line
 from textpriv.web.report import WordLaws, report_page, write_page
@@ -413,6 +413,14 @@ def test_words_are_told_by_how_well_they_are_hidden(mechanism, with_spans, sourc
         mechanism, words=5, leaks=leak_report([TEXT], with_spans), privatizer=with_spans
     )
     assert section_of(counted, "missed").count('<td class="number">') == 3 * len(bands) + 3
+
+
+def test_a_page_of_a_policy_by_which_words_pass_says_nothing_of_hidden_words(mechanism):
+    spans = SpanPolicy({"PERSON": Mask("PERSON")}, undetected=UNDETECTED_PASS)
+    page = report_page(mechanism, words=5, privatizer=textpriv.Privatizer(mechanism, spans=spans))
+    assert "everything the detector misses" in page
+    assert 'id="missed"' not in page
+    assert "drawn word by word" not in page
 
 
 def test_a_sample_shows_its_typed_spans(mechanism, with_spans):
