@@ -179,7 +179,8 @@ class Privatizer:
         kind : str
             What its detector calls it.
         key : str, int, bytes or Document, optional
-            The document, and its author, within which consistent laws draw the same again. All else is drawn anew.
+            The document, and its author, within which consistent laws draw the same again; the statement then says what
+            that shows. All else is drawn anew: each call is a release of its own, and their losses add up.
 
         Raises
         ------
@@ -190,6 +191,7 @@ class Privatizer:
             raise TextprivError(
                 "a span by itself needs spans= and no ledger, which counts documents."
             )
+        self._source.repeats |= key is not None
         return self.spans.draw_alone(text, kind, self._source.scopes([key], 1)[0])
 
     def pipe(
