@@ -310,3 +310,26 @@ def test_by_no_delta_and_no_bound_the_sum_counts():
     assert together(5, 2.0, 1.0, 0.0).by == "sum"
     assert together(0, 2.0, 1.0, 1e-6).epsilon == 0.0
     assert together(3, math.inf, math.inf, 1e-6) == (math.inf, 0.0, "sum", math.inf)
+
+
+# Mechanisms.md 10.1
+
+
+def test_one_sum_of_losses_has_exact_deltas_of_several_orders():
+    # The specification gives 7e-6 as delta(15) of five words whose losses add up to 24.5. The law is that of epsilon 2 at
+    # its calibrated rate, 1.1628.
+    index = Index.builtin("en")
+    mechanism = TEM(index, epsilon=2 * 1.1628)
+    nearest, apart = index.neighbours.ids[:, 1], index.neighbours.distances[:, 1]
+    found = []
+    for low, high in ((1000, 5000), (5000, 15_000), (15_000, 25_000)):
+        words = np.flatnonzero(abs(apart[low:high] - 4.0) < 0.2) + low
+        random = np.random.default_rng(0)
+        for _ in range(8):
+            five = random.choice(words, 5, replace=False)
+            pair = compare_documents(mechanism, five.tolist(), nearest[five].tolist(), grid=1e-2)
+            found.append((pair.total, *pair.delta(15)))
+    total, least, most = np.array(found).T
+    about = abs(total - 24.5) < 1
+    assert least[about].max() > 10 * 7e-6
+    assert most[about].min() < 7e-6
