@@ -99,6 +99,7 @@ class TextEncoder:
         self._class_codes = np.array([*codes, UNKNOWN], dtype=np.int32)
         self._cache: ChunkCache | None = None
         self._runs = TokenRuns()
+        self._is_torn = False
         self._few = _FEW
         self._lock = threading.Lock()  # the cache is filled while others may read
 
@@ -146,6 +147,7 @@ class TextEncoder:
                 found = self._runs.chunks(documents, lambda texts: cache.find(self._cased(texts)))
                 if found is not None:
                     return self._of_chunks(*found)
+                self._is_torn = False
         return self.encode_batch(EncodedTexts.of(each.text for each in documents))
 
     @property
@@ -154,11 +156,14 @@ class TextEncoder:
 
     @property
     def _refreshed(self) -> ChunkCache:
-        """The cache of chunks; where it was full, or an error left chunks in it without tokens, a new one."""
-        cache, runs = self._cache, self._runs
-        if cache is None or any(each.is_full or each.is_behind for each in (cache, runs)):
+        """The cache of chunks; where it was full, or an error or interrupt tore it or the runs, a new one."""
+        cache = self._cache
+        if cache is None or self._is_torn or cache.is_full or self._runs.is_full:
+            self._runs = (
+                TokenRuns()
+            )  # first: runs must never outlive the cache that their chunks are in
             cache = self._cache = ChunkCache(self._special_cases)
-            self._runs = TokenRuns()
+        self._is_torn = True  # until all that is found has its tokens
         return cache
 
     def _of_chunks(self, chunks: NDArray[np.int32], offsets: NDArray[np.int64]) -> RawBatch:
@@ -168,6 +173,7 @@ class TextEncoder:
             self._tokenize_new(self._cache)
             batch, crossed = self._cache.tokens(chunks, offsets)
             if not len(crossed):
+                self._is_torn = False
                 return batch
             chunks, offsets = self._cache.join(chunks, offsets, crossed)
 

@@ -147,7 +147,10 @@ class TokenPolicy:
             notes.append(LOWERED)
         if self.draws("unknown"):
             notes.append(
-                "All words outside the vocabulary share one law, so they cannot be told "
+                "All words outside the vocabulary that are mapped to none share one law, so they cannot be told "
+                "apart; that a word is one of them is hidden only up to the worst-case odds"
+                if self.unknown == NEAREST
+                else "All words outside the vocabulary share one law, so they cannot be told "
                 "apart; that a word is one of them is hidden only up to the worst-case odds"
             )
         return tuple(notes)

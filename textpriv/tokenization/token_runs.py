@@ -2,8 +2,8 @@
 
 The text of a document is its *runs*, joined by single blanks: a run is the tokens up to one that spaCy says a blank follows,
 without a blank between them, whoever cut them. Lower-casing looks no farther than to a blank. So a run holds whole chunks,
-which are found once, in its text; but where its text ends in a blank, the blank after it belongs to the same chunk, and the
-document must be read as a text. What is a chunk, and what its tokens are, is in ``tokenization.chunk_cache``.
+which are found once, in its text; but where its text ends in a blank, or is empty, the blank after it belongs to the same
+chunk, and the document must be read as a text. What is a chunk, and what its tokens are, is in ``tokenization.chunk_cache``.
 """
 
 from __future__ import annotations
@@ -64,17 +64,14 @@ class TokenRuns:
             1 << 12, dtype=np.int64
         )  # of the chunks of each run, and where those of the next will start
         self._chunks = np.empty(1 << 12, dtype=np.int32)
-        self._is_open = np.zeros(1 << 12, dtype=np.bool_)  # whether a run ends in a blank
+        self._is_open = np.zeros(
+            1 << 12, dtype=np.bool_
+        )  # whether a run ends in a blank, or in nothing
 
     @property
     def is_full(self) -> bool:
         """Whether so much is remembered that it is time to forget it."""
         return self._table.count > _MAX_RUNS or self._table.size > _MAX_TOKENS
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether there are runs without chunks, as an error may leave them."""
-        return self._known < self._table.count
 
     def chunks(
         self, documents: Sequence[DocTokens], find: FindChunks
@@ -120,7 +117,8 @@ class TokenRuns:
             self._chunks = doubled(self._chunks)
         self._chunks[starts[0] : starts[-1]] = chunks
         self._starts[first : last + 1] = starts
-        self._is_open[first:last] = [text[-1].isspace() for text in texts]
+        # One without text, of empty tokens, stands between two blanks or begins with one.
+        self._is_open[first:last] = [text == "" or text[-1].isspace() for text in texts]
         self._known = last
 
 

@@ -329,6 +329,34 @@ def test_runs_that_an_error_has_left_without_chunks_are_read_at_the_next_call():
     assert documents(ours.encode_docs([doc_tokens(doc)]))[0] == expected(ours.encode(doc.text))
 
 
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_documents_with_empty_tokens_are_read_as_their_texts(at):
+    # Such as spaCy's retokenizer makes where it splits "ab" into "ab" and "".
+    words = ["good", "film", "it"]
+    words.insert(at, "")
+    strings = dict(enumerate(words))
+    document = DocTokens(np.array([[place, 1] for place in strings], dtype=np.uint64), strings)
+    ours = reader()
+    for _ in range(2):
+        assert documents(ours.encode_docs([document]))[0] == expected(ours.encode(document.text))
+
+
+def test_an_interrupt_in_the_middle_of_a_look_up_leaves_nothing_behind(monkeypatch):
+    ours, find = reader(LOWER_CASE), chunk_cache._find
+
+    def interrupted(*given):
+        find(*given)
+        raise KeyboardInterrupt
+
+    assert_read_as_by_spacy(ours, ["it"])
+    with monkeypatch.context() as broken:
+        broken.setattr(chunk_cache, "_find", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ours.encode_batch(EncodedTexts.of(["zorblax good film"]))
+    # In the place of the first two of those that were entered and not counted a word as long as both, then the last of them.
+    assert_read_as_by_spacy(ours, ["it quivernethy film"])
+
+
 def test_a_store_of_strings_that_has_grown_too_large_is_replaced_and_changes_nothing(monkeypatch):
     ours = reader(TokenPolicy(unknown="keep"))
     ours.encode("quiverneth")
