@@ -438,7 +438,8 @@ class Checkpoint:
         ]
         if not paths and what == "quarantine":
             return False
-        with atomic_write(target, folder=self.path) as out:
+        # Offsets may go to another file system than the output.
+        with atomic_write(target, folder=None if what == "moved" else self.path) as out:
             for path in paths:
                 with open(path, "rb") as file:
                     shutil.copyfileobj(file, out, _PIECE)

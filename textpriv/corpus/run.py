@@ -432,13 +432,21 @@ class _Run:
         private = [each.path for each in (self._key, ledger) if each is not None]
         refuse_in_output(self._target, [*private, *filter(None, [self._offsets])])
         if self._offsets is not None:
-            refuse_taken(self._offsets, [*private, *(path for _, path in self._plan.files)])
+            journals = (
+                [] if ledger is None else [f"{ledger.path}-{name}" for name in ("wal", "shm")]
+            )
+            sources = (path for _, path in self._plan.files)
+            refuse_taken(self._offsets, [*private, *journals, *sources, self._quarantine])
         if not self._target.parent.is_dir():
             raise CorpusError(
                 f"Cannot write to {self._target}: its folder does not exist. Make it first."
             )
         if self._target.is_dir() and not self._plan.is_folder:
             raise CorpusError(f"Cannot write to {self._target}: it is a folder. Name a file.")
+
+    @property
+    def _quarantine(self) -> Path:
+        return self._target.with_name(self._target.name + ".quarantine.jsonl")
 
     def _refuse_output(self, folder: Checkpoint, resume: bool | None) -> None:
         """Refuse an output folder that exists, unless it is what is to be continued."""
@@ -608,7 +616,7 @@ class _Run:
     def published(self, started: float) -> CorpusReport:
         """Join the parts, let the output appear, and report."""
         plan, watch = self._plan, self._watch
-        quarantine = self._target.with_name(self._target.name + ".quarantine.jsonl")
+        quarantine = self._quarantine
         if self.complete:
             return self._report_published(started, quarantine)
         entries = self._folder.entries()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import json
 import os
 import stat
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +23,8 @@ from textpriv.corpus import PrivatizerSettings, privatize_corpus
 from textpriv.engines.batch import document_key
 from textpriv.engines.frames import privatize_frame
 from textpriv.errors import CorpusError, SpanError
-from textpriv.ledger import Document
+from textpriv.ledger import Document, Ledger
+from textpriv.privatizer import Privatizer
 from textpriv.run_key import RunKey
 from textpriv.spans.labels import read_labels
 
@@ -219,7 +222,7 @@ def test_offsets_lead_from_each_span_to_its_surface_and_are_their_owners(
     ]
 
 
-@pytest.mark.parametrize("where", ["out/moved", "in/a.jsonl", "key"])
+@pytest.mark.parametrize("where", ["out/moved", "in/a.jsonl", "key", "out.quarantine.jsonl"])
 def test_offsets_are_refused_in_the_output_and_over_other_files_of_the_run(
     where, settings, tmp_path
 ):
@@ -238,6 +241,32 @@ def test_offsets_are_refused_in_the_output_and_over_other_files_of_the_run(
             **NAMED,
         )
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["ledger", "ledger-wal", "ledger-shm"])
+def test_offsets_are_refused_over_a_ledger_and_what_it_has_counted_last(name, settings, tmp_path):
+    made = replace(settings, seed=None).build()
+    counted = Privatizer(
+        made.mechanism, ledger=Ledger(tmp_path / "ledger"), spans=made.spans.policy
+    )
+    source, offsets = written(tmp_path, "jsonl"), tmp_path / name
+    with pytest.raises(CorpusError, match="Name another file"):
+        privatize_corpus(source, tmp_path / "out.jsonl", counted, offsets=offsets, **NAMED)
+
+
+def test_offsets_may_go_to_another_file_system(settings, tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    owners, replaced = tmp_path / "other" / "moved", os.replace
+
+    def replace_within(old, new):
+        if (Path(old).parent == tmp_path / "other") != (Path(new).parent == tmp_path / "other"):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        replaced(old, new)
+
+    monkeypatch.setattr(os, "replace", replace_within)
+    source = written(tmp_path, "jsonl")
+    privatize_corpus(source, tmp_path / "out.jsonl", settings.build(), offsets=owners, **NAMED)
+    assert carried(owners)
 
 
 def test_a_resumed_run_has_the_offsets_of_a_whole_one(settings, tmp_path):
