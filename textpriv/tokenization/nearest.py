@@ -91,9 +91,13 @@ class NearestWords:
             for word in words:
                 image = self._known.get(word)
                 if image is None:
+                    image = self._image(word)
                     if len(self._known) >= _KEPT:
                         self._known.clear()
-                    image = self._known[word] = self._image(word)
+                    if (
+                        len(word) <= _LONGEST
+                    ):  # a longer one is soon looked up again, and would take much room
+                        self._known[word] = image
                 images.append(image)
         return images
 

@@ -103,6 +103,7 @@ def test_a_long_word_is_left_without_being_compared(monkeypatch):
     words = NearestWords(WORDS, "en")
     monkeypatch.setattr(words, "_compare", None)
     assert words.ids(["g" * 10**6, "gar", "garden1"]) == [UNKNOWN] * 3
+    assert max(map(len, words._known)) <= 64  # nor is it remembered
 
 
 def test_lemmas_come_from_spacys_table_and_are_part_of_what_the_map_is_known_by(
