@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["privatize"]
 
 _COLUMN = "column:"
+_DETECT = (
+    "Find names, dates, numbers and the like by patterns, presidio, or spacy:PIPELINE (spacy alone: the small pipeline of "
+    "the language)"
+)
+_REPEAT = "Repeat for several. What is not found is drawn word by word."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,12 +169,7 @@ class SpanOptions:
 
     detect: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="DETECTOR",
-            help="Find names, dates, numbers and the like by patterns, presidio, or spacy:PIPELINE (spacy alone: the "
-            "small pipeline of the language), or take them from column:NAME, a JSON list of objects with start, end and "
-            "label. Repeat for several. What is not found is drawn word by word.",
-        ),
+        typer.Option(metavar="DETECTOR", help=f"{_DETECT}. {_REPEAT}"),
     ] = None
     policy: Annotated[
         str | None,
@@ -178,29 +178,21 @@ class SpanOptions:
             help="What becomes of each kind that is found: notes, tickets, chat, or a TOML file.",
         ),
     ] = None
-    offsets: Annotated[
-        Path | None,
-        typer.Option(
-            help="File that says where each span stood and where it stands now, to carry annotations over. As secret as "
-            "the texts: for you alone."
-        ),
-    ] = None
 
     @property
     def _columns(self) -> list[str]:
         return [each[len(_COLUMN) :] for each in self.detect or () if each.startswith(_COLUMN)]
 
-    def arguments(self) -> dict[str, Any]:
-        """Return arguments of privatize_corpus."""
-        return {"labels_column": next(iter(self._columns), None), "offsets": self.offsets}
-
     def settings(self) -> dict[str, Any]:
-        """Return the fields of PrivatizerSettings."""
-        if len(self._columns) > 1:
-            raise typer.BadParameter("--detect column:NAME names one column: put all labels there")
+        """Return the fields of PrivatizerSettings, whose spans detectors alone find."""
+        if self._columns:
+            raise typer.BadParameter(
+                "--detect column:NAME is for privatize: here detectors alone find spans"
+            )
+        return self._settings()
+
+    def _settings(self) -> dict[str, Any]:
         if self.detect is None and self.policy is None:
-            if self.offsets is not None:
-                raise typer.BadParameter("--offsets are those of spans: add --detect and --policy")
             return {}
         if self.detect is None or self.policy is None:
             raise typer.BadParameter(
@@ -211,6 +203,38 @@ class SpanOptions:
         policy = SpanPolicy.of(self.policy)
         detectors = (each for each in self.detect if not each.startswith(_COLUMN))
         return {"spans": policy.to_dict(), "detect": tuple(detectors)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSpanOptions(SpanOptions):
+    """The same where records may bring spans of their own, and a file can say where all went."""
+
+    detect: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DETECTOR",
+            help=f"{_DETECT}, or take them from column:NAME, a JSON list of objects with start, end and label. {_REPEAT}",
+        ),
+    ] = None
+    offsets: Annotated[
+        Path | None,
+        typer.Option(
+            help="File that says where each span stood and where it stands now, to carry annotations over. As secret as "
+            "the texts: for you alone."
+        ),
+    ] = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return arguments of privatize_corpus."""
+        return {"labels_column": next(iter(self._columns), None), "offsets": self.offsets}
+
+    def settings(self) -> dict[str, Any]:
+        """Return the fields of PrivatizerSettings."""
+        if len(self._columns) > 1:
+            raise typer.BadParameter("--detect column:NAME names one column: put all labels there")
+        if self.offsets is not None and self.detect is None and self.policy is None:
+            raise typer.BadParameter("--offsets are those of spans: add --detect and --policy")
+        return self._settings()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,7 +354,7 @@ def privatize(
     *,
     release: ReleaseOptions,
     files: FileOptions,
-    spans: SpanOptions,
+    spans: FileSpanOptions,
     run: RunOptions,
     account: AccountOptions,
     as_json: Json = False,

@@ -335,3 +335,12 @@ def test_the_command_takes_labels_from_a_column_and_writes_offsets(demo_index, t
     )
     assert result.exit_code == 2
     assert "one column" in result.output
+
+
+@pytest.mark.parametrize("more", [["--detect", "column:spans"], ["--offsets", "moved"]])
+@pytest.mark.parametrize("command", [["leaks"], ["report", "--output", "page.html"]])
+def test_commands_that_read_no_labels_and_write_no_offsets_take_neither(command, more):
+    arguments = ["--epsilon", "20", "--policy", "chat", "--detect", "patterns", *more]
+    result = CliRunner().invoke(app, [command[0], "in.jsonl", *command[1:], *arguments])
+    assert result.exit_code == 2, result.output
+    assert "privatize" in result.output if "--detect" in more else "--offsets" in result.output
