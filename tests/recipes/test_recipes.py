@@ -21,6 +21,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import textpriv
+
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
 pytest.importorskip("torch")
@@ -180,6 +182,7 @@ def test_every_recipe_is_run_here():
         "retrieval",
         "spans",
         "tradeoff",
+        "tradeoff_peers",
         "trees",
         "uci",
     }
@@ -374,6 +377,42 @@ def test_tradeoff(data_dir, tmp_path, monkeypatch):
     assert all(float(low) <= float(mean) <= float(high) for mean, low, high in ahead)
     recipe.figures(found, tmp_path)
     assert len(list(tmp_path.glob("tradeoff-*.svg"))) == len(recipe.SHOWN)
+
+
+def test_forms_of_other_packages_are_laws_and_santext_that_of_tem_without_truncation():
+    recipe = loaded("tradeoff_peers")
+    vectors = np.random.default_rng(0).normal(size=(30, 4))
+    apart = np.linalg.norm(vectors[:, None] - vectors, axis=2)
+    place = recipe.listed(vectors)
+    assert sorted(place) == list(range(30))
+    places = np.subtract.outer(place, place).T.astype(float)
+    for _, _, form, by_place in recipe.FORMS.values():
+        rows = form(places if by_place else apart, 1.5)
+        assert rows.min() >= 0
+        np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=1e-5)
+    index = textpriv.Index.build(textpriv.Vocabulary(WORDS[:30], vectors))
+    law = textpriv.TEM(index, 1.5, prior="uniform", gamma=20.0)
+    wanted = np.exp([law.log_prob(word) for word in range(30)])
+    np.testing.assert_allclose(recipe.santext(apart, 1.5), wanted, rtol=1e-5)
+
+
+def test_rows_of_other_packages_get_the_share_that_was_asked_for(data_dir, tmp_path, monkeypatch):
+    tradeoff, recipe = loaded("tradeoff"), loaded("tradeoff_peers")
+    monkeypatch.setattr(tradeoff, "SHARED", 1)
+    write_sets(data_dir, tmp_path, tradeoff.COUNTS, 40)
+    tradeoff.prepare(tmp_path, tmp_path / "prepared", 120)
+    monkeypatch.setattr(recipe, "ProcessPoolExecutor", _Threads)
+    monkeypatch.setattr(recipe, "SHARES", (0.2,))
+    monkeypatch.setattr(recipe, "NAMES", ("SanText, pypantera's", recipe.NOISE))
+    for name in ("SEARCHED", "TRIED"):
+        monkeypatch.setattr(recipe, name, 2000)
+    recipe.run(tmp_path / "prepared", tmp_path / "p.json", 1, 1)
+    content = recipe.Results(tmp_path / "p.json", recipe.PARTS).content
+    for row in content["peers"].values():
+        alone, _, read = row["0.2"]["success"]
+        assert 0.15 <= max(alone, read) <= 0.2 + 0.05
+    shown = recipe.tables(content)
+    assert all(f"| {name} |" in shown for name in content["peers"])
 
 
 @pytest.mark.parametrize("given", [True, False])
