@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 import textpriv
-from textpriv.evaluation.recovery import word_recovery
+from textpriv.evaluation.recovery import COMMON, word_recovery
 from textpriv.mechanisms.base import Mechanism
 from textpriv.mechanisms.calibration.pair_sweep import together
 from textpriv.randomness import KeyedStreams
@@ -122,7 +122,7 @@ def utility(
         law = np.exp(np.array([mechanism.log_prob(word) for word in range(len(tables))]))
         keep = float(prior @ np.diag(law))
         distance = float(prior @ (law * apart).sum(axis=1))
-        back = word_recovery(mechanism)
+        back = word_recovery(mechanism, common=min(COMMON, len(tables) // 4))
         kind = "exact" if certificate.exact else "upper bound"
         verdict = "holds" if certificate.holds else "DOES NOT HOLD"
         print(

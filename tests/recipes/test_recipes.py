@@ -243,8 +243,9 @@ def test_spans(data_dir, tmp_path):
         file.parent.mkdir()
         file.write_bytes(gzip.compress(json.dumps(row).encode()))
     shown = run("spans", "survival", "--data-dir", tmp_path, "--draws", "1")
-    assert "pupa/prompts, epsilon 1, patterns: 0.00% of 1 units" in shown
-    assert shown.count("tab/legal25") == shown.count("of 1 units") / 3 == 3
+    assert "pupa/prompts, chat, patterns, all: 0.00% (+- 0.00%) of 1 units stay" in shown
+    # By three detectors all units, and those of the one kind that there are.
+    assert shown.count("of 1 units") == 3 * 3 * 2
     shown = run("spans", "rate", "--data-dir", data_dir, "--reviews", "60")
     assert re.search(r"patterns, tickets: .* of the rate without", shown)
     assert shown.count("on top") == 2

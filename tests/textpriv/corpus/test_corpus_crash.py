@@ -83,7 +83,7 @@ def _bytes(path: Path) -> dict[str, bytes]:
 # A process that has compiled everything already lets children run, and kills each at a random moment.
 KILLER = """
 import json, os, random, shutil, signal, sys, time
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1], os.path.join(sys.argv[1], "../..")]
 from test_corpus_crash import _bytes, _run
 from pathlib import Path
 from textpriv.tokenization.spacy_tokenizer import SpacyTokenizer

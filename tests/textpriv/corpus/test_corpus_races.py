@@ -61,7 +61,7 @@ def _run(index, source, target, resume, key=None, **options):
 # A process that has loaded everything copies itself; the copies wait for one signal and then run on one output.
 RACERS = """
 import contextlib, json, os, shutil, sys, time
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1], os.path.join(sys.argv[1], "../..")]
 from pathlib import Path
 from test_corpus_races import _raw, _run
 from textpriv.corpus import PrivatizerSettings, privatize_corpus
