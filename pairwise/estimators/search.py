@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,14 +21,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import (
-    CLASSES_READ,
     PrivateEstimator,
     check_number,
     refuse_fit_parameters,
     refuse_mixed_labels,
+    without_seed,
 )
 from pairwise.estimators.pipelines import check_pipeline
 from pairwise.estimators.selection import PrivateScorer, TrialAccount, TrialCount, private_selection
+from pairwise.noise.randomness import Randomness
 
 __all__ = ["PrivateSearchCV"]
 
@@ -143,6 +143,10 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         if np.ndim(rows) != 1 or len(rows) != len(X):  # type: ignore[arg-type]
             raise InvalidParameterError("X and y must have one row and one label for each record.")
         training, tested = _split(len(rows), float(self.validation))
+        settings = list(ParameterGrid(self.param_grid))
+        models = [clone(self.estimator).set_params(**setting) for setting in settings]
+        seeds = [getattr(_learner(model, prefix), "random_state", None) for model in models]
+        proved = all(seed is None for seed in seeds)
         # Noise of scores must not repeat from trial to trial.
         source = np.random.default_rng(self.random_state) if self.random_state is not None else None
 
@@ -154,13 +158,15 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 **setting, **{prefix + name: value for name, value in paid.items()}
             )
             model.fit(_safe_indexing(X, training), rows[training])
+            nonlocal proved
+            proved = proved and _learner(model, prefix).statement_.proved
             seed = None if source is None else int(source.integers(2**31))
             scorer = PrivateScorer(self.scoring, second.epsilon(delta), delta, second, seed)
             return scorer(model, _safe_indexing(X, tested), rows[tested]), model
 
         found = private_selection(
             trial,
-            list(ParameterGrid(self.param_grid)),
+            settings,
             epsilon=float(self.epsilon),
             delta=float(self.delta),
             count=self.count,
@@ -169,20 +175,25 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         )
         self.best_estimator_ = found.result
         self.best_params_, self.best_score_ = dict(found.candidate), found.score
-        self.statement_, self.privacy_event_ = found.statement, found.event
+        self.privacy_event_ = found.event
         learner = _learner(found.result, prefix)
-        if learner._classes_read:
-            self.statement_ = replace(
-                self.statement_,
-                assumptions=(*self.statement_.assumptions, CLASSES_READ),
-                not_protected=(*self.statement_.not_protected, "the set of class labels"),
-            )
-        # What the winner says of itself was true of one trial that nobody chose by its score.
+        own = learner.statement_
+        # What the winner says of its price was true of one trial that nobody chose by its score; what it takes for granted
+        # and leaves open is true of the search as well.
+        self.statement_ = found.statement.extended(
+            assumptions=own.assumptions,
+            not_protected=own.not_protected,
+            notes=tuple({note for seed in seeds if (note := Randomness(seed).note)}),
+            proved=found.statement.proved and proved,
+        )
         learner.statement_, learner.privacy_event_ = self.statement_, self.privacy_event_
         learner.budget = None
         if hasattr(self.best_estimator_, "classes_"):
             self.classes_ = self.best_estimator_.classes_
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return without_seed(dict(super().__getstate__()))
 
     def _check(self) -> str:
         """Return the prefix of the private learner's parameters, or refuse settings."""

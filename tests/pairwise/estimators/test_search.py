@@ -122,6 +122,27 @@ def test_a_class_list_that_was_read_is_named():
     assert "the set of class labels" in search.statement_.not_protected
 
 
+@pytest.mark.parametrize(
+    ("seed", "grid"), [(0, GRID), (None, {"random_state": [None, 0]}), (None, {"random_state": [0]})]
+)
+def test_a_search_of_seeded_trials_is_not_called_proved(seed, grid):
+    search = PrivateSearchCV(clone(LEARNER).set_params(random_state=seed), grid, epsilon=2.0)
+    statement = search.fit(*table()).statement_
+    assert not statement.proved
+    assert any("random_state" in note for note in statement.notes)
+
+
+def test_a_search_takes_for_granted_and_leaves_open_what_its_winner_does():
+    statement = PrivateSearchCV(LEARNER, {"data_norm": [0.5]}, epsilon=2.0).fit(*table()).statement_
+    assert "every record is clipped, on its own, to the public norm 0.5" in statement.assumptions
+    assert "the number of records and of features, and all settings" in statement.not_protected
+
+
+def test_a_search_is_pickled_without_its_seed():
+    search = PrivateSearchCV(LEARNER, GRID, epsilon=2.0, random_state=3).fit(*table())
+    assert pickle.loads(pickle.dumps(search)).random_state is None
+
+
 def test_it_is_used_like_a_search_of_scikit_learn():
     X, y = table(400)
     grid = [{"algorithm": [Gradient(steps=20), Pointwise()]}, {"data_norm": [0.5, 1.0]}]
