@@ -120,8 +120,10 @@ class StreamingEstimator(AlgorithmChoice):
     def _new_stream(
         self, task: ConvexTask, online: OnlinePlan | LeaderPlan, randomness: Randomness
     ) -> PairStream:
+        # Of the settings that the noise was planned for, whatever is set while the stream goes on.
+        fixed = type(self)(**self.get_params(deep=False))
         return online.open(
-            self._convex_sums,
+            fixed._convex_sums,
             task.domain,
             task.anchor,
             randomness,

@@ -237,6 +237,19 @@ def test_a_streamed_ranking_scores_records_clipped_to_the_public_norm(algorithm)
     assert len(clf.intercept_) == 1
 
 
+@pytest.mark.parametrize("algorithm", ["onpairstrc", "onpairc", "ftrl"])
+def test_settings_that_change_while_a_stream_goes_on_do_not_change_what_it_sums(algorithm):
+    # The noise was planned for records of the first norm and pairs of the first loss.
+    X, y = _table(40)
+    released = []
+    for changed in ({}, {"data_norm": 1000.0, "algorithm__loss": "hinge"}):
+        clf = PrivateAUCClassifier(algorithm=algorithm, classes=[0, 1], random_state=0)
+        clf.set_params(algorithm__horizon=40)
+        clf.partial_fit(1000 * X[:20], y[:20]).set_params(**changed)
+        released.append(clf.partial_fit(1000 * X[20:], y[20:]).coef_)
+    np.testing.assert_array_equal(*released)
+
+
 def test_partial_fit_needs_a_horizon_and_exists_only_for_streams():
     X, y = _table(10)
     with pytest.raises(PairwiseError, match="horizon"):
