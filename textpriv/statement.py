@@ -278,9 +278,11 @@ class PrivacyStatement:
         distance = self.figures.get("reference_distance")
         if distance is None or self.epsilon is None or not 0 < distance < math.inf:
             return ""
-        found = self.documents_within(DOCUMENT_WORDS, distance)
+        # Of the distance as it is printed: farther than the figure, so more is lost within it.
+        reach = at_most(distance, 3)
+        found = self.documents_within(DOCUMENT_WORDS, float(reach))
         text = (
-            f"Documents that differ in {DOCUMENT_WORDS} words, each by a distance of up to {at_most(distance, 3)}, are told "
+            f"Documents that differ in {DOCUMENT_WORDS} words, each by a distance of up to {reach}, are told "
             f"apart by odds of at most exp({at_most(found.total, 3)}), the sum"
         )
         nats = at_most(found.epsilon, 3)
@@ -313,13 +315,17 @@ class PrivacyStatement:
             return None
         return odds_in_words(loss), at_most(distance, 3)
 
+    @property
+    def _claim(self) -> str:
+        """The constant with its unit, rounded up."""
+        return "none" if self.epsilon is None else f"{at_most(self.epsilon)} {self.unit}"
+
     def __str__(self) -> str:
         return self.paragraph()
 
     def __repr__(self) -> str:
-        claim = "none" if self.epsilon is None else f"{self.epsilon:g} {self.unit}"
         return (
-            f"PrivacyStatement({self.mechanism}: epsilon {claim}, delta {self.delta:g}, "
+            f"PrivacyStatement({self.mechanism}: epsilon {self._claim}, delta {at_most(self.delta)}, "
             f"{'proved' if self.proved else 'NOT PROVED'}, {len(self.not_protected)} not protected)"
         )
 
@@ -327,8 +333,8 @@ class PrivacyStatement:
         figures = self.figures
         rows = [
             ("mechanism", self.mechanism),
-            ("epsilon", "none" if self.epsilon is None else f"{self.epsilon:g} {self.unit}"),
-            ("delta", f"{self.delta:g}"),
+            ("epsilon", self._claim),
+            ("delta", at_most(self.delta)),
             ("between", self.adjacency),
         ]
         for which, share in (("", "half"), ("_90", "nine tenths")):

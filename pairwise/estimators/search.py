@@ -30,6 +30,7 @@ from pairwise.estimators.base import (
 from pairwise.estimators.pipelines import check_pipeline
 from pairwise.estimators.selection import PrivateScorer, TrialAccount, TrialCount, private_selection
 from pairwise.noise.randomness import Randomness
+from pairwise.statement import PrivacyStatement
 
 __all__ = ["PrivateSearchCV"]
 
@@ -177,15 +178,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.best_params_, self.best_score_ = dict(found.candidate), found.score
         self.privacy_event_ = found.event
         learner = _learner(found.result, prefix)
-        own = learner.statement_
-        # What the winner says of its price was true of one trial that nobody chose by its score; what it takes for granted
-        # and leaves open is true of the search as well.
-        self.statement_ = found.statement.extended(
-            assumptions=own.assumptions,
-            not_protected=own.not_protected,
-            notes=tuple({note for seed in seeds if (note := Randomness(seed).note)}),
-            proved=found.statement.proved and proved,
-        )
+        self.statement_ = _for_all(found.statement, learner.statement_, seeds, proved)
         learner.statement_, learner.privacy_event_ = self.statement_, self.privacy_event_
         learner.budget = None
         if hasattr(self.best_estimator_, "classes_"):
@@ -248,6 +241,19 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """Return the winner's image of records, shape (n, k)."""
         check_is_fitted(self)
         return np.asarray(self.best_estimator_.transform(X))
+
+
+def _for_all(
+    price: PrivacyStatement, winner: PrivacyStatement, given: Sequence[Any], sound: bool
+) -> PrivacyStatement:
+    """What the search guarantees: at its own price, since that of the winner was true of a trial that no score chose."""
+    # What the winner takes for granted and leaves open is true of the search as well.
+    return price.extended(
+        assumptions=winner.assumptions,
+        not_protected=winner.not_protected,
+        notes=tuple({note for each in given if (note := Randomness(each).note)}),
+        proved=price.proved and sound,
+    )
 
 
 def _prefix_of(estimator: Any) -> str:

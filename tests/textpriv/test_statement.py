@@ -122,6 +122,19 @@ def test_the_line_about_documents_gives_the_sum_and_what_is_proved_below_it():
     assert bare.documents_within(100, 0.5).epsilon > exact
 
 
+def test_the_line_about_documents_holds_at_the_distance_that_it_prints():
+    # Printed as 0.501: at that distance 100 words lose 300.6 nats, and at .5001 they lose 300.06.
+    line = make(figures={"worst_word_loss": 60.0, "reference_distance": 0.5001}).document_line
+    reach = float(re.search(r"up to ([\d.]+),", line).group(1))
+    assert float(re.search(r"odds of at most exp\(([\d.]+)\)", line).group(1)) >= 100 * 6 * reach
+
+
+def test_the_short_forms_of_a_statement_round_its_epsilon_up():
+    statement = make(epsilon=1.2345612)
+    assert "1.23457" in repr(statement)
+    assert "1.23457" in statement._repr_html_()
+
+
 def test_a_range_is_at_most_the_largest_one_and_nothing_at_distance_0():
     statement = make(figures={"bounded_range": 6.0, "largest_range": 9.0, "numerical_slack": 0.25})
     assert statement.range_at(0.0) == 0.0

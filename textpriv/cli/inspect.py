@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from textpriv.bounds import at_most
 from textpriv.cli.choosing import Context, id_of, public_texts
 from textpriv.cli.messages import console, print_json, warn
 from textpriv.cli.options import (
@@ -514,7 +515,7 @@ def _print_certificate(certificate: Certificate) -> None:
     table.add_column(overflow="fold")
     for name, value in (
         ("mechanism", certificate.mechanism),
-        ("claimed", f"{certificate.epsilon:g} per unit of distance"),
+        ("claimed", f"{at_most(certificate.epsilon, 9)} per unit of distance"),
         ("constant", f"{certificate.in_words(certificate.rho)}{sure}"),
         ("with rounding", certificate.in_words(certificate.rho_with_rounding)),
         ("worst pair", f"{first} and {second}, at distance {certificate.distance:.6g}"),

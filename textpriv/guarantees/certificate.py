@@ -140,7 +140,7 @@ class Certificate:
         kind = "exactly " if self.exact else ""
         first, second = self.worst_pair
         return (
-            f"{verdict}: {self.mechanism} claims {self.epsilon:g} per unit of distance, and its constant is {kind}"
+            f"{verdict}: {self.mechanism} claims {at_most(self.epsilon, 9)} per unit of distance, and its constant is {kind}"
             f"{self.in_words(self.rho, 6)} over {self.pairs:,} pairs of words ({self.method}). The worst pair is "
             f"{first!r} and {second!r}, at distance {self.distance:.4g}."
             + "".join(f" {sentence}." for sentence in (*self.observed, *self.notes))
@@ -157,7 +157,7 @@ class Certificate:
         relation = "=" if self.exact else ">="
         return (
             f"Certificate({self.mechanism}: {'holds' if self.holds else 'DOES NOT HOLD'}, rho {relation} {self.rho:.6g}, "
-            f"claimed {self.epsilon:g}, worst pair {self.worst_pair[0]!r} and {self.worst_pair[1]!r})"
+            f"claimed {at_most(self.epsilon, 9)}, worst pair {self.worst_pair[0]!r} and {self.worst_pair[1]!r})"
         )
 
     def _repr_html_(self) -> str:
@@ -166,7 +166,7 @@ class Certificate:
             "Certificate",
             [
                 ("mechanism", self.mechanism),
-                ("claimed", f"{self.epsilon:g} per unit of distance"),
+                ("claimed", f"{at_most(self.epsilon, 9)} per unit of distance"),
                 ("constant", f"{self.in_words(self.rho)}{sure}"),
                 ("with rounding", self.in_words(self.rho_with_rounding)),
                 (

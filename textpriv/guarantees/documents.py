@@ -50,7 +50,8 @@ class DocumentPair:
     distances : tuple of float
         Of the words that differ, the closest first.
     within : Together
-        What all documents lose that differ in as many words, each by the largest of these distances.
+        What all documents lose that differ in as many words, each by the largest of these distances as it is printed,
+        that is rounded up to three digits.
     grid : float
         Nats to which losses were rounded.
     """
@@ -272,7 +273,7 @@ def compare_documents(
         changed,
         total + slack,
         tuple(apart),
-        statement.documents_within(changed, apart[-1] if apart else 0.0),
+        statement.documents_within(changed, float(at_most(apart[-1], 3)) if apart else 0.0),
         grid,
         bounds[0],
         bounds[1],

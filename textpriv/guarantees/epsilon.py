@@ -29,6 +29,7 @@ from textpriv.mechanisms.calibration.privacy_constant import log_normalisers, ti
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
 from textpriv.mechanisms.tree_tem import TreeTEM
 from textpriv.metrics import ANGULAR, EUCLIDEAN, is_builtin
+from textpriv.statement import UnsoundWarning
 from textpriv.vocabulary.vocabulary import Prior
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def epsilon_from_odds(odds: float, d_ref: float) -> float:
     Returns
     -------
     float
-        ``ln(odds) / d_ref``, per unit of distance (mechanisms.md TEM-12).
+        ``ln(odds) / d_ref``, per unit of distance (mechanisms.md TEM-12). What rounding may add to a loss, which a statement
+        names, is not taken off; :func:`epsilon_for` does so.
 
     Raises
     ------
@@ -152,7 +154,7 @@ def epsilon_for(index: Index, **wanted: Unpack[Wanted]) -> float:
         Mean S_w: the expected number of different outputs in ``draws`` draws of one word. As epsilon grows it falls in
         the end, but with an uneven prior it may rise first; the largest epsilon that gives the wanted number is returned.
     odds : float, optional
-        The worst odds, to 1, at which two words at ``distance`` can be told apart by one released word.
+        The worst odds, to 1, at which two words at ``distance`` can be told apart by one released word, rounding included.
     recovery : float, optional
         The largest share of running words that the best attacker may guess, in (0, 1): the largest epsilon at which that
         holds, exactly, to a thousandth. Over a :class:`textpriv.Tree` of TreeTEM, else of TEM.
@@ -242,7 +244,7 @@ def choose_epsilon(
     _check_wanted(named, mechanism, rate)
     if odds is not None:
         reference = index.reference_distance if distance is None else distance
-        epsilon = epsilon_from_odds(odds, reference)
+        epsilon = _with_room(index, epsilon_from_odds(odds, reference), reference)
         return Choice(epsilon, "odds", float(odds), float(odds), 0.0, 0)
     if distance is not None:
         raise MechanismError("distance= belongs to odds=; leave it out.")
@@ -273,6 +275,21 @@ def choose_epsilon(
     if not (isinstance(prior, str) and prior in ("full", "zipf", "uniform", "counts")):
         prior = index.vocabulary.prior_weights(prior)  # a file is read once, not for every epsilon
     return _solved(search, prior, gamma, beta, rate, progress)
+
+
+def _with_room(index: Index, epsilon: float, distance: float) -> float:
+    """An epsilon that leaves room, at a distance, for what rounding may add at any rate; statements charge it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnsoundWarning)
+        # At its half rate, twice the epsilon draws by the largest rate that there is.
+        tree = isinstance(index, Tree)
+        law = TreeTEM(index, epsilon) if tree else TEM(index, epsilon=2 * epsilon)
+    room = epsilon - law.statement.figures["numerical_slack"] / distance
+    if room <= 0:
+        raise MechanismError(
+            f"rounding alone may tell two words at distance {distance:.4g} apart by such odds. Ask for larger ones."
+        )
+    return room
 
 
 def _solved(

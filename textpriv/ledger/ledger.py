@@ -390,15 +390,15 @@ class Ledger:
         limits = []
         if self.document_limit is not None:
             limits.append(
-                f"a document may spend at most epsilon {self.document_limit:g} per unit of distance under each index (each "
-                "set of words, vectors and metric has a unit and a sum of its own)"
+                f"a document may spend at most epsilon {at_most(self.document_limit)} per unit of distance under each index "
+                "(each set of words, vectors and metric has a unit and a sum of its own)"
             )
         if self.document_nats_limit is not None:
             limits.append(
-                f"a document at most {self.document_nats_limit:g} nats under all indexes together"
+                f"a document at most {at_most(self.document_nats_limit)} nats under all indexes together"
             )
         if self.author_limit is not None:
-            limits.append(f"an author's documents at most {self.author_limit:g} nats in all")
+            limits.append(f"an author's documents at most {at_most(self.author_limit)} nats in all")
         for whose, rho in (
             ("document", self.document_rho_limit),
             ("author", self.author_rho_limit),
@@ -406,7 +406,7 @@ class Ledger:
             if rho is not None:
                 nats = at_most(epsilon_of_zcdp(rho, DELTA), 4)
                 limits.append(
-                    f"each {whose} at most {rho:g} rho of zero-concentrated differential privacy under all indexes "
+                    f"each {whose} at most {at_most(rho)} rho of zero-concentrated differential privacy under all indexes "
                     f"together: any set of outcomes is at most exp({nats}) times as likely for one as for "
                     f"another, plus {DELTA:g}"
                 )

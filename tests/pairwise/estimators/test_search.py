@@ -123,7 +123,8 @@ def test_a_class_list_that_was_read_is_named():
 
 
 @pytest.mark.parametrize(
-    ("seed", "grid"), [(0, GRID), (None, {"random_state": [None, 0]}), (None, {"random_state": [0]})]
+    ("seed", "grid"),
+    [(0, GRID), (None, {"random_state": [None, 0]}), (None, {"random_state": [0]})],
 )
 def test_a_search_of_seeded_trials_is_not_called_proved(seed, grid):
     search = PrivateSearchCV(clone(LEARNER).set_params(random_state=seed), grid, epsilon=2.0)

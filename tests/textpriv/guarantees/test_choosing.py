@@ -68,6 +68,15 @@ def test_odds_are_those_of_the_statement(index):
     assert math.exp(statement.figures["reference_loss"]) == pytest.approx(7.0)
 
 
+@pytest.mark.parametrize("rate", ["half", "calibrated"])
+def test_odds_are_none_larger_than_asked_for_with_the_rounding_that_statements_charge(index, rate):
+    for odds in (1.5, 7.0, 20.0):
+        statement = TEM(index, epsilon=epsilon_for(index, odds=odds), rate=rate).statement
+        assert statement.figures["reference_loss"] <= math.log(odds)
+    with pytest.raises(MechanismError, match="rounding alone"):
+        epsilon_for(index, odds=1 + 1e-9)
+
+
 def test_odds_hold_for_half_of_all_running_words_and_for_nine_tenths_at_the_other_distance(
     index_of, clustered_points
 ):

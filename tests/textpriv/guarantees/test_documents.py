@@ -13,6 +13,7 @@ import pytest
 import small_trees as trees
 from conftest import LEVEL
 
+from textpriv.bounds import at_most
 from textpriv.composition import epsilon_of_pure, epsilon_of_zcdp, together
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.guarantees.documents import compare_documents, compare_texts
@@ -237,7 +238,10 @@ def test_long_documents_lose_no_more_than_is_stated_and_far_less_than_the_sum():
     rng = np.random.default_rng(7)
     first, second = rng.integers(0, 8, (2, 150)).tolist()
     found = compare_documents(mechanism, first, second, grid=1e-3)
-    assert found.within == mechanism.statement.documents_within(found.words, found.distances[-1])
+    # As the sentence about all such documents prints it.
+    reach = float(at_most(found.distances[-1], 3))
+    assert found.within == mechanism.statement.documents_within(found.words, reach)
+    assert f"each by a distance of up to {reach:g}: at most exp(" in found.sentences()[-1]
     assert found.within.by == "zcdp"
     assert found.delta(found.within.epsilon)[1] <= 1e-6
     assert found.epsilon(1e-6) < found.within.epsilon < found.within.total / 1.5
