@@ -338,6 +338,22 @@ def test_a_folder_of_several_formats_or_of_none_is_refused(tmp_path):
 # Columns
 
 
+@pytest.mark.parametrize("columns", [{"text": ["one"]}, {"text": ["one"], "label": ["x"]}])
+@pytest.mark.parametrize("parts", [1, 100])
+def test_where_columns_are_dropped_a_parquet_file_keeps_nothing_beside_them(
+    tmp_path, columns, parts
+):
+    fields = [pa.field(name, pa.string(), metadata={"seen": "secret one"}) for name in columns]
+    schema = pa.schema(fields, metadata={"PANDAS_ATTRS": "secret two"})
+    source = tmp_path / "a.parquet"
+    pq.write_table(pa.table(columns, schema), source)
+    rule = ColumnRule(drop=("*",))
+    privatize_corpus(source, tmp_path / "b.parquet", Echo(), columns=rule, part_records=parts)
+    assert b"secret" in source.read_bytes()
+    assert b"secret" not in (tmp_path / "b.parquet").read_bytes()
+    assert pq.read_schema(tmp_path / "b.parquet").metadata is None
+
+
 @pytest.mark.parametrize(
     ("rule", "names"),
     [

@@ -321,11 +321,12 @@ class _ParquetWriter(RecordWriter):
             schema = self._reader.schema
             assert schema is not None
             passing = self.passing(schema.names)
-            metadata = schema.metadata
-            if metadata and len(passing) < len(schema.names):
-                # It describes the columns of the input, some of which are dropped.
-                metadata = {key: value for key, value in metadata.items() if key != b"pandas"}
-            written = pa.schema([schema.field(number) for number in passing], metadata)
+            fields, metadata = [schema.field(number) for number in passing], schema.metadata
+            if not self._rule.passes_all:
+                # Whatever is kept beside the columns describes the input, some of which is dropped: frames keep attributes
+                # there, and anybody anything.
+                fields, metadata = [field.remove_metadata() for field in fields], None
+            written = pa.schema(fields, metadata)
             self._groups = _RowGroups(self._out, written, self._reader.text_columns)
         return self._groups
 
