@@ -40,6 +40,9 @@ UNKNOWN = -1  # the id of every word outside the vocabulary: all of them are one
 _STATED_NAMES = 40  # first names that a statement looks at: each costs a row of the law
 
 
+_EPSILONS = 1e-30, 1e30  # beyond them a statement would be of numbers that overflow
+
+
 def positive(name: str, value: Any, *, infinite: bool = False) -> float:
     """Return a parameter as a positive float, or say what is wrong with it."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
@@ -126,6 +129,11 @@ class Mechanism(ABC):
             )
         self.index = index
         self.epsilon = positive("epsilon", epsilon)
+        least, most = _EPSILONS
+        if not least <= self.epsilon <= most:
+            raise MechanismError(
+                f"epsilon lies between {least:g} and {most:g}, where floats hold what follows from it; got {self.epsilon:g}."
+            )
 
     @property
     @abstractmethod

@@ -80,6 +80,24 @@ def test_limits_count_a_shared_draw_once_and_a_refusal_leaves_nothing(tmp_path):
             ledger.charge(TERMS, charge("d"))
 
 
+def test_a_process_of_an_earlier_version_that_has_the_ledger_open_enters_nothing_past_a_shared_draw(
+    ledger,
+):
+    ledger.charge(TERMS, charge("a", shared=[]))
+    columns = "document, settings, content, author, distance, epsilon, nats, tokens, key"
+    enter = f"INSERT INTO releases ({columns}) SELECT ?, {columns.partition(', ')[2]} FROM releases LIMIT 1"
+    with contextlib.closing(sqlite3.connect(ledger.path, isolation_level=None)) as earlier:
+        earlier.execute(enter, (b"before",))
+        ledger.charge(TERMS, charge("b"))
+        with pytest.raises(sqlite3.OperationalError, match="counts_shared"):
+            earlier.execute(enter, (b"after",))
+        assert earlier.execute("SELECT COUNT(*) FROM releases").fetchone() == (3,)
+    ledger.charge(TERMS, charge("c"))
+    with Ledger(ledger.path) as again:
+        again.charge(TERMS, charge("d"))
+        assert again.spent(author="ann").nats == 5 * 2 + 10
+
+
 def test_a_shared_draw_of_nobody_is_refused(ledger):
     with pytest.raises(LedgerError, match="author"):
         ledger.charge(TERMS, charge("a", None))

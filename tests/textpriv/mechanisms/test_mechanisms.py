@@ -146,6 +146,17 @@ def test_an_epsilon_that_is_no_finite_positive_number_is_refused(index, kind, ep
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_an_epsilon_has_figures_that_are_numbers_or_is_refused(index, kind):
+    for epsilon in (5e-324, 1e-300, 1e40, 1e308):
+        with pytest.raises(MechanismError, match="epsilon lies between"):
+            kind(index, epsilon)
+    for epsilon in (1e-30, 1e30):
+        statement = kind(index, epsilon).statement
+        assert np.isfinite(list(statement.figures.values())).all()
+        assert "nan" not in statement.paragraph()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("epsilon", [3, np.float32(3), np.int64(3)])
 def test_an_epsilon_of_any_number_type_is_a_float(index, kind, epsilon):
     assert kind(index, epsilon).epsilon == 3.0
