@@ -54,11 +54,11 @@ def epsilon_of_zcdp(rho: float, delta: float) -> float:
         return 0.0
     # Around the order at which the simpler conversion, rho + 2 sqrt(rho ln(1 / delta)), is least.
     usual = math.sqrt(math.log(1 / delta) / rho)
-    orders = [1 + usual * 2.0 ** (step / 16) for step in range(-64, 65)]
+    # Any order above 1 is good; a huge rho has its best one where floats no longer tell it from 1.
+    orders = [1 + max(usual * 2.0 ** (step / 16), 1e-9) for step in range(-64, 65)]
     found = min(
         rho * a + (-math.log(delta) + (a - 1) * math.log1p(-1 / a) - math.log(a)) / (a - 1)
         for a in orders
-        if a > 1
     )
     return max(found * (1 + _ROUNDED), 0.0)
 
