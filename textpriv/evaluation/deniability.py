@@ -202,7 +202,8 @@ def deniabilities(
         law = np.exp(mechanism.log_prob(word))
         with np.errstate(divide="ignore"):
             distinct = -np.expm1(draws * np.log1p(-np.minimum(law, 1.0))).sum()
-        mass = np.cumsum(np.sort(law)[::-1])
+        # All outputs less likely than that have less than eta together.
+        mass = np.cumsum(np.sort(law[law >= eta / len(law)])[::-1])
         support = min(int(np.searchsorted(mass, 1.0 - eta)) + 1, len(law))
         return float(law[word]), float(distinct), support
 

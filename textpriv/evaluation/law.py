@@ -22,6 +22,7 @@ from textpriv.vocabulary.vocabulary import Prior
 __all__ = ["Law"]
 
 _CELLS = 1 << 24  # of the law held at a time
+_ROUNDING = 1e-6  # of distances in single precision
 _CACHED = 1 << 17  # of them that are worked on at a time: as many as fit into a processor's cache
 
 
@@ -61,23 +62,32 @@ class Law:
     def distances(self, words: NDArray[np.int64]) -> NDArray[np.float32]:
         """Distances from some words, as inputs, to all: shape (len(words), V)."""
         index = self.index
-        rows = index.representatives[words]
+        rows = index.representatives[words].astype(np.int64)
         if index.metric.kind != EUCLIDEAN or not index.exact:
             return index.distances_of(words).astype(np.float32)
-        points, squares = self._points
-        distances: NDArray[np.float32] = points[rows] @ points.T
-        for some, part in _parts(distances):
-            part *= -2
-            part += squares
-            part += squares[rows[some], None]
-            np.maximum(part, 0, out=part)
-            np.sqrt(part, out=part)
+        distances = self._distances_between(rows, np.arange(len(self)))
         np.put_along_axis(
             distances,
             index.neighbours.ids[rows].astype(np.int64),
             index.neighbours.distances[rows].astype(np.float32),
             axis=1,
         )
+        return distances
+
+    def _distances_between(
+        self, rows: NDArray[np.int64], columns: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Distances of some words from others, coarse where they are near: shape (len(rows), len(columns))."""
+        if self.index.metric.kind != EUCLIDEAN:
+            return self.index.distances_of(rows)[:, columns].astype(np.float32)
+        points, squares = self._points
+        distances: NDArray[np.float32] = points[rows] @ points[columns].T
+        for some, part in _parts(distances):
+            part *= -2
+            part += squares[columns]
+            part += squares[rows[some], None]
+            np.maximum(part, 0, out=part)
+            np.sqrt(part, out=part)
         return distances
 
     def rows(self, words: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -184,6 +194,9 @@ class Law:
         known = [each for each in found if each is not None]
         if len(known) == len(priors):
             return known
+        # A word that uses the law of another one has no distances of its own.
+        if self._exponential is not None and self.index.exact and not len(self.index.wide):
+            return self._likeliest_by_lists(priors, *self._exponential)
         best = [
             (np.zeros(len(self), dtype=np.int64), np.zeros(len(self), dtype=np.float32))
             for _ in priors
@@ -197,6 +210,56 @@ class Law:
                     most[better] = joint[better]
                     guess[better] = word
         return [(guess, most.astype(np.float64)) for guess, most in best]
+
+    def _likeliest_by_lists(
+        self,
+        priors: Sequence[NDArray[np.float64]],
+        measure: NDArray[np.float64],
+        rate: float,
+        gamma: float,
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """:meth:`likeliest_under` of an exponential law, without looking at most pairs of words.
+
+        The joint probability of w and y is ``nu(y) exp(a(w) - t min(d(w, y), gamma))`` with
+        ``a(w) = ln pi(w) - ln Z(w)``. A word that the list of y leaves out is no nearer than the last one in it, so it is
+        looked at only where ``a(w)`` exceeds the best of the list even from there.
+        """
+        with np.errstate(divide="ignore"):
+            ahead = np.log(np.stack(priors)) - self.mechanism.log_normalisers()
+        lists = self.index.neighbours
+        guess = np.empty(ahead.shape, dtype=np.int64)
+        most = np.empty(ahead.shape)
+        step = max(1, _CELLS // lists.ids.shape[1])
+        for start in range(0, len(self), step):
+            some = slice(start, start + step)
+            fall = rate * np.minimum(lists.distances[some], gamma)
+            for law in range(len(priors)):
+                score = ahead[law, lists.ids[some]] - fall
+                best = score.argmax(axis=1)[:, None]
+                guess[law, some] = np.take_along_axis(lists.ids[some], best, axis=1)[:, 0]
+                most[law, some] = np.take_along_axis(score, best, axis=1)[:, 0]
+        least = np.minimum(lists.distances[:, -1] * (1 - _ROUNDING), gamma).astype(np.float32)
+        furthest = ahead.max(axis=0)
+        order = np.argsort(-furthest, kind="stable")
+        candidates = np.searchsorted(-furthest[order], -(most.min(axis=0) + rate * least))
+        outputs = np.argsort(-candidates, kind="stable")[: np.count_nonzero(candidates)]
+        while len(outputs):
+            words = order[: candidates[outputs[0]]]
+            rows, outputs = np.split(outputs, [max(1, _CELLS // len(words))])
+            distances = self._distances_between(rows, words)
+            gains = ahead[:, words].astype(np.float32)
+            for some, part in _parts(distances):
+                each = rows[some]
+                np.clip(part, least[each, None], np.float32(gamma), out=part)
+                part *= np.float32(-rate)
+                for law, gain in enumerate(gains):
+                    score = part + gain
+                    best = score.argmax(axis=1)
+                    value = np.take_along_axis(score, best[:, None], axis=1)[:, 0]
+                    better = value > most[law, each]
+                    guess[law, each[better]] = words[best[better]]
+                    most[law, each[better]] = value[better]
+        return list(zip(guess, np.exp(most) * measure, strict=True))
 
 
 def _parts(rows: NDArray[np.float32]) -> Iterator[tuple[slice, NDArray[np.float32]]]:

@@ -31,7 +31,6 @@ from textpriv.mechanisms.calibration.privacy_constant import (
     LOGARITHMS,
     Constant,
     inputs,
-    log_normalisers,
     rounding_charged,
     tight_constants,
 )
@@ -379,7 +378,7 @@ def _closed(
     if device != "cpu":
         return _closed_on_device(mechanism, weights, rate, gamma, progress, device)
     with reporter(progress) as report:
-        log_z = log_normalisers(index, weights, [rate], [gamma], report("normalisers"))
+        log_z = mechanism.log_normalisers(report("normalisers"))[None]
         (constant,) = tight_constants(
             index, [rate], [gamma], log_z, progress=report("pairs of words")
         )

@@ -114,6 +114,7 @@ class Mechanism(ABC):
     needs_exact_lists: bool
     reads_bands: bool = False
     over_trees: bool = False
+    _log_normalisers: NDArray[np.float64] | None = None
 
     def __init__(self, index: Index, epsilon: float) -> None:
         if not isinstance(index, Index):
@@ -237,6 +238,25 @@ class Mechanism(ABC):
     def exponential_law(self) -> tuple[NDArray[np.float64], float, float] | None:
         """The base measure (V,), rate and truncation if the law is ``nu(y) exp(-t min(d, gamma)) / Z``, else None."""
         return None
+
+    def log_normalisers(self, progress: Progress | None = None) -> NDArray[np.float64]:
+        """``ln Z`` of every word, shape (V,), for an exponential law: a pass over all pairs of words, kept afterwards.
+
+        Raises
+        ------
+        MechanismError
+            If the law is of another kind.
+        """
+        if self._log_normalisers is None:
+            law = self.exponential_law()
+            if law is None:
+                raise MechanismError(f"{self.name} has no exponential law, so no normalisers.")
+            from textpriv.mechanisms.calibration.privacy_constant import log_normalisers
+
+            weights, rate, gamma = law
+            (found,) = log_normalisers(self.index, weights, [rate], [gamma], progress)
+            self._log_normalisers = found
+        return self._log_normalisers
 
     @cached_property
     def _names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
