@@ -194,9 +194,7 @@ def _event_to_plain(event: dp_event.DpEvent) -> dict[str, Any]:
     def plain(value: Any) -> Any:
         if isinstance(value, dp_event.DpEvent):
             return _event_to_plain(value)
-        if isinstance(value, bool | str) or value is None:
-            return value
-        if isinstance(value, int):
+        if isinstance(value, int | str) or value is None:
             return value
         if isinstance(value, Sequence) or hasattr(value, "tolist"):
             items = value.tolist() if hasattr(value, "tolist") else value

@@ -6,7 +6,7 @@ Exact up to rounding on the safe side. Other kinds of releases are in the accoun
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from scipy.special import erfcx, ndtr
 
@@ -110,6 +110,22 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     return float(0.5 * math.exp(-near * near / 2) * (erfcx(near / root) - erfcx(far / root)))
 
 
+def _turn(holds: Callable[[float], bool]) -> tuple[float, float]:
+    """Return neighbouring floats between which what holds of small positive numbers ceases to hold."""
+    low, high = 0.0, 1.0
+    while holds(high):
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        if holds(middle):
+            low = middle
+        else:
+            high = middle
+    return low, high
+
+
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest μ = Δ/σ for which Gaussian noise is (ε, δ)-DP; infinite for ε = infinity.
 
@@ -118,17 +134,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     check_privacy_parameters(epsilon, delta)
     if epsilon == math.inf:
         return math.inf
-    low, high = 0.0, 1.0
-    while gaussian_delta(epsilon, high) <= delta:
-        low, high = high, 2 * high
-    for _ in range(200):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        if gaussian_delta(epsilon, middle) <= delta:
-            low = middle
-        else:
-            high = middle
+    low, _ = _turn(lambda mu: gaussian_delta(epsilon, mu) <= delta)
     return low * (1 - _SAFETY)
 
 
@@ -149,17 +155,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return 0.0
     if delta == 0 or mu == math.inf:
         return math.inf
-    low, high = 0.0, 1.0
-    while gaussian_delta(high, mu) > delta:
-        low, high = high, 2 * high
-    for _ in range(200):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        if gaussian_delta(middle, mu) > delta:
-            low = middle
-        else:
-            high = middle
+    _, high = _turn(lambda epsilon: gaussian_delta(epsilon, mu) > delta)
     return high * (1 + _SAFETY)
 
 

@@ -35,7 +35,9 @@ __all__ = [
     "Coordinates",
     "centre_queries",
     "default_scale_share",
+    "described",
     "plan_coordinates",
+    "proof_of",
 ]
 
 Array = NDArray[np.float64]
@@ -127,6 +129,18 @@ class CoordinatePlan:
         z = centred.around(records)
         released = symmetric(self.second.release(svec(z.T @ z / len(z)), randomness), d)
         return Coordinates(centre, centred.scale, scaling(released, self.second.sigma))
+
+
+def described(plan: CoordinatePlan | None) -> str:
+    """Return what a statement says of the coordinates, after what was released in them."""
+    if plan is None:
+        return ""
+    return ", centred privately" + (", features scaled privately" if plan.second else "")
+
+
+def proof_of(plan: CoordinatePlan | None) -> str:
+    """Return where a statement finds the proof of the coordinates, after that of what was released in them."""
+    return "" if plan is None else "; head of pairwise.algorithms.coordinates"
 
 
 def centre_queries(records: Array, centre: Array | None, data_norm: float) -> Array:

@@ -21,8 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.accounting.events import compose, gaussian_event
-from pairwise.accounting.gaussian import gaussian_delta
-from pairwise.accounting.zcdp import zcdp_rho_classic
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.lattice import lattice_gaussian_plan
 from pairwise.noise.release import GaussianPlan
@@ -271,22 +269,16 @@ def published_offline_sigma(n: int, G: float, alpha: float, epsilon: float, delt
     return math.sqrt(128.0 * math.log(1.25 / delta)) * G * math.log(n) / (alpha * n * epsilon)
 
 
-def true_offline_delta(epsilon: float, sigma: float, sensitivity: float) -> float:
-    """Return the δ at ε that a Gaussian of this σ really gives for the certified sensitivity (mechanisms.md 1.1)."""
-    return gaussian_delta(epsilon, sensitivity / sigma)
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Offline
 
 
 def _random_point(domain: Domain, shape: tuple[int, ...], randomness: Randomness) -> Array:
     """Return a data-independent point of the domain, as the published burn-in draws them."""
-    bound = domain.norm_bound
     direction = randomness.normal(shape)
     if len(shape) == 2:
         direction = (direction + direction.T) / 2.0
-    radius = (bound if math.isfinite(bound) else 1.0) * float(randomness.uniform())
+    radius = domain.norm_bound * float(randomness.uniform())
     return np.asarray(domain.project(direction / np.linalg.norm(direction) * radius))
 
 
@@ -551,8 +543,3 @@ def published_online_event(n: int, burn_in: int, G: float, alpha: float, rho: fl
         return compose([])
     ratio = published_online_sigma(n, burn_in, G, alpha, rho, 1) / (8.0 * G / alpha)
     return gaussian_event(ratio, n - burn_in)
-
-
-def published_rho(epsilon: float, delta: float) -> float:
-    """Return ρ with ρ + 2√(ρ ln(1/δ)) = ε (HUAI algorithm 1, line 3), solved exactly (H-8)."""
-    return zcdp_rho_classic(epsilon, delta)

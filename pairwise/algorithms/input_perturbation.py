@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.errors import InvalidParameterError
+from pairwise.noise.continuous import check_positive
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import plan_laplace
 from pairwise.pairs.clipping import clip_records
@@ -77,8 +77,7 @@ def perturb_individuals(
     ----------
     mechanisms.md DPP-13.
     """
-    if not (math.isfinite(bound) and bound > 0):
-        raise InvalidParameterError(f"bound must be a positive finite number; found {bound!r}.")
+    check_positive(bound=bound)
     clipped = clip_records(X, bound, order=1)
     noise = plan_laplace(2.0 * bound, epsilon_features, X.shape[1])
     noisy = noise.release(clipped, randomness, rows=True)

@@ -35,6 +35,7 @@ __all__ = [
     "auc_direction",
     "discriminant",
     "exact_moments",
+    "moment_proof",
     "moment_sensitivity",
     "moment_size",
     "plan_moments",
@@ -143,6 +144,12 @@ def plan_moments(
     sensitivity = moment_sensitivity(weights, adjacency)
     noise = plan_gaussian(sensitivity, mu, size or 1, hardened=hardened)
     return MomentPlan(_unit_weights(weights), noise)
+
+
+def moment_proof(exact: bool) -> str:
+    """Return where the guarantee of released moments is proved, with exact or with floating-point noise."""
+    conversion = "2.2 and 1.3" if exact else "1.1"
+    return f"mechanisms.md 8.3 B with the replace-one sensitivity of pairwise.algorithms.moments, {conversion}"
 
 
 @dataclass(frozen=True)

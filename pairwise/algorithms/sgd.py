@@ -64,10 +64,6 @@ def history_weights(steps: int) -> Array:
     return own + T * (harmonic[T - 1] - harmonic[:T]) - (T - k)
 
 
-def _root_sum(steps: int) -> float:
-    return float(np.sqrt(np.arange(1, steps, dtype=np.float64)).sum())
-
-
 def realised_sensitivity(
     indices: Indices, n: int, rate: float, pair_change: float, *, smooth: bool = False
 ) -> float:
@@ -97,7 +93,7 @@ def average_sensitivity(
 
     ``involved`` is the second sum, maximised over records.
     """
-    expansion = 0.0 if smooth else _root_sum(steps)
+    expansion = 0.0 if smooth else float(np.sqrt(np.arange(1.0, steps)).sum())
     return rate * pair_change / steps * (expansion + involved)
 
 

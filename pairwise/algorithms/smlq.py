@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.errors import InvalidParameterError
+from pairwise.noise.continuous import check_positive
 
 __all__ = [
     "DenseKernel",
@@ -44,10 +45,7 @@ def unit_rows(X: Array) -> Array:
 
 def _rate(bandwidth: float) -> float:
     """Return r = 1/2σ² in the kernel exp(-r d²), as in appendix B (mechanisms.md PM-8)."""
-    if not (math.isfinite(bandwidth) and bandwidth > 0):
-        raise InvalidParameterError(
-            f"bandwidth must be a positive finite number; found {bandwidth!r}."
-        )
+    check_positive(bandwidth=bandwidth)
     return 1.0 / (2.0 * bandwidth**2)
 
 

@@ -18,10 +18,18 @@ from pairwise.algorithms.coordinates import (
     CoordinatePlan,
     Coordinates,
     default_scale_share,
+    described,
     plan_coordinates,
+    proof_of,
 )
 from pairwise.algorithms.gradient import default_radius, noisy_descent, plan_gradient
-from pairwise.algorithms.moments import auc_direction, moment_size, plan_moments, release_moments
+from pairwise.algorithms.moments import (
+    auc_direction,
+    moment_proof,
+    moment_size,
+    plan_moments,
+    release_moments,
+)
 from pairwise.algorithms.options import (
     ConvexOptions,
     Ftrl,
@@ -399,8 +407,8 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
             event=compose([*first, steps.event]) if first else steps.event,
             sensitivity=steps.sensitivity,
             run=run,
-            mechanism=f"{what}, {steps.batching}, {steps.steps} steps{_described(plan)})",
-            proof=f"{proof}, {'2.2' if self._exact else '1.2'}, {head}{_proof(plan)}",
+            mechanism=f"{what}, {steps.batching}, {steps.steps} steps{described(plan)})",
+            proof=f"{proof}, {'2.2' if self._exact else '1.2'}, {head}{proof_of(plan)}",
             assumptions=("the sampled batches stay secret",) if pairs.batch_size else (),
         )
 
@@ -463,21 +471,7 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
             run=run,
             mechanism=(
                 "Gaussian release of class sums, counts and second moment"
-                f"{_described(plan)}; square-loss AUC from it"
+                f"{described(plan)}; square-loss AUC from it"
             ),
-            proof=(
-                "mechanisms.md 8.3 B with the replace-one sensitivity of pairwise.algorithms.moments, "
-                + ("2.2 and 1.3" if self._exact else "1.1")
-                + _proof(plan)
-            ),
+            proof=moment_proof(self._exact) + proof_of(plan),
         )
-
-
-def _described(plan: CoordinatePlan | None) -> str:
-    if plan is None:
-        return ""
-    return ", centred privately" + (", features scaled privately" if plan.second else "")
-
-
-def _proof(plan: CoordinatePlan | None) -> str:
-    return "" if plan is None else "; head of pairwise.algorithms.coordinates"

@@ -11,13 +11,16 @@ import inspect
 import warnings
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from pairwise.algorithms.options import Options
 from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import PrivateEstimator
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 __all__ = ["AlgorithmChoice", "refuse_unread"]
 
@@ -96,6 +99,11 @@ class AlgorithmChoice(PrivateEstimator):
             alias = DeprecatedOption()
             alias.__set_name__(cls, name)
             setattr(cls, name, alias)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
 
     @property
     def _options(self) -> Options:

@@ -9,7 +9,6 @@ section 4.
 
 from __future__ import annotations
 
-import math
 import numbers
 from collections.abc import Mapping
 from dataclasses import fields
@@ -48,6 +47,7 @@ from pairwise.errors import InvalidPairsError, InvalidParameterError
 from pairwise.estimators.base import check_data_norm, check_number, refuse_fit_parameters
 from pairwise.estimators.choice import AlgorithmChoice
 from pairwise.estimators.mahalanobis import DroppedTable, MahalanobisMixin, finite_numbers
+from pairwise.noise.continuous import check_positive
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.graph import PairGraph
 from pairwise.plan import Plan
@@ -210,7 +210,6 @@ class DPPMetricLearner(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
         if not self._of_individuals:
             tags.input_tags.three_d_array = True
             tags.input_tags.two_d_array = False
@@ -354,10 +353,7 @@ class DPPMetricLearner(
                 )
             if name in _POSITIVE:
                 check_number(name, value)
-                if not (math.isfinite(value) and value > 0):
-                    raise InvalidParameterError(
-                        f"{name} must be a positive finite number; found {value!r}."
-                    )
+                check_positive(**{name: value})
             if name in _WHOLE and (
                 isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1
             ):

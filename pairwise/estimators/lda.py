@@ -14,12 +14,13 @@ from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Trans
 
 from pairwise.accounting.events import Adjacency, compose
 from pairwise.accounting.zcdp import release_mu
-from pairwise.algorithms.coordinates import Coordinates, plan_coordinates
+from pairwise.algorithms.coordinates import Coordinates, described, plan_coordinates, proof_of
 from pairwise.algorithms.moments import (
     DEFAULT_WEIGHTS,
     Array,
     Moments,
     discriminant,
+    moment_proof,
     moment_size,
     plan_moments,
     release_moments,
@@ -60,14 +61,10 @@ class PrivateLDA(
         that centre, of records clipped to 0.7 times that distance. 0 takes them around the origin.
     adjacency : {"replace-one", "zero-out"}, default="replace-one"
     hardened : bool or None, default=None
-        Draw exact noise on a grid (mechanisms.md 2.2), so that the guarantee holds to the last bit released, for about 8 %
-        more noise. None: wherever it is defined. False: floating-point noise, proved in real arithmetic only.
     allow_large_delta : bool, default=False
-        Accept delta >= 1/n.
     budget : PrivacyBudget, optional
-        Charged before anything is drawn.
     random_state : int, RandomState or None, default=None
-        None draws from the operating system, the only private setting.
+        As in ``PrivateAUCClassifier``.
 
     Attributes
     ----------
@@ -172,15 +169,9 @@ class PrivateLDA(
             event=compose([*([] if centring is None else centring.events()), release.event]),
             sensitivity=release.sensitivity,
             run=run,
-            mechanism=(
-                "Gaussian release of class sums, counts and second moment (DP-LDA)"
-                + (", centred privately" if centring is not None else "")
-            ),
-            proof=(
-                "mechanisms.md 8.3 B with the replace-one sensitivity of pairwise.algorithms.moments, "
-                + ("2.2 and 1.3" if self._exact else "1.1")
-                + ("" if centring is None else "; head of pairwise.algorithms.coordinates")
-            ),
+            mechanism="Gaussian release of class sums, counts and second moment (DP-LDA)"
+            + described(centring),
+            proof=moment_proof(self._exact) + proof_of(centring),
             adjacency=adjacency,
         )
         self._coordinates_, self.moments_ = self._execute(plan, delta, randomness, n=n)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import Tags
 
 from pairwise.accounting.events import compose, gaussian_event, pure_event
 from pairwise.accounting.zcdp import release_mu
@@ -35,6 +34,7 @@ from pairwise.algorithms.smlq import (
 from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import refuse_fit_parameters
 from pairwise.estimators.choice import AlgorithmChoice
+from pairwise.noise.continuous import check_positive
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import plan_gaussian
 from pairwise.plan import Plan
@@ -80,11 +80,9 @@ class PrivateMail(AlgorithmChoice):
     classes : array-like, optional
         Public list of labels. Without it the list is read from y, and the statement says so.
     allow_large_delta : bool, default=False
-        Accept delta >= 1/n.
     budget : PrivacyBudget, optional
-        Charged before anything is drawn.
     random_state : int, RandomState or None, default=None
-        None draws from the operating system, the only private setting.
+        As in ``PrivateAUCClassifier``.
     **deprecated
         Options of the algorithm.
 
@@ -142,11 +140,6 @@ class PrivateMail(AlgorithmChoice):
         self.budget = budget
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
-
     def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PrivateMail:
         """Release an embedding of the table.
 
@@ -198,10 +191,7 @@ class PrivateMail(AlgorithmChoice):
                 "n_components must be at least 1 and iterations at least 0; found "
                 f"{self.n_components!r} and {smlq.iterations!r}."
             )
-        if not (math.isfinite(self._scale()) and self._scale() > 0):
-            raise InvalidParameterError(
-                f"init_scale must be a positive finite number; found {smlq.init_scale!r}."
-            )
+        check_positive(init_scale=self._scale())
 
     # -- plans
 

@@ -14,8 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from pairwise.accounting.zcdp import release_mu
+from pairwise.algorithms.contrastive import orthonormal_rows
 from pairwise.algorithms.gradient import noisy_descent, plan_gradient
-from pairwise.algorithms.moments import discriminant, moment_size, plan_moments, release_moments
+from pairwise.algorithms.moments import (
+    discriminant,
+    moment_proof,
+    moment_size,
+    plan_moments,
+    release_moments,
+)
 from pairwise.algorithms.options import ConvexOptions, Gradient, Options, Statistics
 from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import refuse_fit_parameters
@@ -33,8 +40,6 @@ from pairwise.pairs.sums import MetricPairs
 from pairwise.plan import Plan
 
 if TYPE_CHECKING:
-    from sklearn.utils import Tags
-
     from pairwise.accounting.budget import PrivacyBudget
 
 __all__ = ["PrivateMetricLearner"]
@@ -42,14 +47,6 @@ __all__ = ["PrivateMetricLearner"]
 Array = NDArray[np.float64]
 
 _SQUARE = 512  # features up to which the factor is trained square
-
-
-def _orthonormal_rows(rows: int, columns: int, randomness: Randomness) -> Array:
-    """Return a data-independent start, shape (rows, columns): the identity if square, else a random subspace."""
-    if rows == columns:
-        return np.eye(columns)
-    basis, _ = np.linalg.qr(randomness.normal((columns, rows)))
-    return np.ascontiguousarray(basis.T)
 
 
 def _longest_axes(W: Array, k: int) -> Array:
@@ -90,13 +87,10 @@ class PrivateMetricLearner(
         Records that the index pairs of ``pair_distance`` refer to, as in metric-learn. Not learned from; printed by its
         shape, and not pickled with a fitted learner.
     hardened : bool or None, default=None
-        As in ``PrivateAUCClassifier``.
     allow_large_delta : bool, default=False
-        Accept delta >= 1/n.
     budget : PrivacyBudget, optional
-        Charged before anything is drawn.
     random_state : int, RandomState or None, default=None
-        None draws from the operating system, the only private setting.
+        As in ``PrivateAUCClassifier``.
     **deprecated
         Options of the algorithm.
 
@@ -148,11 +142,6 @@ class PrivateMetricLearner(
         self.allow_large_delta = allow_large_delta
         self.budget = budget
         self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
     # -- fitting
 
@@ -259,7 +248,7 @@ class PrivateMetricLearner(
         # descent does not bring it back. So the whole space is trained, from the identity, and cut down at the end.
         d = table.shape[1]
         rows = d if d <= _SQUARE else k
-        start = _orthonormal_rows(rows, d, randomness) / R
+        start = orthonormal_rows(rows, d, randomness) / R
         radius = 2.0 * math.sqrt(rows) / R if options.radius is None else float(options.radius)
         domain = FrobeniusBall(radius)
         steps = plan_gradient(
@@ -308,10 +297,7 @@ class PrivateMetricLearner(
             sensitivity=release.sensitivity,
             run=run,
             mechanism="Gaussian release of class sums, counts and second moment; discriminant metric from it",
-            proof=(
-                "mechanisms.md 8.3 B with the replace-one sensitivity of pairwise.algorithms.moments, "
-                + ("2.2 and 1.3" if self._exact else "1.1")
-            ),
+            proof=moment_proof(self._exact),
         )
 
     def _factor(self, M: Array, k: int) -> Array:

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.accounting.events import compose
+from pairwise.accounting.gaussian import gaussian_delta
+from pairwise.accounting.zcdp import zcdp_rho_classic
 from pairwise.algorithms import ftrl, giga, sgd
 from pairwise.algorithms.options import (
     ConvexOptions,
@@ -277,7 +279,7 @@ def _sgd_published(task: ConvexTask, request: Request, randomness: Randomness) -
         average = sgd.blocked_sgd(sums, sequence, rate, task.domain, task.anchor)
         return task.perturbed(average, lambda w: noise.release(w, randomness))
 
-    true = giga.true_offline_delta(request.epsilon, sigma, bound)
+    true = gaussian_delta(request.epsilon, bound / sigma)
     return Plan(
         event=noise.event(),
         sensitivity=bound,
@@ -371,7 +373,7 @@ def _offline_published(task: ConvexTask, request: Request, randomness: Randomnes
         average = giga.offline_giga(sums, steps, task.domain, task.anchor, random_start=randomness)
         return task.perturbed(average, lambda w: noise.release(w, randomness))
 
-    true = 0.0 if vacuous else giga.true_offline_delta(epsilon, sigma, bound)
+    true = 0.0 if vacuous else gaussian_delta(epsilon, bound / sigma)
     return Plan(
         event=compose([]) if vacuous else noise.event(),
         sensitivity=bound,
@@ -412,7 +414,7 @@ def plan_stream(task: ConvexTask, request: Request, n: int) -> giga.OnlinePlan |
         return giga.plan_online(steps, change, L, diameter, request.mu, hardened=request.hardened)
     G, L_published, alpha, burn_in = _published_constants(task, request, n)
     steps = _published_schedule(n, L_published, alpha, burn_in)
-    rho = giga.published_rho(request.epsilon, request.delta)
+    rho = zcdp_rho_classic(request.epsilon, request.delta)  # exactly (H-8)
     sigmas = np.zeros(n + 1)
     for t in range(steps.first, n + 1):
         sigmas[t] = giga.published_online_sigma(n, burn_in, G, alpha, rho, t)

@@ -14,6 +14,7 @@ from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
 
 __all__ = [
+    "check_positive",
     "duchi",
     "duchi_scale",
     "gaussian",
@@ -49,7 +50,8 @@ def _as_finite(value: ArrayLike) -> NDArray[np.float64]:
     return array
 
 
-def _check_positive(**numbers: float) -> None:
+def check_positive(**numbers: float) -> None:
+    """Refuse a setting that is no positive finite number, by its name."""
     for name, number in numbers.items():
         if not (math.isfinite(number) and number > 0):
             raise InvalidParameterError(
@@ -66,7 +68,7 @@ def gaussian(value: ArrayLike, sigma: float, randomness: Randomness) -> NDArray[
     array = _as_finite(value)
     if sigma == 0:
         return array.copy()
-    _check_positive(sigma=sigma)
+    check_positive(sigma=sigma)
     return _release(array + sigma * randomness.normal(array.shape), sigma)
 
 
@@ -79,7 +81,7 @@ def laplace(value: ArrayLike, scale: float, randomness: Randomness) -> NDArray[n
     array = _as_finite(value)
     if scale == 0:
         return array.copy()
-    _check_positive(scale=scale)
+    check_positive(scale=scale)
     noise = randomness.signs(array.shape) * randomness.exponential(array.shape)
     return _release(array + scale * noise, scale)
 
@@ -89,7 +91,7 @@ def staircase_start(sensitivity: float, epsilon: float) -> float:
 
     With height ε/2Δ on |x| <= m₀ and a factor e^-ε on each further step of width Δ, this m₀ gives mass 1.
     """
-    _check_positive(sensitivity=sensitivity, epsilon=epsilon)
+    check_positive(sensitivity=sensitivity, epsilon=epsilon)
     decay = math.exp(-epsilon)
     if epsilon < 1e-4:  # 1 - e^-ε - εe^-ε = ε²/2 - ε³/3 + ..., which cancels in floating point
         return sensitivity * (0.5 - epsilon / 12.0)
@@ -165,7 +167,7 @@ def _positive_corners(dimension: int) -> int:
 
 def duchi_scale(dimension: int, epsilon: float) -> float:
     """Return B, the factor that makes Duchi's mechanism unbiased (mechanisms.md DPP-5)."""
-    _check_positive(epsilon=epsilon)
+    check_positive(epsilon=epsilon)
     if dimension < 1:
         raise InvalidParameterError(f"dimension must be at least 1; found {dimension}.")
     odds = math.expm1(epsilon)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairwise.errors import InvalidParameterError
-from pairwise.noise.continuous import _GRID_BITS, _as_finite, _check_positive
+from pairwise.noise.continuous import _GRID_BITS, _as_finite, check_positive
 from pairwise.noise.discrete import discrete_gaussian, discrete_laplace
 from pairwise.noise.randomness import Randomness
 
@@ -97,7 +97,7 @@ def lattice_gaussian_plan(
     sigma : float
         Noise standard deviation; ρ follows.
     """
-    _check_positive(sensitivity=sensitivity)
+    check_positive(sensitivity=sensitivity)
     if dimension < 1:
         raise InvalidParameterError(f"dimension must be at least 1; found {dimension}.")
     if (rho is None) == (sigma is None):
@@ -107,9 +107,9 @@ def lattice_gaussian_plan(
     total = (sensitivity + grid * spread) * (1.0 + 1e-15)
     if sigma is None:
         assert rho is not None
-        _check_positive(rho=rho)
+        check_positive(rho=rho)
         sigma = total / math.sqrt(2.0 * rho) * (1.0 + 1e-15)
-    _check_positive(sigma=sigma)
+    check_positive(sigma=sigma)
     rho_true = total * total / (2.0 * sigma * sigma) * (1.0 + 1e-15)
     if rho is not None:
         rho_true = max(rho_true, rho)
@@ -137,7 +137,7 @@ def lattice_laplace_plan(sensitivity: float, dimension: int, *, epsilon: float) 
     epsilon : float
         Target pure epsilon. The scale b/g is rounded up to a whole number, which gives slightly more noise than needed.
     """
-    _check_positive(sensitivity=sensitivity, epsilon=epsilon)
+    check_positive(sensitivity=sensitivity, epsilon=epsilon)
     if dimension < 1:
         raise InvalidParameterError(f"dimension must be at least 1; found {dimension}.")
     grid = _lattice_grid(sensitivity, float(dimension))

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pairwise.errors import InvalidParameterError
+from pairwise.noise.continuous import check_positive
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Domain", "FrobeniusBall", "L2Ball", "PSDNuclearBall", "WholeSpace"]
+__all__ = ["Domain", "FrobeniusBall", "L2Ball", "PSDNuclearBall"]
 
 
 class Domain(Protocol):
@@ -52,13 +53,6 @@ def _to_container(tensor: torch.Tensor, is_torch: bool) -> Any:
     return tensor if is_torch else tensor.numpy()
 
 
-def _check_radius(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise InvalidParameterError(
-            f"{name} must be a positive finite number; found {value!r}. Use WholeSpace() for no bound."
-        )
-
-
 def _scale_into_ball(tensor: torch.Tensor, radius: float) -> torch.Tensor:
     """Scale all entries together, without overflow for huge and without loss for tiny ones."""
     peak = float(tensor.abs().max()) if tensor.numel() else 0.0
@@ -86,33 +80,13 @@ def _project_simplex(values: torch.Tensor, total: float) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class WholeSpace:
-    """No constraint: the projection is the identity and the diameter infinite."""
-
-    def project(self, w: Any) -> Any:
-        """Return a copy of ``w`` in float64."""
-        tensor, is_torch = _to_torch(w)
-        return _to_container(tensor.clone(), is_torch)
-
-    @property
-    def diameter(self) -> float:
-        """Infinity."""
-        return math.inf
-
-    @property
-    def norm_bound(self) -> float:
-        """Infinity."""
-        return math.inf
-
-
-@dataclass(frozen=True)
 class L2Ball:
     """{w : ‖w‖₂ <= radius}, for arrays of any shape taken as one vector."""
 
     radius: float
 
     def __post_init__(self) -> None:
-        _check_radius("radius", self.radius)
+        check_positive(radius=self.radius)
 
     def project(self, w: Any) -> Any:
         """Scale ``w`` into the ball."""
@@ -146,7 +120,7 @@ class PSDNuclearBall:
     bound: float
 
     def __post_init__(self) -> None:
-        _check_radius("bound", self.bound)
+        check_positive(bound=self.bound)
 
     def project(self, w: Any) -> Any:
         """Return the nearest matrix of the set to ``w``, shape (d, d)."""

@@ -54,8 +54,8 @@ class PairLoss(Protocol):
     def derivative(self, inner: Any, sign: Any) -> torch.Tensor:
         """Return a (sub)derivative of the loss with respect to ``inner``, same shape."""
 
-    def lipschitz(self, R: float, B: float | None = None) -> float:
-        """Return G: the largest gradient norm of one pair, records of norm <= R, parameter norm <= B."""
+    def lipschitz(self, R: float) -> float:
+        """Return G: the largest gradient norm of one pair, records of norm <= R."""
 
     def smoothness(self, R: float) -> float | None:
         """Return L, the Lipschitz constant of one pair's gradient; None where there is none."""
@@ -72,15 +72,11 @@ def _pair_tensors(inner: Any, sign: Any) -> tuple[torch.Tensor, torch.Tensor]:
     return values, signs
 
 
-def _check_norm(R: float, B: float | None = None) -> None:
+def _check_norm(R: float) -> None:
     if not (math.isfinite(R) and R > 0):
         raise InvalidParameterError(
             f"the record norm R must be a positive finite number; found {R!r}. "
             "Pass the norm to which the algorithm clips every record: without one G is infinite."
-        )
-    if B is not None and not (B >= 0):
-        raise InvalidParameterError(
-            f"the parameter norm B must be >= 0; found {B!r}. Leave it out if there is no bound."
         )
 
 
@@ -111,12 +107,10 @@ class AUCLogistic:
         u, s = _pair_tensors(inner, sign)
         return -2.0 * s * torch.sigmoid(-2.0 * s * u)
 
-    def lipschitz(self, R: float, B: float | None = None) -> float:
-        """Return 4R, or 4R/(1 + e^(−4RB)) with ‖w‖ <= B."""
-        _check_norm(R, B)
-        if B is None or not math.isfinite(B):
-            return 4.0 * R
-        return 4.0 * R / (1.0 + math.exp(-4.0 * R * B))
+    def lipschitz(self, R: float) -> float:
+        """Return 4R."""
+        _check_norm(R)
+        return 4.0 * R
 
     def smoothness(self, R: float) -> float | None:
         """Return 4R²."""
@@ -148,9 +142,9 @@ class AUCHinge:
         u, s = _pair_tensors(inner, sign)
         return torch.where(s * u < 1.0, -s, torch.zeros_like(s))
 
-    def lipschitz(self, R: float, B: float | None = None) -> float:
-        """Return 2R; a bound on ‖w‖ does not improve it, since the gradient at w = 0 attains it."""
-        _check_norm(R, B)
+    def lipschitz(self, R: float) -> float:
+        """Return 2R, attained at w = 0."""
+        _check_norm(R)
         return 2.0 * R
 
     def smoothness(self, R: float) -> float | None:
@@ -185,13 +179,10 @@ class MetricLogistic:
         q, tau = _pair_tensors(inner, sign)
         return tau * torch.sigmoid(-tau * (1.0 - q))
 
-    def lipschitz(self, R: float, B: float | None = None) -> float:
-        """Return 4R², sharpened when ‖M‖_F <= B (M any symmetric matrix)."""
-        _check_norm(R, B)
-        if B is None or not math.isfinite(B):
-            return 4.0 * R * R
-        # tau = -1 with a negative squared distance -4R²B is the steepest point of the ball.
-        return 4.0 * R * R / (1.0 + math.exp(-(1.0 + 4.0 * R * R * B)))
+    def lipschitz(self, R: float) -> float:
+        """Return 4R²."""
+        _check_norm(R)
+        return 4.0 * R * R
 
     def smoothness(self, R: float) -> float | None:
         """Return 4R⁴."""
@@ -220,9 +211,9 @@ class MetricHinge:
         q, tau = _pair_tensors(inner, sign)
         return torch.where(1.0 + tau * q > 0.0, tau, torch.zeros_like(tau))
 
-    def lipschitz(self, R: float, B: float | None = None) -> float:
-        """Return 4R², attained at M = 0 for every B."""
-        _check_norm(R, B)
+    def lipschitz(self, R: float) -> float:
+        """Return 4R², attained at M = 0."""
+        _check_norm(R)
         return 4.0 * R * R
 
     def smoothness(self, R: float) -> float | None:
@@ -279,12 +270,10 @@ class Contrastive:
         apart = torch.where(active, (distance - self.margin) / (2.0 * safe), torch.zeros_like(q))
         return torch.where(tau > 0, torch.full_like(q, 0.5), apart)
 
-    def lipschitz(self, R: float, B: float | None = None) -> float:
-        """Return max(4R²B, 2Rm) with ‖W‖ <= B (spectral or Frobenius), infinity without a bound."""
-        _check_norm(R, B)
-        if B is None or not math.isfinite(B):
-            return math.inf
-        return max(4.0 * R * R * B, 2.0 * R * self.margin)
+    def lipschitz(self, R: float) -> float:
+        """Return infinity: gradients in W grow with W."""
+        _check_norm(R)
+        return math.inf
 
     def smoothness(self, R: float) -> float | None:
         """Return None: the gradient is not Lipschitz at D = 0."""

@@ -5,13 +5,13 @@ How far a sum moves when a record changes follows from these bounds in ``algorit
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.errors import InvalidParameterError
+from pairwise.noise.continuous import check_positive
 from pairwise.pairs.clipping import CLIP_SLACK, clip_records
 from pairwise.pairs.losses import PairLoss, get_loss
 
@@ -323,8 +323,7 @@ class MetricPairs:
             self.pair_bound = largest
         else:
             assert clip is not None
-            if not (math.isfinite(clip) and clip > 0):
-                raise InvalidParameterError(f"clip must be positive and finite; found {clip!r}.")
+            check_positive(clip=clip)
             self.pair_bound = float(clip)
         # A flipped label turns the whole gradient round, so two gradients may differ by twice their bound.
         self.pair_change = 2.0 * self.pair_bound

@@ -9,7 +9,7 @@ import pytest
 
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.gaussian import gaussian_mu
-from pairwise.accounting.zcdp import zcdp_epsilon_classic
+from pairwise.accounting.zcdp import zcdp_epsilon_classic, zcdp_rho_classic
 from pairwise.algorithms import giga
 from pairwise.errors import PairwiseError
 from pairwise.noise.randomness import Randomness
@@ -66,7 +66,7 @@ def test_certified_steps_stay_below_4_7_from_the_sharp_burn_in_on_and_not_before
 
 
 def test_rho_solves_its_equation():
-    rho = giga.published_rho(2.5, 1 / 90)
+    rho = zcdp_rho_classic(2.5, 1 / 90)
     assert zcdp_epsilon_classic(rho, 1 / 90) == pytest.approx(2.5, rel=1e-12)
 
 

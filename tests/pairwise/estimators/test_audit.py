@@ -44,7 +44,7 @@ from pairwise.noise.lattice import lattice_gaussian, lattice_laplace
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import GaussianPlan, LaplacePlan, PlannedRelease
 from pairwise.pairs.clipping import clip_records
-from pairwise.pairs.domains import WholeSpace
+from pairwise.pairs.domains import L2Ball
 from pairwise.pairs.sums import AUCPairs
 
 DELTA = 1e-5
@@ -503,7 +503,7 @@ def test_a_whole_run_from_records_to_parameter_is_flagged_only_with_a_quarter_of
         outs.append([])
         for _ in range(runs):
             kept: list[np.ndarray] = []
-            noisy_descent(sums, plan, WholeSpace(), np.zeros(1), source, keep=kept)
+            noisy_descent(sums, plan, L2Ball(1e6), np.zeros(1), source, keep=kept)
             outs[-1].append(kept[-1][0] / plan.rate)
     # Two steps move the two apart by √2 in units of the noise of their sum.
     first, second = np.array(outs)
