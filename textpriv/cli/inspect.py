@@ -506,24 +506,12 @@ def _print_certificate(certificate: Certificate) -> None:
         if certificate.holds
         else ("THE CLAIM DOES NOT HOLD", "bold red")
     )
-    first, second = certificate.worst_pair
-    sure = (
-        "" if certificate.confidence is None else f", with {certificate.confidence:.1%} confidence"
-    )
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in (
-        ("mechanism", certificate.mechanism),
-        ("claimed", f"{at_most(certificate.epsilon, 9)} per unit of distance"),
-        ("constant", f"{certificate.in_words(certificate.rho)}{sure}"),
-        ("with rounding", certificate.in_words(certificate.rho_with_rounding)),
-        ("worst pair", f"{first} and {second}, at distance {certificate.distance:.6g}"),
-        ("compared", f"{certificate.pairs:,} pairs of words"),
-        ("method", certificate.method),
-        *(("also", sentence) for sentence in certificate.observed),
-        ("seconds", f"{certificate.seconds:.1f}"),
-    ):
+    *rows, seconds = certificate.rows()
+    also = (("also", sentence) for sentence in certificate.observed)
+    for name, value in (*rows, *also, seconds):
         table.add_row(name, Text(value))
     screen = Console(highlight=False)
     screen.print(Text(verdict, style=style))

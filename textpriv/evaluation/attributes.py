@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix
 
 from textpriv.errors import TextprivError
 from textpriv.evaluation.roc import Rate, binomial_interval
-from textpriv.evaluation.utility import log_counts
+from textpriv.evaluation.utility import log_counts, rarities, rows_to_unit
 from textpriv.optional import needs
 
 __all__ = ["SETTINGS", "AttributeAttack", "infer_attribute"]
@@ -123,15 +123,10 @@ def _right(
 
 def _weights(train: csr_matrix, scaled: str) -> Any:
     """How the words of authors count, each author with length 1."""
-    seen = np.asarray((train > 0).sum(axis=0)).ravel()
-    rarity = np.log((1 + train.shape[0]) / (1 + seen))
+    rarity = rarities(train)
 
     def weigh(counts: csr_matrix) -> csr_matrix:
-        rows = log_counts(counts).astype(np.float64).tocsr()
-        if scaled == "rare":
-            rows = rows.copy()
-            rows.data = rows.data * rarity[rows.indices]
-        norms = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
-        return csr_matrix(rows.multiply(1 / np.where(norms > 0, norms, 1)[:, None]))
+        rows = log_counts(counts)
+        return rows_to_unit(rows.multiply(rarity) if scaled == "rare" else rows)
 
     return weigh

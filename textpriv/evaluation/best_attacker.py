@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,8 +62,8 @@ class PublicText(NamedTuple):
     @property
     def digests(self) -> list[str]:
         """Checksums of all that an attack is computed from."""
-        arrays = [getattr(self.model, each.name) for each in fields(self.model)]
-        return [checksum(each) for each in (self.ids, self.offsets, *arrays)]
+        arrays: list[NDArray[Any]] = [self.ids, self.offsets, *self.model.arrays]
+        return [checksum(each) for each in arrays]
 
     @classmethod
     def of(cls, documents: Iterable[NDArray[np.int32]], size: int) -> PublicText:

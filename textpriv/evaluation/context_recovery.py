@@ -9,8 +9,7 @@ no guarantee changes. The passes over a document are in ``hidden_markov``; what 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -163,7 +162,7 @@ def context_posterior(
     if isinstance(model, NGrams):
         arrays = candidates.arrays(others=True)
         for part in _parts(offsets):
-            hidden_markov.posterior(released[part], *arrays, _arrays(model), found[part])
+            hidden_markov.posterior(released[part], *arrays, model.arrays, found[part])
         return found[:, :-1]
     known = len(candidates.words)
     for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
@@ -221,7 +220,7 @@ def likeliest_paths(
     released = _checked(outputs, candidates, model)
     path, arrays = np.empty(len(released), np.int32), candidates.arrays(others=False)
     for part in _parts(offsets):
-        hidden_markov.viterbi(released[part], *arrays, _arrays(model), path[part])
+        hidden_markov.viterbi(released[part], *arrays, model.arrays, path[part])
     return path
 
 
@@ -237,12 +236,8 @@ def sampled_paths(
     path, uniforms = np.empty(len(released), np.int32), rng.random(len(released))
     arrays = candidates.arrays(others=False)
     for part in _parts(offsets):
-        hidden_markov.sample(released[part], *arrays, _arrays(model), uniforms[part], path[part])
+        hidden_markov.sample(released[part], *arrays, model.arrays, uniforms[part], path[part])
     return path
-
-
-def _arrays(model: NGrams) -> tuple[Any, ...]:
-    return tuple(getattr(model, field.name) for field in fields(model))
 
 
 def _parts(offsets: NDArray[np.int64]) -> Iterator[slice]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,6 +101,11 @@ class NGrams:
     def alone(cls, single: NDArray[np.float64]) -> NGrams:
         """The model in which no word says anything about another; ``single`` as above, the last entry for unknown words."""
         return cls._of(single, np.ones(len(single)))
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """All that the model is made of, in the order above."""
+        return tuple(getattr(self, field.name) for field in fields(self))
 
     # What the model says
 

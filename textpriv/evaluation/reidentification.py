@@ -7,6 +7,8 @@ Nothing is trained on the originals.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
@@ -14,7 +16,13 @@ from scipy.sparse import csr_matrix
 from textpriv.errors import TextprivError
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.roc import Attack, Rate, binomial_interval, score_attack
-from textpriv.evaluation.utility import count_matrix, mean_rows
+from textpriv.evaluation.utility import (
+    count_matrix,
+    log_counts,
+    mean_rows,
+    rarities,
+    rows_to_unit,
+)
 
 __all__ = ["link_authors", "log_likelihoods", "reidentify", "similarities"]
 
@@ -39,15 +47,8 @@ def similarities(
         # Each side has its own mean: a mechanism shifts all documents alike.
         left, right = left - left.mean(axis=0), right - right.mean(axis=0)
         return _rows_to_unit(left) @ _rows_to_unit(right).T
-    seen = np.asarray((clear > 0).sum(axis=0)).ravel()
-    rarity = np.log((1 + clear.shape[0]) / (1 + seen))
-    sides = []
-    for counts in (private, clear):
-        weighted = counts.astype(np.float64).tocsr(copy=True)
-        weighted.data = np.log1p(weighted.data) * rarity[weighted.indices]
-        norms = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
-        weighted.data /= np.repeat(np.where(norms > 0, norms, 1), np.diff(weighted.indptr))
-        sides.append(weighted)
+    rarity, wide = rarities(clear), (each.astype(np.float64) for each in (private, clear))
+    sides = [rows_to_unit(log_counts(counts).multiply(rarity)) for counts in wide]
     return np.asarray((sides[0] @ sides[1].T).toarray())
 
 
@@ -191,9 +192,7 @@ def link_authors(
 
 def _success_ceiling(loss: float, candidates: int) -> float:
     """The most often a guess among so many candidates, all alike beforehand, is right: exp(loss) / (exp(loss) + E - 1)."""
-    if loss >= 700:
-        return 1.0
-    return float(np.exp(loss) / (np.exp(loss) + candidates - 1))
+    return 1 / (1 + (candidates - 1) * math.exp(-loss))
 
 
 def _rows_to_unit(rows: NDArray[np.floating]) -> NDArray[np.float64]:

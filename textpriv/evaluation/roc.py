@@ -7,7 +7,7 @@ of the attacks.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,12 +38,7 @@ class Rate:
 
     def to_dict(self) -> dict[str, float]:
         """Return the four numbers."""
-        return {
-            "value": self.value,
-            "low": self.low,
-            "high": self.high,
-            "ceiling": self.ceiling,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -96,14 +91,12 @@ def auc_ceiling(loss: float) -> float:
 
     Source: the trade-off curve of pure differential privacy (Kairouz, Oh, Viswanath 2015), integrated.
     """
-    return 1.0 / (1.0 + math.exp(-loss)) if loss < 700 else 1.0
+    return 1.0 / (1.0 + math.exp(-loss))
 
 
 def tpr_ceiling(loss: float, rate: float) -> float:
     """The largest true-positive rate at a false-positive rate: min(exp(loss) a, 1 - exp(-loss) (1 - a))."""
-    if loss >= 700:
-        return 1.0 if rate > 0 else 0.0
-    return min(math.exp(loss) * rate, 1.0 - math.exp(-loss) * (1.0 - rate))
+    return min(math.exp(min(loss, 700.0)) * rate, 1.0 - math.exp(-loss) * (1.0 - rate))
 
 
 def binomial_interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import MechanismError
 from textpriv.evaluation.law import Law
 from textpriv.mechanisms.base import Mechanism
 from textpriv.randomness import KeyedStreams
@@ -111,9 +110,7 @@ def exposure(
     chosen = {
         name: (len(words), words_in(vocabulary, words)) for name, words in (lists or LISTS).items()
     }
-    try:
-        mechanism.log_prob(0)
-    except MechanismError:
+    if not mechanism.has_law:
         return [
             _drawn(mechanism, name, size, words[:_DRAWN_WORDS])
             for name, (size, words) in chosen.items()

@@ -23,7 +23,9 @@ __all__ = [
     "count_matrix",
     "log_counts",
     "mean_rows",
+    "rarities",
     "root_counts",
+    "rows_to_unit",
     "standardized",
     "whitened",
     "word_count_classifier",
@@ -58,16 +60,25 @@ def count_matrix(ids: NDArray[np.int32], offsets: NDArray[np.int64], words: int)
 
 def log_counts(counts: csr_matrix) -> csr_matrix:
     """Return log(1 + count), so that a word said often does not drown the others."""
-    logs = counts.copy()
-    logs.data = np.log1p(logs.data)
-    return logs
+    return counts.log1p()
 
 
 def root_counts(counts: csr_matrix) -> csr_matrix:
     """Return the square root of every count: weights of a mean in which a repeated word does not drown the others."""
-    roots = counts.copy()
-    roots.data = np.sqrt(roots.data)
-    return roots
+    return counts.sqrt()
+
+
+def rarities(counts: csr_matrix) -> NDArray[np.float64]:
+    """Return log((1 + D) / (1 + documents with it)) of each word among D documents, shape (V,)."""
+    seen = np.asarray((counts > 0).sum(axis=0)).ravel()
+    return np.log((1 + counts.shape[0]) / (1 + seen))
+
+
+def rows_to_unit(counts: csr_matrix) -> csr_matrix:
+    """Return every row over its length, in float64; rows of zeros stay as they are."""
+    rows = csr_matrix(counts, dtype=np.float64)
+    lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
+    return csr_matrix(rows.multiply(1 / np.where(lengths > 0, lengths, 1)[:, None]))
 
 
 def mean_rows(counts: csr_matrix, table: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -159,23 +159,25 @@ class Certificate:
             f"claimed {at_most(self.epsilon, 9)}, worst pair {self.worst_pair[0]!r} and {self.worst_pair[1]!r})"
         )
 
-    def _repr_html_(self) -> str:
+    def rows(self) -> list[tuple[str, str]]:
+        """Return what a table of the certificate shows: names and figures in words."""
+        first, second = self.worst_pair
         sure = "" if self.confidence is None else f", with {self.confidence:.1%} confidence"
+        return [
+            ("mechanism", self.mechanism),
+            ("claimed", f"{at_most(self.epsilon, 9)} per unit of distance"),
+            ("constant", f"{self.in_words(self.rho)}{sure}"),
+            ("with rounding", self.in_words(self.rho_with_rounding)),
+            ("worst pair", f"{first} and {second}, at distance {self.distance:.6g}"),
+            ("compared", f"{self.pairs:,} pairs of words"),
+            ("method", self.method),
+            ("seconds", f"{self.seconds:.1f}"),
+        ]
+
+    def _repr_html_(self) -> str:
         return card(
             "Certificate",
-            [
-                ("mechanism", self.mechanism),
-                ("claimed", f"{at_most(self.epsilon, 9)} per unit of distance"),
-                ("constant", f"{self.in_words(self.rho)}{sure}"),
-                ("with rounding", self.in_words(self.rho_with_rounding)),
-                (
-                    "worst pair",
-                    f"{self.worst_pair[0]} and {self.worst_pair[1]}, at distance {self.distance:.6g}",
-                ),
-                ("compared", f"{self.pairs:,} pairs of words"),
-                ("method", self.method),
-                ("seconds", f"{self.seconds:.1f}"),
-            ],
+            self.rows(),
             verdict="the claim holds" if self.holds else "the claim does not hold",
             good=self.holds,
             lists=[("Also looked at", self.observed), ("Notes", self.notes)],
@@ -237,7 +239,7 @@ def certify(
         result = _closed(mechanism, *law, progress, device)
     elif own is not None:
         result = own
-    elif _has_law(mechanism):
+    elif mechanism.has_law:
         result = _by_law(mechanism, progress)
     else:
         result = _by_samples(mechanism, progress)
@@ -466,14 +468,6 @@ def _own(mechanism: Mechanism, progress: Report) -> _Found | None:
     ):
         return None
     return result
-
-
-def _has_law(mechanism: Mechanism) -> bool:
-    try:
-        mechanism.log_prob(0)
-    except MechanismError:
-        return False
-    return True
 
 
 def _by_law(mechanism: Mechanism, progress: Report) -> _Found:

@@ -598,17 +598,6 @@ def _root(
     return root, value(root)
 
 
-@dataclass(frozen=True)
-class _Capped:
-    """Mechanisms with one gamma."""
-
-    make: Callable[[float, float | None], TEM]
-    gamma: float | None
-
-    def __call__(self, epsilon: float) -> TEM:
-        return self.make(epsilon, self.gamma)
-
-
 class _ByRecovery:
     """What the best attacker gets back as a function of the settings of a law; as :class:`_Search`."""
 
@@ -641,7 +630,7 @@ def _at_calibrated_rate(
     index = search.index
     cap: float | None = None
     for _ in range(20):
-        choice = search.solve(_Capped(half, cap))
+        choice = search.solve(lambda epsilon, cap=cap: half(epsilon, cap))  # type: ignore[misc]
         weights, rate, gamma = half(choice.epsilon, cap).exponential_law()
         with reporter(progress) as report:
             log_z = log_normalisers(index, weights, [rate], [gamma], report("normalisers"))

@@ -8,6 +8,7 @@ What is claimed, and whether a pair refutes it, is judged in ``textpriv.guarante
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,12 +140,12 @@ class _ComparedLaws:
                         for o in _around(index, end)
                         if o not in known and int(index.representatives[o]) not in known
                     )
-                    for other in list(_taken(fresh, 2)):
+                    for other in list(islice(fresh, 2)):
                         self.add(other)
             if len(self.words) == before:
                 everything = np.concatenate([inputs(index), index.wide]).tolist()
                 untried = (word for word in everything if word not in known)
-                for word in list(_taken(untried, 8)):
+                for word in list(islice(untried, 8)):
                     self.add(word)
 
 
@@ -159,7 +160,7 @@ def _suspects(index: Index) -> Iterator[int]:
     for word in index.wide.tolist():
         # By its own vector such a word may be nearer to others than the word whose law it uses.
         yield word
-        yield from _taken(iter(ids[word].tolist()), 4)
+        yield from ids[word].tolist()[:4]
     told_apart = index.representatives[ids] != index.representatives[:, None]
     nearest = np.where(
         told_apart.any(axis=1), distances[np.arange(len(index)), told_apart.argmax(axis=1)], np.inf
@@ -175,8 +176,8 @@ def _suspects(index: Index) -> Iterator[int]:
         # A hub and a rare word next to each other: their normalisers differ over a short way.
         yield int(ids[rare[position]][often[ids[rare[position]]].argmax()])
         if not index.exact:
-            yield from _taken(iter(_missed(index, int(hubs[position]))), 2)
-            yield from _taken(iter(_missed(index, int(near[position]))), 2)
+            yield from _missed(index, int(hubs[position]))[:2]
+            yield from _missed(index, int(near[position]))[:2]
 
 
 def _leaves(tree: Tree) -> Iterator[int]:
@@ -208,8 +209,3 @@ def _missed(index: Index, word: int) -> list[int]:
     inside = np.flatnonzero(apart < float(index.neighbours.distances[word, -1]))
     inside = inside[~np.isin(inside, index.neighbours.ids[word])]
     return inside[np.argsort(apart[inside], kind="stable")].tolist()
-
-
-def _taken(items: Iterator[int], count: int) -> Iterator[int]:
-    for _, item in zip(range(count), items, strict=False):
-        yield item

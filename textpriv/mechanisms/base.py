@@ -11,7 +11,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -211,6 +211,15 @@ class Mechanism(ABC):
         raise MechanismError(
             f"{self.name} has no closed output law, so there is no log_prob; sample from it instead."
         )
+
+    @property
+    def has_law(self) -> bool:
+        """Whether there is a closed output law, and so :meth:`log_prob`."""
+        try:
+            self.log_prob(0)
+        except MechanismError:
+            return False
+        return True
 
     def distances(self, word: int) -> NDArray[np.float64]:
         """Distances of a word to every output, shape (V,), as its law is drawn by them."""
@@ -426,7 +435,7 @@ class Mechanism(ABC):
         return number
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.index, self.settings())
+        return partial(type(self), self.index, **self.settings()), ()
 
     def __repr__(self) -> str:
         settings = ", ".join(
@@ -454,7 +463,3 @@ def _digest(value: Any) -> str:
         return dict(part) if isinstance(part, Mapping) else str(part)
 
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=plain).encode()).hexdigest()
-
-
-def _rebuild(kind: type[Mechanism], index: Index, settings: dict[str, Any]) -> Mechanism:
-    return kind(index, **settings)

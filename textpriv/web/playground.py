@@ -35,7 +35,7 @@ from textpriv.randomness import Stream
 from textpriv.vocabulary.sensitive_words import LISTS, words_in
 from textpriv.web.guard import Refusal
 from textpriv.web.render import kinds_of
-from textpriv.web.report import has_law, odds_table, typical_pairs
+from textpriv.web.report import odds_table, typical_pairs
 
 if TYPE_CHECKING:
     from textpriv.mechanisms.base import Mechanism
@@ -352,7 +352,7 @@ class Playground:
         outputs: NDArray[np.int32],
     ) -> str:
         """What the Bayes-optimal attacker of lone words names right of this draw; no other does on average."""
-        if not has_law(mechanism) or len(self.index) > _ATTACKED:
+        if not mechanism.has_law or len(self.index) > _ATTACKED:
             return "What the best attacker gets back is not known here."
         found = self._guessed(settings, mechanism)
         if not wait([found], timeout=_PATIENCE).done:
@@ -380,7 +380,7 @@ class Playground:
         self, mechanism: Mechanism, codes: NDArray[np.int32]
     ) -> list[tuple[str, float]] | None:
         """How often some words of a text stay as they are: names and illnesses of public lists first, then rare words."""
-        if not has_law(mechanism):
+        if not mechanism.has_law:
             return None
         known = np.unique(codes[codes >= 0])[::-1].tolist()
         chosen = sorted(known, key=lambda word: word not in self._sensitive)[:_SHOWN_WORDS]
@@ -401,7 +401,7 @@ class Playground:
         if privatizer is None:
             return None
         mechanism = privatizer.mechanism
-        if not has_law(mechanism):
+        if not mechanism.has_law:
             raise Refusal(422, f"{mechanism.name} has no law in closed form.")
         known = next((each for each in (word, word.lower()) if each in self.index.vocabulary), None)
         if known is None:
