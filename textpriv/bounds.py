@@ -35,12 +35,7 @@ def at_most(value: float, digits: int = 6) -> str:
     >>> at_most(2.0), at_most(1.2341, 3), at_most(1234567.0, 3)
     ('2', '1.24', '1.24e+06')
     """
-    if not math.isfinite(value):
-        return format(value, "g")
-    # The shortest decimal that reads back as the value: 0.1 stays 0.1, although the float lies a little above a tenth.
-    return format(
-        float(_rounded(Decimal(repr(float(value))), digits, ROUND_CEILING)), f".{digits}g"
-    )
+    return _written(value, digits, ROUND_CEILING)
 
 
 def at_least(value: float, digits: int = 6) -> str:
@@ -51,9 +46,14 @@ def at_least(value: float, digits: int = 6) -> str:
     >>> at_least(0.99461, 3)
     '0.994'
     """
+    return _written(value, digits, ROUND_FLOOR)
+
+
+def _written(value: float, digits: int, way: str) -> str:
     if not math.isfinite(value):
         return format(value, "g")
-    return format(float(_rounded(Decimal(repr(float(value))), digits, ROUND_FLOOR)), f".{digits}g")
+    # The shortest decimal that reads back as the value: 0.1 stays 0.1, although the float lies a little above a tenth.
+    return format(float(_rounded(Decimal(repr(float(value))), digits, way)), f".{digits}g")
 
 
 def odds_in_words(nats: float) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -217,7 +217,7 @@ class Index(WordDistances):
         if self.path is not None:
             metric = self.metric if self.metric.kind == INTERPRETED else None
             return _reopen, (self.path, metric, self.fingerprint)
-        return _revive, ({name: getattr(self, name) for name in _STATE},)
+        return partial(Index, **{name: getattr(self, name) for name in _STATE}), ()
 
     def __repr__(self) -> str:
         size = f"{len(self)} words x {self.vocabulary.vectors.shape[1]}"
@@ -228,28 +228,7 @@ class Index(WordDistances):
         return "exact" if self.exact else f"approximate, recall {self.recall:.4f}"
 
     def _repr_html_(self) -> str:
-        half, ninety = (at_most(each, 4) for each in self.typical[REFERENCE])
-        dimension, dtype = self.vocabulary.vectors.shape[1], self.coordinates.dtype
-        return card(
-            "Index",
-            [
-                ("words", f"{len(self):,}"),
-                ("language", self.language or "not known"),
-                ("vectors", f"{dimension} dimensions, {dtype}"),
-                ("metric", self.metric.name),
-                ("nearest lists", f"{self.k} words each, {self._lists}"),
-                ("counts", "stored" if self.vocabulary.prior is not None else "none"),
-                (
-                    "10th neighbour",
-                    f"within {half} for half of all running words, {ninety} for nine tenths",
-                ),
-                ("diameter", f"at most {at_most(self.diameter_bound, 4)}"),
-                ("folder", "in memory only" if self.path is None else str(self.path)),
-                ("fingerprint", self.fingerprint[:16]),
-            ],
-            verdict="exact lists" if self.exact else "approximate lists prove nothing",
-            good=self.exact,
-        )
+        return _card(self)
 
     @classmethod
     def build(
@@ -482,6 +461,32 @@ class Index(WordDistances):
         return index
 
 
+def _card(index: Index) -> str:
+    """The index as a notebook shows it."""
+    half, ninety = (at_most(each, 4) for each in index.typical[REFERENCE])
+    dimension, dtype = index.vocabulary.vectors.shape[1], index.coordinates.dtype
+    return card(
+        "Index",
+        [
+            ("words", f"{len(index):,}"),
+            ("language", index.language or "not known"),
+            ("vectors", f"{dimension} dimensions, {dtype}"),
+            ("metric", index.metric.name),
+            ("nearest lists", f"{index.k} words each, {index._lists}"),
+            ("counts", "stored" if index.vocabulary.prior is not None else "none"),
+            (
+                "10th neighbour",
+                f"within {half} for half of all running words, {ninety} for nine tenths",
+            ),
+            ("diameter", f"at most {at_most(index.diameter_bound, 4)}"),
+            ("folder", "in memory only" if index.path is None else str(index.path)),
+            ("fingerprint", index.fingerprint[:16]),
+        ],
+        verdict="exact lists" if index.exact else "approximate lists prove nothing",
+        good=index.exact,
+    )
+
+
 def _warn_of_width(index: Index) -> None:
     """Warn where words share a law that are not close to each other."""
     if not len(index.wide) or index.width <= _WIDE * index.reference_distance:
@@ -503,7 +508,3 @@ def _reopen(path: Path, metric: Metric | None, fingerprint: str) -> Index:
             f"{path} was replaced by another index while it was in use. Load it again."
         )
     return index
-
-
-def _revive(state: dict[str, Any]) -> Index:
-    return Index(**state)

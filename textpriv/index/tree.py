@@ -415,7 +415,7 @@ class Tree(Index):
         if self.path is not None:
             return super().__reduce__()
         if self._origin is not None:
-            return _reheighted, self._origin
+            return Tree.reheighted, self._origin
         arrays = self.vocabulary, np.array(self.order), np.array(self.gaps), np.array(self.heights)
         return _remade, (arrays, self.names, self.source, self.below, self.separated, self._records)
 
@@ -473,10 +473,6 @@ def cut_levels(
 
 def _bare(words: Sequence[str], language: str | None) -> Vocabulary:
     return Vocabulary(words, np.zeros((len(words), 1)), language=language)
-
-
-def _reheighted(tree: Tree, heights: NDArray[np.float64], names: Sequence[str]) -> Tree:
-    return tree.reheighted(heights, names)
 
 
 def _remade(

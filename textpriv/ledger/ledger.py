@@ -60,9 +60,10 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -441,7 +442,7 @@ class Ledger:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Another process opens the file itself.
-        return _reopen, (self.path, {name: getattr(self, name) for name in LIMITS})
+        return partial(Ledger, self.path, **{name: getattr(self, name) for name in LIMITS}), ()
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
@@ -483,10 +484,6 @@ class Ledger:
             f"the ledger {self.path} was replaced by another file while it was in use, so its sums are not those that were "
             "counted. Nothing was counted now. Put the file back, or open the new one if it is the right one."
         )
-
-
-def _reopen(path: Path, limits: Mapping[str, float | None]) -> Ledger:
-    return Ledger(path, **limits)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Prior", "Vocabulary", "equal_rows", "is_language"]
 
 _ZIPF_MANDELBROT_SHIFT = 2.7
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _PRIOR_NAMES = ("zipf", "uniform", "counts")
 
 
@@ -499,7 +500,7 @@ def _index_words(words: list[str], name_of: Callable[[int], str]) -> dict[str, i
     try:
         "".join(words).encode("utf-8")
     except UnicodeEncodeError:
-        broken = next(i for i, word in enumerate(words) if not _is_unicode(word))
+        broken = next(i for i, word in enumerate(words) if _SURROGATES.search(word))
         raise VocabularyError(
             f"Expected words that can be written as UTF-8, found that {name_of(broken)} holds half "
             "of a surrogate pair. Decode the source strictly, or leave the word out."
@@ -516,14 +517,6 @@ def _index_words(words: list[str], name_of: Callable[[int], str]) -> dict[str, i
                     "word."
                 )
     return ids
-
-
-def _is_unicode(word: str) -> bool:
-    try:
-        word.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _check_finite(vectors: NDArray[Any], name_of: Callable[[int], str]) -> None:

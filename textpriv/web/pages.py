@@ -12,6 +12,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from textpriv import __version__
+from textpriv.bounds import at_most
+
 __all__ = ["asset", "content_policy", "fill"]
 
 
@@ -39,7 +42,8 @@ def content_policy(script: str, connect: str = "'none'") -> str:
 
 def fill(template: str, **content: Any) -> str:
     """Fill a template of this folder; every text is escaped, and a name that is missing is an error."""
-    return _environment().get_template(template).render(**content)
+    given = {"version": __version__, "style": asset("style.css"), "at_most": at_most, **content}
+    return _environment().get_template(template).render(**given)
 
 
 @cache

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv import __version__
 from textpriv.bounds import at_most, odds_in_words
-from textpriv.errors import MechanismError, TextprivError
+from textpriv.errors import TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText
-from textpriv.evaluation.deniability import deniabilities
+from textpriv.evaluation.deniability import Deniability, deniabilities
 from textpriv.evaluation.recovery import COMMON, Band, WordRecovery, hidden_words, word_recovery
 from textpriv.evaluation.sensitive import can_compare, exposure
 from textpriv.files import atomic_write, umask
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Sample",
     "WordLaws",
-    "has_law",
     "odds_table",
     "report_page",
     "typical_pairs",
@@ -91,7 +89,7 @@ class WordLaws:
     @classmethod
     def of(cls, mechanism: Mechanism, ids: Sequence[int], outputs: int = _OUTPUTS) -> WordLaws:
         """Compute the laws of some words; by draws under a fixed public key where the mechanism has no closed law."""
-        exact = has_law(mechanism)
+        exact = mechanism.has_law
 
         def look(word: int) -> tuple[float, list[tuple[int, float, float]]]:
             law = np.exp(mechanism.log_prob(word)) if exact else _estimated(mechanism, word)
@@ -200,15 +198,6 @@ class Sample:
         return cls(shown, html, share, len(text) > len(shown))
 
 
-def has_law(mechanism: Mechanism) -> bool:
-    """Whether a mechanism knows its output law."""
-    try:
-        mechanism.log_prob(0)
-    except MechanismError:
-        return False
-    return True
-
-
 def report_page(
     mechanism: Mechanism,
     *,
@@ -254,7 +243,7 @@ def report_page(
     """
     _check_count(words)
     samples = [Sample.of(privatizer, text) for text in texts]
-    exact = has_law(mechanism)
+    exact = mechanism.has_law
     ids = _chosen(mechanism, words if exact else min(words, _ESTIMATED), more)
     laws = WordLaws.of(mechanism, ids)
     epsilons = _grid(mechanism)
@@ -265,11 +254,8 @@ def report_page(
     script = asset("report.js")
     return fill(
         "report.html",
-        version=__version__,
         made=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         policy=content_policy(script),
-        style=asset("style.css"),
-        at_most=at_most,
         middle=np.median,
         script=script,
         index=mechanism.index,
@@ -280,8 +266,6 @@ def report_page(
         lists=exposure(mechanism, guess=None if attacks is None else attacks.alone.guess),
         spans=None if plan is None else SpanRow.of(plan, leaks.spans if leaks else {}),
         outcomes=[each for each in OUTCOMES if leaks and any(of == each for _, of in leaks.spans)],
-        counted=leaks is not None and leaks.word_counts is not None,
-        outside=0 if leaks is None or leaks.word_counts is None else int(leaks.word_counts[-1]),
         hidden=attacks.hidden(mechanism, leaks) if attacks and not (plan and plan.passes) else None,
         attacks=attacks,
         laws=laws,
@@ -293,7 +277,6 @@ def report_page(
         leaks=leaks,
         samples=samples,
         ledger=ledger,
-        private=bool(samples) or leaks is not None,
     )
 
 
@@ -366,27 +349,25 @@ def _movable(mechanism: Mechanism) -> bool:
     return type(mechanism) in (TEM, PermuteAndFlip)
 
 
+def _means(found: Deniability) -> tuple[float, float, float]:
+    keep, distinct, support = found.keep, found.distinct, found.support.astype(np.float64)
+    kept, drawn, met = (float(found.sample.mean(each)) for each in (keep, distinct, support))
+    return kept, drawn, met
+
+
 def _figures(mechanism: Mechanism, epsilons: list[float]) -> _Figures:
     others = [_at(mechanism, epsilon) for epsilon in epsilons] if _movable(mechanism) else []
-    now, *rest = deniabilities([mechanism, *others], sample=_MEASURED, draws=_DRAWS)
-    current = (
-        float(now.sample.mean(now.keep)),
-        float(now.sample.mean(now.distinct)),
-        float(now.sample.mean(now.support.astype(np.float64))),
-    )
+    found = deniabilities([mechanism, *others], sample=_MEASURED, draws=_DRAWS)
+    current, *means = map(_means, found)
     if not others:
         return _Figures([], "", "", current, "")
     settings = mechanism.settings()
     rate = str(settings.get("rate", "half"))
-    rows, bands = [], []
-    for epsilon, figures in zip(epsilons, rest, strict=True):
-        means = [
-            float(figures.sample.mean(np.asarray(column, dtype=np.float64)))
-            for column in (figures.keep, figures.distinct, figures.support)
-        ]
-        low, high = weighted_quantiles(figures.keep, figures.sample.shares, (0.1, 0.9))
-        bands.append((low, high))
-        rows.append((epsilon, *means))
+    bands = []
+    rows: list[tuple[float, ...]] = []
+    for epsilon, figures, mean in zip(epsilons, found[1:], means, strict=True):
+        bands.append(weighted_quantiles(figures.keep, figures.sample.shares, (0.1, 0.9)))
+        rows.append((epsilon, *mean))
     keep = Chart(
         title="Keep probability over epsilon",
         description=(

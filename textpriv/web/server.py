@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from textpriv import __version__
 from textpriv.errors import TextprivError
 from textpriv.index.index import Index
 from textpriv.optional import how_to_install
@@ -110,8 +109,6 @@ def _page(playground: Playground) -> tuple[str, str]:
     index = playground.index
     page = fill(
         "playground.html",
-        version=__version__,
-        style=asset("style.css"),
         script=script,
         index=index,
         mechanisms=playground.mechanisms,

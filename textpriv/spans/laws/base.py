@@ -20,6 +20,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -242,12 +243,8 @@ class SpanLaw(ABC):
         return hashlib.sha256(content.encode()).hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (type(self), self.settings())  # engines send a law to their workers
+        return partial(type(self), **self.settings()), ()  # engines send a law to their workers
 
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
         return f"{type(self).__name__}({given})"
-
-
-def _made(law: type[SpanLaw], settings: dict[str, Any]) -> SpanLaw:
-    return law(**settings)
