@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.arithmetic import fixed_sum
-from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.mechanisms.base_measure import BaseMeasure, numbers
 from textpriv.mechanisms.calibration.pair_sweep import sharing
@@ -206,15 +205,6 @@ class BalancedTEM(TEM):
             "pair": list(constant.pair),
             "weights": weights.tolist() if weights is not None and kept == "balanced" else None,
         }
-
-    def _refuse_unproved(self) -> None:
-        try:
-            super()._refuse_unproved()
-        except MechanismError:
-            raise MechanismError(
-                "BalancedTEM needs exact lists and a metric of this library, since it spends what is proved and nothing "
-                "else. Use TEM with rate='half'."
-            ) from None
 
     @property
     def statement(self) -> PrivacyStatement:

@@ -412,15 +412,6 @@ class SmoothedTEM(TEM):
             )
         )
 
-    def _refuse_unproved(self) -> None:
-        try:
-            super()._refuse_unproved()
-        except MechanismError:
-            raise MechanismError(
-                "SmoothedTEM needs exact lists and a metric of this library, since it spends what is proved and nothing "
-                "else. Use TEM with rate='half'."
-            ) from None
-
     # The law
 
     @property

@@ -199,9 +199,10 @@ class TEM(Mechanism):
 
     def _refuse_unproved(self) -> None:
         if not self.index.exact or self.index.metric.kind == INTERPRETED:
+            spender = f"rate={self.rate!r}" if self.name == TEM.name else self.name
             raise MechanismError(
-                f"rate={self.rate!r} needs exact lists and a metric of this library, since it spends what is proved and "
-                "nothing else. Use rate='half'."
+                f"{spender} needs exact lists and a metric of this library, since it spends what is proved and nothing "
+                "else. Use TEM with rate='half'."
             )
 
     def _calibrate(self, gamma: float) -> float:
