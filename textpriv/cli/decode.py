@@ -5,12 +5,10 @@ The guessing is the matter of ``evaluation.decoding``.
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -197,38 +195,22 @@ def _plan(source: str, target: str, format: str | None, text_column: str) -> Pla
 
 def _write(plan: Plan, target: str, decoder: Decoder) -> int:
     """Decode all records; a file appears when all is written."""
-    from textpriv.corpus.formats import writer_for
-    from textpriv.corpus.records import compressed
-
-    documents, reader, writer = 0, plan.reader(0), None
-    with _opened(target) as file, compressed(file, plan.compression) as out:
-        for batch in reader:
-            if writer is None:
-                writer = writer_for(reader, out, plan.rule)
-                writer.begin()
-            writer.write(batch, [decoder.texts(batch.texts)])
-            documents += len(batch.texts)
-        if writer is None:
-            writer = writer_for(reader, out, plan.rule)
-            writer.begin()
-        writer.close()
-    return documents
-
-
-@contextlib.contextmanager
-def _opened(target: str) -> Iterator[BinaryIO]:
-    from textpriv.corpus.records import is_stream
+    from textpriv.corpus.formats import write_file
+    from textpriv.corpus.records import Batch, compressed, is_stream, written_stream
     from textpriv.files import atomic_write
 
-    if not is_stream(target):
-        with atomic_write(Path(target)) as file:
-            yield file
-    elif target == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-    else:
-        with open(target, "wb") as stream:
-            yield stream
+    documents, reader = 0, plan.reader(0)
+
+    def decoded() -> Iterator[tuple[Batch, list[list[str]]]]:
+        nonlocal documents
+        for batch in reader:
+            yield batch, [decoder.texts(batch.texts)]
+            documents += len(batch.texts)
+
+    opened = written_stream(target) if is_stream(target) else atomic_write(Path(target))
+    with opened as file, compressed(file, plan.compression) as out:
+        write_file(reader, out, plan.rule, decoded())
+    return documents
 
 
 def _read_public(

@@ -50,6 +50,7 @@ __all__ = [
     "null_byte",
     "part_end",
     "part_of",
+    "written_stream",
 ]
 
 _PIECE = 1024 * 1024
@@ -422,13 +423,10 @@ class CorpusReader:
     def _read_line(self, stream: BinaryIO, limit: int) -> bytes:
         try:
             line = stream.readline(limit)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise CorpusError(
-                f"{self.name}: the compressed file is damaged or cut short after line "
-                f"{self._line}. Make or fetch it again."
-            ) from error
-        except OSError as error:
-            if self._compression != "zstd":
+        except (EOFError, zlib.error, OSError) as error:
+            # A plain OSError is one of the disk, but for zstd, where Arrow says so of damage.
+            is_plain = isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile)
+            if is_plain and self._compression != "zstd":
                 raise
             raise CorpusError(
                 f"{self.name}: the compressed file is damaged or cut short after line "
@@ -582,6 +580,19 @@ class RecordWriter:
         """The numbers of the columns that are written: the texts and those that pass the rule."""
         texts = self._reader.text_columns
         return [n for n, name in enumerate(names) if name in texts or self._rule.passes(name)]
+
+
+@contextlib.contextmanager
+def written_stream(name: str) -> Iterator[BinaryIO]:
+    """Open standard output, a device or a pipe to write to; what was written has gone out after the block."""
+    if name != STANDARD_STREAM:
+        with open(name, "wb") as stream:
+            yield stream
+    elif sys.stdout is None:
+        raise CorpusError("Standard output is closed: name a file.")
+    else:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import secrets
-import sys
 import threading
 import time
 from collections import Counter
@@ -22,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from textpriv import stores
 from textpriv.corpus.checkpoint import (
@@ -35,7 +34,7 @@ from textpriv.corpus.checkpoint import (
     only_writer,
 )
 from textpriv.corpus.columns import ColumnRule
-from textpriv.corpus.formats import read_records, writer_for
+from textpriv.corpus.formats import read_records, write_file
 from textpriv.corpus.job import Plan, check_options, refuse_in_output, refuse_taken
 from textpriv.corpus.parts import (
     FileJoiner,
@@ -47,14 +46,13 @@ from textpriv.corpus.parts import (
 )
 from textpriv.corpus.records import (
     MAX_TEXT_BYTES,
-    STANDARD_STREAM,
     Batch,
     CorpusReader,
     Cursor,
-    RecordWriter,
     compressed,
     is_stream,
     part_of,
+    written_stream,
 )
 from textpriv.corpus.report import CorpusReport, Progress, Tally
 from textpriv.engines.batch import NO_SALT, BatchRelease, PrivatizerSettings, corpus_name
@@ -224,8 +222,7 @@ def privatize_corpus(
                 "set aside beside a stream: name a file as the output."
             )
         with _local_engine(plan, privatizer, settings, workers, secrets.token_bytes(16)) as local:
-            names = NameCheck(plan, privatizer)
-            _write_stream(plan, target, local, watch, names)
+            _write_stream(plan, target, local, watch, NameCheck(plan, privatizer))
         return watch.report(time.perf_counter() - started)
     owners = None if offsets is None else Path(os.path.realpath(offsets))
     run = _Run(plan, target, privatizer, settings, key, watch, owners)
@@ -293,27 +290,14 @@ def _write_stream(
             names.add(0, reader, batch)
             yield batch, plan.arrow(reader, batch, 0)
 
-    with contextlib.ExitStack() as stack:
-        stream: BinaryIO
-        if target != STANDARD_STREAM:
-            stream = stack.enter_context(open(target, "wb"))
-        elif sys.stdout is None:
-            raise CorpusError("Standard output is closed: name a file.")
-        else:
-            stream = sys.stdout.buffer
-        stack.enter_context(local)
-        with compressed(stream, plan.compression) as out:
-            writer: RecordWriter | None = None
-            for batch, released in local.ordered(jobs()):
-                texts, tokens = released_texts(plan, 0, batch, released)
-                if writer is None:
-                    writer = writer_for(reader, out, plan.rule)
-                    writer.begin()
-                writer.write(batch, texts)
-                watch.add_batch(0, reader, batch, tokens)
-            if writer is None:
-                writer_for(reader, out, plan.rule).begin()
-        stream.flush()
+    def released() -> Iterator[tuple[Batch, list[list[str]]]]:
+        for batch, result in local.ordered(jobs()):
+            texts, tokens = released_texts(plan, 0, batch, result)
+            yield batch, texts
+            watch.add_batch(0, reader, batch, tokens)
+
+    with written_stream(target) as stream, compressed(stream, plan.compression) as out:
+        write_file(reader, out, plan.rule, released())
 
 
 class _Run:

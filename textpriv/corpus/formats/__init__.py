@@ -18,7 +18,7 @@ All but Parquet may end in ``.gz`` or ``.zst``. The path ``-`` is standard input
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,6 +27,7 @@ from textpriv.corpus.formats import csv, jsonl, parquet, text
 from textpriv.corpus.records import (
     MAX_TEXT_BYTES,
     STANDARD_STREAM,
+    Batch,
     CorpusReader,
     Cursor,
     Format,
@@ -35,7 +36,7 @@ from textpriv.corpus.records import (
 )
 from textpriv.errors import CorpusError
 
-__all__ = ["FORMATS", "corpus_format", "read_records", "writer_for"]
+__all__ = ["FORMATS", "corpus_format", "read_records", "write_file", "writer_for"]
 
 FORMATS: dict[str, Format] = {
     kind.name: kind for kind in (jsonl.FORMAT, csv.FORMAT, csv.TSV, text.FORMAT, parquet.FORMAT)
@@ -168,3 +169,22 @@ def read_records(
 def writer_for(reader: CorpusReader, out: BinaryIO, rule: ColumnRule) -> RecordWriter:
     """Return the writer for what a reader reads; the reader must have read its header."""
     return FORMATS[reader.format].writer(reader, out, rule)
+
+
+def write_file(
+    reader: CorpusReader,
+    out: BinaryIO,
+    rule: ColumnRule,
+    released: Iterable[tuple[Batch, Sequence[Sequence[str]]]],
+) -> None:
+    """Write a whole file: the batches of a reader, each with its new texts; the header also where there is no record."""
+    writer: RecordWriter | None = None
+    for batch, texts in released:
+        if writer is None:
+            writer = writer_for(reader, out, rule)
+            writer.begin()
+        writer.write(batch, texts)
+    if writer is None:
+        writer = writer_for(reader, out, rule)
+        writer.begin()
+    writer.close()
