@@ -244,6 +244,18 @@ class Columns:
         """What each column of texts is called in what documents are known by."""
         return self.texts if self.known_as is None else _names(self.known_as)
 
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse the columns of a table where one that is needed stands not once."""
+        for column in filter(None, (*self.texts, self.document, self.author, self.labels)):
+            _check_column(names, column)
+
+
+def _check_column(names: Sequence[str], column: str) -> None:
+    if (count := names.count(column)) != 1:
+        raise CorpusError(
+            f"expected one column named {column!r}, found {count} among {len(names)} columns."
+        )
+
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
@@ -632,11 +644,7 @@ def named_error(error: Exception, name: Callable[[int], str]) -> Exception:
 
 
 def _column_index(batch: pa.RecordBatch, column: str) -> int:
-    count = batch.schema.names.count(column)
-    if count != 1:
-        raise CorpusError(
-            f"expected one column named {column!r}, found {count} among {len(batch.schema.names)} columns."
-        )
+    _check_column(batch.schema.names, column)
     return batch.schema.names.index(column)
 
 

@@ -60,11 +60,8 @@ def privatize_dataset(
         The name of each document, from which its randomness follows, all different: this column is read once before
         anything is mapped. Without one, its number in the dataset. The same documents under the same settings and key
         come out as from ``textpriv.corpus``.
-    author_column : str, optional
-        The name of each document's author, for laws that draw the same for all spans of a person.
-    labels_column : str, optional
-        The spans of each text that are known already (:func:`textpriv.spans.labels.read_labels`), of settings with spans;
-        it is left out.
+    author_column, labels_column : str, optional
+        As ``author`` and ``labels`` in :class:`textpriv.engines.batch.Columns`; the labels are left out.
     workers : int
         Processes; an IterableDataset has one.
     batch_size : int

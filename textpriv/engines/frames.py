@@ -58,11 +58,8 @@ def privatize_frame(
         no columns with names.
     document_column : str, optional
         The name of each document, from which its randomness follows, all different. Without one, its number.
-    author_column : str, optional
-        The name of each document's author, for a ledger and for laws that draw the same for all spans of a person.
-    labels_column : str, optional
-        The spans of each text that are known already (:func:`textpriv.spans.labels.read_labels`), of settings with spans;
-        it is left out.
+    author_column, labels_column : str, optional
+        As ``author`` and ``labels`` in :class:`textpriv.engines.batch.Columns`; the labels are left out.
 
     Returns
     -------
@@ -75,16 +72,7 @@ def privatize_frame(
     CorpusError
         For another type, a column that is missing, a row without a text, and a name that is there twice.
     """
-    if (epsilon is None) == (settings is None):
-        from textpriv.amounts import explain_missing
-
-        raise MechanismError(
-            f"privatize_frame(frame, epsilon=...): {explain_missing('builtin:en')}"
-            if epsilon is None
-            else "Give an epsilon or settings, which have one of their own, not both."
-        )
-    if settings is None:
-        settings = PrivatizerSettings(options={"epsilon": epsilon})
+    settings = _settings(epsilon, settings)
     library, kind = type(frame).__module__.split(".")[0], type(frame).__name__
     if library not in ("pandas", "polars") or not hasattr(frame, "to_numpy"):
         raise CorpusError(
@@ -103,11 +91,7 @@ def privatize_frame(
         number=number,
         labels=labels_column,
     )
-    for column in filter(None, (*columns.texts, document_column, author_column, labels_column)):
-        if (count := list(frame.columns).count(column)) != 1:
-            raise CorpusError(
-                f"expected one column named {column!r}, found {count} among {len(frame.columns)} columns."
-            )
+    columns.check(list(frame.columns))
     texts = _released(frame, settings, columns)
     if labels_column is not None:
         frame = frame[[name for name in frame.columns if name != labels_column]]
@@ -122,6 +106,20 @@ def privatize_frame(
         if kept.name != "category":
             private[name] = private[name].astype(kept)
     return private
+
+
+def _settings(epsilon: float | None, settings: PrivatizerSettings | None) -> PrivatizerSettings:
+    if epsilon is not None and settings is not None:
+        raise MechanismError("Give an epsilon or settings, which have one of their own, not both.")
+    if settings is not None:
+        return settings
+    if epsilon is None:
+        from textpriv.amounts import explain_missing
+
+        raise MechanismError(
+            f"privatize_frame(frame, epsilon=...): {explain_missing('builtin:en')}"
+        )
+    return PrivatizerSettings(options={"epsilon": epsilon})
 
 
 def _released(frame: Any, settings: PrivatizerSettings, columns: Columns) -> dict[str, list[str]]:

@@ -58,11 +58,8 @@ def privatize_dataset(
         on any engine; whoever sees two releases knows which texts have changed between them.
     text_column : str or sequence of str
         One column of texts, or several, which are released independently.
-    author_column : str, optional
-        The name of each document's author, for laws that draw the same for all spans of a person.
-    labels_column : str, optional
-        The spans of each text that are known already (:func:`textpriv.spans.labels.read_labels`), of settings with spans;
-        it is left out.
+    author_column, labels_column : str, optional
+        As ``author`` and ``labels`` in :class:`textpriv.engines.batch.Columns`; the labels are left out.
     workers : int
         Actors.
     batch_size : int
@@ -82,15 +79,10 @@ def privatize_dataset(
         raise CorpusError(
             "A ledger lies on a local disk, where actors cannot count in it: use a run key."
         )
-    columns, names = (
-        Columns(text_column, document=document_column, author=author_column, labels=labels_column),
-        dataset.columns() or [],
+    columns = Columns(
+        text_column, document=document_column, author=author_column, labels=labels_column
     )
-    for column in filter(None, (*columns.texts, document_column, author_column, labels_column)):
-        if column not in names:
-            raise CorpusError(
-                f"expected one column named {column!r}, found none among {len(names)}."
-            )
+    columns.check(dataset.columns() or [])
     refuse_repeated(_names(dataset, document_column), document_column)
     return dataset.map_batches(
         _Batches,
@@ -151,14 +143,10 @@ def each(
 
     Parameters
     ----------
-    tasks : sequence
-        Values that can be pickled.
-    work : callable
-        From a task to JSON types; can be pickled. Ray may call it several times with one task.
-    address : str, optional
-        The Ray cluster; by default one is started on this machine.
-    workers : int
-        Actors.
+    tasks, work
+        As for :func:`textpriv.engines.spark.each`.
+    address, workers
+        As for :func:`cluster`.
 
     Raises
     ------

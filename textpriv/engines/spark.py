@@ -58,11 +58,8 @@ def privatize_dataframe(
         same private text on any engine; whoever sees two releases knows which texts have changed between them.
     text_column : str or sequence of str
         One column of texts, or several, which are released independently.
-    author_column : str, optional
-        The name of each document's author, for laws that draw the same for all spans of a person.
-    labels_column : str, optional
-        The spans of each text that are known already (:func:`textpriv.spans.labels.read_labels`), of settings with spans;
-        it is left out.
+    author_column, labels_column : str, optional
+        As ``author`` and ``labels`` in :class:`textpriv.engines.batch.Columns`; the labels are left out.
 
     Returns
     -------
@@ -81,11 +78,7 @@ def privatize_dataframe(
     columns = Columns(
         text_column, document=document_column, author=author_column, labels=labels_column
     )
-    for column in filter(None, (*columns.texts, document_column, author_column, labels_column)):
-        if frame.columns.count(column) != 1:
-            raise CorpusError(
-                f"expected one column named {column!r}, found {frame.columns.count(column)} among {len(frame.columns)}."
-            )
+    columns.check(frame.columns)
     _refuse_repeated(frame, document_column)
     work = _Batches(settings.without_secret(), columns)
     schema = type(frame.schema)([each for each in frame.schema if each.name != labels_column])
@@ -151,9 +144,8 @@ def each(
         Values that can be pickled.
     work : callable
         From a task to JSON types; can be pickled. Spark may call it several times with one task.
-    address : str, optional
-        The Spark master; by default an engine on this machine with ``workers`` workers.
-    workers : int
+    address, workers
+        As for :func:`session`.
 
     Raises
     ------
