@@ -23,8 +23,8 @@ __all__ = [
     "SymmetricKernel",
     "iterate",
     "kernel_floor",
+    "laplacian",
     "largest_distance",
-    "objective",
     "smlq_sensitivity",
     "smlq_step",
     "unit_rows",
@@ -189,29 +189,27 @@ class LabelKernel:
         return np.asarray((self._table @ sums)[self._codes] - Z)
 
 
-def objective(
-    Z: Array, features: SymmetricKernel, labels: SymmetricKernel | None, alpha: float
-) -> float:
-    """Return v = Tr(ZᵀL_X Z) - α Tr(ZᵀL_Y Z) (equation 3)."""
-    value = float(np.sum(Z * laplacian(features, Z)))
-    if labels is not None and alpha:
-        value -= alpha * float(np.sum(Z * laplacian(labels, Z)))
-    return value
-
-
 def smlq_step(
     Z: Array, features: SymmetricKernel, labels: SymmetricKernel | None, alpha: float
 ) -> Array:
     """Return Z + ½ Diag(L_X)^† (αL_Y - L_X) Z (equation 4), shape (n, k)."""
+    by_features, by_labels = _products(Z, features, labels, alpha)
+    return _moved(Z, features, alpha * by_labels - by_features)
+
+
+def _products(
+    Z: Array, features: SymmetricKernel, labels: SymmetricKernel | None, alpha: float
+) -> tuple[Array, Array]:
+    """Return L_X Z and L_Y Z; of labels that count for nothing, zeros."""
     by_features = laplacian(features, Z)
-    by_labels = laplacian(labels, Z) if labels is not None and alpha else np.zeros_like(Z)
-    return np.asarray(Z + _inverse(features)[:, None] * (alpha * by_labels - by_features))
+    return by_features, laplacian(labels, Z) if labels is not None and alpha else np.zeros_like(Z)
 
 
-def _inverse(features: SymmetricKernel) -> Array:
-    """Return ½ Diag(L_X)^†, shape (n,): zero for a record without ties."""
+def _moved(Z: Array, features: SymmetricKernel, towards: Array) -> Array:
+    """Return Z + ½ Diag(L_X)^† ``towards``, where a record without ties stays."""
     degree = features.degree
-    return np.divide(0.5, degree, out=np.zeros(len(degree)), where=degree > 0)
+    inverse = np.divide(0.5, degree, out=np.zeros(len(degree)), where=degree > 0)
+    return np.asarray(Z + inverse[:, None] * towards)
 
 
 def _rounding(
@@ -229,6 +227,8 @@ def iterate(
     iterations: int,
 ) -> tuple[Array, list[float]]:
     """Return ``iterations`` SMLQ steps from Z (equation 4), and the objective before the first and after each.
+
+    The objective is v = Tr(ZᵀL_X Z) - α Tr(ZᵀL_Y Z) (equation 3).
 
     Parameters
     ----------
@@ -259,8 +259,7 @@ def iterate(
     objectives: list[float] = []
     size = 0.0
     for step in range(iterations + 1):
-        by_features = laplacian(features, Z)
-        by_labels = laplacian(labels, Z) if labels is not None and alpha else np.zeros_like(Z)
+        by_features, by_labels = _products(Z, features, labels, alpha)
         drop = float(np.sum(Z * by_features))
         gain = alpha * float(np.sum(Z * by_labels))
         if not (math.isfinite(drop) and math.isfinite(gain)):
@@ -278,7 +277,7 @@ def iterate(
             )
         objectives.append(value)
         if step < iterations:
-            Z = Z + _inverse(features)[:, None] * (alpha * by_labels - by_features)
+            Z = _moved(Z, features, alpha * by_labels - by_features)
     return Z, objectives
 
 
