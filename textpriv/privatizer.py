@@ -372,7 +372,8 @@ class Privatizer:
             ids, offsets = codes, batch.offsets
         else:
             ids, offsets = codes[drawn_at], drawn_at.searchsorted(batch.offsets)
-        spans = None if self.spans is None else self.spans.documents(batch)
+        # Documents without keys are told apart by nothing that stands in them.
+        spans = None if self.spans is None or keys is None else self.spans.documents(batch)
         scopes = self._source.scopes(keys, len(batch)) if self.spans is not None else []
         if self.spans is not None:
             self.spans.require_persons(batch, scopes)  # before a ledger counts what cannot be drawn

@@ -74,15 +74,18 @@ class FoundSpans(NamedTuple):
     Attributes
     ----------
     text : str
-    stay : list of ReadSpan
+    stay : sequence of ReadSpan
         Those that their laws draw, in order.
-    spans : list of (Span, ReadSpan or None)
-        All, each with what its law read of it.
+    spans : sequence of Span
+        All.
+    read : sequence of ReadSpan or None
+        What its law read of each.
     """
 
     text: str
-    stay: list[ReadSpan]
-    spans: list[tuple[Span, ReadSpan | None]]
+    stay: Sequence[ReadSpan] = ()
+    spans: Sequence[Span] = ()
+    read: Sequence[ReadSpan | None] = ()
 
 
 class SpanPlan:
@@ -171,27 +174,16 @@ class SpanPlan:
         self, texts: EncodedTexts, found: Sequence[FoundSpans], reader: TextEncoder
     ) -> RawBatch:
         """Read the pieces of texts between the spans that were found."""
-        pieces, spans_of, spans, written = [], [], [], []
-        for text, of_text, _ in found:
-            end = 0
-            for span in of_text:
-                pieces.append(_piece(text, end, span.start))
-                written.append(text[span.start : span.end])
-                end = span.end
-            pieces.append(_piece(text, end, len(text)))
-            spans_of.append(len(of_text))
-            spans += of_text
-        tokens = SpanTokens(
-            self._kinds,
-            [span.value for span in spans],
-            written,
-            np.array([span[:2] for span in spans], dtype=np.int64).reshape(-1, 2),
-        )
+        spans = [span for each in found for span in each.stay]
+        offsets = np.array([span[:2] for span in spans], dtype=np.int64).reshape(-1, 2)
+        written = [each.text[span.start : span.end] for each in found for span in each.stay]
+        tokens = SpanTokens(self._kinds, [span.value for span in spans], written, offsets)
         if not spans:
             return replace(reader.encode_batch(texts), spans=tokens)
-        batch = reader.encode_batch(EncodedTexts.of(pieces))
+        spans_of = np.array([len(each.stay) for each in found])
+        batch = reader.encode_batch(_pieces(texts, found, offsets, spans_of))
         codes = np.array([SPAN - span.law for span in spans], dtype=np.int32)
-        return replace(_joined(batch, np.array(spans_of), codes), spans=tokens)
+        return replace(_joined(batch, spans_of, codes), spans=tokens)
 
     def find(
         self,
@@ -207,12 +199,16 @@ class SpanPlan:
         if not sources:
             raise SpanError("nothing finds spans: give a detector, or labels with the texts.")
         done = []
+        known: dict[tuple[str, str], Any] = {}  # what the laws read of a text, once in a batch
         for position, text in enumerate(texts):
             try:
                 spans = [span for source in sources for span in checked(text, source.next())]
-                read = [self._read(text, span) for span in spans]
+                if not spans:
+                    done.append(FoundSpans(text))
+                    continue
+                read = [self._read(text, span, known) for span in spans]
                 stay = without_overlaps(list(filter(None, read)), len(text))
-                done.append(FoundSpans(text, stay, list(zip(spans, read, strict=True))))
+                done.append(FoundSpans(text, stay, spans, read))
             except DocumentError as error:
                 error.position = position
                 raise
@@ -221,9 +217,9 @@ class SpanPlan:
     def outcomes(self, found: Iterable[FoundSpans]) -> Counter[tuple[str, str]]:
         """How many spans of each kind the detectors found, by what became of them: one of ``OUTCOMES``."""
         counts: Counter[tuple[str, str]] = Counter()
-        for _, stay, spans in found:
-            left = Counter(stay)
-            for span, read in spans:
+        for each in found:
+            left = Counter(each.stay)
+            for span, read in zip(each.spans, each.read, strict=True):
                 law = self._law_of[span.kind]
                 kind = span.kind if law is None else self._kinds[law]
                 masked = self.passes and read is not None and read.law == len(self._laws) - 1
@@ -237,18 +233,23 @@ class SpanPlan:
                 counts[kind, outcome] += 1
         return counts
 
-    def _read(self, text: str, span: Span) -> ReadSpan | None:
+    def _read(self, text: str, span: Span, known: dict[tuple[str, str], Any]) -> ReadSpan | None:
         if span.kind not in self._law_of:
             self._law_of[span.kind] = self.policy.law_of(span.kind)
         law = self._law_of[span.kind]
-        value = None if law is None else self._laws[law].parse(text[span.start : span.end])
+        value = None
+        if law is not None:
+            surface = span.kind, text[span.start : span.end]
+            if surface not in known:
+                known[surface] = self._laws[law].parse(surface[1])
+            value = known[surface]
         if law is not None and value is not None:
             return ReadSpan(span.start, span.end, law, value)
         return ReadSpan(span.start, span.end, len(self._laws) - 1, "") if self.passes else None
 
     def draw_alone(self, text: str, kind: str, scopes: Scopes) -> str:
         """A private surface for the text of one span, drawn anew; the mask where no law can read it."""
-        span = self._read(text, Span(0, len(text), kind))
+        span = self._read(text, Span(0, len(text), kind), {})
         if span is None:
             return "[SPAN]"
         return self._laws[span.law].draw([span.value], Stream(), scopes)[0]
@@ -290,16 +291,26 @@ class SpanPlan:
             return batch
         laws = SPAN - batch.codes[is_span]
         surfaces = [""] * len(laws)
-        for number, (first, last) in enumerate(itertools.pairwise(self._offsets(batch))):
-            for law in sorted(set(laws[first:last].tolist())):
-                chosen = (first + np.flatnonzero(laws[first:last] == law)).tolist()
-                values = [batch.spans.values[span] for span in chosen]
-                drawn = self._laws[law].draw(values, streams[number], scopes[number])
-                for span, surface in zip(chosen, drawn, strict=True):
-                    surfaces[span] = surface
+        offsets = self._offsets(batch)
+        # Law by law, so that each document's stream is read in the order of the laws.
+        for law in np.unique(laws).tolist():
+            chosen = np.flatnonzero(laws == law)
+            bounds = np.searchsorted(chosen, offsets)
+            documents = np.flatnonzero(np.diff(bounds)).tolist()
+            drawn = self._laws[law].draw_documents(
+                [batch.spans.values[span] for span in chosen.tolist()],
+                np.append(bounds[documents], len(chosen)),
+                [streams[document] for document in documents],
+                [scopes[document] for document in documents],
+            )
+            for span, surface in zip(chosen.tolist(), drawn, strict=True):
+                surfaces[span] = surface
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(surfaces))}
         string_ids = batch.string_ids.copy()
-        string_ids[is_span[batch.codes < UNKNOWN]] = len(batch.strings) + np.arange(len(laws))
-        return replace(batch, string_ids=string_ids, strings=[*batch.strings, *surfaces])
+        string_ids[is_span[batch.codes < UNKNOWN]] = [
+            len(batch.strings) + numbers[surface] for surface in surfaces
+        ]
+        return replace(batch, string_ids=string_ids, strings=[*batch.strings, *numbers])
 
     @staticmethod
     def _offsets(batch: RawBatch) -> list[int]:
@@ -334,13 +345,41 @@ class _Watched:
             raise SpanError(f"{what}: finding spans failed with {type(error).__name__}.") from None
 
 
-def _piece(text: str, start: int, end: int) -> str:
-    return text[piece_start(text, start, end) : end]
-
-
 def piece_start(text: str, start: int, end: int) -> int:
     """Where begins what stands between two spans: a blank that parts it from the span before it belongs to no token."""
     return start + (start > 0 and text.startswith(" ", start, end))
+
+
+def _pieces(
+    texts: EncodedTexts,
+    found: Sequence[FoundSpans],
+    offsets: NDArray[np.int64],
+    spans_of: NDArray[np.int64],
+) -> EncodedTexts:
+    """What stands before, between and after the spans of texts, as :func:`piece_start` parts it."""
+    of_texts = np.concatenate([[0], np.cumsum(spans_of)])
+    bounds = offsets.copy()
+    sizes = np.diff(texts.offsets)
+    for number in np.flatnonzero(spans_of).tolist():
+        if sizes[number] != len(found[number].text):  # a character of several bytes
+            first, last = of_texts[number : number + 2]
+            bounds[first:last] = _bytes_before(texts.part(number, number + 1).data)[
+                bounds[first:last]
+            ]
+    bounds += np.repeat(texts.offsets[:-1], spans_of)[:, None]
+    starts = np.insert(bounds[:, 1], of_texts[:-1], texts.offsets[:-1])
+    ends = np.insert(bounds[:, 0], of_texts[1:], texts.offsets[1:])
+    follows = np.ones(len(starts), dtype=np.bool_)
+    follows[of_texts[:-1] + np.arange(len(texts))] = False
+    follows &= starts < ends
+    starts[follows] += texts.data[starts[follows]] == ord(" ")
+    data = texts.data.tobytes()
+    return EncodedTexts.of_bytes(map(data.__getitem__, map(slice, starts.tolist(), ends.tolist())))
+
+
+def _bytes_before(data: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """How many bytes stand before each character of a text in UTF-8, and before its end."""
+    return np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
 
 
 def _joined(pieces: RawBatch, spans_of: NDArray[np.int64], codes: NDArray[np.int32]) -> RawBatch:

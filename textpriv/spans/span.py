@@ -58,7 +58,7 @@ def checked(text: str, spans: Iterable[Sequence[Any]]) -> list[Span]:
     SpanError
         For what is no span of this text; says which one it is and nothing of the text.
     """
-    size, done = len(text), []
+    size, done, whole = len(text), [], text.isascii()
     starts: dict[int, int] = {}
     ends: dict[int, int] = {}
     for number, span in enumerate(spans):
@@ -77,7 +77,9 @@ def checked(text: str, spans: Iterable[Sequence[Any]]) -> list[Span]:
             )
         if start == end:
             continue
-        done.append(Span(_moved(text, start, -1, starts), _moved(text, end, 1, ends), kind))
+        if not whole:  # in ASCII there are no marks that belong to a letter
+            start, end = _moved(text, start, -1, starts), _moved(text, end, 1, ends)
+        done.append(Span(start, end, kind))
     different = list(dict.fromkeys(done))
     if sum(end - start for start, end, _ in different) > _DEEPEST * size:
         raise SpanError(

@@ -5,7 +5,6 @@ Plain containers. How tokens are found stands in ``tokenization.encoder``, how t
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -182,14 +181,21 @@ class EncodedTexts:
 
     def lowered(self) -> EncodedTexts:
         """The same texts in lower case, each as a whole: ``str.lower`` depends on what stands around a letter."""
-        data, offsets = self.data.tobytes(), self.offsets.tolist()
-        if data.isascii():
-            return EncodedTexts(np.frombuffer(data.lower(), dtype=np.uint8), self.offsets)
-        parts = (data[begin:end] for begin, end in itertools.pairwise(offsets))
-        return EncodedTexts.of_bytes(
-            part.lower() if part.isascii() else part.decode("utf-8").lower().encode("utf-8")
-            for part in parts
-        )
+        lowered = np.frombuffer(self.data.tobytes().lower(), dtype=np.uint8)  # of ASCII alone
+        wide = np.flatnonzero(self.data >= 0x80)
+        if not len(wide):
+            return EncodedTexts(lowered, self.offsets)
+        texts = np.unique(np.searchsorted(self.offsets, wide, side="right") - 1).tolist()
+        whole = {number: self[number].lower().encode("utf-8") for number in texts}
+        data, offsets = lowered.tobytes(), self.offsets.tolist()
+        sizes = np.diff(self.offsets)
+        parts, end = [], 0
+        for number, text in whole.items():
+            parts += [data[end : offsets[number]], text]
+            end = offsets[number + 1]
+            sizes[number] = len(text)
+        moved = np.concatenate([[0], np.cumsum(sizes)])
+        return EncodedTexts(np.frombuffer(b"".join([*parts, data[end:]]), dtype=np.uint8), moved)
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> EncodedTexts:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
+import phonenumbers
 import pytest
 import spacy
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textpriv.errors import SpanError
@@ -16,7 +19,8 @@ from textpriv.spans.detectors import (
     SpacyDetector,
     make_detector,
 )
-from textpriv.spans.patterns import PATTERN_KINDS, PatternDetector
+from textpriv.spans.patterns import _COMPILED, PATTERN_KINDS, PatternDetector
+from textpriv.spans.span import Span
 
 # What stands in a text for each kind, and what looks like one and is none.
 EXAMPLES = {
@@ -58,15 +62,50 @@ def test_what_patterns_find_lies_within_the_text_and_a_text_is_read_by_itself(te
     assert all(0 <= span.start < span.end <= len(text) for span in first)
 
 
-PIECES = [each for right, _ in EXAMPLES.values() for each in right] + ["x" * 39, "word ", " ", "a"]
+PIECES = [each for right, wrong in EXAMPLES.values() for each in right + wrong]
+PIECES += [
+    "abcd:beef:cafe:dead:beef::1",
+    "http://x",
+    "x" * 39,
+    "word ",
+    " ",
+    "a",
+    "é",
+    "aged ",
+    " years old",
+    "12 AUG 1999",
+    "\ud83d",
+    "ı.de",
+    "@",
+]
+ADDRESS = re.compile(r"@|://|\.[A-Za-z]{2}")
 
 
-@given(st.lists(st.sampled_from(PIECES), max_size=8))
-def test_what_is_found_around_digits_is_what_is_found_in_the_whole_text(pieces):
-    text = "".join(pieces)
-    detector = PatternDetector(["IP", "IBAN", "CARD", "DATE", "TIME", "AGE", "NUMBER"])
-    (spans,) = detector.detect([text])
-    assert spans == list(detector._numbers(text, [(0, len(text))]))
+def found_everywhere(detector, text):
+    """What each pattern finds in the whole of a text, whatever stands around it."""
+    spans = list(detector._addresses(text, [each.start() for each in ADDRESS.finditer(text)]))
+    for kind, pattern in _COMPILED.items():
+        check = detector._checks.get(kind, bool)
+        spans += [Span(*each.span(), kind) for each in pattern.finditer(text) if check(each[0])]
+    if re.search(r"[0-9](?:[ ()./-]{0,3}[0-9]){6}", text):
+        phones = phonenumbers.PhoneNumberMatcher(text, "US")
+        spans += [Span(each.start, each.end, "PHONE") for each in phones]
+    return spans
+
+
+@settings(max_examples=300)
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map("".join), max_size=4))
+def test_what_is_found_around_digits_and_marks_is_what_is_found_in_each_whole_text(texts):
+    detector = PatternDetector()
+    assert list(detector.detect(texts)) == [found_everywhere(detector, text) for text in texts]
+
+
+def test_many_texts_are_looked_through_in_parts_and_each_keeps_its_own():
+    texts = ["at 10:30 see a@example.org"] * 1001
+    texts[999:] = ["é 7", "8"]
+    spans = list(PatternDetector().detect(texts))
+    assert [len(each) for each in spans] == [4] * 999 + [1, 1]
+    assert spans[999:] == [[Span(2, 3, "NUMBER")], [Span(0, 1, "NUMBER")]]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,9 @@ from textpriv.spans.detectors import RegexDetector
 from textpriv.spans.laws.date_shift import DateShift
 from textpriv.spans.laws.mask import Mask
 from textpriv.spans.laws.numbers import Number
+from textpriv.spans.plan import FoundSpans, _pieces, piece_start
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
+from textpriv.spans.span import ReadSpan
 from textpriv.tokenization.batches import EncodedTexts
 from textpriv.tokenization.policy import TokenPolicy
 
@@ -153,6 +155,30 @@ def test_a_span_by_itself_is_drawn_by_its_law(mechanism, privatizer, tmp_path):
     assert privatizer.privatize_span("one", "NUMBER") == "[SPAN]"
     with pytest.raises(TextprivError, match="needs spans="):
         Privatizer(mechanism).privatize_span("1", "NUMBER")
+
+
+@given(
+    st.lists(st.text("a é\u20ac👍 ", max_size=6), max_size=4),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6), st.integers(1, 6)), max_size=6),
+)
+def test_pieces_are_what_stands_between_spans_without_the_blank_after_one(texts, places):
+    spans = [[] for _ in texts]
+    for number, start, size in sorted(places):
+        inside = number < len(texts) and start + size <= len(texts[number])
+        if inside and (not spans[number] or spans[number][-1].end <= start):
+            spans[number].append(ReadSpan(start, start + size, 0, ""))
+    found = [FoundSpans(text, stay) for text, stay in zip(texts, spans, strict=True)]
+    slowly = []
+    for text, stay in zip(texts, spans, strict=True):
+        starts, ends = (
+            [0, *(span.end for span in stay)],
+            [*(span.start for span in stay), len(text)],
+        )
+        slowly += [text[piece_start(text, a, b) : b] for a, b in zip(starts, ends, strict=True)]
+    offsets = np.array([span[:2] for stay in spans for span in stay], dtype=np.int64)
+    counts = np.array(list(map(len, spans)), dtype=np.int64)
+    pieces = _pieces(EncodedTexts.of(texts), found, offsets.reshape(-1, 2), counts)
+    assert list(pieces) == slowly
 
 
 # Streams

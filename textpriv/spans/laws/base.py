@@ -21,6 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -167,6 +168,29 @@ class SpanLaw(ABC):
         list of str
             Functions of the value, public settings and random words alone.
         """
+
+    def draw_documents(
+        self,
+        values: Sequence[Any],
+        offsets: NDArray[np.int64],
+        streams: Sequence[RandomWords],
+        scopes: Sequence[Scopes | None],
+    ) -> list[str]:
+        """What :meth:`draw` gives for one document after another, that have values here.
+
+        Parameters
+        ----------
+        values : sequence
+            Those of all documents.
+        offsets : ndarray of int64, shape (D + 1,)
+            Of the documents in the values.
+        streams, scopes : sequence
+            One for each document.
+        """
+        drawn: list[str] = []
+        for number, (first, last) in enumerate(pairwise(offsets.tolist())):
+            drawn += self.draw(values[first:last], streams[number], scopes[number])
+        return drawn
 
     @abstractmethod
     def loss(self, first: Any, second: Any) -> float:

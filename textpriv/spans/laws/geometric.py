@@ -15,8 +15,10 @@ words whatever was drawn, but with probability ``2^-64`` a coin.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,12 +102,20 @@ class TwoSidedGeometric:
 
     def draw(self, count: int, stream: RandomWords) -> NDArray[np.int64]:
         """Draw independent noise, shape (count,); takes ``2 + B`` words and a sign each, ``B = log2(bound)`` rounded up."""
-        words = np.empty((count, self._digits + 3), dtype=np.uint64)
-        stream.fill(words)
+        return self.draw_each(np.array([0, count]), [stream])
+
+    def draw_each(
+        self, offsets: NDArray[np.int64], streams: Sequence[RandomWords]
+    ) -> NDArray[np.int64]:
+        """What :meth:`draw` gives from one stream after another, shape (offsets[-1],)."""
+        words = np.empty((int(offsets[-1]), self._digits + 3), dtype=np.uint64)
+        for stream, (first, last) in zip(streams, pairwise(offsets.tolist()), strict=True):
+            stream.fill(words[first:last])
         coins = words[:, 1:] < self._thresholds
         ties = words[:, 1:] == self._thresholds
         if ties.any():
             for row, coin in np.argwhere(ties).tolist():
+                stream = streams[int(np.searchsorted(offsets, row, side="right")) - 1]
                 coins[row, coin] = self._decide(coin, int(words[row, coin + 1]), stream)
         powers = 1 << np.arange(self._digits, dtype=np.int64)
         size = np.minimum(1 + coins[:, 1:-1] @ powers, self.bound)

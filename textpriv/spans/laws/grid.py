@@ -55,10 +55,24 @@ class GridLaw(SpanLaw):
         """A surface for each, from noise of its own."""
         return self._moved(values, self._noise.draw(len(values), stream)) if values else []
 
+    def draw_documents(
+        self,
+        values: Sequence[Any],
+        offsets: NDArray[np.int64],
+        streams: Sequence[RandomWords],
+        scopes: Sequence[Scopes | None],
+    ) -> list[str]:
+        """As :meth:`SpanLaw.draw_documents`, at once for all."""
+        if type(self).draw is not GridLaw.draw:  # a law that draws otherwise, such as one shift
+            return super().draw_documents(values, offsets, streams, scopes)
+        return self._moved(values, self._noise.draw_each(offsets, streams))
+
     def _moved(self, values: Sequence[Any], noise: NDArray[np.int64]) -> list[str]:
         cells = np.array([each[0] for each in values], dtype=np.int64) + noise
         drawn = np.minimum(np.maximum(cells, self.first), self.last).tolist()
-        return [self._surface(cell, each[1:]) for cell, each in zip(drawn, values, strict=True)]
+        moved = [(cell, each[1:]) for cell, each in zip(drawn, values, strict=True)]
+        written = {each: self._surface(*each) for each in set(moved)}
+        return [written[each] for each in moved]
 
     def structure(self, value: Any) -> Hashable:
         """All of a value but its cell."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 
 import numpy as np
 import pytest
 
 from textpriv.errors import MechanismError, TextprivError
-from textpriv.randomness import KeyedStreams
+from textpriv.randomness import KeyedStreams, Stream
 from textpriv.spans.laws import registry
 from textpriv.spans.laws.base import Scopes
 from textpriv.spans.laws.date_forms import DateForms
 from textpriv.spans.laws.dates import Date
 from textpriv.spans.laws.identifiers import Identifier
 from textpriv.spans.laws.mask import Mask
+from textpriv.spans.laws.numbers import Number
 from textpriv.spans.laws.surrogates import Surrogate
 
 
@@ -80,6 +82,31 @@ def test_how_often_a_value_comes_out_as_it_was_is_that_of_the_law(name):
             inside = said[""]
             middle = law.parse(law.outputs(law.structure(value))[(law.last - law.first) // 2])
             assert np.exp(law.log_prob(middle)).max() == pytest.approx(inside)
+
+
+@pytest.mark.parametrize("name", sorted(registry.get_all()))
+def test_documents_drawn_together_are_drawn_as_each_by_itself(name):
+    keys = KeyedStreams(seed=5)
+    for law, surfaces in registry.get(name).trials():
+        values = list(map(law.parse, surfaces))
+        documents = [values[:1], values[::-1], values]
+        scopes = [Scopes(keys, each, "ann") for each in range(3)]
+        alone = [law.draw(documents[each], keys.stream(each), scopes[each]) for each in range(3)]
+        offsets = np.cumsum([0, *map(len, documents)])
+        streams = [keys.stream(each) for each in range(3)]
+        together = law.draw_documents(values[:1] + values[::-1] + values, offsets, streams, scopes)
+        assert together == [*itertools.chain(*alone)]
+
+
+def test_a_law_that_draws_otherwise_does_so_for_many_documents_too():
+    class Halved(Number):
+        def draw(self, values, stream, scopes=None):
+            return ["half"] * len(values)
+
+    law = Halved(1.0, low=0, high=9)
+    values = [law.parse("3"), law.parse("4")]
+    drawn = law.draw_documents(values, np.array([0, 1, 2]), [Stream()] * 2, [None] * 2)
+    assert drawn == ["half", "half"]
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,9 @@ def test_a_tie_is_decided_by_further_digits():
     assert noise.draw(1, Tied([following - 1])).tolist() == [2]
     assert noise.draw(1, Tied([following + 1])).tolist() == [1]
     assert noise.draw(1, Tied([following, 0])).tolist() == [2]
+    # By those of its own stream.
+    tied = [Tied([following - 1]), Tied([following + 1]), Tied([following, 0])]
+    assert noise.draw_each(np.array([0, 1, 2, 3]), tied).tolist() == [2, 1, 2]
 
 
 def test_draws_follow_the_law():
