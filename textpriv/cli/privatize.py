@@ -234,6 +234,11 @@ class FileSpanOptions(SpanOptions):
             raise typer.BadParameter("--detect column:NAME names one column: put all labels there")
         if self.offsets is not None and self.detect is None and self.policy is None:
             raise typer.BadParameter("--offsets are those of spans: add --detect and --policy")
+        read = None if self.policy is None else Path(self.policy).resolve()
+        if self.offsets is not None and self.offsets.resolve() == read:
+            raise typer.BadParameter(
+                "--offsets would be written over the --policy: name another file"
+            )
         return self._settings()
 
 

@@ -335,6 +335,12 @@ def test_the_command_takes_labels_from_a_column_and_writes_offsets(demo_index, t
     )
     assert result.exit_code == 2
     assert "one column" in result.output
+    policy = tmp_path / "policy.toml"
+    over = [*command[:-1], str(tmp_path / "." / policy.name), "--detect", "patterns"]
+    result = CliRunner().invoke(app, over)
+    assert result.exit_code == 2
+    assert "written over" in result.output
+    assert policy.read_text().startswith("[kinds")
 
 
 @pytest.mark.parametrize("more", [["--detect", "column:spans"], ["--offsets", "moved"]])
