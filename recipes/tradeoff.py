@@ -346,27 +346,34 @@ def success(attacker: BestAttacker, mechanism: Any) -> list[float]:
     return [attacker.alone(mechanism), everything.alone(mechanism), read]
 
 
-def choice_cell(folder: str, name: str) -> dict[str, Any]:
-    """A law at each recovery: epsilon, what attackers get back, and what is learned on the reviews of the choice."""
-    data, _, laws = data_and_laws(folder)
-    task, attacker = data.task("choice, reviews"), data.attacker()
+def at_shares(
+    make: Make, attacker: BestAttacker, measured: Callable[[Any], dict[str, Any]]
+) -> dict[str, Any]:
+    """A law at each recovery: epsilon, what attackers get back, and what else is measured there."""
     found: dict[str, Any] = {}
+    start = 3.0
     for share in SHARES:
         try:
-            epsilon = largest_epsilon(laws[name], share, attacker).epsilon
+            start = largest_epsilon(make, share, attacker, start).epsilon
         except TextprivError as error:
             found[f"{share:g}"] = {"refused": str(error)}
             continue
-        mechanism = laws[name](epsilon)
-        accuracies = [
-            float(task.right(_drawn(mechanism, task.train, seed)).mean()) for seed in range(3)
-        ]
-        found[f"{share:g}"] = {
-            "epsilon": epsilon,
-            "success": success(attacker, mechanism),
-            "accuracy": float(np.mean(accuracies)),
-        }
+        mechanism = make(start)
+        got = {"epsilon": start, "success": success(attacker, mechanism)}
+        found[f"{share:g}"] = got | measured(mechanism)
     return found
+
+
+def choice_cell(folder: str, name: str) -> dict[str, Any]:
+    """A law at each recovery, and what is learned on the reviews of the choice."""
+    data, _, laws = data_and_laws(folder)
+    task = data.task("choice, reviews")
+
+    def accuracy(mechanism: Any) -> dict[str, float]:
+        drawn = (_drawn(mechanism, task.train, seed) for seed in range(3))
+        return {"accuracy": float(np.mean([task.right(ids).mean() for ids in drawn]))}
+
+    return at_shares(laws[name], data.attacker(), accuracy)
 
 
 def intents_cell(folder: str, name: str, epsilons: dict[str, float]) -> dict[str, float]:

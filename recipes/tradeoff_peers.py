@@ -22,7 +22,7 @@ import json
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +36,16 @@ from tradeoff import (
     PUBLISHED,
     SHARES,
     Results,
+    at_shares,
     clear_cell,
     data_and_laws,
     drawn_cell,
-    success,
     unpacked,
     write_tables,
 )
 
 import textpriv
-from textpriv.errors import TextprivError
-from textpriv.evaluation.best_attacker import largest_epsilon
+from textpriv.evaluation.best_attacker import BestAttacker
 from textpriv.evaluation.recovery import content_prior
 from textpriv.evaluation.tradeoff import Task, interval
 from textpriv.vocabulary.sensitive_words import FIRST_NAMES, words_in
@@ -62,10 +61,8 @@ BETA = 0.001  # of TEM in both packages
 NEAREST = 20  # words that CusText draws among
 PLACES = 5  # within which dp-diffractor's TEM draws by distance
 SEARCHED, TRIED = 20_000, 20_000  # draws that an attacker learns from, and is tried on
-POOL, COMMON_POOL = (
-    60,
-    600,
-)  # draws of a word that stand for all of its draws in documents, and of a common one
+POOL = 60, 600  # draws that stand for all of a word in documents: of a rare one, a common one
+POOLED = 1_000_000  # running content words, of which each word has as many draws as it stands there
 _BLOCK = 4096  # noisy vectors at a time
 
 Rows = NDArray[np.float32]
@@ -136,7 +133,7 @@ def listed(vectors: NDArray[np.float64]) -> NDArray[np.int64]:
 def diffractor_geometric(places: NDArray[np.float64], epsilon: float) -> Rows:
     """Two-sided geometric noise on places in the list, clipped at its ends."""
     step = np.exp(-epsilon)
-    rows = (1 - step) / (1 + step) * step ** np.abs(places).astype(np.float64)
+    rows = (1 - step) / (1 + step) * _weights(np.abs(places), epsilon)
     # The first word lies at the most negative difference of each row; all noise beyond it ends there.
     for end in (places.argmin(axis=1), places.argmax(axis=1)):
         at = np.arange(len(rows)), end
@@ -178,8 +175,8 @@ class Table:
     def likeliest_inputs(self, prior: NDArray[np.float64]) -> tuple[Any, Any]:
         """For each output the word that it most likely came from, and the joint probability of the two."""
         joint = self.rows * prior[:, None].astype(np.float32)
-        guess = joint.argmax(axis=0)
-        return guess, joint[guess, np.arange(len(joint))].astype(np.float64)
+        most = joint.max(axis=0)  # several times as fast as argmax, which equality then gives
+        return (joint == most).argmax(axis=0), most.astype(np.float64)
 
     def log_prob(self, word: int) -> NDArray[np.float32]:
         """Logarithms of a row."""
@@ -234,6 +231,7 @@ class Noise:
         ids = rng.choice(len(self.content), size=SEARCHED + TRIED, p=self.content)
         return ids, self.moved(ids, rng) @ self.vectors.T
 
+    @lru_cache(maxsize=2)  # noqa: B019 - the tables of the last, which are large
     def at(self, epsilon: float) -> Drawn:
         """The mechanism at an epsilon."""
         return Drawn(self, epsilon)
@@ -277,7 +275,8 @@ class Drawn:
     def table(self) -> Table:
         """Shares of draws of each word, common ones more often."""
         size, content = len(self.noise.content), self.noise.content
-        count = np.where(content > 0, POOL, COMMON_POOL)
+        count = np.clip(content * POOLED, *POOL).astype(np.int64)
+        count[content == 0] = POOL[1]
         ids = np.repeat(np.arange(size), count)
         rows = np.zeros((size, size), dtype=np.float32)
         np.add.at(rows, (ids, self.noise.draws(ids, self.epsilon, 1)), 1.0)
@@ -293,6 +292,16 @@ class Drawn:
             return self.table.sample(ids, rng)
         drawn = self.noise.draws(np.maximum(ids, 0).astype(np.int64), self.epsilon, 2)
         return np.where(ids < 0, rng.integers(len(self.noise.content), size=len(ids)), drawn)
+
+
+class Told(BestAttacker):
+    """Who knows of a law what draws tell, and attacks other draws."""
+
+    def released(self, mechanism: Any) -> NDArray[np.int32]:
+        """Noise is the same for all epsilons."""
+        assert self.text is not None
+        drawn: NDArray[np.int32] = mechanism.sample(self.text.ids, np.random.default_rng(0))
+        return drawn
 
 
 FORMS: dict[str, tuple[str, str, Form, bool]] = {  # package, mechanism, form, by place
@@ -408,22 +417,14 @@ def maker(folder: str, name: str) -> Callable[[float], Any]:
 def cells(folder: str, name: str, seeds: int) -> dict[str, Any]:
     """A row: at each share epsilon, what attackers get back, and draws of the tasks."""
     data, _, _ = data_and_laws(folder)
-    make, attacker = maker(folder, name), data.attacker()
-    found: dict[str, Any] = {}
-    start = 3.0
-    for share in SHARES:
-        try:
-            epsilon = largest_epsilon(make, share, attacker, start).epsilon
-        except TextprivError as error:
-            found[f"{share:g}"] = {"refused": str(error)}
-            continue
-        start, mechanism = epsilon, make(epsilon)
-        found[f"{share:g}"] = {
-            "epsilon": epsilon,
-            "success": success(attacker, mechanism),
-            "shown": [drawn_cell(data, mechanism, seed, SHOWN) for seed in range(seeds)],
-        }
-    return found
+    attacker = data.attacker()
+    if name == NOISE:
+        attacker = Told(attacker.prior, attacker.of, attacker.text, attacker.common)
+
+    def shown(mechanism: Any) -> dict[str, Any]:
+        return {"shown": [drawn_cell(data, mechanism, seed, SHOWN) for seed in range(seeds)]}
+
+    return at_shares(maker(folder, name), attacker, shown)
 
 
 def masked(folder: str) -> dict[str, Any]:
@@ -477,6 +478,11 @@ def grouped(folder: str) -> dict[str, Any]:
         kept = Task(*both, task.words)
         accuracy = float(kept.right(kept.train.ids).mean())
         found[f"{share:g}"] = {"groups": low, "content": back, "accuracy": accuracy}
+        if share:  # who reads the groups, and common words as they stand, gets back more
+            rows = np.zeros((data.words, data.words), dtype=np.float32)
+            rows[np.arange(data.words), group] = 1.0
+            index = laws.index("vectors", None, apart=False)
+            found[f"{share:g}"]["context"] = attacker.in_context(Table(index, rows))[0]
     return found
 
 
@@ -531,10 +537,10 @@ def tables(content: dict[str, Any]) -> str:
         "",
         "IMDB. Content words are replaced by the group of near words they are of, common words stay.",
         "",
-        "| groups | content words got back | accuracy |",
-        "|---|---|---|",
+        "| groups | content words got back, Bayes | in context | accuracy |",
+        "|---" * 4 + "|",
         *(
-            f"| {each['groups']} | {each['content']:.3f} | {each['accuracy']:.3f} |"
+            f"| {each['groups']} | {each['content']:.3f} | {each.get('context', 0):.3f} | {each['accuracy']:.3f} |"
             for each in content["groups"][GROUPS].values()
         ),
         "",

@@ -30,8 +30,8 @@ __all__ = ["BestAttacker", "PublicText", "Solution", "largest_epsilon"]
 
 _ATTACKED = 10_000  # words of public text at most
 _PRECISE = 1e-3  # relative: no epsilon larger by this is left out
-_COARSE = 2e-2  # the same in context, where draws of some thousand words say no more
-_FARTHEST = 60  # evaluations of a search at most
+_NEAR = 5e-3  # relative: a share in context that is so near to the wanted one will do
+_WIDEST = 10.0  # in the logarithm: the search goes no farther in one step
 
 
 class PublicText(NamedTuple):
@@ -139,14 +139,14 @@ class BestAttacker:
         return self.prior if self.of == "all" else content_prior(self.prior, self.common)
 
     def in_context(self, mechanism: Mechanism) -> tuple[float, float]:
-        """Share of the public text's words that are got back in context, of one draw under a fixed key, and its error."""
+        """Share of the public text's words that are got back in context, of one draw under a fixed seed, and its error."""
         assert self.text is not None
         model, ids, offsets = self.text
         counts = np.append(self._counted, 0.0) if self.of == "content" else np.ones(model.size + 1)
         told = (ids != UNKNOWN) & (counts[ids] > 0)
         if not told.any():
             raise TextprivError("the public text has no words of the kind that is asked about.")
-        released = mechanism.sample(ids, np.random.default_rng(0))
+        released = self.released(mechanism)
         # Who is told that a word is a content word leaves out all others, so there is room for content words.
         weight = model.single + (counts if self.of == "content" else 0.0)
         candidates = Candidates.of(mechanism, weight, self.candidates)
@@ -156,6 +156,11 @@ class BestAttacker:
         guess = words[np.arange(len(words)), shares.argmax(axis=1)]
         share = float((guess == ids[told]).mean())
         return share, math.sqrt(share * (1 - share) / len(words))
+
+    def released(self, mechanism: Mechanism) -> NDArray[np.int32]:
+        """The draw of the public text, shape (T,): one that moves little with epsilon, so that a share can be met."""
+        assert self.text is not None
+        return Law(mechanism).draws(self.text.ids, np.random.default_rng(0))
 
     def success(self, mechanism: Mechanism) -> tuple[float, float]:
         """The share of words that the better of the two gets back, and its standard error: 0 for the exact one."""
@@ -189,8 +194,8 @@ def largest_epsilon(
     Returns
     -------
     Solution
-        The share is at most what is wanted, and above it at an epsilon larger by a thousandth, or by a fiftieth where the
-        attacker in context is the better one.
+        The share is at most what is wanted, and above it at an epsilon larger by a thousandth; or, where the attacker in
+        context is the better one, at most a two-hundredth below it.
 
     Raises
     ------
@@ -199,69 +204,51 @@ def largest_epsilon(
     """
     if not 0 < wanted < 1:
         raise TextprivError(f"recovery is a share of words between 0 and 1; got {wanted}.")
-    found = _crossing(lambda e: attacker.alone(make(e)), wanted, start, _PRECISE)
+    found = _crossing(lambda e: attacker.alone(make(e)), wanted, start)
     if attacker.text is None:
         return found
     read, error = attacker.in_context(make(found.epsilon))
     if read > wanted:
-        above = found.epsilon, read
-        found = _crossing(
-            lambda e: attacker.in_context(make(e))[0], wanted, found.epsilon, _COARSE, above
-        )
+        found = _crossing(lambda e: attacker.in_context(make(e))[0], wanted, found.epsilon, read)
         return found._replace(error=error)
     return found if read < found.share else found._replace(share=read, error=error)
 
 
 def _crossing(
-    share: Callable[[float], float],
-    wanted: float,
-    start: float,
-    precision: float,
-    above: tuple[float, float] | None = None,
+    share: Callable[[float], float], wanted: float, start: float, known: float | None = None
 ) -> Solution:
-    """The last point at which a rising share is no more than wanted, by the secant of its log-odds, kept in a bracket."""
-    low: tuple[float, float] | None = None
-    high = above
-    at = start if above is None else start * 0.9
-    seen: list[float] = []
-    for _ in range(_FARTHEST):
-        value = share(at)
-        seen.append(value)
-        if value <= wanted:
-            low = at, value
-        else:
-            high = at, value
-        if low is not None and high is not None:
-            if high[0] <= low[0] * (1 + precision):
-                return Solution(*low)
-            at = _between(low, high, wanted, precision)
-        elif low is not None and at < start * 2.0**40:
-            at *= 1.5
-        elif low is None and at > start * 2.0**-40:
-            at /= 1.5
-        else:
-            break
-    raise OutOfReachError(
-        f"no epsilon lets the best attacker get back {wanted:g} of the words: with these settings it runs from about "
-        f"{min(seen):.4g} to {max(seen):.4g}. Choose a share between them, or another prior."
-    )
+    """The last point at which a rising share is no more than wanted, by Brent's method on log-odds and log epsilon.
+
+    What is ``known`` is the share at ``start``, which then is near the point.
+    """
+    from scipy.optimize import brentq
+
+    seen: dict[float, float] = {} if known is None else {math.log(start): known}
+
+    def ahead(at: float) -> float:
+        if at not in seen:
+            seen[at] = share(math.exp(at))
+        if known is not None and wanted * (1 - _NEAR) <= seen[at] <= wanted:
+            return 0.0  # ends the search
+        off = _log_odds(seen[at]) - _log_odds(wanted)
+        return off if seen[at] > wanted else min(off, -1e-12)  # there may be a later point
+
+    left = right = math.log(start)
+    step = math.log(1.5) if known is None else 0.1
+    while (above := ahead(left) > 0) or ahead(right) < 0:
+        left, right = (left - step, left) if above else (right, right + step)
+        step *= 1.5
+        if right - left > _WIDEST:
+            raise OutOfReachError(
+                f"no epsilon lets the best attacker get back {wanted:g} of the words: with these settings it runs from "
+                f"about {min(seen.values()):.4g} to {max(seen.values()):.4g}. Choose a share between them, or another prior."
+            )
+    # The bracket that is left is twice as wide as this.
+    root = brentq(ahead, left, right, xtol=math.log1p(_PRECISE) * 0.49)
+    last = max(at for at, value in seen.items() if at <= root and value <= wanted)
+    return Solution(math.exp(last), seen[last])
 
 
-def _between(
-    low: tuple[float, float], high: tuple[float, float], wanted: float, precision: float
-) -> float:
-    """Where the log-odds of a share, straight in the logarithm of epsilon, are those wanted; half a step to either side."""
-
-    def odds(share: float) -> float:
-        kept = min(max(share, 1e-12), 1 - 1e-12)
-        return math.log(kept / (1 - kept))
-
-    left, right = math.log(low[0]), math.log(high[0])
-    rise = odds(high[1]) - odds(low[1])
-    part = (odds(wanted) - odds(low[1])) / rise if rise > 0 else 0.5
-    step = math.log1p(precision) * 0.45
-    at = left + part * (right - left)
-    # Beyond the nearer end by less than the precision, so that the next step closes the bracket from the other side.
-    at = at + step if part > 0.5 else at - step
-    room = min(step, (right - left) / 2)
-    return math.exp(min(max(at, left + room), right - room))
+def _log_odds(share: float) -> float:
+    kept = min(max(share, 1e-12), 1 - 1e-12)
+    return math.log(kept / (1 - kept))
