@@ -22,7 +22,10 @@ _STYLE = "text{font:13px sans-serif;fill:#333}.grid{stroke:#ddd}.line{fill:none;
 
 def bench(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer words, documents and draws: two minutes.")
+        bool,
+        typer.Option(
+            "--quick", help="Fewer words, documents and draws: half a minute of processor time."
+        ),
     ] = False,
     output: Annotated[
         Path | None, typer.Option(help="Also draw the curves in this SVG file.")

@@ -119,9 +119,9 @@ def decode(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Guess what private texts said, for people who read them. Post-processing: every guarantee stands.
+    r"""Guess what private texts said, for people who read them. Post-processing: every guarantee stands.
 
-    Takes the settings by which the texts were made private. Every text that is written begins with [decoded]. The last
+    Takes the settings by which the texts were made private. Every text that is written begins with \[decoded]. The last
     lines say how often decoding gives the original back, computed on public text, and repeat what is guaranteed.
 
     [bold]Example:[/bold] textpriv decode private.csv readable.csv --epsilon 3 --text-column review

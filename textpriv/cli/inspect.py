@@ -118,6 +118,8 @@ def explain(
     if documents is not None:
         if words is not None and len(words) > 1:
             raise typer.BadParameter("--documents takes the place of a word: leave it out")
+        if str(documents[1]).startswith("-"):  # an option, which is taken for the second file
+            raise typer.BadParameter("--documents takes two files", param_hint="--documents")
         name = index_name(words[0] if words else None)
         _explain_documents(law.build(epsilon, name), documents, as_json)
         return

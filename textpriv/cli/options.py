@@ -33,8 +33,13 @@ class Command(TyperCommand):
     """A command that takes an option once, unless the option is one of several values.
 
     The parser below takes the last of two: of two text columns one would be released raw, and of two epsilons the larger
-    one might count.
+    one might count. Paragraphs of its help are as wide as the terminal, and not as the source.
     """
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        paragraphs = (self.help or "").split("\n\n")
+        self.help = "\n\n".join(" ".join(each.split("\n")) for each in paragraphs)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse an option given twice, then parse as always."""
