@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from textpriv.bounds import at_most
 from textpriv.cli.choosing import Context, id_of, public_texts
 from textpriv.cli.messages import console, print_json, warn
 from textpriv.cli.options import (
