@@ -7,6 +7,7 @@ from pairwise.accounting.budget import Charge, PrivacyBudget
 from pairwise.accounting.calibration import (
     calibrate,
     group_poisson_sigma,
+    poisson_sigma,
     sampled_sigma,
 )
 from pairwise.accounting.events import (
@@ -55,6 +56,7 @@ __all__ = [
     "group_poisson_event",
     "group_poisson_sigma",
     "poisson_event",
+    "poisson_sigma",
     "pure_event",
     "release_mu",
     "sampled_event",

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dp_accounting import dp_event
 
 from pairwise.accounting.accountant import _WIDTHS, epsilon_of
-from pairwise.accounting.events import Adjacency, group_poisson_event, sampled_event
+from pairwise.accounting.events import Adjacency, group_poisson_event, poisson_event, sampled_event
 from pairwise.accounting.gaussian import check_privacy_parameters
 from pairwise.errors import InvalidParameterError
 
-__all__ = ["calibrate", "group_poisson_sigma", "sampled_sigma"]
+__all__ = ["calibrate", "group_poisson_sigma", "poisson_sigma", "sampled_sigma"]
 
 # --------------------------------------------------------------------------------------------------------------------
 # Calibration
@@ -112,6 +112,17 @@ def calibrate(
                 low_weight /= 2
             side = -1
     return math.exp(high)
+
+
+def poisson_sigma(
+    epsilon: float,
+    delta: float,
+    q: float,
+    steps: int,
+    adjacency: Adjacency | str = Adjacency.ZERO_OUT,
+) -> float:
+    """Return σ/C of ``poisson_event`` for a target (ε, δ)."""
+    return calibrate(lambda sigma: poisson_event(sigma, q, steps), epsilon, delta, adjacency)
 
 
 def group_poisson_sigma(

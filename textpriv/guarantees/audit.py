@@ -37,7 +37,7 @@ from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.randomness import KeyedStreams
 from textpriv.vocabulary.vocabulary import Vocabulary
 
-__all__ = ["AuditReport", "Check", "audit"]
+__all__ = ["AuditReport", "Check", "audit", "audit_registered"]
 
 _SLACK = 1e-9  # nats for the arithmetic of the kit itself
 
@@ -195,6 +195,13 @@ def audit(
     if settings:
         label += " with " + ", ".join(f"{name}={value!r}" for name, value in settings.items())
     return AuditReport(label, epsilon, tuple(checks), _unseen(sizes, leaks, index) if leaks else ())
+
+
+def audit_registered(*, epsilon: float = 2.0, quick: bool = True) -> dict[str, AuditReport]:
+    """Attack every registered mechanism, those of other distributions included, with its default settings."""
+    from textpriv.mechanisms import registry
+
+    return {name: audit(name, epsilon=epsilon, quick=quick) for name in sorted(registry.get_all())}
 
 
 # ----------------------------------------------------------------------------------------------

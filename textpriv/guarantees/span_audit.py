@@ -33,7 +33,7 @@ from textpriv.randomness import KeyedStreams, Stream
 from textpriv.spans.laws import registry
 from textpriv.spans.laws.base import Scopes, SpanLaw
 
-__all__ = ["SpanCertificate", "audit_span_law", "certify_span_law"]
+__all__ = ["SpanCertificate", "audit_span_law", "audit_span_laws", "certify_span_law"]
 
 _SLACK = 1e-9  # nats for the arithmetic of the kit itself
 _QUICK, _THOROUGH = 1_000, 15_000  # documents of each kind that are drawn
@@ -137,6 +137,11 @@ def audit_span_law(law: str | type[SpanLaw], *, quick: bool = True) -> AuditRepo
             "what running time, memory, files or logs show",
         ),
     )
+
+
+def audit_span_laws(*, quick: bool = True) -> dict[str, AuditReport]:
+    """Attack every registered law, those of other distributions included."""
+    return {name: audit_span_law(name, quick=quick) for name in sorted(registry.get_all())}
 
 
 # ----------------------------------------------------------------------------------------------
