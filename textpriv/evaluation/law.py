@@ -79,7 +79,14 @@ class Law:
     ) -> NDArray[np.float32]:
         """Distances of some words from others, coarse where they are near: shape (len(rows), len(columns))."""
         if self.index.metric.kind != EUCLIDEAN:
-            return self.index.distances_of(rows)[:, columns].astype(np.float32)
+            found = np.empty((len(rows), len(columns)), dtype=np.float32)
+            step = max(
+                1, _CELLS // len(self)
+            )  # they come to all words, however few columns are asked for
+            for start in range(0, len(rows), step):
+                some = slice(start, start + step)
+                found[some] = self.index.distances_of(rows[some])[:, columns]
+            return found
         points, squares = self._points
         distances: NDArray[np.float32] = points[rows] @ points[columns].T
         for some, part in _parts(distances):

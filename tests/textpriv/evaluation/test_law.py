@@ -49,3 +49,29 @@ def test_draws_of_two_near_laws_differ_in_few_places(make):
     # A place's draw moves with a probability of at most twice the laws' total variation; seven deviations beyond.
     moved = np.abs(laws[0] - laws[1]).sum(axis=1).max()
     assert 0 < (first != second).sum() < TIMES * moved + 7 * np.sqrt(TIMES * moved)
+
+
+@pytest.mark.parametrize("metric", ["angular", "euclidean"])
+def test_the_likeliest_words_are_found_with_no_more_cells_at_once_than_allowed(monkeypatch, metric):
+    size, cells = 200, 2_000
+    rng = np.random.default_rng(4)
+    vocabulary = textpriv.Vocabulary([f"w{i}" for i in range(size)], rng.normal(size=(size, 3)))
+    index = textpriv.Index.build(vocabulary, hnsw=False, metric=metric, k=5)
+    mechanism = textpriv.TEM(index, 1.0, prior="uniform")
+    mechanism.log_normalisers()
+    prior = np.where(np.arange(size) < 3, 1000.0, 1.0)  # few words that are likely from afar
+    joint = (prior / prior.sum())[:, None] * np.exp([mechanism.log_prob(w) for w in range(size)])
+    asked = []
+    distances_of = type(index).distances_of
+
+    def counted(self, words, **named):
+        asked.append(len(words) * size)
+        return distances_of(self, words, **named)
+
+    monkeypatch.setattr("textpriv.evaluation.law._CELLS", cells)
+    monkeypatch.setattr(type(index), "distances_of", counted)
+    guess, most = Law(mechanism).likeliest(prior / prior.sum())
+    # Distances of single precision, a rate of one nat a unit.
+    np.testing.assert_allclose(most, joint.max(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(joint[guess, np.arange(size)], joint.max(axis=0), rtol=1e-4)
+    assert max(asked, default=0) <= cells
