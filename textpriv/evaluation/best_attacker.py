@@ -209,8 +209,14 @@ def largest_epsilon(
         return found
     read, error = attacker.in_context(make(found.epsilon))
     if read > wanted:
-        found = _crossing(lambda e: attacker.in_context(make(e))[0], wanted, found.epsilon, read)
-        return found._replace(error=error)
+        errors = {read: error}
+
+        def in_context(epsilon: float) -> float:
+            share, errors[share] = attacker.in_context(make(epsilon))
+            return share
+
+        found = _crossing(in_context, wanted, found.epsilon, read)
+        return found._replace(error=errors[found.share])
     return found if read < found.share else found._replace(share=read, error=error)
 
 
@@ -231,7 +237,8 @@ def _crossing(
         if known is not None and wanted * (1 - _NEAR) <= seen[at] <= wanted:
             return 0.0  # ends the search
         off = _log_odds(seen[at]) - _log_odds(wanted)
-        return off if seen[at] > wanted else min(off, -1e-12)  # there may be a later point
+        # Where it is what is wanted there may be a later point; and what is above it is so also by less than the odds tell.
+        return max(off, 1e-12) if seen[at] > wanted else min(off, -1e-12)
 
     left = right = math.log(start)
     step = math.log(1.5) if known is None else 0.1

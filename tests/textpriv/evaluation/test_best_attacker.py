@@ -65,3 +65,35 @@ def test_the_better_attacker_counts(make):
     # What is met is the share, not only its order: laws are compared at equal shares.
     assert found.share == pytest.approx(0.5, rel=0.01)
     assert reader.in_context(make(found.epsilon * 1.001))[0] > 0.5
+
+
+class Steady:
+    """An attacker whose share a mechanism, here an epsilon, is: alone, and more in context."""
+
+    def __init__(self, share, text=None, in_context=None):
+        self.share, self.text, self.read = share, text, in_context
+
+    def alone(self, epsilon):
+        return self.share(epsilon)
+
+    def in_context(self, epsilon):
+        return self.read(epsilon), epsilon
+
+
+@pytest.mark.parametrize("at_once", [0.0, 1.0])
+def test_a_share_above_the_wanted_one_by_less_than_odds_tell_is_above_it(at_once):
+    wanted = 1 - 1e-13
+
+    def share(epsilon):
+        return wanted - at_once * 0.1 if epsilon < 7 else 1.0
+
+    found = largest_epsilon(lambda epsilon: epsilon, wanted, Steady(share), start=9.0)
+    assert found.epsilon <= 7 < found.epsilon * 1.001
+    assert found.share <= wanted
+
+
+def test_the_error_is_that_of_the_share_that_was_found():
+    attacker = Steady(lambda e: e / (e + 9), "any", lambda e: e / (e + 1))
+    found = largest_epsilon(lambda epsilon: epsilon, 0.3, attacker)
+    assert found.share == found.epsilon / (found.epsilon + 1)
+    assert found.error == found.epsilon
