@@ -49,7 +49,10 @@ def positive(name: str, value: Any, *, infinite: bool = False) -> float:
         raise MechanismError(
             f"{name} must be a number above 0; got {type(value).__name__} {value!r}."
         )
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number beyond all floats
+        number = math.inf
     if math.isnan(number) or number <= 0 or (math.isinf(number) and not infinite):
         hint = (
             "To release text as it is, do not privatize it."
