@@ -193,7 +193,7 @@ class StreamingEstimator(AlgorithmChoice):
         before = stream.released.copy()
         seen = stream.seen
         released = stream.receive(table, self._encode(labels))
-        if self._stream_options.track_regret:
+        if self._tracks_regret:
             self._add_regret(stream, [before, *released[:-1]], seen)
         self.n_streamed_ = stream.seen
         self._store(stream.released)
@@ -220,6 +220,7 @@ class StreamingEstimator(AlgorithmChoice):
         plan = self._describe(online, request, lambda: self._new_stream(task, online, randomness))
         self._stream = self._execute(plan, delta, randomness, n=horizon)
         self.regret_: list[float] = []
+        self._tracks_regret = self._stream_options.track_regret  # as the statement says it
 
     def _add_regret(self, stream: PairStream, used: list[Array], seen: int) -> None:
         """Append each record's mean loss against the earlier ones, at the parameter released before it came."""

@@ -250,6 +250,18 @@ def test_settings_that_change_while_a_stream_goes_on_do_not_change_what_it_sums(
     np.testing.assert_array_equal(*released)
 
 
+@pytest.mark.parametrize("asked_first", [False, True])
+def test_regret_is_kept_only_where_the_statement_of_the_stream_names_it(asked_first):
+    X, y = _table(40)
+    clf = PrivateAUCClassifier(algorithm="ftrl", classes=[0, 1], random_state=0)
+    clf.set_params(algorithm__horizon=40, algorithm__track_regret=asked_first)
+    clf.partial_fit(X[:20], y[:20]).set_params(algorithm__track_regret=not asked_first)
+    clf.partial_fit(X[20:], y[20:])
+    assert (len(clf.regret_) == 39) is asked_first
+    assert any("regret_" in each for each in clf.statement_.not_protected) is asked_first
+    assert asked_first or not clf.regret_
+
+
 def test_partial_fit_needs_a_horizon_and_exists_only_for_streams():
     X, y = _table(10)
     with pytest.raises(PairwiseError, match="horizon"):
