@@ -186,7 +186,24 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return without_seed(dict(super().__getstate__()))
+        state = without_seed(dict(super().__getstate__()))
+        if "statement_" not in state:
+            return state
+        # Trials were fitted with the seeds of their template and of the settings.
+        seed = _prefix_of(self.estimator) + "random_state"
+
+        def unseeded(settings: Mapping[str, Any]) -> dict[str, Any]:
+            return {name: value for name, value in settings.items() if name != seed}
+
+        grid = self.param_grid
+        return {
+            **state,
+            "estimator": clone(self.estimator).set_params(**{seed: None}),
+            "param_grid": unseeded(grid)
+            if isinstance(grid, Mapping)
+            else list(map(unseeded, grid)),
+            "best_params_": unseeded(self.best_params_),
+        }
 
     def _check(self) -> str:
         """Return the prefix of the private learner's parameters, or refuse settings."""

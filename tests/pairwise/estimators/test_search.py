@@ -139,9 +139,25 @@ def test_a_search_takes_for_granted_and_leaves_open_what_its_winner_does():
     assert "the number of records and of features, and all settings" in statement.not_protected
 
 
-def test_a_search_is_pickled_without_its_seed():
-    search = PrivateSearchCV(LEARNER, GRID, epsilon=2.0, random_state=3).fit(*table())
-    assert pickle.loads(pickle.dumps(search)).random_state is None
+@pytest.mark.parametrize("many", [False, True], ids=["one-grid", "grids"])
+@pytest.mark.parametrize("piped", [False, True], ids=["alone", "pipeline"])
+def test_a_search_is_pickled_without_any_seed(many, piped):
+    learner = clone(LEARNER).set_params(random_state=5)
+    prefix = "privateaucclassifier__" if piped else ""
+    grid = {prefix + "random_state": [7, 9]}
+    search = PrivateSearchCV(
+        make_pipeline(PublicScaler(-1, 1, (-1, 1)), learner) if piped else learner,
+        [grid] if many else grid,
+        epsilon=2.0,
+        random_state=3,
+    ).fit(*table())
+    loaded = pickle.loads(pickle.dumps(search))
+    assert loaded.random_state is None
+    assert loaded.estimator.get_params()[prefix + "random_state"] is None
+    assert loaded.best_estimator_.get_params()[prefix + "random_state"] is None
+    assert loaded.best_params_ == {}
+    assert loaded.param_grid == ([{}] if many else {})
+    assert search.best_params_[prefix + "random_state"] in (7, 9)
 
 
 def test_it_is_used_like_a_search_of_scikit_learn():
