@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix, csr_matrix
-from scipy.sparse.csgraph import connected_components, dijkstra
 
 from textpriv.errors import MetricError
 from textpriv.index.neighbours import exact_lists
 from textpriv.metrics import Graph, Metric, distances_from
+
+# Graphs of scipy take a seventh of a second to import, which only a graph metric needs.
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 __all__ = ["MOST_WORDS", "distances_anew", "edges_of", "path_table"]
 
@@ -43,6 +45,9 @@ def edges_of(vectors: NDArray[Any], metric: Graph) -> csr_matrix:
     MetricError
         For more than 50,000 words, and for vectors that do not suit the metric.
     """
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import dijkstra
+
     size = len(vectors)
     if size > MOST_WORDS:
         raise MetricError(
@@ -73,6 +78,8 @@ def path_table(
     edges: csr_matrix, words: NDArray[np.int64], progress: Progress | None = None
 ) -> NDArray[np.float32]:
     """Each word's own number and its distances to all words, shape (len(words), V + 1), exact in float32."""
+    from scipy.sparse.csgraph import dijkstra
+
     table = np.empty((len(words), 1 + edges.shape[0]), dtype=np.float32)
     table[:, 0] = words
     for start in range(0, len(words), _TOGETHER):
@@ -94,6 +101,9 @@ def distances_anew(
 
 def _connect(known: dict[tuple[int, int], float], coordinates: NDArray[Any], kind: int) -> None:
     """Add edges to those known, with their lengths, until a path leads from each word to each."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
     size = len(coordinates)
     apart = np.empty(size)
     while True:
