@@ -30,6 +30,7 @@ _UNSPACED = "[\u3000-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\
 # What spaCy splits off before a word in French and Italian ("l'", "dell'"), and after one in French ("-on").
 _OPENS = re.compile(rf"[^\W\d_]+['’]|.*{_UNSPACED}")
 _CLOSES = re.compile(rf"-[^\W\d_]+|{_UNSPACED}.*")
+_PLAIN = False, False
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ class Spelling:
 
 def marks_of(words: Sequence[str]) -> NDArray[np.bool_]:
     """Which words take no blank before (first row), and which none after (second row)."""
-    return np.array(list(map(_marks, words)), dtype=np.bool_).reshape(len(words), 2).T
+    # No word of letters alone is listed, and nearly all words are such: a whole vocabulary is looked through at every start.
+    marks = [_PLAIN if word.isascii() and word.isalpha() else _marks(word) for word in words]
+    return np.array(marks, dtype=np.bool_).reshape(len(words), 2).T
 
 
 @functools.lru_cache(maxsize=1 << 12)
