@@ -81,6 +81,20 @@ def test_import_loads_no_heavy_package():
     assert not set(json.loads(answer.stdout)) & set(HEAVY)
 
 
+def test_the_first_private_text_waits_for_no_package_that_it_does_not_use():
+    code = (
+        "import sys, json, spacy, numba; spacy.blank('en'); before = set(sys.modules)\n"
+        "import textpriv; textpriv.privatize('a text', epsilon=3.4)\n"
+        "print(json.dumps(sorted(set(sys.modules) - before)))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True
+    )
+    loaded = {".".join(name.split(".")[:2]) for name in json.loads(answer.stdout)}
+    parts_of_scipy = {f"scipy.{part}" for part in ("linalg", "optimize", "sparse", "stats")}
+    assert not loaded & {*HEAVY, *parts_of_scipy, "pandas", "sklearn", "dp_accounting", "networkx"}
+
+
 @pytest.mark.alone
 def test_import_takes_less_than_one_and_a_half_times_that_of_spacy():
     def seconds(name):
