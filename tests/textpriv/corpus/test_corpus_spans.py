@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import re
+import signal
 from dataclasses import replace
 from datetime import date
+from functools import partial
 
 import pytest
 from typer.testing import CliRunner
@@ -15,6 +19,7 @@ from textpriv.corpus import PrivatizerSettings, privatize_corpus
 from textpriv.engines.batch import document_key
 from textpriv.errors import CorpusError, TextprivError
 from textpriv.ledger import Document
+from textpriv.run_key import RunKey
 from textpriv.spans import detectors
 
 POLICY = {
@@ -127,7 +132,36 @@ def test_a_span_beyond_its_text_names_the_record_and_nothing_is_published(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command_resumes_and_repeats_a_run_with_spans(source, demo_index, tmp_path):
+def test_a_run_with_spans_whose_workers_are_killed_goes_on_to_the_same_bytes(
+    source, settings, tmp_path
+):
+    key = RunKey.beside(tmp_path / "out.jsonl")
+    settings = replace(settings, run_key=key.secret)
+    options = {"settings": settings, "document_column": "id", "author_column": "who", "key": key}
+
+    def kill(progress):
+        if progress.documents == 6:  # once a part is there
+            for worker in multiprocessing.active_children():
+                os.kill(worker.pid, signal.SIGKILL)
+
+    run = partial(privatize_corpus, source, part_records=3, **options)
+    with pytest.raises(CorpusError, match="worker process ended"):
+        run(
+            tmp_path / "out.jsonl",
+            settings.build(),
+            workers=2,
+            batch_size=1,
+            on_progress=kill,
+            resume=False,
+        )
+    assert not (tmp_path / "out.jsonl").exists()
+    report = run(tmp_path / "out.jsonl", settings.build(), resume=True)
+    assert 0 < report.resumed < report.documents == len(RECORDS)
+    run(tmp_path / "whole.jsonl", settings.build())
+    assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_the_command_repeats_a_run_with_spans(source, demo_index, tmp_path):
     policy = tmp_path / "policy.toml"
     policy.write_text(
         '[kinds.DATE]\nlaw = "mask"\n[kinds.NUMBER]\nlaw = "number"\nepsilon = 1\nlow = 0\nhigh = 9\n'
