@@ -34,13 +34,14 @@ from scipy.ndimage import maximum
 from scipy.stats import chi2_contingency
 from tradeoff import (
     PUBLISHED,
+    SEEDS,
     SHARES,
     Results,
     at_shares,
     clear_cell,
+    curve,
     data_and_laws,
     drawn_cell,
-    unpacked,
     write_tables,
 )
 
@@ -52,7 +53,7 @@ from textpriv.vocabulary.sensitive_words import FIRST_NAMES, words_in
 
 CHOSEN = "unit and topic vectors, 32 dimensions, common words apart, counts^0"
 SHOWN = ("imdb", "yelp stars", "banking77")
-PARTS = ("clear", "peers", "masked", "groups", "forms")
+PARTS = ("clear", "peers", "shown", "masked", "groups", "forms")
 MASKED = "de-identification alone"
 NOISE = "noise on vectors"
 GROUPS = "groups without noise"
@@ -414,17 +415,19 @@ def maker(folder: str, name: str) -> Callable[[float], Any]:
     return lambda epsilon: Table(index, form(distances, epsilon))
 
 
-def cells(folder: str, name: str, seeds: int) -> dict[str, Any]:
-    """A row: at each share epsilon, what attackers get back, and draws of the tasks."""
+def epsilons(folder: str, name: str) -> dict[str, Any]:
+    """A row: at each share epsilon, and what attackers get back."""
     data, _, _ = data_and_laws(folder)
     attacker = data.attacker()
     if name == NOISE:
         attacker = Told(attacker.prior, attacker.of, attacker.text, attacker.common)
+    return at_shares(maker(folder, name), attacker, lambda mechanism: {})
 
-    def shown(mechanism: Any) -> dict[str, Any]:
-        return {"shown": [drawn_cell(data, mechanism, seed, SHOWN) for seed in range(seeds)]}
 
-    return at_shares(maker(folder, name), attacker, shown)
+def shown_cell(folder: str, name: str, epsilon: float, seed: int) -> dict[str, Any]:
+    """One draw of a row on every task."""
+    data, _, _ = data_and_laws(folder)
+    return drawn_cell(data, maker(folder, name)(epsilon), seed, SHOWN)
 
 
 def masked(folder: str) -> dict[str, Any]:
@@ -497,11 +500,20 @@ def run(folder: Path, out: Path, jobs: int, seeds: int) -> None:
         results.fill("masked", {MASKED: (masked, place)}, pool)
         results.fill("groups", {GROUPS: (grouped, place)}, pool)
         results.fill("clear", {name: (clear_cell, place, name) for name in SHOWN}, pool)
-        results.fill("peers", {name: (cells, place, name, seeds) for name in NAMES}, pool)
+        results.fill("peers", {name: (epsilons, place, name) for name in NAMES}, pool)
+        shown = {
+            f"{name} | {share} | {seed}": (shown_cell, place, name, cell["epsilon"], seed)
+            for name in NAMES
+            for share, cell in results.content["peers"][name].items()
+            if "epsilon" in cell
+            for seed in range(seeds)
+        }
+        results.fill("shown", shown, pool)
 
 
-def tables(content: dict[str, Any]) -> str:
+def tables(results: Results) -> str:
     """One table for each task, and what attackers get back."""
+    content = results.content
     shares = [f"{share:g}" for share in SHARES]
     head = ["", f"| row | {' | '.join(f'{share:.0%}' for share in SHARES)} |", "|---" * 4 + "|"]
     rows = {name: content["peers"][name] for name in NAMES if name in content["peers"]}
@@ -514,15 +526,14 @@ def tables(content: dict[str, Any]) -> str:
             f"Clear {clear:.3f}, naming the commonest class {guessing:.3f}.",
         ]
         lines += head
-        for name, cell in rows.items():
-            told = []
+        for name in rows:
+            drawn, told = dict(curve(results, name, task)), []
             for share in shares:
-                if "shown" not in cell[share]:
+                if share in drawn:
+                    mean, low, high = interval(drawn[share])
+                    told.append(f"{mean:.3f} ({low:.3f} to {high:.3f})")
+                else:
                     told.append("no epsilon")
-                    continue
-                right = np.stack([unpacked(drawn[task]) for drawn in cell[share]["shown"]])
-                mean, low, high = interval(right)
-                told.append(f"{mean:.3f} ({low:.3f} to {high:.3f})")
             lines.append(f"| {name} | {' | '.join(told)} |")
         lines.append("")
     hidden = content["masked"][MASKED]
@@ -576,7 +587,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("peers.json"))
     parser.add_argument("--docs", type=Path, default=Path("tradeoff"))
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
     given = parser.parse_args()
     if given.step == "run":
         run(given.folder, given.out, given.jobs, given.seeds)
@@ -587,7 +598,7 @@ def main() -> None:
         results.write()
         print(json.dumps(results.content["forms"], indent=1))
         return
-    write_tables(given.docs / "tradeoff-peers.md", "tradeoff_peers.py", tables(results.content))
+    write_tables(given.docs / "tradeoff-peers.md", "tradeoff_peers.py", tables(results))
 
 
 if __name__ == "__main__":

@@ -408,12 +408,13 @@ def test_rows_of_other_packages_get_the_share_that_was_asked_for(data_dir, tmp_p
     for name in ("SEARCHED", "TRIED"):
         monkeypatch.setattr(recipe, name, 2000)
     recipe.run(tmp_path / "prepared", tmp_path / "p.json", 1, 1)
-    content = recipe.Results(tmp_path / "p.json", recipe.PARTS).content
-    for row in content["peers"].values():
+    results = recipe.Results(tmp_path / "p.json", recipe.PARTS)
+    for row in results.content["peers"].values():
         alone, _, read = row["0.2"]["success"]
         assert 0.15 <= max(alone, read) <= 0.2 + 0.05
-    shown = recipe.tables(content)
-    assert all(f"| {name} |" in shown for name in content["peers"])
+    shown = recipe.tables(results)
+    assert all(f"| {name} | 0." in shown for name in results.content["peers"])
+    assert "no epsilon" not in shown
 
 
 @pytest.mark.parametrize("given", [True, False])
