@@ -246,9 +246,10 @@ def _crossing(
         left, right = (left - step, left) if above else (right, right + step)
         step *= 1.5
         if right - left > _WIDEST:
+            end = f"least {min(seen.values()):.4g}" if above else f"most {max(seen.values()):.4g}"
             raise OutOfReachError(
-                f"no epsilon lets the best attacker get back {wanted:g} of the words: with these settings it runs from "
-                f"about {min(seen.values()):.4g} to {max(seen.values()):.4g}. Choose a share between them, or another prior."
+                f"no epsilon lets the best attacker get back {wanted:g} of the words: with these settings it is at "
+                f"{end}. Choose a {'larger' if above else 'smaller'} share, or another prior."
             )
     # The bracket that is left is twice as wide as this.
     root = brentq(ahead, left, right, xtol=math.log1p(_PRECISE) * 0.49)

@@ -465,10 +465,13 @@ class _Search:
         low = high / 2.0
         while met(low) and low > start * 2.0**-30:
             low, high = low / 2.0, low
-        if high >= start * 2.0**30 or low <= start * 2.0**-30:
+        too_little = high >= start * 2.0**30
+        if too_little or low <= start * 2.0**-30:
+            above = too_little == (self.sign < 0)
+            end = f"least {min(seen):.4g}" if above else f"most {max(seen):.4g}"
             raise MechanismError(
-                f"no epsilon gives a mean {self.name} of {self.wanted:g}: with these settings it runs from about "
-                f"{min(seen):.4g} to {max(seen):.4g}. Choose a value between them, or another prior or gamma."
+                f"no epsilon gives a mean {self.name} of {self.wanted:g}: with these settings it is at {end} or so. "
+                f"Choose a {'larger' if above else 'smaller'} value, or another prior or gamma."
             )
         return low, high
 

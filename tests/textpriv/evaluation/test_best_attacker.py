@@ -37,9 +37,11 @@ def test_the_largest_epsilon_is_that_by_brute_force(make, of, prior):
 
 
 def test_a_share_that_no_epsilon_gives_is_refused(make):
-    for share, error in ((0.0, TextprivError), (1e-4, OutOfReachError)):
-        with pytest.raises(error):
-            largest_epsilon(make, share, BestAttacker(PRIOR, common=COMMON))
+    with pytest.raises(TextprivError, match="between 0 and 1"):
+        largest_epsilon(make, 0.0, BestAttacker(PRIOR, common=COMMON))
+    least = best_guess(make(1e-6), CONTENT)
+    with pytest.raises(OutOfReachError, match=f"at least {least:.4g}. Choose a larger"):
+        largest_epsilon(make, 1e-4, BestAttacker(PRIOR, common=COMMON))
 
 
 def test_a_reader_without_context_gets_back_what_the_attacker_of_lone_words_does(make):

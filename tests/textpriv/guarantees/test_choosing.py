@@ -273,12 +273,14 @@ def test_approximate_lists_are_refused_for_what_needs_the_law(index_of):
     assert epsilon_for(index, odds=3.0) > 0
 
 
-def test_a_target_out_of_reach_names_the_range(index):
+def test_a_target_out_of_reach_names_the_end_that_it_is_beyond(index):
     # Theorem 3 lets a word leave gamma with probability up to 0.001, so 0.9999 cannot be reached.
-    with pytest.raises(MechanismError, match=r"from about .* to 0\.999"):
+    with pytest.raises(MechanismError, match=r"at most 0\.999.*smaller"):
         epsilon_for(index, keep=0.9999, prior="uniform")
-    with pytest.raises(MechanismError, match="no epsilon gives"):
+    with pytest.raises(MechanismError, match=r"at least 0\.0.*larger"):
         epsilon_for(index, keep=1e-5)
+    with pytest.raises(MechanismError, match=r"at least 1\.9.*larger"):
+        epsilon_for(index, distinct=1.001, prior="uniform")
 
 
 def test_the_names_are_in_the_package():
