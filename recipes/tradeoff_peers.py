@@ -51,13 +51,13 @@ from textpriv.evaluation.recovery import content_prior
 from textpriv.evaluation.tradeoff import Task, interval
 from textpriv.vocabulary.sensitive_words import FIRST_NAMES, words_in
 
-CHOSEN = "unit and topic vectors, 32 dimensions, common words apart, counts^0"
+CHOSEN = "topic vectors, 32 dimensions, common words apart, counts^0"
 SHOWN = ("imdb", "yelp stars", "banking77")
 PARTS = ("clear", "peers", "shown", "masked", "groups", "forms")
 MASKED = "de-identification alone"
 NOISE = "noise on vectors"
 GROUPS = "groups without noise"
-SPACE = ("unit and topic vectors", 32, False)  # of the chosen law, without common words apart
+SPACE = ("topic vectors", 32, False)  # of the chosen law, without common words apart
 BETA = 0.001  # of TEM in both packages
 NEAREST = 20  # words that CusText draws among
 PLACES = 5  # within which dp-diffractor's TEM draws by distance
