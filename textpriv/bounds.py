@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-__all__ = ["at_least", "at_most", "odds_in_words"]
+__all__ = ["at_least", "at_most", "factor_in_words", "odds_in_words"]
 
 _NAMED = ((12, "trillion"), (9, "billion"), (6, "million"))
 # Beyond this many nats the power of ten says all there is to say, and its own rounding matters no more.
@@ -74,25 +74,39 @@ def odds_in_words(nats: float) -> str:
     >>> odds_in_words(3.0), odds_in_words(14.9), odds_in_words(60.0), odds_in_words(math.inf)
     ('20.1 to 1', '3.0 million to 1', '1.2 x 10^26 to 1', 'no bound')
     """
-    if math.isnan(nats) or nats == math.inf:
-        return "no bound"
+    return "no bound" if math.isnan(nats) or nats == math.inf else f"{factor_in_words(nats)} to 1"
+
+
+def factor_in_words(nats: float) -> str:
+    """Write the factor ``exp(nats)`` as :func:`odds_in_words` does.
+
+    Parameters
+    ----------
+    nats : float
+        Finite.
+
+    Examples
+    --------
+    >>> factor_in_words(3.0), factor_in_words(1030.0)
+    ('20.1', '2.1 x 10^447')
+    """
     if nats > _LARGEST:
-        return f"10^{math.ceil(nats / math.log(10) * (1 + 1e-15)):,} to 1"
+        return f"10^{math.ceil(nats / math.log(10) * (1 + 1e-15)):,}"
     odds = _exp(nats)
     if odds < 1000:
         odds = _rounded(odds, 3, ROUND_CEILING)
     if odds < 1000:
-        return f"{float(odds):.3g} to 1"
+        return f"{float(odds):.3g}"
     whole = int(odds.to_integral_value(ROUND_CEILING))
     if whole < 10**6:
-        return f"{whole:,} to 1"
+        return f"{whole:,}"
     odds = _rounded(odds, 2, ROUND_CEILING)
     power = odds.adjusted()
     for size, name in _NAMED:
         if size <= power < size + 3:
             count = odds.scaleb(-size)
-            return f"{count:.1f} {name} to 1" if power == size else f"{count:.0f} {name} to 1"
-    return f"{odds.scaleb(-power):.1f} x 10^{power} to 1"
+            return f"{count:.1f} {name}" if power == size else f"{count:.0f} {name}"
+    return f"{odds.scaleb(-power):.1f} x 10^{power}"
 
 
 def _exp(value: float) -> Decimal:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from numbers import Integral
 from typing import Any
 
-from textpriv.bounds import at_most, odds_in_words
+from textpriv.bounds import at_most, factor_in_words, odds_in_words
 from textpriv.composition import Together, together
 from textpriv.errors import TextprivError
 from textpriv.html_card import card
@@ -283,16 +283,18 @@ class PrivacyStatement:
         found = self.documents_within(DOCUMENT_WORDS, float(reach))
         text = (
             f"Documents that differ in {DOCUMENT_WORDS} words, each by a distance of up to {reach}, are told "
-            f"apart by odds of at most exp({at_most(found.total, 3)}), the sum"
+            f"apart by odds of at most {odds_in_words(found.total)}, the product over these words"
         )
-        nats = at_most(found.epsilon, 3)
-        if found.by == "sum" or nats == at_most(found.total, 3):
-            return text + "."  # what is won by leaving out a delta is less than what is printed
-        how = "optimal composition" if found.by == "composition" else "bounded range, as zCDP"
-        return (
-            f"{text}; and any set of outcomes is at most exp({nats}) times as likely for one of them "
-            f"as for the other, plus {at_most(found.delta)} ({how})."
-        )
+        factor = factor_in_words(found.epsilon)
+        if found.by != "sum" and factor != factor_in_words(found.total):
+            how = "optimal composition" if found.by == "composition" else "bounded range, as zCDP"
+            text += (
+                f"; and any set of outcomes is at most {factor} times as likely for one of them "
+                f"as for the other, plus {at_most(found.delta)} ({how})"
+            )
+        if found.epsilon > -math.log(DOCUMENT_DELTA):
+            text += ". A bound so large protects nothing: take it that such documents can be told apart"
+        return text + "."
 
     @property
     def typical_odds(self) -> str:

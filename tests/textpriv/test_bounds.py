@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from textpriv.bounds import at_least, at_most, odds_in_words
+from textpriv.bounds import at_least, at_most, factor_in_words, odds_in_words
 
 WIDE = Context(prec=60, Emax=10**9, Emin=-(10**9))
 NAMES = {"million": 6, "billion": 9, "trillion": 12}
@@ -57,6 +57,7 @@ def test_printed_odds_are_never_below_the_true_ones_and_at_most_a_tenth_above(na
 )
 def test_odds_are_written_so_that_a_person_can_read_them(nats, odds):
     assert odds_in_words(nats) == odds
+    assert odds == "no bound" or odds == f"{factor_in_words(nats)} to 1"
 
 
 @given(st.floats(1e6, 1e15, exclude_min=True))

@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from textpriv.bounds import factor_in_words, odds_in_words
 from textpriv.composition import together
 from textpriv.errors import TextprivError
 from textpriv.statement import PrivacyStatement, UnsoundWarning
@@ -111,10 +112,9 @@ def test_the_line_about_documents_gives_the_sum_and_what_is_proved_below_it():
     line = statement.document_line
     assert line in statement.paragraph()
     assert "100 words, each by a distance of up to 0.5," in line
-    assert "at most exp(300), the sum" in line
-    printed = float(re.search(r"at most exp\(([\d.]+)\) times as likely", line).group(1))
     exact = together(100, 3.0, 3.0, 1e-6).epsilon
-    assert exact <= printed <= exact * 1.01
+    assert f"at most {odds_in_words(300.0)}, the product over these words" in line
+    assert f"at most {factor_in_words(exact)} times as likely" in line
     assert "bounded range, as zCDP" in line
     # Without a bounded range the loss moves by twice the largest one.
     bare = make(figures={**figures, "bounded_range": None})
@@ -126,7 +126,18 @@ def test_the_line_about_documents_holds_at_the_distance_that_it_prints():
     # Printed as 0.501: at that distance 100 words lose 300.6 nats, and at .5001 they lose 300.06.
     line = make(figures={"worst_word_loss": 60.0, "reference_distance": 0.5001}).document_line
     reach = float(re.search(r"up to ([\d.]+),", line).group(1))
-    assert float(re.search(r"odds of at most exp\(([\d.]+)\)", line).group(1)) >= 100 * 6 * reach
+    assert f"odds of at most {odds_in_words(100 * 6 * reach)}," in line
+    assert odds_in_words(100 * 6 * reach) != odds_in_words(100 * 6 * 0.5001)
+
+
+@pytest.mark.parametrize(("epsilon", "hides"), [(0.01, True), (0.05, True), (1.0, False)])
+def test_the_line_about_documents_says_where_its_bound_protects_nothing(epsilon, hides):
+    figures = {"worst_word_loss": 60.0, "reference_distance": 3.0}
+    line = make(epsilon=epsilon, figures=figures).document_line
+    found = together(100, 3.0 * epsilon, 6.0 * epsilon, 1e-6).epsilon
+    assert (found <= math.log(1e6)) == hides
+    assert line.endswith("take it that such documents can be told apart.") != hides
+    assert "e+" not in line
 
 
 def test_the_short_forms_of_a_statement_round_its_epsilon_up():

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from textpriv.bounds import at_most
+from textpriv.bounds import at_most, factor_in_words, odds_in_words
 from textpriv.composition import Together
 from textpriv.errors import TextprivError
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
@@ -178,9 +178,9 @@ class DocumentPair:
         named, alarms = self.roc([0.01, 0.1]), self.total_variation[1]
         said = [
             f"The documents differ in {self.words:,} word{'s' * (self.words != 1)}{within}.",
-            f"No output tells them apart by odds of more than exp({at_most(self.total, 4)}) to 1, the sum over these words.",
+            f"No output tells them apart by odds of more than {odds_in_words(self.total)}, the product over these words.",
             *(
-                f"Any set of outputs is at most exp({at_most(self.epsilon(delta), 4)}) times as likely for one as for the "
+                f"Any set of outputs is at most {factor_in_words(self.epsilon(delta))} times as likely for one as for the "
                 f"other, plus {delta:g}."
                 for delta in _DELTAS
             ),
@@ -192,11 +192,11 @@ class DocumentPair:
         if self.within.by == "sum":
             return [
                 *said,
-                f"{all_of_them}, none lose more than {at_most(self.within.epsilon, 4)} nats, the sum.",
+                f"{all_of_them}, no output tells two apart by odds of more than {odds_in_words(self.within.epsilon)}.",
             ]
         return [
             *said,
-            f"{all_of_them}: at most exp({at_most(self.within.epsilon, 4)}) times as likely, plus "
+            f"{all_of_them}: at most {factor_in_words(self.within.epsilon)} times as likely, plus "
             f"{at_most(self.within.delta)}.",
         ]
 

@@ -67,7 +67,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from textpriv.bounds import at_most
+from textpriv.bounds import at_most, factor_in_words
 from textpriv.composition import epsilon_of_zcdp
 from textpriv.errors import LedgerError, LimitError
 from textpriv.ledger.charges import DELTA, Charge, Document, Release, Shared, Spent
@@ -405,10 +405,10 @@ class Ledger:
             ("author", self.author_rho_limit),
         ):
             if rho is not None:
-                nats = at_most(epsilon_of_zcdp(rho, DELTA), 4)
+                factor = factor_in_words(epsilon_of_zcdp(rho, DELTA))
                 limits.append(
                     f"each {whose} at most {at_most(rho)} rho of zero-concentrated differential privacy under all indexes "
-                    f"together: any set of outcomes is at most exp({nats}) times as likely for one as for "
+                    f"together: any set of outcomes is at most {factor} times as likely for one as for "
                     f"another, plus {DELTA:g}"
                 )
         refused = (

@@ -241,7 +241,7 @@ def test_long_documents_lose_no_more_than_is_stated_and_far_less_than_the_sum():
     # As the sentence about all such documents prints it.
     reach = float(at_most(found.distances[-1], 3))
     assert found.within == mechanism.statement.documents_within(found.words, reach)
-    assert f"each by a distance of up to {reach:g}: at most exp(" in found.sentences()[-1]
+    assert f"each by a distance of up to {reach:g}: at most " in found.sentences()[-1]
     assert found.within.by == "zcdp"
     assert found.delta(found.within.epsilon)[1] <= 1e-6
     assert found.epsilon(1e-6) < found.within.epsilon < found.within.total / 1.5
