@@ -293,7 +293,9 @@ class PrivacyStatement:
                 f"as for the other, plus {at_most(found.delta)} ({how})"
             )
         if found.epsilon > -math.log(DOCUMENT_DELTA):
-            text += ". A bound so large protects nothing: take it that such documents can be told apart"
+            text += (
+                ". A bound so large protects nothing: take it that such documents can be told apart"
+            )
         return text + "."
 
     @property

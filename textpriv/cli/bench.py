@@ -32,7 +32,7 @@ def bench(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare laws by what is still learned where the best attacker gets back as many words of each.
+    """Compare laws by what is still learned where the best attacker of lone words gets back as many of each.
 
     On built-in words and documents made of them, so it needs no data. Every law is set to the epsilon at which the exact
     Bayes attacker, who knows the law and is told which words are no common ones, gets back 5, 10 and 20 % of these. A model
@@ -91,9 +91,9 @@ def drawn(rows: list[Row], clear: float) -> str:
 
     names = list(dict.fromkeys(row.law for row in rows))
     chart = Chart(
-        "Accuracy at equal success of the best attacker",
+        "Accuracy at equal success of the best attacker of lone words",
         "One line a law: accuracy on clear documents after learning from private ones.",
-        "share of content words that the best attacker gets back",
+        "share of content words that the best attacker of lone words gets back",
         f"accuracy (clear: {clear:.3f})",
         sorted({row.share for row in rows}),
         [Line(name, [row.accuracy for row in rows if row.law == name]) for name in names],

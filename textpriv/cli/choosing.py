@@ -77,7 +77,8 @@ class WantedOptions:
         float | None,
         typer.Option(
             metavar="SHARE",
-            help="Largest share of running words that the best attacker may guess, such as 0.1.",
+            help="Largest share of running words that the best attacker of lone words may guess, such as 0.1; with "
+            "--context also a reader of words in context.",
         ),
     ] = None
     of: _Of = "content"
@@ -227,16 +228,14 @@ def _print_choice(found: Choice, apart: float | None, wanted: WantedOptions, ind
 
 
 def _guessed(share: float, wanted: WantedOptions, error: float) -> str:
-    """What the best attacker gets back, in words."""
-    words = "content words" if wanted.of == "content" else "words"
-    how = "one at a time, exactly"
-    if wanted.context is not None:
-        how = (
-            f"read in public text, give or take {error:.1g}"
-            if error
-            else f"{how}; in context no more"
-        )
-    return f"The best attacker guesses {at_most(100 * share, 3)} % of running {words}, {how}."
+    """What attackers get back, in words."""
+    words = f"{at_most(100 * share, 3)} % of running {'content ' * (wanted.of == 'content')}words"
+    if error:
+        return f"A reader of words in context guesses {words} of public text, give or take {error:.1g}; a better one, more."
+    alone = f"The best attacker of lone words guesses {words}, exactly"
+    if wanted.context is None:
+        return f"{alone}; in context more may be guessed (--context)."
+    return f"{alone}; the reader of words in context that was tried, no more."
 
 
 def public_texts(source: str | None, text_column: str) -> Iterator[str] | None:
@@ -300,9 +299,14 @@ def choose(
         print(
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         )
+    guesser = (
+        "by the best attacker of lone words, exactly; in context more may be guessed (--context)"
+        if context is None
+        else "by the better of two: the best attacker of lone words, exactly, and a reader of words in context, from below"
+    )
     print(
-        "Guessed: of running words that count, by the best attacker. Stay near: come out as themselves or one of their 10 "
-        "nearest. Distance: of what comes out, where 1 is that of unrelated words."
+        f"Guessed: of running words that count, {guesser}. Stay near: come out as themselves or one of their 10 nearest. "
+        "Distance: of what comes out, where 1 is that of unrelated words."
     )
     for reason in found.left_out:
         say(reason)

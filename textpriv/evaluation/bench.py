@@ -35,7 +35,7 @@ class Row(NamedTuple):
     ----------
     law : str
     share : float
-        Of content words that the best attacker gets back; what was asked for.
+        Of content words that the best attacker of lone words gets back; what was asked for.
     epsilon : float
         In units of the law's own metric.
     everything : float

@@ -1,7 +1,8 @@
-"""The share of words that the best attacker gets back, and the largest epsilon at which that is no more than wished.
+"""The share of words that the better of two attackers gets back, and the largest epsilon at which it is no more than wished.
 
 Epsilons of two laws do not compare; what an attacker gets back does (mechanisms.md 10.5). Attackers are the exact Bayes
-attacker of lone words (``recovery``) and one who reads words in context (``context_recovery``); whoever does better counts.
+attacker of lone words (``recovery``), whom nobody beats who reads words one by one, and one who reads words in context by an
+n-gram model (``context_recovery``), whom a better model may beat; whoever does better counts.
 Everything is computed from public words, public text and the law.
 """
 
@@ -102,7 +103,7 @@ def _offsets(documents: list[NDArray[np.int32]]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class BestAttacker:
-    """Who tries to get words back.
+    """Who tries to get words back: the best there is for lone words, and where there is text a reader in context, too.
 
     Attributes
     ----------
@@ -179,7 +180,7 @@ class Solution(NamedTuple):
 def largest_epsilon(
     make: Callable[[float], Mechanism], wanted: float, attacker: BestAttacker, start: float = 1.0
 ) -> Solution:
-    """Find the largest epsilon at which the best attacker gets back at most a share of words.
+    """Find the largest epsilon at which the attacker gets back at most a share of words.
 
     Parameters
     ----------
@@ -248,7 +249,7 @@ def _crossing(
         if right - left > _WIDEST:
             end = f"least {min(seen.values()):.4g}" if above else f"most {max(seen.values()):.4g}"
             raise OutOfReachError(
-                f"no epsilon lets the best attacker get back {wanted:g} of the words: with these settings it is at "
+                f"no epsilon lets the attacker get back {wanted:g} of the words: with these settings it is at "
                 f"{end}. Choose a {'larger' if above else 'smaller'} share, or another prior."
             )
     # The bracket that is left is twice as wide as this.

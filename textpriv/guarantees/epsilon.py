@@ -156,13 +156,14 @@ def epsilon_for(index: Index, **wanted: Unpack[Wanted]) -> float:
     odds : float, optional
         The worst odds, to 1, at which two words at ``distance`` can be told apart by one released word, rounding included.
     recovery : float, optional
-        The largest share of running words that the best attacker may guess, in (0, 1): the largest epsilon at which that
-        holds, exactly, to a thousandth. Over a :class:`textpriv.Tree` of TreeTEM, else of TEM.
+        The largest share of running words that the best attacker of lone words may guess, in (0, 1): the largest epsilon
+        at which that holds, exactly, to a thousandth. Over a :class:`textpriv.Tree` of TreeTEM, else of TEM.
     of : {"content", "all"}
         With ``recovery``: which words. Content words are all but the 250 commonest, and the attacker is told.
     context : iterable of str, or PublicText, optional
-        With ``recovery``: public texts in which an attacker is tried, too, who reads words in context; the better one
-        counts (:mod:`textpriv.evaluation.best_attacker`). To about a fiftieth. Never the private texts themselves.
+        With ``recovery``: public texts in which an attacker is tried, too, who reads words in context by an n-gram
+        model; the better one counts (:mod:`textpriv.evaluation.best_attacker`), and a better
+        model may guess more. To about a fiftieth. Never the private texts themselves.
     distance : float, optional
         With ``odds``; default ``index.reference_distance``, within which half of all running words have their 10th
         nearest word with another vector. For nine tenths of them pass ``index.reference_distance_90``.
@@ -602,7 +603,7 @@ def _root(
 
 
 class _ByRecovery:
-    """What the best attacker gets back as a function of the settings of a law; as :class:`_Search`."""
+    """What the attacker gets back as a function of the settings of a law; as :class:`_Search`."""
 
     name = "recovery"
 

@@ -50,7 +50,7 @@ class Candidate:
     epsilon : float
         Rounded down, so that the protection stays what was asked for.
     recovered : float
-        Share of words that the best attacker gets back.
+        Share of words that is got back: by the best attacker of lone words, or by a reader in context who does better.
     kept : float
         Share of running words that stay as they are.
     near : float
@@ -116,7 +116,7 @@ def choose(
     word_prior: Prior = "zipf",
     priors: Sequence[str] = (),
 ) -> Comparison:
-    """Compare laws at which the best attacker gets back at most a share of words, by how near the drawn words stay.
+    """Compare laws at which attackers get back at most a share of words, by how near the drawn words stay.
 
     Parameters
     ----------
@@ -124,12 +124,13 @@ def choose(
         Of one vocabulary, vectors or trees; by the names that are to be printed, else by its folder. Nearness is measured in
         the first one of vectors, or in the first one. Default: the built-in index of English words.
     recovery : float
-        What must not be possible: that more than this share of running words is guessed, in (0, 1).
+        What must not be possible to the best attacker of lone words, who knows the law and how often each word is written:
+        to guess more than this share of running words, in (0, 1).
     of : {"content", "all"}
         Which words count. Content words are all but the 250 commonest, and the attacker is told that a word is one.
     context : iterable of str, optional
         Public texts: an attacker who reads words in context, by a model counted in four fifths of them and tried on the
-        last, must not get back more either. Never the private texts themselves.
+        last, must not get back more either; one with a better model may. Never the private texts themselves.
     word_prior : see :meth:`Vocabulary.prior_weights`
         How often each word is written.
     priors : sequence of str

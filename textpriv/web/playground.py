@@ -353,16 +353,16 @@ class Playground:
     ) -> str:
         """What the Bayes-optimal attacker of lone words names right of this draw; no other does on average."""
         if not mechanism.has_law or len(self.index) > _ATTACKED:
-            return "What the best attacker gets back is not known here."
+            return "What the best attacker of lone words gets back is not known here."
         found = self._guessed(settings, mechanism)
         if not wait([found], timeout=_PATIENCE).done:
-            return "What the best attacker gets back is being found for these settings, and is shown with a later draw."
+            return "What the best attacker of lone words gets back is being found, and is shown with a later draw."
         known = outputs >= 0
         original = codes[known]
         right = found.result()[outputs[known]] == original
         content = (original >= 0) & self._content[np.maximum(original, 0)]
         told = (
-            "The best attacker, who knows these settings and how often each word is written and reads each word by itself, "
+            "The best attacker of lone words, who knows these settings and how often each word is written, "
             f"names {int(right.sum()):,} of these {len(right):,} words right"
         )
         if not content.any():

@@ -128,7 +128,9 @@ def test_a_law_is_chosen_by_recovery_and_its_printed_command_runs(folder, tmp_pa
     assert given["candidates"] == found.to_dict()["candidates"]
 
 
-@pytest.mark.parametrize(("next_one", "said"), [(0.0, "in context no more"), (0.6, "give or take")])
+@pytest.mark.parametrize(
+    ("next_one", "said"), [(0.0, "that was tried, no more"), (0.6, "a better one, more")]
+)
 def test_an_epsilon_by_recovery_reads_public_text_and_says_whether_context_helped(
     folder, tmp_path, next_one, said
 ):
@@ -140,4 +142,16 @@ def test_an_epsilon_by_recovery_reads_public_text_and_says_whether_context_helpe
     asked = ["--of", "all", "--context", tmp_path / "public.txt"]
     result = run("epsilon", "--index", folder, "--recovery", 0.5, *asked)
     assert said in result.stdout
+    laws = run("choose", folder, "--recovery", 0.5, *asked).stdout
+    assert (
+        "the best attacker of lone words, exactly, and a reader of words in context, from below"
+        in laws
+    )
     assert run("epsilon", "--keep", 0.5, *asked).exit_code == 2
+
+
+def test_only_the_attacker_of_lone_words_is_called_the_best(folder):
+    for command in (("epsilon", "--index", folder), ("choose", folder)):
+        shown = run(*command, "--recovery", 0.5, "--of", "all").stdout
+        assert "the best attacker of lone words" in shown.lower()
+        assert "in context more may be guessed (--context)" in shown
