@@ -63,7 +63,7 @@ def privatize_frame(
 
     Returns
     -------
-    Of the type of ``frame``, with its index and its columns in their order.
+    Of the type of ``frame``, with its index and its columns in their order, without what pandas keeps in ``attrs``.
 
     Raises
     ------
@@ -100,6 +100,7 @@ def privatize_frame(
 
         return frame.with_columns([polars.Series(name, given) for name, given in texts.items()])
     private = frame.copy(deep=False)
+    private.attrs = {}  # which may hold anything, such as where the texts came from
     for name, given in texts.items():
         kept = frame[name].dtype
         private[name] = given

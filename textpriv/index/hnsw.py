@@ -222,5 +222,5 @@ def read_graph(path: Path, coordinates: NDArray[Any]) -> Any:
     size, dimension = coordinates.shape
     graph = hnswlib.Index(space="l2", dim=dimension)
     graph.load_index(str(path), max_elements=size)
-    graph.set_ef(100)
+    graph.set_ef(_EFFORT)
     return graph

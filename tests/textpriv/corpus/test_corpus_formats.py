@@ -354,6 +354,40 @@ def test_where_columns_are_dropped_a_parquet_file_keeps_nothing_beside_them(
     assert pq.read_schema(tmp_path / "b.parquet").metadata is None
 
 
+def test_of_what_a_parquet_file_keeps_beside_its_columns_only_types_and_indexes_pass(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["one", "two"]}, index=pandas.Index([7, 9], name="place"))
+    frame.attrs = {"seen": "secret one"}
+    table = pa.Table.from_pandas(frame)
+    features = {"text": {"dtype": "string", "_type": "Value"}}
+    described = {"info": {"features": features, "description": "secret two"}}
+    more = {"notes": "secret three", "huggingface": json.dumps(described)}
+    unknown = {"ARROW:extension:name": "some.type", "seen": "secret four"}
+    fields = [table.schema.field("text").with_metadata(unknown)]
+    schema = pa.schema([*fields, table.schema.field("place")], {**table.schema.metadata, **more})
+    pq.write_table(table.cast(schema), tmp_path / "a.parquet")
+    privatize_corpus(tmp_path / "a.parquet", tmp_path / "b.parquet", Echo())
+    found = pq.read_schema(tmp_path / "b.parquet")
+    assert set(found.metadata) == {b"pandas", b"huggingface"}
+    assert json.loads(found.metadata[b"huggingface"]) == {"info": {"features": features}}
+    assert found.field("text").metadata == {b"ARROW:extension:name": b"some.type"}
+    assert not any(b"secret" in value for value in found.metadata.values())
+    private = pandas.read_parquet(tmp_path / "b.parquet")
+    assert private.index.equals(frame.index)
+    assert private.attrs == {}
+
+
+@pytest.mark.parametrize("content", ["no JSON", "[]", "3", '{"info": []}'])
+def test_a_parquet_file_with_broken_descriptions_of_types_is_released_without_them(
+    tmp_path, content
+):
+    both = dict.fromkeys(("pandas", "huggingface"), content)
+    table = pa.table({"text": ["one"]}).replace_schema_metadata(both)
+    pq.write_table(table, tmp_path / "a.parquet")
+    privatize_corpus(tmp_path / "a.parquet", tmp_path / "b.parquet", Echo())
+    assert pq.read_table(tmp_path / "b.parquet").column("text").to_pylist() == ["[one]"]
+
+
 @pytest.mark.parametrize(
     ("rule", "names"),
     [

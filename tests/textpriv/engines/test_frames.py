@@ -95,6 +95,14 @@ def test_what_cannot_be_released_is_named_by_its_row(kind, settings):
         textpriv.privatize_frame(frame, settings=settings, text_column="body")
 
 
+def test_what_pandas_keeps_beside_a_frame_does_not_pass(settings):
+    frame = pandas.DataFrame({"text": ["one two"]})
+    frame.attrs = {"source": ["one two"]}
+    for given in (frame, frame["text"]):
+        assert textpriv.privatize_frame(given, settings=settings).attrs == {}
+    assert frame.attrs == {"source": ["one two"]}
+
+
 def test_a_series_has_no_names(settings):
     with pytest.raises(CorpusError, match="'id', found 0"):
         textpriv.privatize_frame(

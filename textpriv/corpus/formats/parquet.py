@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -35,6 +35,7 @@ __all__ = ["FORMAT"]
 # A row group closes at this many rows, or at this many bytes of strings, so that one can be held in memory.
 _GROUP_ROWS = 10_000
 _GROUP_BYTES = 64 * 1024 * 1024
+_PANDAS = ("index_columns", "column_indexes", "columns", "pandas_version")
 
 
 class _ParquetReader(CorpusReader):
@@ -242,6 +243,25 @@ def _possible_names(column: pa.Array) -> list[Any]:
     return [None] * len(column)
 
 
+def _types_alone(metadata: Mapping[bytes, bytes]) -> dict[str, str]:
+    """What tells pandas and datasets of types and indexes, without all else that stands beside the columns of a file."""
+    found = {}
+    for key in ("pandas", "huggingface"):
+        with contextlib.suppress(KeyError, ValueError, TypeError):
+            content = json.loads(metadata[key.encode()])
+            if key == "pandas":
+                content = {name: content[name] for name in _PANDAS if name in content}
+            else:
+                content = {"info": {"features": content["info"]["features"]}}
+            found[key] = json.dumps(content)
+    return found
+
+
+def _type_alone(field: pa.Field) -> dict[bytes, bytes]:
+    """What tells the type of a column that Arrow itself does not know."""
+    return {k: v for k, v in (field.metadata or {}).items() if k.startswith(b"ARROW:extension:")}
+
+
 def _without_views(schema: pa.Schema) -> pa.Schema:
     """Replace types that Arrow reads but can do little with, by their plain forms."""
     import pyarrow as pa
@@ -321,11 +341,12 @@ class _ParquetWriter(RecordWriter):
             schema = self._reader.schema
             assert schema is not None
             passing = self.passing(schema.names)
-            fields, metadata = [schema.field(number) for number in passing], schema.metadata
-            if not self._rule.passes_all:
-                # Whatever is kept beside the columns describes the input, some of which is dropped: frames keep attributes
-                # there, and anybody anything.
-                fields, metadata = [field.remove_metadata() for field in fields], None
+            # Frames keep attributes beside the columns, and anybody anything, such as the texts as they were.
+            fields, metadata = [schema.field(number).remove_metadata() for number in passing], None
+            if self._rule.passes_all:  # for what tells types tells of all columns
+                fields = [schema.field(number) for number in passing]
+                fields = [each.with_metadata(_type_alone(each)) for each in fields]
+                metadata = _types_alone(schema.metadata or {})
             written = pa.schema(fields, metadata)
             self._groups = _RowGroups(self._out, written, self._reader.text_columns)
         return self._groups
