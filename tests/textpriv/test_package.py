@@ -17,6 +17,7 @@ HEAVY = ("spacy", "gensim", "numba", "torch", "pyarrow", "scipy", "rich", "typer
 
 # Who may import whom: a unit may import what stands in later groups, and nothing of its own group or of earlier ones.
 ORDER = (
+    {"__main__"},
     {"cli"},
     {"web", "corpus", "doctor", "demo"},
     {"guarantees"},

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.bounds import at_most
 from textpriv.errors import MechanismError
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText, largest_epsilon
 from textpriv.evaluation.deniability import WordSample
@@ -24,7 +25,7 @@ from textpriv.index.index import Index
 from textpriv.index.neighbours import product_threads
 from textpriv.index.progress import reporter
 from textpriv.index.tree import Tree
-from textpriv.mechanisms.base import ALGORITHM, Mechanism, checksum, positive
+from textpriv.mechanisms.base import ALGORITHM, EPSILONS, Mechanism, checksum, positive
 from textpriv.mechanisms.calibration.privacy_constant import log_normalisers, tight_constants
 from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
 from textpriv.mechanisms.tree_tem import TreeTEM
@@ -280,6 +281,12 @@ def choose_epsilon(
 
 def _with_room(index: Index, epsilon: float, distance: float) -> float:
     """An epsilon that leaves room, at a distance, for what rounding may add at any rate; statements charge it."""
+    least, most = EPSILONS
+    if not 2 * least <= epsilon <= most / 2:
+        raise MechanismError(
+            f"no epsilon that a law can have gives such odds at distance {distance:.4g}; two words of this index lie at "
+            f"most {at_most(index.diameter_bound, 3)} apart. Choose a distance of that order."
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnsoundWarning)
         # At its half rate, twice the epsilon draws by the largest rate that there is.

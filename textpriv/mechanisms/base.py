@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from textpriv.mechanisms.calibration.pair_sweep import Progress
     from textpriv.mechanisms.calibration.privacy_constant import Constant
 
-__all__ = ["ALGORITHM", "UNKNOWN", "Group", "Mechanism", "checksum", "positive"]
+__all__ = ["ALGORITHM", "EPSILONS", "UNKNOWN", "Group", "Mechanism", "checksum", "positive"]
 
 # The version of laws, samplers and constants. Raised when the same settings draw otherwise under the same key, or when
 # what is recorded with an index would be computed otherwise: keys, ledgers and records are bound to it.
@@ -40,7 +40,7 @@ UNKNOWN = -1  # the id of every word outside the vocabulary: all of them are one
 _STATED_NAMES = 40  # first names that a statement looks at: each costs a row of the law
 
 
-_EPSILONS = 1e-30, 1e30  # beyond them a statement would be of numbers that overflow
+EPSILONS = 1e-30, 1e30  # beyond them a statement would be of numbers that overflow
 
 
 def positive(name: str, value: Any, *, infinite: bool = False) -> float:
@@ -133,7 +133,7 @@ class Mechanism(ABC):
             )
         self.index = index
         self.epsilon = positive("epsilon", epsilon)
-        least, most = _EPSILONS
+        least, most = EPSILONS
         if not least <= self.epsilon <= most:
             raise MechanismError(
                 f"epsilon lies between {least:g} and {most:g}, where floats hold what follows from it; got {self.epsilon:g}."

@@ -77,6 +77,12 @@ def test_every_help_has_an_example(command):
     assert f"Example: textpriv {command}" in result.stdout
 
 
+def test_the_command_is_there_as_a_module_too():
+    command = [sys.executable, "-m", "textpriv", "--version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert told.stdout == _run("--version").stdout
+
+
 def test_the_version_is_told():
     result = _run("--version")
     assert result.exit_code == 0

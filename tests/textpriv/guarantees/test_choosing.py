@@ -49,6 +49,14 @@ def test_odds_at_a_distance_are_what_the_epsilon_allows():
     assert math.exp(epsilon_from_odds(20.0, 1.7) * 1.7) == pytest.approx(20.0)
 
 
+@pytest.mark.parametrize("distance", [1e-300, 1e30, 1e308])
+def test_a_distance_that_no_epsilon_is_for_is_named_and_no_epsilon(index, distance):
+    with pytest.raises(MechanismError) as found:
+        epsilon_for(index, odds=1.5, distance=distance)
+    assert f"at distance {distance:.4g}" in str(found.value)
+    assert "got" not in str(found.value)
+
+
 @pytest.mark.parametrize(("odds", "distance"), [(1.0, 1.0), (0.5, 1.0), (2.0, 0.0), (2.0, -1.0)])
 def test_odds_without_meaning_are_refused(odds, distance):
     with pytest.raises(MechanismError):
