@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -139,6 +139,16 @@ def without_values(error: ValueError, X: Any) -> ValueError:
             "a public rule: PublicScaler(missing=...)."
         )
     return error
+
+
+def clipped_to(norms: Sequence[float]) -> str:
+    """Say to which public norm records are clipped: the one there is, or one of several."""
+    return f"every record is clipped, on its own, to the public norm {_one_of(norms)}"
+
+
+def _one_of(numbers: Sequence[float]) -> str:
+    *first, last = (f"{number:g}" for number in numbers)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 class PrivateEstimator(BaseEstimator):
@@ -274,9 +284,7 @@ class PrivateEstimator(BaseEstimator):
             not_protected.append("the set of class labels")
             assumptions.append(CLASSES_READ)
         not_protected.append("the number of records and of features, and all settings")
-        assumptions.append(
-            f"every record is clipped, on its own, to the public norm {float(self.data_norm):g}"
-        )
+        assumptions.append(clipped_to([float(self.data_norm)]))
         self.statement_ = PrivacyStatement(
             mechanism=plan.mechanism,
             adjacency=plan.adjacency.value,

@@ -21,8 +21,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import (
+    CLASSES_READ,
     PrivateEstimator,
     check_number,
+    clipped_to,
     refuse_fit_parameters,
     refuse_mixed_labels,
     without_seed,
@@ -37,6 +39,9 @@ __all__ = ["PrivateSearchCV"]
 # Delta at which a trial's share is handed to fit and score as an epsilon; exact noise costs the same at any.
 _TRIAL_DELTA = 1e-6
 _PAID = ("epsilon", "delta", "budget")
+_PUBLISHED = (
+    "a setting has mode='published', of which nothing is proved here, whether or not it was tried"
+)
 # What each score is computed from.
 _READ = {"auc": "decision_function", "accuracy": "predict"}
 
@@ -146,8 +151,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         training, tested = _split(len(rows), float(self.validation))
         settings = list(ParameterGrid(self.param_grid))
         models = [clone(self.estimator).set_params(**setting) for setting in settings]
-        seeds = [getattr(_learner(model, prefix), "random_state", None) for model in models]
-        proved = all(seed is None for seed in seeds)
+        learners = [_learner(model, prefix) for model in models]
         # Noise of scores must not repeat from trial to trial.
         source = np.random.default_rng(self.random_state) if self.random_state is not None else None
 
@@ -159,8 +163,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 **setting, **{prefix + name: value for name, value in paid.items()}
             )
             model.fit(_safe_indexing(X, training), rows[training])
-            nonlocal proved
-            proved = proved and _learner(model, prefix).statement_.proved
             seed = None if source is None else int(source.integers(2**31))
             scorer = PrivateScorer(self.scoring, second.epsilon(delta), delta, second, seed)
             return scorer(model, _safe_indexing(X, tested), rows[tested]), model
@@ -178,7 +180,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.best_params_, self.best_score_ = dict(found.candidate), found.score
         self.privacy_event_ = found.event
         learner = _learner(found.result, prefix)
-        self.statement_ = _for_all(found.statement, learner.statement_, seeds, proved)
+        self.statement_ = _for_all(found.statement, learner, learners)
         learner.statement_, learner.privacy_event_ = self.statement_, self.privacy_event_
         learner.budget = None
         if hasattr(self.best_estimator_, "classes_"):
@@ -260,16 +262,25 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         return np.asarray(self.best_estimator_.transform(X))
 
 
-def _for_all(
-    price: PrivacyStatement, winner: PrivacyStatement, given: Sequence[Any], sound: bool
-) -> PrivacyStatement:
-    """What the search guarantees: at its own price, since that of the winner was true of a trial that no score chose."""
+def _for_all(price: PrivacyStatement, best: Any, candidates: Sequence[Any]) -> PrivacyStatement:
+    """What the search guarantees: at its own price, since that of the winner was true of a trial that no score chose.
+
+    It holds for all that might have been tried: what was tried is not to be seen from it.
+    """
+    seeds = [getattr(each, "random_state", None) for each in candidates]
+    published = any(getattr(each, "mode", "sound") != "sound" for each in candidates)
+    read = any(each.classes is None for each in candidates)
+    own = clipped_to([float(best.data_norm)])
+    norms = clipped_to(sorted({float(each.data_norm) for each in candidates}))
     # What the winner takes for granted and leaves open is true of the search as well.
+    winner = best.statement_
+    granted = [norms if each == own else each for each in winner.assumptions]
+    notes = {note for each in seeds if (note := Randomness(each).note)}
     return price.extended(
-        assumptions=winner.assumptions,
-        not_protected=winner.not_protected,
-        notes=tuple({note for each in given if (note := Randomness(each).note)}),
-        proved=price.proved and sound,
+        assumptions=(*granted, *((CLASSES_READ,) if read else ())),
+        not_protected=(*winner.not_protected, *(("the set of class labels",) if read else ())),
+        notes=(*notes, *((_PUBLISHED,) if published else ())),
+        proved=price.proved and winner.proved and not (published or notes),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -137,6 +138,33 @@ def test_a_search_takes_for_granted_and_leaves_open_what_its_winner_does():
     statement = PrivateSearchCV(LEARNER, {"data_norm": [0.5]}, epsilon=2.0).fit(*table()).statement_
     assert "every record is clipped, on its own, to the public norm 0.5" in statement.assumptions
     assert "the number of records and of features, and all settings" in statement.not_protected
+
+
+def test_a_search_names_the_norms_of_all_settings_whichever_was_the_best():
+    statement = PrivateSearchCV(LEARNER, GRID, epsilon=2.0).fit(*table()).statement_
+    clipped = [each for each in statement.assumptions if "clipped" in each]
+    assert clipped == ["every record is clipped, on its own, to the public norm 0.5, 1 or 2"]
+
+
+def test_a_search_that_might_have_tried_what_is_not_proved_is_not_called_proved():
+    learner = PrivateAUCClassifier(classes=[0, 1], algorithm="sgd-output")
+    grid = {"mode": ["sound"] * 9 + ["published"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnsoundWarning)
+        fitted = [PrivateSearchCV(learner, grid, epsilon=8.0).fit(*table()) for _ in range(3)]
+    assert not any(each.statement_.proved for each in fitted)
+    assert (
+        len({each.statement_.to_json() for each in fitted if each.best_params_["mode"] == "sound"})
+        <= 1
+    )
+    assert all("published" in " ".join(each.statement_.notes) for each in fitted)
+
+
+def test_a_search_says_that_classes_are_read_if_any_setting_reads_them():
+    grid = {"classes": [None, *[[0, 1]] * 9]}
+    for _ in range(3):
+        statement = PrivateSearchCV(LEARNER, grid, epsilon=2.0).fit(*table()).statement_
+        assert "the set of class labels" in statement.not_protected
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one-grid", "grids"])
