@@ -262,8 +262,8 @@ class Index(WordDistances):
         radius : float, optional
             Scale longer vectors to this length first, which lengthens no distance either.
         graph : int, optional
-            Take distances along shortest paths over each word's so many nearest neighbours; see
-            :class:`textpriv.metrics.Graph`.
+            Take distances along shortest paths over each word's so many nearest neighbours, which shortens none: promises
+            hold in this metric and not in the given one. See :class:`textpriv.metrics.Graph`.
         backend : {"exact", "hnsw"}
             ``"hnsw"`` takes the lists from an approximate search where exact ones are out of reach. It measures its
             recall, and every mechanism that needs exact lists then states ``proved=False``.
