@@ -98,17 +98,17 @@ class IndexOptions:
     projection: Annotated[
         int | None,
         typer.Option(
-            help="Project the vectors on so many of their principal directions first. No distance gets longer, so the promise "
-            "holds for distances of the vectors themselves, too.",
+            help="Project the vectors on so many of their principal directions first. No distance gets longer, so the "
+            "promise holds for distances of the vectors themselves, too.",
             min=1,
         ),
     ] = None
     graph: Annotated[
         int | None,
         typer.Option(
-            help="Take distances along shortest paths over each word's so many nearest neighbours. No distance gets shorter, so "
-            "the promise is about the longer ones and does not hold for those of the vectors. Up to 50,000 words; the folder "
-            "takes 4 bytes for each pair of them.",
+            help="Take distances along shortest paths over each word's so many nearest neighbours. No distance gets shorter, "
+            "so the promise is about the longer ones and does not hold for those of the vectors. Up to 50,000 words; the "
+            "folder takes 4 bytes for each pair of them.",
             min=1,
         ),
     ] = None
