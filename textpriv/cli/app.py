@@ -107,8 +107,8 @@ class IndexOptions:
         int | None,
         typer.Option(
             help="Take distances along shortest paths over each word's so many nearest neighbours. No distance gets "
-            "shorter, so the promise is about the longer ones and does not hold for those of the vectors. Up to 50,000 words; "
-            "the folder takes 4 bytes for each pair of them.",
+            "shorter, so the promise is about the longer ones and does not hold for those of the vectors. Up to 50,000 "
+            "words; the folder takes 4 bytes for each pair of them.",
             min=1,
         ),
     ] = None
