@@ -413,13 +413,13 @@ def privatize(
             {
                 "output": target,
                 "report": report.to_dict(),
-                "statement": privatizer.statement.to_dict(),
+                "statement": report.stated(privatizer.statement).to_dict(),
                 "seed": run.seed,
                 "key": None if kept is None else str(kept),
             }
         )
         return
-    _print_report(report, privatizer.statement, target, run.seed)
+    _print_report(report, report.stated(privatizer.statement), target, run.seed)
     if run_key is not None:
         _print_key(run_key.path, run.forget_key)
 

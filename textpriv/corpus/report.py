@@ -9,22 +9,24 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 from textpriv import stores
 from textpriv.corpus.checkpoint import Entry
 from textpriv.corpus.job import Plan
 from textpriv.corpus.records import Batch, CorpusReader, is_stream
+from textpriv.statement import PrivacyStatement
 
-__all__ = ["CorpusReport", "Progress", "Tally", "add_names", "other_columns"]
+__all__ = ["CorpusReport", "Progress", "Tally", "add_names", "other_columns", "with_columns"]
 
 _LOG = logging.getLogger("textpriv")
 _LOGGED_SECONDS = 10.0  # between two lines of a log
 # Most names of other columns that are reported; JSON may have a new one in every record.
 _NAMES = 1000
+_SHOWN = 20  # of them in a statement
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,10 @@ class CorpusReport:
     resumed: int = 0
     unmatched: tuple[str, ...] = ()
 
+    def stated(self, statement: PrivacyStatement) -> PrivacyStatement:
+        """Return the statement of a privatizer for what this run released: it also names the other columns."""
+        return with_columns(statement, self.unprotected)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
         return {
@@ -97,6 +103,14 @@ class CorpusReport:
             "resumed": self.resumed,
             "unmatched": list(self.unmatched),
         }
+
+
+def with_columns(statement: PrivacyStatement, columns: Collection[str]) -> PrivacyStatement:
+    """Return a statement that names columns which pass through as not protected."""
+    if not columns:
+        return statement
+    shown = ", ".join(islice(columns, _SHOWN)) + (", ..." if len(columns) > _SHOWN else "")
+    return statement.extended(not_protected=(f"other columns, released as written: {shown}",))
 
 
 class Tally:

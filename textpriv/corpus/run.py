@@ -54,7 +54,7 @@ from textpriv.corpus.records import (
     part_of,
     written_stream,
 )
-from textpriv.corpus.report import CorpusReport, Progress, Tally
+from textpriv.corpus.report import CorpusReport, Progress, Tally, with_columns
 from textpriv.engines.batch import NO_SALT, BatchRelease, PrivatizerSettings, corpus_name
 from textpriv.engines.local import InProcess
 from textpriv.engines.workers import WorkerPool
@@ -668,7 +668,9 @@ class _Run:
             "tokens": dict(self._watch.tokens),
             "skipped": dict(self._watch.skipped),
             "unprotected": list(self._watch.unprotected),
-            "statement": None if statement is None else statement.to_dict(),
+            "statement": None
+            if statement is None
+            else with_columns(statement, self._watch.unprotected).to_dict(),
         }
 
     def _report_published(self, started: float, quarantine: Path) -> CorpusReport:

@@ -33,6 +33,7 @@ from textpriv.corpus import (
 from textpriv.engines.workers import WorkerPool
 from textpriv.errors import CorpusError, IndexFolderError, MechanismError
 from textpriv.run_key import RunKey
+from textpriv.statement import PrivacyStatement
 
 SECRET = "zanzibar"
 
@@ -395,6 +396,24 @@ def test_all_other_columns_are_reported_also_those_of_later_records(tmp_path, ba
     )
     assert told == [("a",)]
     assert report.unprotected == ("a", "b")
+
+
+def test_the_statement_of_a_run_names_all_other_columns_as_not_protected(tmp_path):
+    made = Echo()
+    made.statement = PrivacyStatement("m", "a", 1.0, 0.0, "u", True, not_protected=("marks",))
+    for number, columns in enumerate([(), ("a", "b"), tuple(f"c{n}" for n in range(30))]):
+        record = json.dumps({"text": "one", **dict.fromkeys(columns, 1)})
+        (tmp_path / f"raw{number}").mkdir()
+        source = _write(tmp_path / f"raw{number}" / "a.jsonl", f'{{"text":"one"}}\n{record}\n')
+        report = privatize_corpus(source.parent, tmp_path / f"out{number}", made)
+        named = report.stated(made.statement).not_protected
+        shown = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
+        assert named == (
+            "marks",
+            *([f"other columns, released as written: {shown}"] if columns else []),
+        )
+        manifest = json.loads((tmp_path / f"out{number}.manifest.json").read_text())
+        assert manifest["statement"]["not_protected"] == list(named)
 
 
 def test_a_text_column_alone_leaves_nothing_to_tell(tmp_path):
