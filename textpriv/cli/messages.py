@@ -95,9 +95,12 @@ def as_job(command: _Function) -> _Function:
 
 def describe(error: Exception) -> str:
     """Return an error as a sentence that names the file and what to do."""
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+    if isinstance(error, OSError) and error.strerror:
         remedy = _REMEDIES.get(error.errno or 0, "Check that it can be used, and try again.")
-        return f"{error.strerror}: {error.filename}. {remedy}"
+        if error.filename is not None:
+            return f"{error.strerror}: {error.filename}. {remedy}"
+        if error.errno in _REMEDIES:  # a write to an open file names none
+            return f"{error.strerror}. {remedy}"
     return str(error) or type(error).__name__
 
 

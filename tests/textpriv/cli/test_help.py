@@ -183,6 +183,15 @@ def test_an_error_of_the_system_names_the_file_and_what_to_do(error, wanted):
     assert wanted in message
 
 
+def test_a_full_disk_is_told_in_words_where_the_system_names_no_file():
+    from textpriv.cli.messages import describe
+
+    error = OSError(28, "No space left on device")
+    assert describe(error) == (
+        "No space left on device. The disk is full: make room, or name another place."
+    )
+
+
 def test_a_misspelt_command_is_answered_with_the_nearest():
     assert "privatize" in usage(run("privatise"))
 
