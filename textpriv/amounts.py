@@ -173,11 +173,17 @@ def explain_missing(given: Index | str | os.PathLike[str]) -> str:
 
 def amounts_table(values: Sequence[Amount]) -> str:
     """Amounts and what they mean, a line each, for a screen."""
-    rows = [("epsilon", "words that stay", "odds, half of all words", "odds, nine tenths")]
+    known = all(each.recovered is not None for each in values)
+    heads = "epsilon", "words that stay", "odds, half", "odds, nine tenths"
+    rows = [(*heads, "guessed" if known else "")]
     for each in values:
         odds = odds_in_words(each.loss), odds_in_words(each.loss_90)
-        rows.append((f"{each.epsilon:g}", f"about {each.keep:.0%}", *odds))
-    lines = ["  {:<7}  {:<15}  {:<23}  {}".format(*row) for row in rows]
-    return "\n".join(
-        [*lines, "  Odds: at most, between a word and its 10th nearest one, by one output."]
-    )
+        guess = f"{each.recovered:.0%}" if known else ""
+        rows.append((f"{each.epsilon:g}", f"about {each.keep:.0%}", *odds, guess))
+    lines = ["  {:<7}  {:<15}  {:<17}  {:<17}  {}".format(*row).rstrip() for row in rows]
+    lines.append("  Odds: at most, between a word and its 10th nearest one, by one output,")
+    lines.append("  for half and for nine tenths of all words.")
+    if known:
+        lines[-1] += " Guessed: by the best attacker"
+        lines.append("  of lone words.")
+    return "\n".join(lines)

@@ -53,10 +53,21 @@ def test_amounts_follow_the_scale_of_the_vectors(index, scale):
 
 def test_the_table_has_a_line_for_each_amount(index):
     lines = amounts_table(amounts(index)).splitlines()
-    assert len(lines) == 5
+    assert len(lines) == 6
     assert [line.split()[0] for line in lines[1:4]] == [
         f"{each.epsilon:g}" for each in amounts(index)
     ]
+
+
+def test_the_table_says_what_is_guessed_where_that_is_recorded_and_fits_a_terminal(index):
+    found = amounts(Index.builtin("en"))
+    lines = amounts_table(found).splitlines()
+    assert [line.split()[-1] for line in lines[:4]] == [
+        "guessed",
+        *(f"{each.recovered:.0%}" for each in found),
+    ]
+    assert max(map(len, lines)) <= 76  # within the frame of a usage error of 80 columns
+    assert "guessed" not in amounts_table(amounts(index)).lower()
 
 
 def test_what_is_recorded_of_the_built_in_index_holds():
