@@ -78,7 +78,7 @@ def test_without_an_epsilon_three_amounts_are_shown_and_no_text(ask):
         ask()
     message = str(raised.value)
     assert "about 50%" in message
-    assert "odds, half of all words" in message
+    assert "odds, nine tenths" in message
     assert "chest" not in message
 
 
