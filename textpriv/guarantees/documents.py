@@ -189,10 +189,12 @@ class DocumentPair:
             f"{at_most(100 * float(named[0]), 3)} %, in 10 % of them in at most {at_most(100 * float(named[1]), 3)} %.",
         ]
         all_of_them = f"Of all documents that differ in so many words{within}"
-        if self.within.by == "sum":
+        whole = odds_in_words(self.within.total)
+        # What is won by leaving out a delta may be less than what is printed.
+        if self.within.by == "sum" or odds_in_words(self.within.epsilon) == whole:
             return [
                 *said,
-                f"{all_of_them}, no output tells two apart by odds of more than {odds_in_words(self.within.epsilon)}.",
+                f"{all_of_them}, no output tells two apart by odds of more than {whole}.",
             ]
         return [
             *said,

@@ -13,7 +13,7 @@ import pytest
 import small_trees as trees
 from conftest import LEVEL
 
-from textpriv.bounds import at_most
+from textpriv.bounds import at_most, odds_in_words
 from textpriv.composition import epsilon_of_pure, epsilon_of_zcdp, together
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.guarantees.documents import compare_documents, compare_texts
@@ -131,6 +131,12 @@ def test_randomized_response_of_five_words_keeps_almost_nothing_back():
     assert found.total == pytest.approx(24.5)
     assert found.delta(15.0) == pytest.approx((wanted, wanted), abs=1e-6)
     assert wanted == pytest.approx(0.96, abs=0.005)
+
+
+def test_a_delta_is_left_out_where_it_wins_nothing_that_is_printed():
+    found = compare_documents(TEM(index_of(4), 60.0), [0, 1], [1, 2])
+    assert found.within.delta > 0
+    assert f"odds of more than {odds_in_words(found.within.total)}." in found.sentences()[-1]
 
 
 def test_documents_of_one_law_are_never_told_apart():
