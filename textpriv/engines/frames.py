@@ -98,7 +98,9 @@ def privatize_frame(
     if library == "polars":
         import polars
 
-        return frame.with_columns([polars.Series(name, given) for name, given in texts.items()])
+        return frame.with_columns(
+            [polars.Series(name, given, polars.String) for name, given in texts.items()]
+        )
     private = frame.copy(deep=False)
     private.attrs = {}  # which may hold anything, such as where the texts came from
     for name, given in texts.items():

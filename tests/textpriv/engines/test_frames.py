@@ -95,6 +95,20 @@ def test_what_cannot_be_released_is_named_by_its_row(kind, settings):
         textpriv.privatize_frame(frame, settings=settings, text_column="body")
 
 
+@pytest.mark.parametrize("kind", FRAMES)
+def test_a_frame_without_rows_comes_back_with_its_types(kind, table, settings):
+    frame = FRAMES[kind](table)[:0]
+    private = textpriv.privatize_frame(frame, settings=settings, document_column="id")
+    assert list(private.dtypes) == list(frame.dtypes)
+
+
+@pytest.mark.parametrize("column", [0, None, ["text", 1]])
+def test_a_column_whose_name_is_no_text_is_refused_in_words(column, settings):
+    frame = pandas.DataFrame([["one two"]], columns=[0])
+    with pytest.raises(CorpusError, match="named by a text"):
+        textpriv.privatize_frame(frame, settings=settings, text_column=column)
+
+
 def test_what_pandas_keeps_beside_a_frame_does_not_pass(settings):
     frame = pandas.DataFrame({"text": ["one two"]})
     frame.attrs = {"source": ["one two"]}
