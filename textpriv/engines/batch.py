@@ -258,12 +258,12 @@ def _check_column(names: Sequence[str], column: str) -> None:
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:
-    names = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+    names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     if not all(isinstance(name, str) for name in names):
         raise CorpusError(
             "A column of texts is named by a text, or several by a sequence of them; give the column such a name first."
         )
-    return names  # type: ignore[return-value]
+    return names
 
 
 def document_key(column: str, document: str | int, *, corpus: bytes = b"") -> bytes:
