@@ -31,7 +31,7 @@ from textpriv.spans.detectors import Detector
 from textpriv.spans.plan import SpanPlan
 from textpriv.spans.policy import SpanPolicy
 from textpriv.statement import PrivacyStatement
-from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens
+from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens, several_texts
 from textpriv.tokenization.detokenizer import Spelling, find_blanks, marks_of, spell, spell_few
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, find_split_words
 from textpriv.tokenization.nearest import map_name
@@ -227,15 +227,13 @@ class Privatizer:
         SpanError
             For labels that do not fit their text, and a detector that fails. Names the position of the document.
         """
-        if isinstance(texts, str):
-            raise TextprivError("pipe takes several texts; use privatize(text) for one.")
+        source = several_texts(texts)
         if batch_size < 1:
             raise TextprivError(f"batch_size must be at least 1; got {batch_size}.")
         named = None if keys is None else iter(keys)
         known = None if labels is None else iter(labels)
         distinct = DistinctKeys()
         position = 0
-        source = iter(texts)
         while batch := list(islice(source, batch_size)):
             names: list[ReleaseKey] | None = None
             if named is not None:

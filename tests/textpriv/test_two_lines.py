@@ -6,7 +6,7 @@ import pytest
 import spacy
 
 import textpriv
-from textpriv.errors import MechanismError, VocabularyError
+from textpriv.errors import MechanismError, TextprivError, VocabularyError
 
 TEXT = "The patient was admitted with chest pain."
 STRICT = """
@@ -24,6 +24,16 @@ def test_one_text_gives_one_and_several_give_a_list():
         "the patient was admitted with chest pain.",
         "",
     ]
+
+
+def test_what_yields_something_else_than_its_texts_is_refused_without_a_word_of_it():
+    class Table(list):
+        columns = ("text",)
+
+    for given in ({"text": TEXT}, Table(["text"]), TEXT.encode(), 3, None):
+        with pytest.raises(TextprivError, match="expected") as raised:
+            textpriv.privatize(given, epsilon=60.0)
+        assert "chest" not in str(raised.value)
 
 
 def test_an_index_may_be_given_as_an_object_or_a_folder(tmp_path):

@@ -24,6 +24,7 @@ from textpriv.evaluation.ngrams import NGrams
 from textpriv.evaluation.recovery import COMMON, content_prior
 from textpriv.index.index import Index
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
+from textpriv.tokenization.batches import several_texts
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder
 from textpriv.tokenization.policy import TokenPolicy
 
@@ -57,7 +58,7 @@ class PublicText(NamedTuple):
         encoder = TextEncoder(
             index.vocabulary.words, TokenPolicy(), index.language or DEFAULT_LANGUAGE
         )
-        codes = (encoder.encode(text).codes for text in texts)
+        codes = (encoder.encode(text).codes for text in several_texts(texts))
         return cls.of((each[each >= UNKNOWN] for each in codes), len(index))
 
     @property

@@ -21,7 +21,7 @@ from textpriv.mechanisms.base import UNKNOWN
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
 from textpriv.spans.plan import FoundSpans, SpanPlan
-from textpriv.tokenization.batches import EncodedTexts
+from textpriv.tokenization.batches import EncodedTexts, several_texts
 from textpriv.tokenization.encoder import TextEncoder
 from textpriv.tokenization.policy import CLASSES, TokenPolicy
 
@@ -168,8 +168,7 @@ def leak_report(
     >>> leak_report(["A good film!"], textpriv.Privatizer(mechanism)).classes["word"]
     2
     """
-    if isinstance(texts, str):
-        raise TextprivError("a leak report takes several texts; put one in a list.")
+    source = several_texts(texts)
     policy, plan = privatizer.policy, privatizer.spans
     vocabulary = privatizer.mechanism.index.vocabulary.words
     # Keeping every class makes the reader tell all of them apart.
@@ -179,7 +178,6 @@ def leak_report(
     spans: Counter[tuple[str, str]] = Counter()
     word_counts = np.zeros(len(vocabulary) + 1, dtype=np.int64)
     documents = same = 0
-    source = iter(texts)
     while batch := list(islice(source, _BATCH)):
         for number, text in enumerate(batch, documents):
             if not isinstance(text, str):

@@ -5,13 +5,14 @@ Plain containers. How tokens are found stands in ``tokenization.encoder``, how t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.errors import TextprivError
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.tokenization.policy import CLASSES, MASK
 
@@ -27,6 +28,7 @@ __all__ = [
     "SpanTokens",
     "counts_of",
     "counts_of_each",
+    "several_texts",
     "string_ids_of",
 ]
 
@@ -35,6 +37,26 @@ MASKED, KEPT = -2, -3  # a kept token of class number c has code KEPT - c
 DROPPED = KEPT - len(CLASSES)  # in no batch: the encoder leaves such tokens out
 SPAN = DROPPED - 1  # a typed span of kind number k has code SPAN - k, and is one token
 REPLACEMENT = np.frombuffer("\N{REPLACEMENT CHARACTER}".encode(), dtype=np.uint8)
+
+
+def several_texts(given: Any) -> Iterator[Any]:
+    """Return an iterator over texts; what would yield something else in their place is refused.
+
+    Raises
+    ------
+    TextprivError
+        For one string, whose letters are no texts, and for tables and mappings, which yield the names of columns.
+    """
+    if isinstance(given, str | bytes | Mapping) or hasattr(given, "columns"):
+        raise TextprivError(
+            f"expected several texts, as a list or another iterable of strings; got {type(given).__name__}. Put one text in "
+            "a list; for a table: textpriv.privatize_frame."
+        )
+    if not isinstance(given, Iterable):
+        raise TextprivError(
+            f"expected texts, a string or an iterable of strings; got {type(given).__name__}."
+        )
+    return iter(given)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 
 import textpriv
 from textpriv.amounts import builtin_amounts
-from textpriv.errors import MechanismError
+from textpriv.errors import MechanismError, TextprivError
 from textpriv.evaluation.deniability import WordSample, deniability
 from textpriv.guarantees.epsilon import choose_epsilon, epsilon_for, epsilon_from_odds
 from textpriv.index import Index
@@ -47,6 +47,11 @@ def simulate(mechanism, word_prior, tokens, rng):
 
 def test_odds_at_a_distance_are_what_the_epsilon_allows():
     assert math.exp(epsilon_from_odds(20.0, 1.7) * 1.7) == pytest.approx(20.0)
+
+
+def test_the_letters_of_one_text_are_no_public_texts(index):
+    with pytest.raises(TextprivError, match="expected several texts"):
+        epsilon_for(index, recovery=0.5, context="w1 w2 w3 w4 w5 w6")
 
 
 @pytest.mark.parametrize("distance", [1e-300, 1e30, 1e308])
