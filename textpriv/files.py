@@ -20,6 +20,7 @@ __all__ = [
     "created",
     "flush",
     "one_at_a_time",
+    "same_file",
     "sha256_file",
     "sync_folder",
     "umask",
@@ -27,6 +28,14 @@ __all__ = [
 
 CACHE_VARIABLE = "TEXTPRIV_CACHE_DIR"
 _PIECE = 1 << 20
+
+
+def same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:
+    """Whether two paths lead to one file or would, by whichever links."""
+    with contextlib.suppress(OSError):
+        if os.path.samefile(first, second):
+            return True
+    return os.path.realpath(first) == os.path.realpath(second)
 
 
 def cache_folder() -> Path:

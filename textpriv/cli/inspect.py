@@ -30,6 +30,7 @@ from textpriv.cli.options import (
 )
 from textpriv.cli.privatize import SpanOptions
 from textpriv.errors import LedgerError, TextprivError
+from textpriv.files import same_file
 
 if TYPE_CHECKING:
     from textpriv.guarantees.certificate import Certificate
@@ -76,8 +77,12 @@ class PrivateParts:
     ] = 0
     ledger: Annotated[Path | None, typer.Option(help="Ledger whose totals are shown.")] = None
 
-    def check(self) -> None:
-        """Refuse a sample of nothing and a ledger that is not there, which opening it would make."""
+    def check(self, output: Path, *read: str | None) -> None:
+        """Refuse a page over what is read, a sample of nothing, and a ledger that is not there, which opening makes."""
+        if any(given and same_file(given, output) for given in (self.corpus, self.ledger, *read)):
+            raise typer.BadParameter(
+                "--output would be written over a file that is read: name another one"
+            )
         if self.show_private_sample and self.corpus is None:
             raise typer.BadParameter("--show-private-sample shows texts of --corpus FILE: name it")
         if self.ledger is not None and not self.ledger.is_file():
@@ -382,7 +387,7 @@ def report(
     from textpriv.ledger.ledger import Ledger
     from textpriv.web.report import report_page, write_page
 
-    private.check()
+    private.check(output, context, spans.policy)
     settings = release.settings(**spans.settings())
     release.law.announce()
     privatizer = settings.build()

@@ -5,7 +5,6 @@ Names and settings only; no record is read here. Running it is the matter of ``c
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import hashlib
 import json
@@ -26,6 +25,7 @@ from textpriv.corpus.formats import corpus_format, read_records
 from textpriv.corpus.records import STANDARD_STREAM, Batch, CorpusReader, Cursor, is_stream
 from textpriv.engines.batch import Columns, PrivatizerSettings, string_array
 from textpriv.errors import CorpusError
+from textpriv.files import same_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -360,10 +360,7 @@ def _common_format(source: str, target: str, format: str | None) -> tuple[str, s
 def _refuse_same_file(source: str, target: str) -> None:
     if STANDARD_STREAM in (source, target):
         return
-    same = os.path.realpath(source) == os.path.realpath(target)
-    with contextlib.suppress(OSError):
-        same = same or os.path.samefile(source, target)
-    if same and not is_stream(target):
+    if same_file(source, target) and not is_stream(target):
         raise CorpusError(
             f"Input and output are the same file, {source}: the private text must not replace its "
             "only source. Name another output."

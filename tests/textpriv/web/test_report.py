@@ -524,6 +524,18 @@ def test_the_command_shows_raw_text_only_on_request(folder, tmp_path):
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize("option", ["--corpus", "--context", "--ledger"])
+def test_the_command_writes_no_page_over_what_it_reads(folder, tmp_path, option):
+    read = tmp_path / "in.txt"
+    read.write_text(TEXT)
+    (tmp_path / "link.txt").hardlink_to(read)
+    for output in (read, tmp_path / "link.txt"):
+        result = run("report", folder, "--epsilon", 2, option, read, "--output", output)
+        assert result.exit_code == 2
+        assert "--output would be written over" in result.stderr
+        assert read.read_text() == TEXT
+
+
 def test_the_command_refuses_a_sample_without_a_corpus(folder, tmp_path):
     result = run("report", folder, "-e", 2, "-o", tmp_path / "a.html", "--show-private-sample", 1)
     assert result.exit_code == 2
