@@ -41,6 +41,7 @@ __all__ = [
     "OnlinePlan",
     "PairStream",
     "certified_sensitivity",
+    "check_horizon",
     "largest_horizon",
     "offline_giga",
     "plan_online",
@@ -107,6 +108,15 @@ def largest_horizon(n: int) -> None:
         raise InvalidParameterError(
             f"every record is compared with all earlier ones; expected n <= {_LARGEST_HORIZON}, found {n}. "
             "Use algorithm='gradient'."
+        )
+
+
+def check_horizon(records: int, horizon: int) -> None:
+    """Refuse more records than a stream was planned for."""
+    if records > horizon:
+        raise InvalidParameterError(
+            f"the stream was planned for {horizon} records; found {records}. Set horizon to the largest number that may "
+            "come: the noise depends on it."
         )
 
 
@@ -461,11 +471,7 @@ class PairStream:
 
     def receive(self, X: Array, y: NDArray) -> list[Array]:
         """Take records one at a time, in order, and return what is released after each; shapes (m, d), (m,)."""
-        if self.seen + len(X) > self._horizon:
-            raise InvalidParameterError(
-                f"the stream was planned for {self._horizon} records; found {self.seen + len(X)}. Set horizon to the "
-                "largest number that may come: the noise depends on it."
-            )
+        check_horizon(self.seen + len(X), self._horizon)
         self._X.extend(np.asarray(X, dtype=np.float64))
         self._y.extend(y)
         sums = self.sums()

@@ -40,7 +40,7 @@ from pairwise.algorithms.options import (
 )
 from pairwise.algorithms.pointwise import RecordSums
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.base import refuse_fit_parameters
+from pairwise.estimators.base import keeps_state_on_error, refuse_fit_parameters
 from pairwise.estimators.perturbation import (
     PAIR_LOSS_ALGORITHMS,
     ConvexTask,
@@ -188,6 +188,7 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
 
     # -- fitting
 
+    @keeps_state_on_error
     def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PrivateAUCClassifier:
         """Learn a ranking.
 
@@ -221,7 +222,7 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
         if choice is not None:
             plan = self._with_threshold(plan, choice, table, positive, randomness)
         w = self._execute(plan, delta, randomness, n=n)
-        self._stream = None
+        self._end_stream()
         self._store(w)
         return self
 

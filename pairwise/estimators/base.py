@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,6 +35,7 @@ __all__ = [
     "PrivateEstimator",
     "check_data_norm",
     "check_number",
+    "keeps_state_on_error",
     "refuse_fit_parameters",
     "refuse_mixed_labels",
     "refuse_sparse",
@@ -59,6 +61,25 @@ def without_seed(state: dict[str, Any]) -> dict[str, Any]:
     return state
 
 
+Fit = TypeVar("Fit", bound=Callable[..., Any])
+
+
+def keeps_state_on_error(fit: Fit) -> Fit:
+    """Return a fit that leaves an estimator as it was where it raises: whose refit a budget refuses is used as before."""
+
+    @wraps(fit)
+    def kept(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *arguments, **keywords)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return cast(Fit, kept)
+
+
 def check_number(name: str, value: Any) -> None:
     """Refuse a setting that is no real number."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -67,6 +88,7 @@ def check_number(name: str, value: Any) -> None:
 
 def check_data_norm(data_norm: float) -> None:
     """Refuse a bound on the records that is none, or that floats cannot keep."""
+    check_number("data_norm", data_norm)
     if not (math.isfinite(data_norm) and data_norm > 0):
         raise InvalidParameterError(
             f"data_norm must be a positive finite number, declared in public; found {data_norm!r}. "
@@ -230,6 +252,8 @@ class PrivateEstimator(BaseEstimator):
     def _check_settings(self, n: int) -> float:
         """Return δ after checking ε, δ and the record norm."""
         check_number("epsilon", self.epsilon)
+        if self.delta is not None:
+            check_number("delta", self.delta)
         delta = default_delta(n) if self.delta is None else float(self.delta)
         check_privacy_parameters(float(self.epsilon), delta, n, force=bool(self.allow_large_delta))
         check_data_norm(self.data_norm)
@@ -238,14 +262,20 @@ class PrivateEstimator(BaseEstimator):
     # -- charge, run, state
 
     def _execute(
-        self, plan: Plan, delta: float, randomness: Randomness, *, n: int | None = None
+        self,
+        plan: Plan,
+        delta: float,
+        randomness: Randomness,
+        *,
+        n: int | None = None,
+        stacklevel: int = 4,
     ) -> Any:
         """Charge the plan, run it, and set ``statement_``, ``privacy_event_`` and what ``sensitivity`` returns.
 
-        ``n`` is how many terms a sum has at most, or None where that is not known.
+        ``n`` is how many terms a sum has at most, or None where that is not known; ``stacklevel`` is that of the user.
         """
         if plan.unsound:
-            warnings.warn(plan.unsound, UnsoundWarning, stacklevel=4)
+            warnings.warn(plan.unsound, UnsoundWarning, stacklevel=stacklevel)
         if self.budget is not None:
             self.budget.charge(
                 plan.event, label=type(self).__name__, adjacency=plan.adjacency, unit=plan.unit

@@ -9,7 +9,6 @@ section 4.
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -44,10 +43,15 @@ from pairwise.algorithms.options import (
 )
 from pairwise.algorithms.published.dpp import VARIANTS
 from pairwise.errors import InvalidPairsError, InvalidParameterError
-from pairwise.estimators.base import check_data_norm, check_number, refuse_fit_parameters
+from pairwise.estimators.base import (
+    check_data_norm,
+    check_number,
+    keeps_state_on_error,
+    refuse_fit_parameters,
+)
 from pairwise.estimators.choice import AlgorithmChoice
 from pairwise.estimators.mahalanobis import DroppedTable, MahalanobisMixin, finite_numbers
-from pairwise.noise.continuous import check_positive
+from pairwise.noise.continuous import check_positive, check_whole
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.graph import PairGraph
 from pairwise.plan import Plan
@@ -222,6 +226,7 @@ class DPPMetricLearner(
 
     # -- fitting
 
+    @keeps_state_on_error
     def fit(self, X: Any, y: Any, **refused: Any) -> DPPMetricLearner:
         """Learn W.
 
@@ -354,10 +359,8 @@ class DPPMetricLearner(
             if name in _POSITIVE:
                 check_number(name, value)
                 check_positive(**{name: value})
-            if name in _WHOLE and (
-                isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1
-            ):
-                raise InvalidParameterError(f"{name} must be a whole number >= 1; found {value!r}.")
+            if name in _WHOLE:
+                check_whole(name, value)
         for name in ("epsilon", "delta", "data_norm"):
             check_number(name, getattr(self, name))
         check_data_norm(self.data_norm)

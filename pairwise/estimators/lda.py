@@ -26,7 +26,13 @@ from pairwise.algorithms.moments import (
     release_moments,
 )
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.base import PrivateEstimator, refuse_fit_parameters
+from pairwise.estimators.base import (
+    PrivateEstimator,
+    check_number,
+    keeps_state_on_error,
+    refuse_fit_parameters,
+)
+from pairwise.noise.continuous import check_whole
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.clipping import clip_records
 from pairwise.plan import Plan
@@ -112,6 +118,7 @@ class PrivateLDA(
         self.budget = budget
         self.random_state = random_state
 
+    @keeps_state_on_error
     def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PrivateLDA:
         """Release the moments of the table and compute the discriminant from them.
 
@@ -135,10 +142,12 @@ class PrivateLDA(
             raise InvalidParameterError(
                 f"a discriminant needs at least 2 classes; found {len(classes)} class. Check y."
             )
+        check_number("centre_share", self.centre_share)
         if not 0 <= self.centre_share < 1:
             raise InvalidParameterError(
                 f"centre_share must be in [0, 1); found {self.centre_share!r}."
             )
+        self._check_components()
         randomness = Randomness(self.random_state)
         mu = release_mu(float(self.epsilon), delta, hardened=self._exact)
         n, d = table.shape
@@ -179,14 +188,14 @@ class PrivateLDA(
         self._derive()
         return self
 
+    def _check_components(self) -> None:
+        if self.n_components is not None:
+            check_whole("n_components", self.n_components)
+
     def _derive(self) -> None:
         moments = self.moments_
         limit = min(len(self.classes_) - 1, moments.sums.shape[1])
         k = limit if self.n_components is None else int(self.n_components)
-        if not k >= 1:
-            raise InvalidParameterError(
-                f"n_components must be at least 1; found {self.n_components!r}."
-            )
         k = min(k, limit)
         self.scalings_, self.eigenvalues_ = discriminant(moments, k)
         centre, scale = self._coordinates_.centre, self._coordinates_.scale
@@ -208,6 +217,7 @@ class PrivateLDA(
         self.sensitivity()
         other = copy(self)
         other.n_components = n_components
+        other._check_components()
         other._derive()
         return other
 

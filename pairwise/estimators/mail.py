@@ -32,9 +32,9 @@ from pairwise.algorithms.smlq import (
     unit_rows,
 )
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.base import refuse_fit_parameters
+from pairwise.estimators.base import keeps_state_on_error, refuse_fit_parameters
 from pairwise.estimators.choice import AlgorithmChoice
-from pairwise.noise.continuous import check_positive
+from pairwise.noise.continuous import check_positive, check_whole
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import plan_gaussian
 from pairwise.plan import Plan
@@ -140,6 +140,7 @@ class PrivateMail(AlgorithmChoice):
         self.budget = budget
         self.random_state = random_state
 
+    @keeps_state_on_error
     def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PrivateMail:
         """Release an embedding of the table.
 
@@ -186,11 +187,9 @@ class PrivateMail(AlgorithmChoice):
             raise InvalidParameterError(
                 f"kernel must be 'dense' or 'neighbours'; found {smlq.kernel!r}."
             )
-        if int(self.n_components) < 1 or int(smlq.iterations) < 0:
-            raise InvalidParameterError(
-                "n_components must be at least 1 and iterations at least 0; found "
-                f"{self.n_components!r} and {smlq.iterations!r}."
-            )
+        check_whole("n_components", self.n_components)
+        check_whole("iterations", smlq.iterations, least=0)
+        check_whole("n_neighbors", smlq.n_neighbors)
         check_positive(init_scale=self._scale())
 
     # -- plans

@@ -25,7 +25,7 @@ from pairwise.algorithms.moments import (
 )
 from pairwise.algorithms.options import ConvexOptions, Gradient, Options, Statistics
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.base import refuse_fit_parameters
+from pairwise.estimators.base import keeps_state_on_error, refuse_fit_parameters
 from pairwise.estimators.mahalanobis import MahalanobisMixin
 from pairwise.estimators.perturbation import (
     PAIR_LOSS_ALGORITHMS,
@@ -34,6 +34,7 @@ from pairwise.estimators.perturbation import (
     unread_in_mode,
 )
 from pairwise.estimators.streaming import StreamingEstimator
+from pairwise.noise.continuous import check_whole
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.domains import FrobeniusBall, PSDNuclearBall
 from pairwise.pairs.sums import MetricPairs
@@ -145,6 +146,7 @@ class PrivateMetricLearner(
 
     # -- fitting
 
+    @keeps_state_on_error
     def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PrivateMetricLearner:
         """Learn the metric from individuals.
 
@@ -166,7 +168,7 @@ class PrivateMetricLearner(
         randomness = Randomness(self.random_state)
         mu = release_mu(float(self.epsilon), delta, hardened=self._exact)
         plan = self._plan(table, codes, delta, mu, randomness)
-        self._stream = None
+        self._end_stream()
         self._store(self._execute(plan, delta, randomness, n=n))
         return self
 
@@ -180,10 +182,7 @@ class PrivateMetricLearner(
     def _check_choices(self) -> None:
         options = self._options
         check_request(options, self.mode, self.epsilon, kind="metric", hardened=self._exact)
-        if not isinstance(self.n_components, int | np.integer) or self.n_components < 1:
-            raise InvalidParameterError(
-                f"n_components must be a whole number >= 1; found {self.n_components!r}."
-            )
+        check_whole("n_components", self.n_components)
         unread = unread_in_mode(options, self.mode)
         if not isinstance(options, Gradient):
             unread["clip"] = (

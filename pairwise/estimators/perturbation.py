@@ -30,6 +30,7 @@ from pairwise.algorithms.options import (
 )
 from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import check_number
+from pairwise.noise.continuous import check_positive, check_whole
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.losses import get_loss
 from pairwise.plan import Plan
@@ -166,6 +167,13 @@ def check_request(
 ) -> None:
     """Refuse an algorithm, mode and noise that do not go together, in words that say what does."""
     check_number("epsilon", epsilon)
+    for name in ("alpha", "clip", "radius", "rate"):
+        value = getattr(options, name, None)
+        if value is not None:
+            check_number(name, value)
+            check_positive(**{name: value})
+    if getattr(options, "steps", None) is not None:
+        check_whole("steps", options.steps)  # type: ignore[attr-defined]
     loss = get_loss(options.loss if isinstance(options, ConvexOptions) else "logistic", kind)
     if mode not in ("sound", "published"):
         raise InvalidParameterError(f"mode must be 'sound' or 'published'; found {mode!r}.")

@@ -21,7 +21,8 @@ from pairwise.accounting.events import Adjacency, gaussian_event, pure_event
 from pairwise.accounting.gaussian import check_privacy_parameters
 from pairwise.accounting.zcdp import release_mu
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.base import check_data_norm, without_seed, without_values
+from pairwise.estimators.base import check_data_norm, check_number, without_seed, without_values
+from pairwise.noise.continuous import check_whole
 from pairwise.noise.randomness import Randomness, numerical_claim
 from pairwise.noise.release import PlannedRelease, plan_gaussian
 from pairwise.pairs.clipping import clip_records
@@ -165,14 +166,12 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         X : (n, d) array-like
         """
         table = _checked(self, X)
+        check_number("epsilon", self.epsilon)
         check_privacy_parameters(float(self.epsilon), 0.0, allow_pure=True)
         check_data_norm(self.data_norm)
         d = table.shape[1]
+        check_whole("n_components", self.n_components)
         k = int(self.n_components)
-        if k < 1:
-            raise InvalidParameterError(
-                f"n_components must be at least 1; found {self.n_components!r}."
-            )
         k = min(k, d)
         private = math.isfinite(self.epsilon)
         plan = _AxisPlan(1.0, float(self.epsilon), k)
@@ -277,13 +276,12 @@ class PrivateRandomProjection(BaseEstimator):
     def fit(self, X: ArrayLike, y: Any = None) -> PrivateRandomProjection:
         """Draw P for the number of columns of ``X``, whose values are not used; ``y`` is ignored."""
         table = _checked(self, X)
+        check_number("epsilon", self.epsilon)
+        check_number("delta", self.delta)
         check_privacy_parameters(float(self.epsilon), float(self.delta))
         check_data_norm(self.data_norm)
+        check_whole("n_components", self.n_components)
         k = int(self.n_components)
-        if k < 1:
-            raise InvalidParameterError(
-                f"n_components must be at least 1; found {self.n_components!r}."
-            )
         public = Randomness(int(self.projection_state))
         self.components_ = public.normal((k, table.shape[1])) / math.sqrt(k)
         mu = release_mu(float(self.epsilon), float(self.delta), hardened=True)

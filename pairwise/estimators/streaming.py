@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
 from pairwise.accounting.zcdp import release_mu
+from pairwise.algorithms.giga import check_horizon
 from pairwise.algorithms.options import Ftrl, OnPair
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.base import refuse_fit_parameters
+from pairwise.estimators.base import keeps_state_on_error, refuse_fit_parameters
 from pairwise.estimators.choice import AlgorithmChoice
 from pairwise.estimators.perturbation import (
     ConvexTask,
@@ -26,6 +27,7 @@ from pairwise.estimators.perturbation import (
     plan_perturbation,
     plan_stream,
 )
+from pairwise.noise.continuous import check_whole
 from pairwise.noise.randomness import Randomness
 from pairwise.plan import Plan
 
@@ -152,6 +154,7 @@ class StreamingEstimator(AlgorithmChoice):
     # -- streams
 
     @available_if(_is_online)
+    @keeps_state_on_error
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, **refused: Any
     ) -> StreamingEstimator:
@@ -187,7 +190,7 @@ class StreamingEstimator(AlgorithmChoice):
                 "List every label that may occur in classes."
             )
         if first:
-            self._open_stream(table.shape[1], known, given is None)
+            self._open_stream(table.shape, known, given is None)
         stream = self._stream
         assert stream is not None
         before = stream.released.copy()
@@ -199,7 +202,13 @@ class StreamingEstimator(AlgorithmChoice):
         self._store(stream.released)
         return self
 
-    def _open_stream(self, d: int, labels: NDArray[Any], read: bool) -> None:
+    def _end_stream(self) -> None:
+        """Forget a stream: what was fitted since is no part of it, and the next ``partial_fit`` opens another one."""
+        self._stream = None
+        for name in ("n_streamed_", "regret_"):
+            self.__dict__.pop(name, None)
+
+    def _open_stream(self, shape: tuple[int, ...], labels: NDArray[Any], read: bool) -> None:
         self._check_choices()
         horizon = self._stream_options.horizon
         if horizon is None:
@@ -207,18 +216,20 @@ class StreamingEstimator(AlgorithmChoice):
                 "partial_fit needs horizon, the largest number of records that will ever come: the noise is fixed by it. "
                 "Pass horizon=..., or call fit on the whole table."
             )
-        horizon = int(horizon)
+        check_whole("horizon", horizon)
+        # Before anything is charged: a first batch that is too long would leave nothing but the charge.
+        check_horizon(shape[0], horizon)
         delta = self._check_settings(horizon)
         self._check_labels(labels)
         self.classes_ = labels
-        self._begin(d)
+        self._begin(shape[1])
         self._classes_read = read
         randomness = Randomness(self.random_state)
         mu = release_mu(float(self.epsilon), delta, hardened=self._exact)
         request = self._request(delta, mu)
-        task, online = self._plan_stream(d, horizon, request)
+        task, online = self._plan_stream(shape[1], horizon, request)
         plan = self._describe(online, request, lambda: self._new_stream(task, online, randomness))
-        self._stream = self._execute(plan, delta, randomness, n=horizon)
+        self._stream = self._execute(plan, delta, randomness, n=horizon, stacklevel=5)
         self.regret_: list[float] = []
         self._tracks_regret = self._stream_options.track_regret  # as the statement says it
 

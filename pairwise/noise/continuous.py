@@ -6,6 +6,7 @@ That hides low-order bits in practice and is proved in real arithmetic only; exa
 from __future__ import annotations
 
 import math
+import numbers
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +16,7 @@ from pairwise.noise.randomness import Randomness
 
 __all__ = [
     "check_positive",
+    "check_whole",
     "duchi",
     "duchi_scale",
     "gaussian",
@@ -57,6 +59,12 @@ def check_positive(**numbers: float) -> None:
             raise InvalidParameterError(
                 f"{name} must be a positive finite number; found {number!r}."
             )
+
+
+def check_whole(name: str, value: object, least: int = 1) -> None:
+    """Refuse a setting that is no whole number, or a smaller one than ``least``."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise InvalidParameterError(f"{name} must be a whole number >= {least}; found {value!r}.")
 
 
 def gaussian(value: ArrayLike, sigma: float, randomness: Randomness) -> NDArray[np.float64]:

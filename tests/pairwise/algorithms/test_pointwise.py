@@ -96,7 +96,7 @@ def test_without_noise_the_direction_is_that_of_least_squares_where_no_residual_
         (Pointwise(loss="hinge"), "'square' or 'logistic'"),
         (Pointwise(intercept=-0.1), r"intercept must be in \[0, 1\]"),
         (Pointwise(intercept=math.nan), "intercept"),
-        (Pointwise(steps=0), "steps must be at least 1"),
+        (Pointwise(steps=0), "steps must be a whole number >= 1"),
     ],
 )
 def test_options_without_meaning_are_refused(options, message):
