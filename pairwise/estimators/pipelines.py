@@ -2,8 +2,9 @@
 
 A scaler that is *fitted* on private records (``StandardScaler``, ``MinMaxScaler``, ``PCA``) releases what it learned from
 them through everything that comes after it, and no statement of a learner behind it covers that: the learner sees a table,
-not where it came from. Here live the check that finds such steps, and the pipeline that runs it whenever it is fitted; what
-to use instead is in ``features``.
+not where it came from. Nor does a step behind a private one live off what was released: it is fitted on the records
+themselves, mapped by what was learned. Here live the check that finds such steps, and the pipeline that runs it whenever it
+is fitted; what to use instead is in ``features``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import warnings
 from collections.abc import Collection
 from typing import Any
 
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
@@ -33,14 +35,24 @@ _HOLDERS = (
 )
 
 
+def _is_ours(step: Any) -> bool:
+    """Return whether a step is an estimator of this package, or of a class that somebody derived from one."""
+    return any(cls.__module__.split(".")[0] == "pairwise" for cls in type(step).__mro__)
+
+
+def _is_private(step: Any) -> bool:
+    """Return whether a step learns privately, or holds what does, as scikit-learn's searches and classifiers of many do."""
+    held = step.get_params(deep=True).values() if hasattr(step, "get_params") else ()
+    learners = (each for each in (step, *held) if isinstance(each, BaseEstimator))
+    return any(_is_ours(each) and not isinstance(each, _PUBLIC) for each in learners)
+
+
 def _learns(step: Any) -> bool:
     """Return whether a step of a pipeline keeps something of the records that no statement covers."""
-    if step is None or isinstance(step, str | PublicScaler | PublicOneHot):
+    if step is None or isinstance(step, (str, *_PUBLIC)):
         return False
     # Its own statement says what a private step has released.
-    if type(step).__module__.split(".")[0] == "pairwise":
-        return False
-    return bool(get_tags(step).requires_fit)
+    return not _is_private(step) and bool(get_tags(step).requires_fit)
 
 
 def _steps(estimator: Any, name: str = "") -> list[tuple[str, Any]]:
@@ -60,7 +72,7 @@ def _steps(estimator: Any, name: str = "") -> list[tuple[str, Any]]:
 
 
 def check_pipeline(pipeline: Any, *, public: Collection[str] = ()) -> list[str]:
-    """Warn of steps that learn from private records in front of a private learner.
+    """Warn of steps that learn from private records beside a private learner: in front of it, or behind.
 
     Parameters
     ----------
@@ -78,13 +90,15 @@ def check_pipeline(pipeline: Any, *, public: Collection[str] = ()) -> list[str]:
     Warns
     -----
     UnsoundWarning
-        If the list is not empty: the statement of the learner at the end then does not hold for the records that the
-        pipeline was fitted on.
+        If the list is not empty. In front of a private learner: its statement then does not hold for the records that the
+        pipeline was fitted on. Behind the last one, such as a classifier that learns from records mapped by a private
+        metric: it holds, but covers nothing of what that step keeps of the mapped records.
 
     Notes
     -----
-    A step counts as learning if scikit-learn's tag ``requires_fit`` says so and it is no estimator of this package, whose
-    releases have statements and charges of their own. A ``FunctionTransformer`` is believed to look at each record on its
+    A step counts as learning if scikit-learn's tag ``requires_fit`` says so and it is no estimator of this package, nor
+    derived from or wrapped around one, whose releases have statements and charges of their own; what a wrapper adds, such
+    as a calibration of scores, is not looked at. A ``FunctionTransformer`` is believed to look at each record on its
     own; a function that takes a mean over the table cannot be told from one that does not. Nor can a table that was scaled
     before it came. A learner sees neither the pipeline around it nor the past of its table, so it runs no check by itself;
     :class:`PrivatePipeline` does.
@@ -110,27 +124,36 @@ def check_pipeline(pipeline: Any, *, public: Collection[str] = ()) -> list[str]:
 
 
 def _check(pipeline: Pipeline, public: Collection[str], *, stacklevel: int) -> list[str]:
+    public = {public} if isinstance(public, str) else public
     steps = _steps(pipeline)
-    private = [
-        number
-        for number, (_, step) in enumerate(steps)
-        if type(step).__module__.split(".")[0] == "pairwise" and not isinstance(step, _PUBLIC)
-    ]
-    last = private[-1] if private else 0
-    names = [name for name, step in steps[:last] if _learns(step) and name not in public]
-    if names:
+    private = [number for number, (_, step) in enumerate(steps) if _is_private(step)]
+    if not private:
+        return []
+    before, behind = (
+        [name for name, step in part if _learns(step) and name not in public]
+        for part in (steps[: private[-1]], steps[private[-1] + 1 :])
+    )
+    if before:
         warnings.warn(
-            f"the steps {', '.join(names)} learn from the records in front of a private learner, and its statement does not "
-            "cover what they learn. Use PublicScaler and PublicOneHot with what you declare, or name them in public= if "
+            f"the steps {', '.join(before)} learn from the records in front of a private learner, and its statement does "
+            "not cover what they learn. Use PublicScaler and PublicOneHot with what you declare, or name them in public= if "
             "they were fitted on public records.",
             UnsoundWarning,
             stacklevel=stacklevel,
         )
-    return names
+    if behind:
+        warnings.warn(
+            f"the steps {', '.join(behind)} learn from the records behind the last private learner, whose statement covers "
+            "its own release and not what they keep of the records that it maps. Fit them on public records and name them "
+            "in public=, or end the pipeline in the private learner.",
+            UnsoundWarning,
+            stacklevel=stacklevel,
+        )
+    return before + behind
 
 
 class PrivatePipeline(Pipeline):
-    """A ``Pipeline`` that warns, whenever it is fitted, of steps that learn from records before a private learner.
+    """A ``Pipeline`` that warns, whenever it is fitted, of steps that learn from records beside a private learner.
 
     In every other way the pipeline of scikit-learn: a search over its settings warns as well.
 

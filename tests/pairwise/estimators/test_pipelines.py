@@ -7,7 +7,9 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 
@@ -16,6 +18,7 @@ from pairwise import (
     PrivateAUCClassifier,
     PrivateLDA,
     PrivatePipeline,
+    PrivateSearchCV,
     PublicScaler,
     UnsoundWarning,
     check_pipeline,
@@ -48,10 +51,50 @@ def test_private_steps_pass_since_their_releases_are_charged():
     assert check_pipeline(make_pipeline(PrivateLDA(classes=[0, 1]), LEARNER)) == []
 
 
+def test_a_step_that_learns_behind_the_last_private_one_is_named_since_it_sees_records_and_no_release():
+    pipeline = make_pipeline(
+        PublicScaler(-3, 3), DPPMetricLearner(classes=[0, 1]), StandardScaler()
+    )
+    with pytest.warns(UnsoundWarning, match="standardscaler learn from the records behind"):
+        assert check_pipeline(pipeline) == ["standardscaler"]
+    assert check_pipeline(pipeline, public=["standardscaler"]) == []
+    pipeline.fit(TABLE, LABELS)
+    # What it keeps is no function of what was released: the exact mean of the records, mapped.
+    np.testing.assert_allclose(pipeline[-1].mean_, pipeline[:-1].transform(TABLE).mean(axis=0))
+
+
+class Derived(PrivateLDA):
+    pass
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        Derived(classes=[0, 1]),
+        OneVsRestClassifier(LEARNER),
+        GridSearchCV(LEARNER, {"data_norm": [1.0, 2.0]}),
+        PrivateSearchCV(LEARNER, {"data_norm": [1.0, 2.0]}),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_private_learner_is_known_when_it_is_derived_from_or_wrapped(learner):
+    pipeline = Pipeline([("scale", StandardScaler()), ("learn", learner)])
+    with pytest.warns(UnsoundWarning, match="scale learn from the records in front"):
+        assert check_pipeline(pipeline) == ["scale"]
+
+
 @pytest.mark.filterwarnings("error")
-def test_what_comes_after_the_last_private_step_is_post_processing():
-    pipeline = make_pipeline(DPPMetricLearner(algorithm="matching"), StandardScaler())
-    assert check_pipeline(pipeline) == []
+def test_a_pipeline_without_a_private_learner_is_none_of_this_check():
+    inner = GridSearchCV(make_pipeline(PublicScaler(-3, 3), LogisticRegression()), {})
+    assert check_pipeline(make_pipeline(StandardScaler(), inner)) == []
+
+
+@pytest.mark.filterwarnings("error")
+def test_one_public_step_may_be_named_alone():
+    pipeline = Pipeline([("scale", StandardScaler()), ("learn", LEARNER)])
+    assert check_pipeline(pipeline, public="scale") == []
+    with pytest.raises(UnsoundWarning):
+        check_pipeline(pipeline, public="scaler")
 
 
 def test_steps_inside_other_steps_are_found():
@@ -95,7 +138,7 @@ class Guess(BaseEstimator):
 def test_a_private_pipeline_warns_whenever_it_is_fitted_with_a_step_that_learns(method, others):
     steps = [("scale", StandardScaler()), *((f"{n}", clone(one)) for n, one in enumerate(others))]
     with pytest.warns(UnsoundWarning, match="the steps scale learn") as seen:
-        getattr(PrivatePipeline(steps), method)(TABLE, LABELS)
+        getattr(PrivatePipeline(steps, public=("1",)), method)(TABLE, LABELS)
     assert seen[0].filename == __file__
     assert hasattr(PrivatePipeline(steps), method)
 
