@@ -17,16 +17,18 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from pairwise.errors import InvalidParameterError
+from pairwise.errors import InvalidParameterError, UnsupportedEventError
 from pairwise.estimators.base import (
     CLASSES_READ,
+    MINIMUM_RECORDS,
     PrivateEstimator,
     check_number,
     clipped_to,
     refuse_fit_parameters,
     refuse_mixed_labels,
+    refuse_sparse,
     without_seed,
 )
 from pairwise.estimators.pipelines import check_pipeline
@@ -39,9 +41,6 @@ __all__ = ["PrivateSearchCV"]
 # Delta at which a trial's share is handed to fit and score as an epsilon; exact noise costs the same at any.
 _TRIAL_DELTA = 1e-6
 _PAID = ("epsilon", "delta", "budget")
-_PUBLISHED = (
-    "a setting has mode='published', of which nothing is proved here, whether or not it was tried"
-)
 # What each score is computed from.
 _READ = {"auc": "decision_function", "accuracy": "predict"}
 
@@ -144,14 +143,19 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """
         refuse_fit_parameters(refused)
         prefix = self._check()
+        if not prefix:
+            refuse_sparse(X)
         refuse_mixed_labels(y)
         rows = np.asarray(y)
-        if np.ndim(rows) != 1 or len(rows) != len(X):  # type: ignore[arg-type]
+        if np.ndim(rows) != 1 or len(rows) != _num_samples(X):
             raise InvalidParameterError("X and y must have one row and one label for each record.")
         training, tested = _split(len(rows), float(self.validation))
         settings = list(ParameterGrid(self.param_grid))
         models = [clone(self.estimator).set_params(**setting) for setting in settings]
         learners = [_learner(model, prefix) for model in models]
+        for each in learners:
+            self._check_trial(each, rows)
+        unpaid = self._unpaid_steps()
         # Noise of scores must not repeat from trial to trial.
         source = np.random.default_rng(self.random_state) if self.random_state is not None else None
 
@@ -180,7 +184,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.best_params_, self.best_score_ = dict(found.candidate), found.score
         self.privacy_event_ = found.event
         learner = _learner(found.result, prefix)
-        self.statement_ = _for_all(found.statement, learner, learners)
+        self.statement_ = _for_all(found.statement, learner, learners, unpaid)
         learner.statement_, learner.privacy_event_ = self.statement_, self.privacy_event_
         learner.budget = None
         if hasattr(self.best_estimator_, "classes_"):
@@ -220,8 +224,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 f"scoring {self.scoring!r} reads {method}, which {type(self.estimator).__name__} has not. Search over a "
                 "classifier, or score trials yourself with private_selection."
             )
-        if isinstance(self.estimator, Pipeline):
-            check_pipeline(self.estimator)
         check_number("validation", self.validation)
         if not 0 < self.validation < 1:
             raise InvalidParameterError(f"validation must be in (0, 1); found {self.validation!r}.")
@@ -240,6 +242,39 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                     f"{taken[0]} of a trial follows from the price of the search. Leave it out of param_grid."
                 )
         return prefix
+
+    def _check_trial(self, learner: PrivateEstimator, labels: NDArray[Any]) -> None:
+        """Refuse a setting whose trials could not be priced or scored, before the search is charged."""
+        fewest = min(len(part) for part in _split(len(labels), float(self.validation)))
+        if fewest < MINIMUM_RECORDS:
+            raise InvalidParameterError(
+                f"trials need at least {MINIMUM_RECORDS} records to fit and as many to score; found {fewest} in one of the "
+                "parts. Collect more records."
+            )
+        if not learner._exact:
+            raise UnsupportedEventError(
+                "trials are priced by zCDP, for exact noise; found a setting with hardened=False, secret samples or a "
+                "published form. Leave it out."
+            )
+        if getattr(learner, "adjacency", "replace-one") != "replace-one":
+            raise InvalidParameterError(
+                f"a search protects against replacing one record; found adjacency={learner.adjacency!r}."
+            )
+        classes = np.unique(labels if learner.classes is None else np.asarray(learner.classes))
+        if self.scoring == "auc" and len(classes) > 2:
+            raise InvalidParameterError(
+                f"scoring 'auc' needs two classes; found {len(classes)}. Use scoring='accuracy'."
+            )
+        if self.scoring == "accuracy" and getattr(learner, "threshold_share", 1.0) == 0:
+            raise InvalidParameterError(
+                "scoring 'accuracy' needs a threshold; found threshold_share=0, which pays for none. Use scoring='auc'."
+            )
+
+    def _unpaid_steps(self) -> list[str]:
+        """Return the steps of a pipeline that learn what no statement covers, after a warning of them."""
+        if not isinstance(self.estimator, Pipeline):
+            return []
+        return check_pipeline(self.estimator, public=getattr(self.estimator, "public", ()))
 
     # -- using
 
@@ -262,13 +297,14 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         return np.asarray(self.best_estimator_.transform(X))
 
 
-def _for_all(price: PrivacyStatement, best: Any, candidates: Sequence[Any]) -> PrivacyStatement:
+def _for_all(
+    price: PrivacyStatement, best: Any, candidates: Sequence[Any], unpaid: Sequence[str]
+) -> PrivacyStatement:
     """What the search guarantees: at its own price, since that of the winner was true of a trial that no score chose.
 
     It holds for all that might have been tried: what was tried is not to be seen from it.
     """
     seeds = [getattr(each, "random_state", None) for each in candidates]
-    published = any(getattr(each, "mode", "sound") != "sound" for each in candidates)
     read = any(each.classes is None for each in candidates)
     own = clipped_to([float(best.data_norm)])
     norms = clipped_to(sorted({float(each.data_norm) for each in candidates}))
@@ -276,11 +312,15 @@ def _for_all(price: PrivacyStatement, best: Any, candidates: Sequence[Any]) -> P
     winner = best.statement_
     granted = [norms if each == own else each for each in winner.assumptions]
     notes = {note for each in seeds if (note := Randomness(each).note)}
+    if unpaid:
+        notes.add(
+            f"the steps {', '.join(unpaid)} learned from the records, and nothing was charged for that"
+        )
     return price.extended(
         assumptions=(*granted, *((CLASSES_READ,) if read else ())),
         not_protected=(*winner.not_protected, *(("the set of class labels",) if read else ())),
-        notes=(*notes, *((_PUBLISHED,) if published else ())),
-        proved=price.proved and winner.proved and not (published or notes),
+        notes=tuple(sorted(notes)),
+        proved=price.proved and winner.proved and not notes,
     )
 
 
