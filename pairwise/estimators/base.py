@@ -32,6 +32,7 @@ from pairwise.statement import PrivacyStatement, UnsoundWarning
 __all__ = [
     "CLASSES_READ",
     "MINIMUM_RECORDS",
+    "UNREADABLE",
     "PrivateEstimator",
     "check_data_norm",
     "check_number",
@@ -47,6 +48,9 @@ MINIMUM_RECORDS = 4
 
 # A smaller bound leaves the range in which floats keep their digits, a larger one overflows when squared.
 _BOUNDS = (1e-100, 1e100)
+
+# What reading a table may raise.
+UNREADABLE = (ValueError, TypeError, OverflowError)
 
 CLASSES_READ = (
     "classes was not given, so the set of labels was read from y: it is taken as public, and a neighbour with another set "
@@ -132,9 +136,18 @@ def refuse_sparse(X: Any) -> None:
         )
 
 
-def without_values(error: ValueError, X: Any) -> ValueError:
+def without_values(error: Exception, X: Any) -> Exception:
     """Return scikit-learn's complaint about a table, with the row to look at and without what stands there."""
     message = str(error)
+    if "NAType" in message:
+        return InvalidParameterError(
+            "X holds missing values (pandas' NA). Drop such records, or fill them by a public rule: "
+            "PublicScaler(missing=...)."
+        )
+    if isinstance(error, OverflowError):
+        return InvalidParameterError(
+            "X holds a number beyond all floats. Give such features in another unit."
+        )
     if "could not convert" in message:
         return InvalidParameterError(
             "features must be numbers; found text in X. Encode or drop such columns first."
@@ -149,7 +162,8 @@ def without_values(error: ValueError, X: Any) -> ValueError:
             "array.reshape(1, -1) for one record, array.reshape(-1, 1) for one feature."
         )
     if "contains NaN" in message or "contains infinity" in message:
-        values = np.asarray(X, dtype=np.float64)
+        # Of a pandas frame, which alone turns its NA into NaN.
+        values = np.asarray(X.astype(np.float64) if hasattr(X, "astype") else X, dtype=np.float64)
         finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
         rows = np.flatnonzero(~finite)
         if not len(rows):
@@ -214,7 +228,7 @@ class PrivateEstimator(BaseEstimator):
             table, labels = validate_data(
                 self, X, y, dtype=np.float64, ensure_min_samples=1, reset=reset, y_numeric=False
             )
-        except ValueError as error:
+        except UNREADABLE as error:
             raise without_values(error, X) from None
         check_classification_targets(labels)
         if not few and len(table) < MINIMUM_RECORDS:
@@ -230,7 +244,7 @@ class PrivateEstimator(BaseEstimator):
         refuse_sparse(X)
         try:
             table = validate_data(self, X, dtype=np.float64, reset=False)
-        except ValueError as error:
+        except UNREADABLE as error:
             raise without_values(error, X) from None
         return clip_records(table, float(self.data_norm), self._clip_order)
 

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
+from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.base import without_values
+from pairwise.estimators.base import UNREADABLE, without_values
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -42,7 +43,7 @@ class _PublicFeatures(TransformerMixin, BaseEstimator):
     def _checked(self, X: Any, *, reset: bool, **settings: Any) -> NDArray[Any]:
         try:
             return np.asarray(validate_data(self, X, reset=reset, **settings))
-        except ValueError as error:
+        except UNREADABLE as error:
             raise without_values(error, X) from None
 
     def _by_column(self, name: str, declared: Any) -> Any:
@@ -209,7 +210,7 @@ class PublicOneHot(_PublicFeatures):
     ----------
     categories : list, list of lists, or dict of column name to list
         Every value that a column may hold: one list for all columns, one for each, or one by name. ``None`` or NaN among
-        them makes a missing value a category of its own.
+        them makes a missing value a category of its own, whether the table has it as None, as NaN or as pandas' NA.
     other : {"refuse", "zeros", "column"}, default="refuse"
         The public rule for a value that is not declared, a missing one among them: an error that names the column and the
         row, no column of its block set, or a column ``<name>_other`` at the end of the block.
@@ -263,7 +264,7 @@ class PublicOneHot(_PublicFeatures):
         """Return the encoded records, shape (n, number of declared categories and of other columns)."""
         check_is_fitted(self)
         table = self._table(X, reset=False)
-        encoded = np.asarray(self._encoder.transform(table))
+        encoded = np.asarray(self._encoder.transform(self._with_declared_missing(table)))
         blocks = np.split(encoded, self._ends()[:-1], axis=1)
         if self.other == "zeros":
             return encoded
@@ -299,6 +300,15 @@ class PublicOneHot(_PublicFeatures):
                 "Complex data not supported: categories are words or real numbers."
             )
         return self._checked(X, reset=reset, dtype=object, ensure_all_finite="allow-nan")
+
+    def _with_declared_missing(self, table: NDArray[np.object_]) -> NDArray[np.object_]:
+        """Return the table with missing values as they were declared: libraries of frames have each their own."""
+        table = table.copy()
+        for column, declared in enumerate(self._encoder.categories_):
+            for value in filter(_is_missing, declared):
+                cells = table[:, column]
+                cells[np.frompyfunc(_is_missing, 1, 1)(cells).astype(bool)] = value
+        return table
 
     def _names(self, given: Any = None) -> NDArray[np.object_]:
         return np.asarray(_check_feature_names_in(self, given), dtype=object)
@@ -336,6 +346,12 @@ class PublicOneHot(_PublicFeatures):
         return declared
 
 
+def _is_missing(value: Any) -> bool:
+    return not isinstance(value, str) and (
+        value is None or is_scalar_nan(value) or is_pandas_na(value)
+    )
+
+
 def _identity(value: Any) -> Any:
-    """Return what makes two declared categories the same: NaN is one, though it does not equal itself."""
-    return "NaN" if isinstance(value, float | np.floating) and value != value else (value,)
+    """Return what makes two declared categories the same: whatever is missing is one, though NaN does not equal itself."""
+    return "missing" if _is_missing(value) else (value,)

@@ -102,6 +102,30 @@ def test_the_row_that_is_not_finite_is_named(estimator):
 
 
 @every
+def test_a_missing_value_of_a_nullable_column_is_refused_in_words(estimator):
+    pandas = pytest.importorskip("pandas")
+    X, y = _table()
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    frame["a"] = pandas.array([1, None, *range(58)], dtype="Int64")
+    with pytest.raises(PairwiseError, match=r"first in row 1 \(1 such.*PublicScaler") as caught:
+        clone(estimator).fit(frame, y)
+    assert caught.value.__suppress_context__
+    frame["a"] = frame["a"].astype(object)
+    with pytest.raises(PairwiseError, match=r"missing values.*PublicScaler") as caught:
+        clone(estimator).fit(frame, y)
+    assert caught.value.__suppress_context__
+
+
+@every
+def test_a_whole_number_beyond_all_floats_is_refused_in_words(estimator):
+    X, y = _table()
+    table = X.tolist()
+    table[0][0] = 10**400
+    with pytest.raises(PairwiseError, match="beyond all floats"):
+        clone(estimator).fit(table, y)
+
+
+@every
 def test_text_among_the_features_is_refused_without_repeating_it(estimator):
     X, y = _table()
     table = X.astype(object)

@@ -169,12 +169,39 @@ def test_what_is_missing_is_a_category_where_it_is_declared(missing):
     assert encoder.transform([["a"], [missing]]).tolist() == [[1, 0], [0, 1]]
 
 
+@pytest.mark.parametrize("declared", [None, NAN])
+@pytest.mark.parametrize("dtype", ["object", "string", "category", "string[pyarrow]"])
+def test_a_missing_value_of_a_pandas_frame_is_the_category_that_was_declared(declared, dtype):
+    pandas = pytest.importorskip("pandas")
+    if "arrow" in dtype:
+        pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({"smokes": pandas.Series(["no", None, "yes"], dtype=dtype)})
+    encoder = PublicOneHot({"smokes": ["no", "yes", declared]}).fit(frame)
+    assert encoder.transform(frame).tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0]]
+
+
+@pytest.mark.parametrize("declared", [None, NAN])
+def test_a_missing_number_of_a_pandas_frame_is_the_category_that_was_declared(declared):
+    pandas = pytest.importorskip("pandas")
+    for series in ([1.0, None], pandas.array([1, None], dtype="Int64")):
+        frame = pandas.DataFrame({"rooms": series})
+        assert PublicOneHot([[1, declared]]).fit_transform(frame).tolist() == [[1, 0], [0, 1]]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_table_keeps_its_missing_values():
+    table = np.array([["a"], [NAN]], dtype=object)
+    PublicOneHot([["a", None]]).fit_transform(table)
+    assert table[1, 0] is NAN
+
+
 @pytest.mark.parametrize(
     ("categories", "words"),
     [
         ("ab", "must list every value"),
         ([["a"]], "one for each of 2 columns"),
         ([["a", "a"], ["b"]], "each of them once"),
+        ([["a", None, NAN], ["b"]], "each of them once"),
         ([[], ["b"]], "at least one value"),
         ({"colour": ["a"]}, "the table has no names"),
     ],
