@@ -21,7 +21,13 @@ from pairwise.accounting.events import Adjacency, gaussian_event, pure_event
 from pairwise.accounting.gaussian import check_privacy_parameters
 from pairwise.accounting.zcdp import release_mu
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.base import check_data_norm, check_number, without_seed, without_values
+from pairwise.estimators.base import (
+    UNREADABLE,
+    check_data_norm,
+    check_number,
+    without_seed,
+    without_values,
+)
 from pairwise.noise.continuous import check_whole
 from pairwise.noise.randomness import Randomness, numerical_claim
 from pairwise.noise.release import PlannedRelease, plan_gaussian
@@ -308,6 +314,7 @@ class PrivateRandomProjection(BaseEstimator):
             notes=((numerical,) if private else ()) + ((note,) if note else ()),
             arithmetic=arithmetic,
         )
+        self._norm_, self._seeded_ = float(self.data_norm), self.random_state is not None
         return self
 
     def sensitivity(self) -> float:
@@ -319,11 +326,22 @@ class PrivateRandomProjection(BaseEstimator):
         """Return Px without noise, for records that need no protection, shape (n, k)."""
         check_is_fitted(self)
         table = _checked(self, X, reset=False)
-        return np.asarray(clip_records(table, float(self.data_norm)) @ self.components_.T)
+        # To the norm that the noise was planned for, whatever was set since.
+        return np.asarray(clip_records(table, self._norm_) @ self.components_.T)
 
     def release(self, X: ArrayLike) -> Array:
-        """Return Px plus noise for each row as one query of its own, shape (n, k)."""
+        """Return Px plus noise for each row as one query of its own, shape (n, k).
+
+        Raises
+        ------
+        InvalidParameterError
+            If a seed was set after ``fit``, whose statement says that there is none.
+        """
         clean = self.project(X)
+        if self.random_state is not None and not self._seeded_:
+            raise InvalidParameterError(
+                "random_state was set after fit, and the statement is of releases without a seed. Fit again."
+            )
         # Made here and not in fit: a source of randomness cannot be copied with the estimator. A seed repeats the noise.
         return self._noise_.release(clean, Randomness(self.random_state), rows=True)
 
@@ -332,5 +350,5 @@ def _checked(estimator: BaseEstimator, X: ArrayLike, *, reset: bool = True) -> A
     """Return a validated table, shape (n, d); complaints repeat nothing of it."""
     try:
         return np.asarray(validate_data(estimator, X, dtype=np.float64, reset=reset))
-    except ValueError as error:
+    except UNREADABLE as error:
         raise without_values(error, X) from None

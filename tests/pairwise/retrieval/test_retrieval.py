@@ -408,6 +408,22 @@ def test_a_projected_query_is_covered_for_any_two_features():
     assert noise.std() == pytest.approx(wanted, rel=0.1)
 
 
+def test_a_query_is_clipped_to_the_norm_its_noise_was_planned_for_whatever_is_set_later():
+    projection = PrivateRandomProjection(3, delta=1e-5).fit(np.zeros((1, 8)))
+    far = np.full((1, 8), 100.0)
+    before = projection.project(far)
+    assert np.array_equal(projection.set_params(data_norm=1e6).project(far), before)
+    assert 2.0 * np.linalg.norm(before) <= projection.sensitivity()
+
+
+def test_a_seed_that_is_set_after_the_statement_is_refused():
+    projection = PrivateRandomProjection(3).fit(np.zeros((1, 8))).set_params(random_state=0)
+    with pytest.raises(InvalidParameterError, match="random_state was set after fit"):
+        projection.release(np.zeros((2, 8)))
+    assert projection.fit(np.zeros((1, 8))).release(np.zeros((2, 8))).shape == (2, 3)
+    assert not projection.statement_.proved
+
+
 @parametrize_with_checks([PrivatePCA(2), PrivateRandomProjection(2)])
 def test_scikit_learn_accepts_the_projection(estimator, check):
     check(estimator)
