@@ -114,5 +114,12 @@ class Ranking(ClassifierMixin, PrivateEstimator):
             Of the records that are scored on; nothing is learned here.
         """
         scores = self.decision_function(X)
-        positive = np.asarray(y) == self.classes_[1]
+        labels = np.asarray(y)
+        unknown = np.setdiff1d(labels, self.classes_)
+        if len(unknown):
+            raise InvalidParameterError(
+                f"y holds {len(unknown)} labels that the ranking was not given, or of another type. Score on the labels "
+                "that it was fitted for."
+            )
+        positive = labels == self.classes_[1]
         return float(roc_auc_score(positive, scores, sample_weight=sample_weight))

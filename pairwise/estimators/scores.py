@@ -15,6 +15,7 @@ from scipy.stats import rankdata
 from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
 from pairwise.accounting.zcdp import release_mu
 from pairwise.errors import InvalidParameterError
+from pairwise.estimators.base import check_number, refuse_mixed_labels
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import plan_gaussian
 
@@ -27,6 +28,10 @@ __all__ = ["private_accuracy_score", "private_auc_score"]
 def _check_evaluation(
     y: ArrayLike, other: ArrayLike, epsilon: float, delta: float | None
 ) -> tuple[NDArray[Any], NDArray[Any], float]:
+    """Return labels, scores or answers, and δ: all that can be refused is, before anything is charged."""
+    check_number("epsilon", epsilon)
+    for each in (y, other):
+        refuse_mixed_labels(each)
     labels, values = np.asarray(y), np.asarray(other)
     if labels.ndim != 1 or labels.shape != values.shape or len(labels) < 4:
         raise InvalidParameterError(
@@ -36,6 +41,19 @@ def _check_evaluation(
     delta = default_delta(n) if delta is None else float(delta)
     check_privacy_parameters(float(epsilon), delta, n)
     return labels, values, delta
+
+
+def _is_text(labels: NDArray[Any]) -> bool:
+    return labels.dtype.kind in "OSU" and isinstance(labels.ravel()[0], str | bytes)
+
+
+def _refuse_other_types(name: str, one: NDArray[Any], other: NDArray[Any]) -> None:
+    """Refuse text beside what is none, since the two are never equal and all answers would count as wrong."""
+    if _is_text(one) != _is_text(other):
+        raise InvalidParameterError(
+            f"y_true and {name} must both be text or both be none; found one of them to be text. Give labels as the model "
+            "was given them."
+        )
 
 
 def private_auc_score(
@@ -62,12 +80,22 @@ def private_auc_score(
     epsilon, delta : float
         Delta defaults to min(1e-5, n^-1.5).
     positive : label, default=1
+        Of the type of the labels. Whether it occurs among them is a fact about the records, and no error.
     budget : PrivacyBudget, optional
     random_state : optional
     hardened : bool, default=True
         Exact noise on a grid (mechanisms.md 2.2).
     """
     labels, scores, delta = _check_evaluation(y_true, y_score, epsilon, delta)
+    _refuse_other_types("positive", labels, np.asarray([positive]))
+    try:
+        scores = scores.astype(np.float64)
+    except (TypeError, ValueError):
+        scores = np.array([np.nan])
+    if np.isnan(scores).any():
+        raise InvalidParameterError(
+            "y_score must be numbers; found text or NaN. Give every record a score."
+        )
     randomness = Randomness(random_state)
     mu = release_mu(float(epsilon), delta, hardened=hardened)
     noise = plan_gaussian(math.sqrt(2.0), mu, 2, hardened=hardened)
@@ -109,6 +137,7 @@ def private_accuracy_score(
         Exact noise on a grid (mechanisms.md 2.2).
     """
     labels, predicted, delta = _check_evaluation(y_true, y_pred, epsilon, delta)
+    _refuse_other_types("y_pred", labels, predicted)
     randomness = Randomness(random_state)
     mu = release_mu(float(epsilon), delta, hardened=hardened)
     # The number of hits is a whole number, so on the hardened path nothing is rounded.

@@ -20,7 +20,7 @@ from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.gaussian import gaussian_mu
 from pairwise.accounting.zcdp import release_mu
 from pairwise.algorithms.threshold import candidates, right_answers
-from pairwise.errors import BudgetExceededError, PairwiseError
+from pairwise.errors import BudgetExceededError, InvalidParameterError, PairwiseError
 from pairwise.estimators.scores import private_accuracy_score, private_auc_score
 from pairwise.pairs.clipping import clip_records
 
@@ -427,6 +427,38 @@ def test_private_scores_are_charged():
         with pytest.raises(BudgetExceededError):
             private_auc_score(y, y, epsilon=1.0, delta=1e-5, budget=budget)
     assert private_accuracy_score(y, y, epsilon=math.inf) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("score", "arguments", "message"),
+    [
+        (private_auc_score, (["no", "yes"] * 5, np.arange(10.0)), "both be text or both be none"),
+        (private_auc_score, ([0, 1] * 5, ["a secret"] * 10), "y_score must be numbers"),
+        (private_auc_score, ([0, 1] * 5, [np.nan, *range(9)]), "y_score must be numbers"),
+        (private_auc_score, (["a", 1] * 5, np.arange(10.0)), "one type"),
+        (private_accuracy_score, (["0", "1"] * 5, [0, 1] * 5), "both be text or both be none"),
+    ],
+)
+def test_labels_and_scores_that_cannot_be_compared_are_refused_before_the_charge(
+    score, arguments, message
+):
+    with PrivacyBudget(epsilon=1.0) as budget:
+        with pytest.raises(InvalidParameterError, match=message) as caught:
+            score(*arguments, epsilon=1.0, delta=1e-5, budget=budget)
+        assert not budget.charges
+    assert "secret" not in str(caught.value)
+
+
+def test_a_positive_label_that_occurs_in_no_record_is_no_error():
+    assert 0 <= private_auc_score(["a", "b"] * 5, np.arange(10), epsilon=1.0, positive="c") <= 1
+
+
+@pytest.mark.parametrize("labels", [["0", "1"], [0, 2]])
+def test_a_score_on_labels_that_the_ranking_does_not_know_is_refused(labels):
+    X, y = _table(60)
+    ranking = PrivateAUCClassifier(classes=[0, 1]).fit(X, y)
+    with pytest.raises(InvalidParameterError, match="labels that the ranking was not given"):
+        ranking.score(X, np.array(labels)[y])
 
 
 def test_private_scores_are_for_one_record_and_no_other_unit():
