@@ -311,15 +311,15 @@ def _for_all(
     # What the winner takes for granted and leaves open is true of the search as well.
     winner = best.statement_
     granted = [norms if each == own else each for each in winner.assumptions]
-    notes = {note for each in seeds if (note := Randomness(each).note)}
+    notes = list(dict.fromkeys(note for each in seeds if (note := Randomness(each).note)))
     if unpaid:
-        notes.add(
+        notes.append(
             f"the steps {', '.join(unpaid)} learned from the records, and nothing was charged for that"
         )
     return price.extended(
         assumptions=(*granted, *((CLASSES_READ,) if read else ())),
         not_protected=(*winner.not_protected, *(("the set of class labels",) if read else ())),
-        notes=tuple(sorted(notes)),
+        notes=tuple(notes),
         proved=price.proved and winner.proved and not notes,
     )
 
