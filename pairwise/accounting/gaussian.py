@@ -6,6 +6,7 @@ Exact up to rounding on the safe side. Other kinds of releases are in the accoun
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Iterable
 
 from scipy.special import erfcx, ndtr
@@ -66,6 +67,9 @@ def check_privacy_parameters(
     InvalidParameterError
         With what was expected, what was found and what to do.
     """
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            raise InvalidParameterError(f"{name} must be a number; found {type(value).__name__}.")
     if math.isnan(epsilon) or epsilon <= 0:
         raise InvalidParameterError(
             f"epsilon must be > 0; found {epsilon!r}. Use float('inf') for the non-private reference."

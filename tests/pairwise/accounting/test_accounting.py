@@ -199,6 +199,14 @@ def test_trap_one_event_two_readings_under_replace_one():
     assert losses.compose(event).get_epsilon(1e-5) == pytest.approx(2.15, abs=6e-3)
 
 
+@pytest.mark.parametrize("bad", ["1", None, True, [1.0]])
+def test_an_epsilon_or_a_delta_that_is_no_number_is_refused_by_its_name(bad):
+    with pytest.raises(InvalidParameterError, match="epsilon must be a number"):
+        PrivacyBudget(bad)
+    with pytest.raises(InvalidParameterError, match="delta must be a number"):
+        PrivacyBudget(1.0, bad)
+
+
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_an_unsampled_gaussian_is_read_as_sigma_over_the_sensitivity_in_use(adjacency):
     alone = dp_event.GaussianDpEvent(3.7306)

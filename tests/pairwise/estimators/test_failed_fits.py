@@ -71,6 +71,16 @@ def test_the_scores_of_a_ranking_do_not_change_when_a_refit_is_refused():
     assert np.array_equal(model.predict(X), answers)
 
 
+def test_a_ranking_whose_stream_is_refused_is_what_it_was():
+    X, y = _table()
+    model = PrivateAUCClassifier(classes=[0, 1]).fit(X, y)
+    scores = model.decision_function(X)
+    with PrivacyBudget(epsilon=0.1) as budget, pytest.raises(BudgetExceededError):
+        model.set_params(budget=budget, algorithm=OnPair(horizon=60)).partial_fit(X, y)
+    assert np.array_equal(model.decision_function(X), scores)
+    assert not hasattr(model, "n_streamed_")
+
+
 @learners
 def test_a_fit_that_breaks_after_its_charge_stays_charged_and_leaves_no_half_of_it(
     learner, monkeypatch
