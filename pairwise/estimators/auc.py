@@ -221,9 +221,8 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
         plan = self._plan(table, positive, delta, mu, share, choice, randomness)
         if choice is not None:
             plan = self._with_threshold(plan, choice, table, positive, randomness)
-        w = self._execute(plan, delta, randomness, n=n)
         self._end_stream()
-        self._store(w)
+        self._store(self._execute(plan, delta, randomness, n=n))
         return self
 
     def _begin(self, d: int) -> None:

@@ -105,12 +105,19 @@ def check_data_norm(data_norm: float) -> None:
         )
 
 
+def _kind(label: Any) -> type:
+    if isinstance(label, str):
+        return str
+    return numbers.Number if isinstance(label, numbers.Number | np.bool_) else type(label)
+
+
 def refuse_mixed_labels(y: Any) -> None:
-    """Refuse strings beside other labels, which numpy would turn into strings without a word."""
+    """Refuse strings beside other labels, which numpy would turn into strings without a word, and missing ones."""
     unchecked = isinstance(y, list | tuple) or getattr(getattr(y, "dtype", None), "kind", "") == "O"
-    if unchecked and len({isinstance(value, str) for value in y}) > 1:
+    kinds = {_kind(value) for value in y} if unchecked else set()
+    if len(kinds) > 1:
         raise InvalidParameterError(
-            "the classes in y must be of one type; found strings beside other types. "
+            "the classes in y must be of one type; found strings or missing values beside other types. "
             "Make them all numbers or all strings."
         )
 

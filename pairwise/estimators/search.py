@@ -28,7 +28,6 @@ from pairwise.estimators.base import (
     clipped_to,
     refuse_fit_parameters,
     refuse_mixed_labels,
-    refuse_sparse,
     without_seed,
 )
 from pairwise.estimators.pipelines import check_pipeline
@@ -143,10 +142,9 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """
         refuse_fit_parameters(refused)
         prefix = self._check()
-        if not prefix:
-            refuse_sparse(X)
         refuse_mixed_labels(y)
         rows = np.asarray(y)
+        refuse_mixed_labels(rows)
         if np.ndim(rows) != 1 or len(rows) != _num_samples(X):
             raise InvalidParameterError("X and y must have one row and one label for each record.")
         training, tested = _split(len(rows), float(self.validation))
@@ -155,6 +153,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         learners = [_learner(model, prefix) for model in models]
         for each in learners:
             self._check_trial(each, rows)
+        if learners and not prefix:
+            learners[0]._check_table(X, rows)
         unpaid = self._unpaid_steps()
         # Noise of scores must not repeat from trial to trial.
         source = np.random.default_rng(self.random_state) if self.random_state is not None else None

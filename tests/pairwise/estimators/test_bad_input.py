@@ -182,10 +182,19 @@ def test_mixed_number_types_are_taken_as_numbers(estimator):
 
 
 @every
-def test_labels_of_mixed_types_are_refused(estimator):
+@pytest.mark.parametrize("pair", [["a", 1], [None, 1], ["a", None]])
+def test_labels_of_mixed_types_are_refused(estimator, pair):
     X, _ = _table()
-    with pytest.raises(ValueError, match="one type"):
-        clone(estimator).fit(X, ["a", 1] * 30)
+    with pytest.raises(PairwiseError, match="one type"):
+        clone(estimator).fit(X, pair * 30)
+    with pytest.raises(PairwiseError, match="one type"):
+        clone(estimator).fit(X, np.array(pair * 30, dtype=object))
+
+
+@every
+def test_labels_that_are_numbers_of_several_types_are_one_type(estimator):
+    X, _ = _table()
+    assert clone(estimator).fit(X, [True, 0, np.int64(1), np.False_] * 15).sensitivity() > 0
 
 
 @with_classes

@@ -249,10 +249,19 @@ def test_a_trial_that_could_not_be_priced_or_scored_is_refused_before_the_charge
         assert not budget.charges
 
 
-def test_a_sparse_table_is_refused_with_the_reason():
+def test_a_table_that_no_trial_would_take_is_refused_before_the_charge():
     X, y = table()
-    with pytest.raises(TypeError, match="dense data is required"):
-        PrivateSearchCV(LEARNER, GRID).fit(csr_matrix(X), y)
+    holed = X.copy()
+    holed[3, 0] = np.nan
+    with PrivacyBudget(epsilon=2.0) as budget:
+        search = PrivateSearchCV(LEARNER, GRID, epsilon=2.0, budget=budget)
+        with pytest.raises(TypeError, match="dense data is required"):
+            search.fit(csr_matrix(X), y)
+        with pytest.raises(InvalidParameterError, match="X contains NaN or infinity"):
+            search.fit(holed, y)
+        with pytest.raises(InvalidParameterError, match="y contains NaN or infinity"):
+            search.fit(X, np.where(y, np.nan, 0.0))
+        assert not budget.charges
 
 
 @pytest.mark.parametrize(
