@@ -314,7 +314,7 @@ class PrivateRandomProjection(BaseEstimator):
             notes=((numerical,) if private else ()) + ((note,) if note else ()),
             arithmetic=arithmetic,
         )
-        self._norm_ = float(self.data_norm)
+        self._norm_, self._seeded_ = float(self.data_norm), self.random_state is not None
         return self
 
     def sensitivity(self) -> float:
@@ -326,7 +326,7 @@ class PrivateRandomProjection(BaseEstimator):
         """Return Px without noise, for records that need no protection, shape (n, k)."""
         check_is_fitted(self)
         table = _checked(self, X, reset=False)
-        # To the norm that the noise was planned for, whatever was set since; earlier pickles have the setting alone.
+        # To the norm that the noise was planned for, whatever was set since. Earlier pickles have the setting alone.
         norm = getattr(self, "_norm_", float(self.data_norm))
         return np.asarray(clip_records(table, norm) @ self.components_.T)
 
@@ -339,7 +339,7 @@ class PrivateRandomProjection(BaseEstimator):
             If a seed was set after ``fit``, whose statement says that there is none.
         """
         clean = self.project(X)
-        if self.random_state is not None and self.statement_.proved and self._noise_.sigma > 0:
+        if self.random_state is not None and not getattr(self, "_seeded_", True):
             raise InvalidParameterError(
                 "random_state was set after fit, and the statement is of releases without a seed. Fit again."
             )
