@@ -12,7 +12,7 @@ import numbers
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -207,6 +207,7 @@ class PrivateEstimator(BaseEstimator):
     hardened: bool | None = None
     mode: str = "sound"
     _classes_read: bool = False
+    _clips: ClassVar[bool] = True
 
     def __getstate__(self) -> dict[str, Any]:
         return without_seed(dict(super().__getstate__()))
@@ -335,7 +336,8 @@ class PrivateEstimator(BaseEstimator):
             not_protected.append("the set of class labels")
             assumptions.append(CLASSES_READ)
         not_protected.append("the number of records and of features, and all settings")
-        assumptions.append(clipped_to([float(self.data_norm)]))
+        if self._clips:
+            assumptions.append(clipped_to([float(self.data_norm)]))
         self.statement_ = PrivacyStatement(
             mechanism=plan.mechanism,
             adjacency=plan.adjacency.value,

@@ -49,6 +49,8 @@ _STEP_NOTE = (
     "no proof (mechanisms.md 2.2)"
 )
 
+_SCALED = "every record is scaled, on its own, to norm 1, and one of zeros stays as it is"
+
 _LABELS = ("withheld", "public", "randomised")
 
 
@@ -108,7 +110,8 @@ class PrivateMail(AlgorithmChoice):
     ((40, 2), 1.0)
     """
 
-    data_norm = 1.0  # rows are scaled to norm 1, each on its own
+    data_norm = 1.0
+    _clips: ClassVar[bool] = False  # rows are scaled: short ones become longer
 
     _algorithms: ClassVar[dict[str, Options]] = {"smlq": SMLQ()}
 
@@ -223,7 +226,7 @@ class PrivateMail(AlgorithmChoice):
             labels = LabelKernel(codes, n_classes)
             return iterate(start, kernel, labels, self._smlq.alpha, 1 + int(self._smlq.iterations))
 
-        return Plan(gaussian_event(0.0), 0.0, run, "SMLQ without noise", "")
+        return Plan(gaussian_event(0.0), 0.0, run, "SMLQ without noise", "", assumptions=(_SCALED,))
 
     def _sound(
         self,
@@ -270,7 +273,7 @@ class PrivateMail(AlgorithmChoice):
             run=run,
             mechanism=f"PrivateMail, repaired: one SMLQ step with Gaussian noise, labels {self.labels} afterwards",
             proof="mechanisms.md 8.2 (correct sensitivity of one SMLQ step), 2.2 and 1.3",
-            assumptions=("the start of the iteration is drawn independently of the data",),
+            assumptions=(_SCALED, "the start of the iteration is drawn independently of the data"),
             not_protected=("the labels, declared public",) if self.labels == "public" else (),
             notes=(
                 "each row of the release hides one record by itself, so it carries little about it",
@@ -314,6 +317,7 @@ class PrivateMail(AlgorithmChoice):
             epsilon=None,
             delta=0.0,
             proved=False,
+            assumptions=(_SCALED,),
             unsound="PrivateMail as published has no guarantee: "
             + "; ".join(PUBLISHED_TRUTH)
             + ".",

@@ -145,6 +145,21 @@ def test_published_mode_warns_and_promises_nothing():
     assert mail.sensitivity() == math.inf
 
 
+@pytest.mark.filterwarnings("ignore::pairwise.UnsoundWarning")
+@pytest.mark.parametrize(
+    ("epsilon", "mode"), [(1.0, "sound"), (math.inf, "sound"), (0.1, "published")]
+)
+def test_a_statement_says_that_rows_are_scaled_and_not_clipped(epsilon, mode):
+    X, codes = _classes(np.random.default_rng(0), 60)
+    mail = PrivateMail(epsilon=epsilon, delta=1e-5, mode=mode, random_state=0)
+    assumptions = mail.fit(X, codes).statement_.assumptions
+    assert "every record is scaled, on its own, to norm 1" in " ".join(assumptions)
+    assert "clipped" not in " ".join(assumptions)
+    # A record shorter than 1 is not left as it is, as one that is clipped would be.
+    shorter = mail.fit(0.1 * X, codes).embedding_
+    np.testing.assert_allclose(mail.fit(X, codes).embedding_, shorter, rtol=1e-6)
+
+
 def test_published_mode_passes_no_budget():
     X, codes = _classes(np.random.default_rng(0), 60)
     with PrivacyBudget(epsilon=1e6) as budget:
