@@ -82,7 +82,8 @@ def private_auc_score(
     positive : label, default=1
         Of the type of the labels. Whether it occurs among them is a fact about the records, and no error.
     budget : PrivacyBudget, optional
-    random_state : optional
+    random_state : int, RandomState or None, default=None
+        None draws from the operating system, the only private setting; a seed is for experiments.
     hardened : bool, default=True
         Exact noise on a grid (mechanisms.md 2.2).
     """
@@ -132,7 +133,8 @@ def private_accuracy_score(
     y_true, y_pred : (n,) array-like
     epsilon, delta : float
     budget : PrivacyBudget, optional
-    random_state : optional
+    random_state : int, RandomState or None, default=None
+        None draws from the operating system, the only private setting; a seed is for experiments.
     hardened : bool, default=True
         Exact noise on a grid (mechanisms.md 2.2).
     """

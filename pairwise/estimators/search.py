@@ -19,6 +19,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
 from pairwise.errors import InvalidParameterError, UnsupportedEventError
 from pairwise.estimators.base import (
     CLASSES_READ,
@@ -68,7 +69,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         As of ``GridSearchCV``; public, and fixed without looking at the records.
     epsilon : float, default=1.0
         Of the whole search.
-    delta : float, default=1e-5
+    delta : float, optional
+        Default min(1e-5, n^-1.5); 1/n and above are refused.
     scoring : {"auc", "accuracy"}, default="auc"
     validation : float, default=0.3
         Share of the rows that are scored and not fitted.
@@ -109,7 +111,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
         *,
         epsilon: float = 1.0,
-        delta: float = 1e-5,
+        delta: float | None = None,
         scoring: str = "auc",
         validation: float = 0.3,
         count: TrialCount | None = None,
@@ -147,6 +149,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         refuse_mixed_labels(rows)
         if np.ndim(rows) != 1 or len(rows) != _num_samples(X):
             raise InvalidParameterError("X and y must have one row and one label for each record.")
+        total = default_delta(len(rows)) if self.delta is None else self.delta
+        check_privacy_parameters(self.epsilon, total, len(rows))
         training, tested = _split(len(rows), float(self.validation))
         settings = list(ParameterGrid(self.param_grid))
         models = [clone(self.estimator).set_params(**setting) for setting in settings]
@@ -175,7 +179,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             trial,
             settings,
             epsilon=float(self.epsilon),
-            delta=float(self.delta),
+            delta=float(total),
             count=self.count,
             budget=self.budget,
             random_state=self.random_state,
@@ -227,7 +231,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         check_number("validation", self.validation)
         if not 0 < self.validation < 1:
             raise InvalidParameterError(f"validation must be in (0, 1); found {self.validation!r}.")
-        if not self.delta > 0:
+        if self.delta == 0:
             raise InvalidParameterError(
                 f"scores are released with Gaussian noise; delta must be above 0, found {self.delta!r}."
             )

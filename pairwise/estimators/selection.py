@@ -419,6 +419,8 @@ class PrivateScorer:
     budget : PrivacyBudget or TrialAccount, optional
         The same as that of the fits: scores read the same people's labels.
     random_state : int, RandomState or None, default=None
+        None draws from the operating system, the only private setting: a seed repeats the noise in every score, so that it
+        falls out of their differences.
 
     Examples
     --------

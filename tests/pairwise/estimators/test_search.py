@@ -249,6 +249,15 @@ def test_a_trial_that_could_not_be_priced_or_scored_is_refused_before_the_charge
         assert not budget.charges
 
 
+@pytest.mark.parametrize("n", [200, 3000])
+def test_delta_is_that_of_a_fit_by_default_and_one_over_n_is_refused(n):
+    X, y = table(n)
+    search = PrivateSearchCV(LEARNER, {"data_norm": [1.0]}, epsilon=2.0)
+    assert search.fit(X, y).statement_.delta == min(1e-5, n**-1.5)
+    with pytest.raises(InvalidParameterError, match="delta must be below 1/n"):
+        clone(search).set_params(delta=1.0 / n).fit(X, y)
+
+
 def test_a_table_that_no_trial_would_take_is_refused_before_the_charge():
     X, y = table()
     holed = X.copy()
