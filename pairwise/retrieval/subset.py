@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pairwise.accounting.events import Adjacency, pure_event
 from pairwise.errors import InvalidParameterError
+from pairwise.noise.continuous import check_whole
 from pairwise.noise.randomness import Randomness
 from pairwise.retrieval.evaluation import nearest
 from pairwise.statement import PrivacyStatement
@@ -183,6 +184,9 @@ class SubsetQuery:
         self.codebook.flags.writeable = False
         cells = len(self.codebook)
         _check(cells, 1, epsilon)
+        for name, value in (("size", size), ("most", most)):
+            if value is not None:
+                check_whole(name, value)
         self.epsilon = float(epsilon)
         self.size = subset_size(cells, self.epsilon, inclusion, most) if size is None else int(size)
         self._threshold = inclusion_threshold(cells, self.size, self.epsilon)
@@ -226,8 +230,9 @@ class SubsetQuery:
     def release(self, cell: int) -> NDArray[np.int64]:
         """Return a subset for a private cell, shape (ω,), in increasing order; charges the budget first."""
         cells = len(self.codebook)
-        if not 0 <= cell < cells:
-            raise InvalidParameterError(f"a cell must be in 0..{cells - 1}.")
+        # Anything but a whole number would stand out among the others.
+        if not (isinstance(cell, int | np.integer) and 0 <= cell < cells):
+            raise InvalidParameterError(f"a cell must be a whole number in 0..{cells - 1}.")
         if self.budget is not None:
             self.budget.charge(
                 self.privacy_event,

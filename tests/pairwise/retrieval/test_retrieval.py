@@ -167,12 +167,25 @@ def test_the_client_ranks_by_its_true_feature():
         (np.eye(3), {"epsilon": "2"}),
         (np.eye(3), {"size": 0}),
         (np.eye(3), {"size": 4}),
+        (np.eye(3), {"size": 1.5}),
+        (np.eye(3), {"most": 1.5}),
         (np.eye(3), {"inclusion": 0.0}),
     ],
 )
 def test_a_query_that_cannot_be_private_is_refused(codebook, settings_):
     with pytest.raises(InvalidParameterError):
         SubsetQuery(codebook, **settings_)
+
+
+@pytest.mark.parametrize("cell", [1.5, 1.0, "1", None, -1, 6])
+def test_what_is_no_cell_is_refused_and_nothing_charged_since_it_would_stand_out_among_the_others(
+    cell,
+):
+    with PrivacyBudget(epsilon=2.0, delta=0.0, unit="all queries of one client") as budget:
+        query = SubsetQuery(np.eye(6), 1.0, budget=budget)
+        with pytest.raises(InvalidParameterError, match=r"a whole number in 0\.\.5"):
+            query.release(cell)
+        assert not budget.charges
 
 
 def test_a_feature_of_the_wrong_shape_is_refused_without_its_values():
