@@ -31,8 +31,15 @@ from textpriv.spans.detectors import Detector
 from textpriv.spans.plan import SpanPlan
 from textpriv.spans.policy import SpanPolicy
 from textpriv.statement import PrivacyStatement
-from textpriv.tokenization.batches import EncodedTexts, RawBatch, RawTokens, several_texts
-from textpriv.tokenization.detokenizer import Spelling, find_blanks, marks_of, spell, spell_few
+from textpriv.tokenization.batches import (
+    EncodedTexts,
+    RawBatch,
+    RawTokens,
+    code_names,
+    named_counts,
+    several_texts,
+)
+from textpriv.tokenization.detokenizer import Spelling, arrange, marks_of, spell, spell_few
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, find_split_words
 from textpriv.tokenization.nearest import map_name
 from textpriv.tokenization.policy import NEAREST, TokenPolicy
@@ -291,11 +298,14 @@ class Privatizer:
             raise TextprivError("labels need a policy that says what becomes of them: pass spans=.")
         return self.reader.encode_batch(texts)
 
-    def read_docs(self, documents: Sequence[DocTokens]) -> RawBatch:
-        """Tokenize and classify the texts of documents of spaCy, as :meth:`read_batch` does it where there are no spans."""
+    def read_docs(self, columns: Sequence[NDArray[np.uint64]], strings: Sequence[Any]) -> RawBatch:
+        """Tokenize and classify the texts of documents of spaCy, as :meth:`read_batch` does it where there are no spans.
+
+        Both are as of :class:`textpriv.tokenization.token_runs.DocTokens`.
+        """
         if self.spans is not None:
             raise TextprivError("typed spans are found in texts, by read_batch.")
-        return self.reader.encode_docs(documents)
+        return self.reader.encode_docs(list(map(DocTokens, columns, strings)))
 
     def release(
         self, batch: RawBatch | Sequence[RawTokens], keys: Sequence[ReleaseKey | None] | None = None
@@ -315,17 +325,17 @@ class Privatizer:
             For a document that the ledger refuses; nothing of the batch is drawn.
         """
         whole = batch if isinstance(batch, RawBatch) else RawBatch.of(batch)
-        whole, outputs = self._draw(whole, keys)
+        whole, drawn = self._draw(whole, keys)
         others = [whole.strings[number] for number in whole.string_ids.tolist()]
-        blanks = find_blanks(outputs, whole.offsets, self._spelling, marks_of(others))
-        offsets = whole.offsets.tolist()
-        marks = (outputs < 0).nonzero()[0].searchsorted(whole.offsets).tolist()
-        parts = zip(offsets, offsets[1:], marks, marks[1:], whole.counts_of_each, strict=False)
+        outputs, blanks, counts = self._arranged(whole, drawn, marks_of(others))
+        offsets, names = whole.offsets.tolist(), code_names(whole.kinds)
         words, spans = self._spelling.words, whole.spans_between
-        return [
-            PrivateTokens(outputs[a:b], others[c:d], blanks[a:b], words, counts, spans(a, b))
-            for a, b, c, d, counts in parts
-        ]
+        undrawn, released = 0, []
+        for a, b, tally in zip(offsets, offsets[1:], counts.tolist(), strict=False):
+            before, undrawn = undrawn, undrawn + b - a - tally[0]
+            own = outputs[a:b], others[before:undrawn], blanks[a:b], words
+            released.append(PrivateTokens(*own, named_counts(names, tally), spans(a, b)))
+        return released
 
     def release_batch(
         self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None = None
@@ -345,23 +355,34 @@ class Privatizer:
         """
         return self.put_together(*self._draw(batch, keys))
 
-    def put_together(self, batch: RawBatch, outputs: NDArray[np.int32]) -> EncodedTexts:
-        """Put texts together from a batch's tokens, with these word ids for those that are drawn, and -1 for the others."""
+    def put_together(self, batch: RawBatch, drawn: NDArray[np.int32]) -> EncodedTexts:
+        """Put texts together from a batch's tokens, with these word ids for those that are drawn, in order."""
         batch = batch.compact()
         words, strings = self._spelling, Spelling.of(batch.strings)
-        marks = np.stack([strings.closing, strings.opening])[:, batch.string_ids]
-        blanks = find_blanks(outputs, batch.offsets, words, marks)
+        outputs, blanks, _ = self._arranged(batch, drawn, strings.marks[batch.string_ids])
         parts = outputs, blanks, batch.offsets, batch.string_ids
-        self._few = max(self._few - len(outputs), -1)
         if self._few >= 0:
             return spell_few(*parts, self.mechanism.index.vocabulary.words, batch.strings)
         letters = words.letters, words.offsets, strings.letters, strings.offsets
         return EncodedTexts(*spell(*parts, *letters))
 
+    def _arranged(
+        self, batch: RawBatch, drawn: NDArray[np.int32], marks: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.int32], NDArray[np.bool_], NDArray[np.int64]]:
+        """The word of each token, whether a blank follows, and counts by document and code; see :func:`arrange`."""
+        size = len(batch.codes)
+        self._few = max(self._few - size, -1)
+        outputs, blanks = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.bool_)
+        counts = np.zeros((len(batch), len(code_names(batch.kinds))), dtype=np.int64)
+        call = arrange.py_func if self._few >= 0 else arrange
+        given = np.asarray(drawn, dtype=np.int32), self._spelling.marks, marks
+        call(batch.codes, batch.offsets, *given, outputs, blanks, counts)
+        return outputs, blanks, counts
+
     def _draw(
         self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None
     ) -> tuple[RawBatch, NDArray[np.int32]]:
-        """The drawn ids, and -1 for tokens that are not drawn; and the batch with what was drawn for its spans."""
+        """The ids of the tokens that are drawn, in order; and the batch with what was drawn for its spans."""
         codes = batch.codes
         if not len(codes):
             return batch, np.empty(0, dtype=np.int32)
@@ -381,12 +402,7 @@ class Privatizer:
         if self.spans is not None:
             each = streams if len(streams) == len(batch) else streams * len(batch)
             batch = self.spans.draw(batch, each, scopes)
-        drawn = _drawn(self.mechanism, ids, offsets, streams)
-        if len(drawn) == len(codes):
-            return batch, drawn
-        outputs = np.full(len(codes), -1, dtype=np.int32)
-        outputs[drawn_at] = drawn
-        return batch, outputs
+        return batch, _drawn(self.mechanism, ids, offsets, streams)
 
     # Tables
 

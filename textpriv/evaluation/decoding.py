@@ -100,8 +100,7 @@ class Decoder:
         """Decode private texts; each begins with ``[decoded]``."""
         batch = self._taken_up(self.privatizer.read_batch(EncodedTexts.of(private)))
         drawn = np.flatnonzero(batch.codes > UNKNOWN)
-        words = np.full(len(batch.codes), -1, np.int32)
-        words[drawn] = self.words(batch.codes[drawn], np.searchsorted(drawn, batch.offsets))
+        words = self.words(batch.codes[drawn], np.searchsorted(drawn, batch.offsets))
         return [MARK + text for text in self.privatizer.put_together(batch, words)]
 
     def _taken_up(self, batch: RawBatch) -> RawBatch:

@@ -312,17 +312,12 @@ class PrivateForm:
 
     def _raw_batch(self, batch: Sequence[Reading]) -> RawBatch:
         """Tokenize and classify."""
-        from textpriv.tokenization.batches import EncodedTexts
-        from textpriv.tokenization.token_runs import DocTokens
-
         privatizer = self._prepare()
-        tokens = [
-            DocTokens(reading.columns, reading.vocab.strings)
-            for reading in batch
-            if reading.columns is not None
-        ]
-        if tokens:
-            return privatizer.read_docs(tokens)
+        columns = [reading.columns for reading in batch if reading.columns is not None]
+        if columns:
+            return privatizer.read_docs(columns, [reading.vocab.strings for reading in batch])
+        from textpriv.tokenization.batches import EncodedTexts
+
         labels = [reading.spans for reading in batch] if self._takes_entities else None
         return privatizer.read_batch(EncodedTexts.of(reading.text for reading in batch), labels)
 

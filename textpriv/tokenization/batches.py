@@ -26,8 +26,9 @@ __all__ = [
     "RawBatch",
     "RawTokens",
     "SpanTokens",
+    "code_names",
     "counts_of",
-    "counts_of_each",
+    "named_counts",
     "several_texts",
     "string_ids_of",
 ]
@@ -127,12 +128,12 @@ class RawBatch:
     @property
     def counts(self) -> dict[str, int]:
         """Tokens of all documents by what is done with them; see :func:`counts_of`."""
-        return counts_of(self.codes, self.spans.kinds if self.spans else ())
+        return counts_of(self.codes, self.kinds)
 
     @property
-    def counts_of_each(self) -> list[dict[str, int]]:
-        """Those of each document."""
-        return counts_of_each(self.codes, self.offsets, self.spans.kinds if self.spans else ())
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of typed spans, by their numbers in the codes."""
+        return self.spans.kinds if self.spans else ()
 
     def spans_between(self, first: int, last: int) -> dict[int, str]:
         """The kind of each typed span among the tokens from one number up to (without) another, counted from the first."""
@@ -248,19 +249,17 @@ def string_ids_of(codes: NDArray[np.int32], first: int) -> NDArray[np.int32]:
 
 def counts_of(codes: NDArray[np.int32], kinds: Sequence[str] = ()) -> dict[str, int]:
     """Tokens by their codes: sampled, masked, kept ones by class, and spans by kind; only "sampled" may be 0."""
-    return counts_of_each(codes, np.array([0, len(codes)]), kinds)[0]
+    names = code_names(kinds)
+    tally = np.bincount(UNKNOWN - np.minimum(codes, UNKNOWN), minlength=len(names))
+    return named_counts(names, tally.tolist())
 
 
-def counts_of_each(
-    codes: NDArray[np.int32], offsets: NDArray[np.int64], kinds: Sequence[str] = ()
-) -> list[dict[str, int]]:
-    """What :func:`counts_of` gives for each of the documents with these offsets in the codes."""
-    # Of UNKNOWN and all above it, MASKED, KEPT and on, DROPPED, SPAN and on.
-    names = ("sampled", "masked", *CLASSES, "dropped", *(f"span {kind}" for kind in kinds))
-    rows = (np.arange(len(offsets) - 1) * len(names)).repeat(offsets[1:] - offsets[:-1])
-    cells = rows - np.minimum(codes, UNKNOWN) + UNKNOWN
-    tally = np.bincount(cells, minlength=(len(offsets) - 1) * len(names))
-    return [
-        {name: count for name, count in zip(names, row, strict=True) if count or name == "sampled"}
-        for row in tally.reshape(-1, len(names)).tolist()
-    ]
+def code_names(kinds: Sequence[str] = ()) -> tuple[str, ...]:
+    """What is done with tokens of the code ``UNKNOWN`` and all above it, and of each code below it."""
+    return ("sampled", "masked", *CLASSES, "dropped", *(f"span {kind}" for kind in kinds))
+
+
+def named_counts(names: Sequence[str], tally: Sequence[int]) -> dict[str, int]:
+    """What :func:`counts_of` gives, from how many tokens each of the :func:`code_names` has."""
+    counted = zip(names, tally, strict=True)
+    return {name: count for name, count in counted if count or name == "sampled"}

@@ -16,10 +16,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from textpriv.mechanisms.base import UNKNOWN
 from textpriv.tokenization.batches import EncodedTexts
 
-__all__ = ["Spelling", "find_blanks", "marks_of", "spell", "spell_few"]
+__all__ = ["Spelling", "arrange", "marks_of", "spell", "spell_few"]
 
+_NONE_BEFORE, _NONE_AFTER = 1, 2
 _BLANKS = frozenset((" ", "\n", "\n\n"))
 _CLOSING = _BLANKS.union(
     ". , ; : ! ? ) ] } % ... .. … ’ ” » 's 'm 're 've 'll 'd n't ’s ’m ’re ’ve ’ll ’d n’t".split()
@@ -30,18 +32,16 @@ _UNSPACED = "[\u3000-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\
 # What spaCy splits off before a word in French and Italian ("l'", "dell'"), and after one in French ("-on").
 _OPENS = re.compile(rf"[^\W\d_]+['’]|.*{_UNSPACED}")
 _CLOSES = re.compile(rf"-[^\W\d_]+|{_UNSPACED}.*")
-_PLAIN = False, False
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """Words, their letters in UTF-8 with offsets, and which of them take no blank before (closing) or after (opening)."""
+    """Words, their letters in UTF-8 with offsets, and their marks as from :func:`marks_of`."""
 
     words: NDArray[np.object_]
     letters: NDArray[np.uint8]
     offsets: NDArray[np.int64]
-    closing: NDArray[np.bool_]
-    opening: NDArray[np.bool_]
+    marks: NDArray[np.uint8]
 
     @classmethod
     def of(cls, words: Sequence[str]) -> Spelling:
@@ -49,42 +49,58 @@ class Spelling:
         encoded = EncodedTexts.of(words)
         array = np.empty(len(words), dtype=object)
         array[:] = words
-        return cls(array, encoded.data, encoded.offsets, *marks_of(words))
+        return cls(array, encoded.data, encoded.offsets, marks_of(words))
 
 
-def marks_of(words: Sequence[str]) -> NDArray[np.bool_]:
-    """Which words take no blank before (first row), and which none after (second row)."""
+def marks_of(words: Sequence[str]) -> NDArray[np.uint8]:
+    """Of each word the sum of ``_NONE_BEFORE`` if it takes no blank before it, and ``_NONE_AFTER`` if none after it."""
     # No word of letters alone is listed, and nearly all words are such: a whole vocabulary is looked through at every start.
-    marks = [_PLAIN if word.isascii() and word.isalpha() else _marks(word) for word in words]
-    return np.array(marks, dtype=np.bool_).reshape(len(words), 2).T
+    marks = [0 if word.isascii() and word.isalpha() else _mark(word) for word in words]
+    return np.frombuffer(bytes(marks), dtype=np.uint8)
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def _marks(word: str) -> tuple[bool, bool]:
+def _mark(word: str) -> int:
     closes = word in _CLOSING or _CLOSES.fullmatch(word) is not None
-    return closes, word in _OPENING or _OPENS.fullmatch(word) is not None
+    opens = word in _OPENING or _OPENS.fullmatch(word) is not None
+    return _NONE_BEFORE * closes + _NONE_AFTER * opens
 
 
-def find_blanks(
-    outputs: NDArray[np.int32],
+@njit(cache=True, nogil=True)
+def arrange(
+    codes: NDArray[np.int32],
     offsets: NDArray[np.int64],
-    words: Spelling,
-    others: NDArray[np.bool_],
-) -> NDArray[np.bool_]:
-    """Whether a blank follows each token: not the last of a text, none that opens, and none before one that closes.
+    drawn: NDArray[np.int32],
+    word_marks: NDArray[np.uint8],
+    other_marks: NDArray[np.uint8],
+    outputs: NDArray[np.int32],
+    blanks: NDArray[np.bool_],
+    counts: NDArray[np.int64],
+) -> None:
+    """Write the word of each token, -1 for those not drawn, whether a blank follows, and how many there are of each code.
 
-    ``others`` are the marks of the tokens that are not drawn, in order, as from :func:`marks_of`.
+    No blank follows the last token of a text and one that opens, and none stands before one that closes. ``drawn`` are the
+    words of the drawn tokens and ``other_marks`` the marks of the others, both in order. ``counts``, of zeros, has a row for
+    each text and a column for each of :func:`textpriv.tokenization.batches.code_names`.
     """
-    closes, opens = words.closing[outputs], words.opening[outputs]
-    if others.size:
-        undrawn = outputs < 0
-        closes[undrawn], opens[undrawn] = others
-    blanks = np.zeros(len(outputs), dtype=np.bool_)
-    np.logical_not(opens[:-1] | closes[1:], out=blanks[:-1])
-    if len(offsets) > 2:
-        ends = offsets[1:]
-        blanks[ends[ends > 0] - 1] = False
-    return blanks
+    taken, undrawn = 0, 0
+    for text in range(offsets.shape[0] - 1):
+        before = _NONE_AFTER
+        for token in range(offsets[text], offsets[text + 1]):
+            code = min(codes[token], UNKNOWN)
+            counts[text, UNKNOWN - code] += 1
+            if code == UNKNOWN:
+                outputs[token] = drawn[taken]
+                mark = word_marks[drawn[taken]]
+                taken += 1
+            else:
+                outputs[token] = -1
+                mark = other_marks[undrawn]
+                undrawn += 1
+            blanks[token] = False
+            if not (before & _NONE_AFTER or mark & _NONE_BEFORE):
+                blanks[token - 1] = True
+            before = mark
 
 
 def spell_few(
