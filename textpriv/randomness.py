@@ -2,10 +2,10 @@
 
 Every private draw reads 64-bit words of a ChaCha20 key stream. A document with a key has a stream of its own, found from a
 run key and the document's identity, so that a draw depends neither on the batch it was made in nor on what was drawn before;
-documents without one go on reading from a fresh stream. Statistical
-generators appear here only as the explicit choice of an experimenter. Words are whole numbers and the same on every
-processor; so is what is drawn from them, since samplers decide by :mod:`textpriv.arithmetic` alone. Laws and samplers live
-in ``textpriv.mechanisms``.
+documents without one go on reading from a fresh stream, whose first words, as long as they are few, are the operating
+system's own. Statistical generators appear here only as the explicit choice of an experimenter. Words are whole numbers and
+the same on every processor; so is what is drawn from them, since samplers decide by :mod:`textpriv.arithmetic` alone. Laws
+and samplers live in ``textpriv.mechanisms``.
 
 The identity of a document
 --------------------------
@@ -31,7 +31,7 @@ import os
 from typing import Protocol
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
@@ -51,6 +51,7 @@ __all__ = [
 DocumentKey = str | int | bytes
 
 _ZEROS = memoryview(bytes(1 << 16))
+_FEW_BYTES = 1 << 11  # that the operating system gives in less time than a cipher is set up
 
 
 class RandomWords(Protocol):
@@ -74,18 +75,23 @@ class Stream:
     Parameters
     ----------
     key : bytes, optional
-        32 secret bytes, used for one document only. Fresh bytes from the operating system if left out.
+        32 secret bytes, used for one document only. If left out, few words at a time are bytes of the operating system as
+        they are, and with the first many the stream goes on as that of a fresh key.
     """
 
     __slots__ = ("_encryptor",)
 
     def __init__(self, key: bytes | None = None) -> None:
-        secret = os.urandom(32) if key is None else _secret("stream key", key)
-        self._encryptor = Cipher(algorithms.ChaCha20(secret, bytes(16)), mode=None).encryptor()
+        self._encryptor = None if key is None else _encryptor(_secret("stream key", key))
 
     def fill(self, out: NDArray[np.uint64]) -> None:
         """Overwrite a contiguous uint64 array with the next words of the stream."""
         view = out.data.cast("B")
+        if self._encryptor is None:
+            if len(view) <= _FEW_BYTES:
+                view[:] = os.urandom(len(view))
+                return
+            self._encryptor = _encryptor(os.urandom(32))
         for start in range(0, len(view), len(_ZEROS)):
             part = view[start : start + len(_ZEROS)]
             self._encryptor.update_into(_ZEROS[: len(part)], part)
@@ -98,6 +104,10 @@ class Stream:
 
     def __repr__(self) -> str:
         return "Stream(<secret>)"
+
+
+def _encryptor(secret: bytes) -> CipherContext:
+    return Cipher(algorithms.ChaCha20(secret, bytes(16)), mode=None).encryptor()
 
 
 class _GeneratorStream:
