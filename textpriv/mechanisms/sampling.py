@@ -64,7 +64,8 @@ def draw_documents(
     deferred : list of (int, bytes)
         Tokens whose output is still to be drawn from a full row, each with the key of a stream of its own.
     """
-    out = np.full(int(offsets[-1]), -1, dtype=np.int32)
+    out = np.empty(int(offsets[-1]), dtype=np.int32)
+    out.fill(-1)
     done = offsets[:-1].copy()
     deferred: list[tuple[int, bytes]] = []
     buffer = np.empty(0, dtype=np.uint64)
