@@ -51,7 +51,7 @@ __all__ = [
 DocumentKey = str | int | bytes
 
 _ZEROS = memoryview(bytes(1 << 16))
-_FEW_BYTES = 1 << 11  # that the operating system gives in less time than a cipher is set up
+_FEW_BYTES = 1 << 12  # that the operating system gives in less time than a cipher is set up
 
 
 class RandomWords(Protocol):
