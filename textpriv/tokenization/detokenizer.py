@@ -56,7 +56,8 @@ def marks_of(words: Sequence[str]) -> NDArray[np.uint8]:
     """Of each word the sum of ``_NONE_BEFORE`` if it takes no blank before it, and ``_NONE_AFTER`` if none after it."""
     # No word of letters alone is listed, and nearly all words are such: a whole vocabulary is looked through at every start.
     marks = [0 if word.isascii() and word.isalpha() else _mark(word) for word in words]
-    return np.frombuffer(bytes(marks), dtype=np.uint8)
+    # Of a buffer that can be written to, as other arrays: for one that cannot, code would be compiled once more.
+    return np.frombuffer(bytearray(marks), dtype=np.uint8)
 
 
 @functools.lru_cache(maxsize=1 << 12)
