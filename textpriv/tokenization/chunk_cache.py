@@ -6,6 +6,7 @@ It must give what tokenizing anew gives. What is a chunk, and when one may be ca
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -36,8 +37,13 @@ class ChunkCache:
         self._codes = np.empty(1 << 12, dtype=np.int32)
         self._string_ids = np.empty(1 << 12, dtype=np.int32)
         self._token_count = 0
-        self._strings = [MASK]  # what is released for tokens that are not drawn
+        self.strings = [MASK]  # what is released for tokens that are not drawn
         self._string_ids_of = {MASK: 0}
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """What :func:`tokens_of` takes after the chunks and their offsets."""
+        return self._records, self._codes, self._string_ids, self._special_cases.pairs
 
     @property
     def is_full(self) -> bool:
@@ -51,9 +57,9 @@ class ChunkCache:
 
     def string_id(self, string: str) -> int:
         """The number of a released string, a new one where it is new."""
-        number = self._string_ids_of.setdefault(string, len(self._strings))
-        if number == len(self._strings):
-            self._strings.append(string)
+        number = self._string_ids_of.setdefault(string, len(self.strings))
+        if number == len(self.strings):
+            self.strings.append(string)
         return number
 
     def find(self, texts: EncodedTexts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -155,10 +161,8 @@ class ChunkCache:
         self, chunks: NDArray[np.int32], offsets: NDArray[np.int64]
     ) -> tuple[RawBatch, NDArray[np.int64]]:
         """The tokens of texts, given their chunks; and the chunks that may hold a special case with the one before them."""
-        codes, token_offsets, string_ids, crossed = _tokens_of(
-            chunks, offsets, self._records, self._codes, self._string_ids, self._special_cases.pairs
-        )
-        return RawBatch(codes, token_offsets, string_ids, self._strings), crossed.nonzero()[0]
+        codes, token_offsets, string_ids, crossed = tokens_of(chunks, offsets, *self.arrays)
+        return RawBatch(codes, token_offsets, string_ids, self.strings), crossed.nonzero()[0]
 
 
 _NOTHING, _NUMBERS = 0, 1  # what was full, beside what a table of keys says
@@ -256,7 +260,7 @@ def _find(
 
 
 @njit(cache=True, nogil=True)
-def _tokens_of(
+def tokens_of(
     chunks: NDArray[np.int32],
     chunk_offsets: NDArray[np.int64],
     records: NDArray[np.int32],

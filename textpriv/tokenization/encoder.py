@@ -144,10 +144,10 @@ class TextEncoder:
         if self._looks_for_chunks:
             with self._lock:
                 cache = self._refreshed
-                found = self._runs.chunks(documents, lambda texts: cache.find(self._cased(texts)))
-                if found is not None:
-                    return self._of_chunks(*found)
+                batch = self._runs.read(documents, cache, self._found, self._of_chunks)
                 self._is_torn = False
+                if batch is not None:
+                    return batch
         return self.encode_batch(EncodedTexts.of(each.text for each in documents))
 
     @property
@@ -165,6 +165,13 @@ class TextEncoder:
             cache = self._cache = ChunkCache(self._special_cases)
         self._is_torn = True  # until all that is found has its tokens
         return cache
+
+    def _found(self, texts: EncodedTexts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The chunks of texts, of which the cache then has the tokens."""
+        assert self._cache is not None
+        found = self._cache.find(self._cased(texts))
+        self._tokenize_new(self._cache)
+        return found
 
     def _of_chunks(self, chunks: NDArray[np.int32], offsets: NDArray[np.int64]) -> RawBatch:
         """The tokens of texts, given their chunks in the cache."""

@@ -16,7 +16,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from textpriv.tokenization.batches import EncodedTexts
+from textpriv.tokenization.batches import EncodedTexts, RawBatch
+from textpriv.tokenization.chunk_cache import ChunkCache, tokens_of
 from textpriv.tokenization.key_table import KeyTable, doubled, number_of
 
 __all__ = ["DocTokens", "TokenRuns"]
@@ -26,7 +27,9 @@ _MAX_TOKENS = 1 << 22  # of all runs that are remembered
 
 _NO_TOKENS = np.empty((0, 2), dtype=np.uint64)
 
-FindChunks = Callable[[EncodedTexts], tuple[NDArray[np.int32], NDArray[np.int64]]]
+Chunks = tuple[NDArray[np.int32], NDArray[np.int64]]  # by number, and their offsets by text
+
+_DONE, _NEW_RUNS, _BLANKS_MEET, _CROSSED = range(4)  # what came of reading, if nothing was full
 
 
 class DocTokens(NamedTuple):
@@ -59,7 +62,7 @@ class TokenRuns:
         self._table.count = (
             1  # number 0 is the empty run, with which a text ends whose last token a blank follows
         )
-        self._known = 1  # runs whose chunks have been found
+        self._known = 1  # runs whose chunks and tokens have been found
         self._starts = np.zeros(
             1 << 12, dtype=np.int64
         )  # of the chunks of each run, and where those of the next will start
@@ -73,37 +76,50 @@ class TokenRuns:
         """Whether so much is remembered that it is time to forget it."""
         return self._table.count > _MAX_RUNS or self._table.size > _MAX_TOKENS
 
-    def chunks(
-        self, documents: Sequence[DocTokens], find: FindChunks
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
-        """The chunks of all documents by number, and the offsets of those of each; None where only the texts tell them.
+    def read(
+        self,
+        documents: Sequence[DocTokens],
+        cache: ChunkCache,
+        find: Callable[[EncodedTexts], Chunks],
+        join: Callable[[NDArray[np.int32], NDArray[np.int64]], RawBatch],
+    ) -> RawBatch | None:
+        """The tokens of all documents; None where only the texts tell them.
 
         Parameters
         ----------
         documents : sequence of DocTokens
+        cache : ChunkCache
         find : callable
-            Finds the chunks of texts (:meth:`ChunkCache.find`).
+            Finds the chunks of texts, and sees to it that the cache has their tokens.
+        join : callable
+            Finds the tokens of chunks some of which may hold a special case with the one before them.
         """
         parts = [each.columns for each in documents]
         # One document at a time is how a pipeline is called, and each call of numpy takes as long as ten tokens.
         columns = parts[0] if len(parts) == 1 else np.concatenate([_NO_TOKENS, *parts])
-        ends = np.array(list(accumulate(map(len, parts), initial=0)))
-        runs = np.empty(len(columns) + len(documents), dtype=np.int32)
-        offsets = np.zeros(len(documents) + 1, dtype=np.int64)
-        table, done = self._table, 0
-        while done < len(documents):
-            state = table.count, *table.arrays
-            done, table.count, full = _find(columns, ends, done, runs, offsets, *state)
-            if done < len(documents):
-                table.grow(full)
-        if table.count > self._known:
+        ends = np.array([0, *accumulate(map(len, parts))])
+        table = self._table
+        while True:
+            state = self._known, table.count, *table.arrays, *self._arrays, *cache.arrays
+            table.count, outcome, first, offsets, strings = _read(columns, ends, *state)
+            if outcome >= _DONE:
+                break
+            table.grow(outcome)
+        if outcome == _NEW_RUNS:
             self._add_new(documents, find)
-        chunks, ends, blanks_meet = _chunks_of(
-            runs, offsets, self._starts, self._chunks, self._is_open
-        )
-        return None if blanks_meet else (chunks, ends)
+            found = first, offsets, *self._arrays, *cache.arrays
+            outcome, first, offsets, strings = _tokens_of(*found)
+        if outcome == _CROSSED:
+            return join(first, offsets)
+        return RawBatch(first, offsets, strings, cache.strings) if outcome == _DONE else None
 
-    def _add_new(self, documents: Sequence[DocTokens], find: FindChunks) -> None:
+    @property
+    def _arrays(self) -> tuple[Any, ...]:
+        return self._starts, self._chunks, self._is_open
+
+    def _add_new(
+        self, documents: Sequence[DocTokens], find: Callable[[EncodedTexts], Chunks]
+    ) -> None:
         """Find the chunks of the runs that were added, by their texts."""
         first, last = self._known, self._table.count
         hashes, offsets = self._table.keys(first, last)
@@ -131,27 +147,31 @@ def _texts_of(hashes: list[int], documents: Sequence[DocTokens]) -> list[str]:
 
 
 @njit(cache=True, nogil=True)
-def _find(
+def _read(
     columns: NDArray[np.uint64],
     ends: NDArray[np.int64],
-    done: int,
-    runs: NDArray[np.int32],
-    offsets: NDArray[np.int64],
+    known: int,
     count: int,
     seed: np.uint64,
     slots: NDArray[np.int32],
     own_hashes: NDArray[np.uint64],
     own_offsets: NDArray[np.int64],
     letters: NDArray[np.uint64],
-) -> tuple[int, int, int]:
-    """Find the runs of documents by their tokens, or add them.
+    starts: NDArray[np.int64],
+    chunks: NDArray[np.int32],
+    is_open: NDArray[np.bool_],
+    *cached: Any,
+) -> tuple[int, int, NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
+    """Find the runs of documents by their tokens, or add them; and where none is new what :func:`_tokens_of` finds.
 
-    Returns the number of documents done, of runs, and what was full.
+    Returns the number of runs and what was full; or that some are new, and all of them with their offsets.
     """
     hashes, blanks = columns[:, 0].copy(), columns[:, 1]
-    for document in range(done, ends.shape[0] - 1):
+    runs = np.empty(columns.shape[0] + ends.shape[0], np.int32)
+    offsets = np.zeros(ends.shape[0], np.int64)
+    total = 0
+    for document in range(ends.shape[0] - 1):
         at, end = ends[document], ends[document + 1]
-        total = offsets[document]
         first = at
         while at < end:
             at += 1
@@ -159,7 +179,7 @@ def _find(
                 continue
             run = number_of(hashes, first, at, count, seed, slots, own_hashes, own_offsets, letters)
             if run < 0:
-                return document, count, run
+                return count, run, runs, offsets, runs
             count = max(count, run + 1)
             runs[total] = run
             total += 1
@@ -168,7 +188,29 @@ def _find(
             runs[total] = 0
             total += 1
         offsets[document + 1] = total
-    return ends.shape[0] - 1, count, 0
+    if count > known:
+        return count, _NEW_RUNS, runs, offsets, runs
+    outcome, codes, token_offsets, string_ids = _tokens_of(
+        runs, offsets, starts, chunks, is_open, *cached
+    )
+    return count, outcome, codes, token_offsets, string_ids
+
+
+@njit(cache=True, nogil=True)
+def _tokens_of(
+    runs: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    chunks: NDArray[np.int32],
+    is_open: NDArray[np.bool_],
+    *cached: Any,
+) -> tuple[int, NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
+    """Codes of the tokens of runs, their offsets and strings; or what hinders, and the runs' chunks and their offsets."""
+    found, found_offsets, blanks_meet = _chunks_of(runs, offsets, starts, chunks, is_open)
+    codes, token_offsets, string_ids, crossed = tokens_of(found, found_offsets, *cached)
+    if blanks_meet or crossed.any():
+        return _BLANKS_MEET if blanks_meet else _CROSSED, found, found_offsets, found
+    return _DONE, codes, token_offsets, string_ids
 
 
 @njit(cache=True, nogil=True)
