@@ -25,6 +25,7 @@ from pairwise.estimators.base import (
     UNREADABLE,
     check_data_norm,
     check_number,
+    keeps_state_on_error,
     without_seed,
     without_values,
 )
@@ -164,6 +165,7 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         return without_seed(dict(super().__getstate__()))
 
+    @keeps_state_on_error
     def fit(self, X: ArrayLike, y: Any = None) -> PrivatePCA:
         """Draw the axes; ``y`` is ignored.
 
@@ -279,6 +281,7 @@ class PrivateRandomProjection(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         return without_seed(dict(super().__getstate__()))
 
+    @keeps_state_on_error
     def fit(self, X: ArrayLike, y: Any = None) -> PrivateRandomProjection:
         """Draw P for the number of columns of ``X``, whose values are not used; ``y`` is ignored."""
         table = _checked(self, X)

@@ -35,6 +35,7 @@ LEARNERS = [
     PrivateLDA(classes=[0, 1]),
     PrivateMail(classes=[0, 1]),
     DPPMetricLearner(classes=[0, 1]),
+    PrivatePCA(n_components=2),
 ]
 learners = pytest.mark.parametrize("learner", LEARNERS, ids=lambda each: type(each).__name__)
 
