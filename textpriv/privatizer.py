@@ -376,7 +376,10 @@ class Privatizer:
         counts = np.zeros((len(batch), len(code_names(batch.kinds))), dtype=np.int64)
         call = arrange.py_func if self._few >= 0 else arrange
         given = np.asarray(drawn, dtype=np.int32), self._spelling.marks, marks
-        call(batch.codes, batch.offsets, *given, outputs, blanks, counts)
+        if not call(batch.codes, batch.offsets, *given, outputs, blanks, counts):
+            raise MechanismError(
+                "a mechanism must draw one word id for every token that it is given."
+            )
         return outputs, blanks, counts
 
     def _draw(

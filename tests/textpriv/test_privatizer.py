@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textpriv import privatizer as module
-from textpriv.errors import TextprivError
+from textpriv.errors import MechanismError, TextprivError
 from textpriv.index import Index
 from textpriv.mechanisms import TEM, UNKNOWN, Madlib
 from textpriv.privatizer import Privatizer
+from textpriv.tokenization.batches import EncodedTexts
 from textpriv.tokenization.policy import ACTIONS, CLASSES, MASK, TokenPolicy
 from textpriv.vocabulary import Vocabulary
 
@@ -482,6 +483,19 @@ def test_no_texts_give_no_texts(keyed):
 
 
 # Mistakes
+
+
+@pytest.mark.parametrize("few", [-1, 100], ids=["compiled", "few"])
+@pytest.mark.parametrize("drawn", [[0], [0, 1, 2], [0, 1 << 20], [-1, 0]])
+def test_draws_that_are_not_one_word_for_each_token_are_refused(mechanism, monkeypatch, drawn, few):
+    privatizer = Privatizer(mechanism)
+    privatizer._few = few
+    wrong = np.array(drawn, dtype=np.int32)
+    monkeypatch.setattr(mechanism, "sample_documents", lambda *_: wrong)
+    raw = privatizer.read_batch(EncodedTexts.of(["film bad"]))
+    for release in (privatizer.release, privatizer.release_batch):
+        with pytest.raises(MechanismError, match="one word id for every token"):
+            release(raw)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, b"zorblax", ["zorblax"]])

@@ -77,12 +77,13 @@ def arrange(
     outputs: NDArray[np.int32],
     blanks: NDArray[np.bool_],
     counts: NDArray[np.int64],
-) -> None:
+) -> bool:
     """Write the word of each token, -1 for those not drawn, whether a blank follows, and how many there are of each code.
 
     No blank follows the last token of a text and one that opens, and none stands before one that closes. ``drawn`` are the
     words of the drawn tokens and ``other_marks`` the marks of the others, both in order. ``counts``, of zeros, has a row for
-    each text and a column for each of :func:`textpriv.tokenization.batches.code_names`.
+    each text and a column for each of :func:`textpriv.tokenization.batches.code_names`. Returns whether there are as many
+    drawn words as drawn tokens, all of them ids; if not, the rest is not written.
     """
     taken, undrawn = 0, 0
     for text in range(offsets.shape[0] - 1):
@@ -91,6 +92,8 @@ def arrange(
             code = min(codes[token], UNKNOWN)
             counts[text, UNKNOWN - code] += 1
             if code == UNKNOWN:
+                if taken == drawn.shape[0] or not 0 <= drawn[taken] < word_marks.shape[0]:
+                    return False
                 outputs[token] = drawn[taken]
                 mark = word_marks[drawn[taken]]
                 taken += 1
@@ -102,6 +105,7 @@ def arrange(
             if not (before & _NONE_AFTER or mark & _NONE_BEFORE):
                 blanks[token - 1] = True
             before = mark
+    return taken == drawn.shape[0]
 
 
 def spell_few(
