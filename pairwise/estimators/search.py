@@ -309,7 +309,7 @@ def _for_all(
     It holds for all that might have been tried: what was tried is not to be seen from it.
     """
     seeds = [getattr(each, "random_state", None) for each in candidates]
-    read = any(each.classes is None for each in candidates)
+    read = any(getattr(each, "classes", ()) is None for each in candidates)
     own = clipped_to([float(best.data_norm)])
     norms = clipped_to(sorted({float(each.data_norm) for each in candidates}))
     # What the winner takes for granted and leaves open is true of the search as well.

@@ -260,6 +260,13 @@ def test_records_without_a_bound_are_refused(estimator, bound):
 
 
 @every
+@pytest.mark.parametrize("bound", ["1", None, True])
+def test_a_bound_that_is_no_number_is_refused(estimator, bound):
+    with pytest.raises(PairwiseError, match="data_norm must be a number"):
+        clone(estimator).set_params(data_norm=bound).fit(*_table())
+
+
+@every
 @pytest.mark.parametrize("bound", [5e-324, 1e-310, 1e300])
 def test_a_bound_that_floats_cannot_keep_is_refused(estimator, bound):
     with pytest.raises(PairwiseError, match="where rounding leaves the bound standing"):
