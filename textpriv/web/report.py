@@ -338,6 +338,8 @@ class _Figures:
     keep: str
     distinct: str
     now: tuple[float, float, float]
+    errors: list[float]  # standard ones of the first two; 0 where all words were looked at
+    looked_at: int
     rate: str
 
 
@@ -359,8 +361,11 @@ def _figures(mechanism: Mechanism, epsilons: list[float]) -> _Figures:
     others = [_at(mechanism, epsilon) for epsilon in epsilons] if _movable(mechanism) else []
     found = deniabilities([mechanism, *others], sample=_MEASURED, draws=_DRAWS)
     current, *means = map(_means, found)
+    now = found[0]
+    errors = [float(now.sample.standard_error(each)) for each in (now.keep, now.distinct)]
+    looked_at = len(now.sample.ids)
     if not others:
-        return _Figures([], "", "", current, "")
+        return _Figures([], "", "", current, errors, looked_at, "")
     settings = mechanism.settings()
     rate = str(settings.get("rate", "half"))
     bands = []
@@ -401,7 +406,7 @@ def _figures(mechanism: Mechanism, epsilons: list[float]) -> _Figures:
         mark=(mechanism.epsilon, current[1], f"here: {current[1]:,.0f}"),
         name="distinct-chart",
     )
-    return _Figures(rows, keep.svg(), distinct.svg(), current, rate)
+    return _Figures(rows, keep.svg(), distinct.svg(), current, errors, looked_at, rate)
 
 
 def _round_up(value: float) -> float:

@@ -169,6 +169,21 @@ def test_the_numbers_over_epsilon_are_those_of_deniability(source, index):
         )
 
 
+def test_means_over_a_sample_of_the_words_are_shown_as_such(index, mechanism):
+    few = Page(report_page(mechanism, words=3)).text
+    assert "sample of" not in few  # of so few words all are looked at
+    rng = np.random.default_rng(0)
+    words = textpriv.Vocabulary([f"w{n}" for n in range(300)], rng.normal(size=(300, 4)))
+    many = textpriv.TEM(textpriv.Index.build(words, hnsw=False), epsilon=2.0)
+    found = deniability(many, sample=200, draws=1000)
+    shown = " ".join(Page(report_page(many, words=3)).text.split())
+    error = float(found.sample.standard_error(found.keep))
+    assert (
+        f"a fixed public sample of 200 was looked at, here and in the charts and their table, so that means are {error:.1g}"
+        in shown
+    )
+
+
 def test_the_current_point_is_marked_where_the_mechanism_is(source, mechanism):
     found = deniability(mechanism, sample=200, draws=1000)
     keep = float(found.sample.mean(found.keep))
