@@ -189,8 +189,8 @@ def clipped_to(norms: Sequence[float]) -> str:
     return f"every record is clipped, on its own, to the public norm {_one_of(norms)}"
 
 
-def _one_of(numbers: Sequence[float]) -> str:
-    *first, last = (f"{number:g}" for number in numbers)
+def _one_of(norms: Sequence[float]) -> str:
+    *first, last = (f"{norm:g}" for norm in norms)
     return f"{', '.join(first)} or {last}" if first else last
 
 
