@@ -75,7 +75,8 @@ def _column_distances(
         return np.asarray(np.abs(apart).max(axis=0))
     if kind == MANHATTAN:
         return _lane_sums(np.abs(apart))
-    chord = np.sqrt(_lane_sums(apart * apart))
+    apart *= apart
+    chord = np.sqrt(_lane_sums(apart))
     if kind == ANGULAR:
         together = left + right
         return 2.0 * _arctangents(chord, np.sqrt(_lane_sums(together * together)))

@@ -280,20 +280,21 @@ class Mechanism(ABC):
         names = words_in(self.index.vocabulary, FIRST_NAMES)[:_STATED_NAMES]
         if not names:
             return (), ()
+        keep: list[float] = []
+        half = (len(names) - 1) // 2  # the half-th largest stands with half of the names, or more
         try:
-            laws = [float(self.log_prob(name)[self.index.vocabulary.id(name)]) for name in names]
+            for name in names:
+                keep.append(float(np.exp(self.log_prob(name)[self.index.vocabulary.id(name)])))
+                if sum(each <= 0.5 for each in keep) >= len(names) - half:
+                    return (), ()  # whatever the others are
         except MechanismError:
             return (), (
                 f"How often common first names stay as they are is not stated: {self.name} has no closed law",
             )
-        keep = np.exp(laws)
-        # The larger of the two middle ones stands with half of the names, so "or more" is true of half of them.
-        half = float(np.sort(keep)[::-1][(len(keep) - 1) // 2])
-        if half <= 0.5:
-            return (), ()
+        probable = sorted(keep, reverse=True)[half]
         return (
             f"in practice, common first names: half of the {len(names)} that were looked at stay as they are with "
-            f"probability {at_least(half, 3)} or more ({names[0]!r} with {at_least(float(keep[0]), 3)})",
+            f"probability {at_least(probable, 3)} or more ({names[0]!r} with {at_least(keep[0], 3)})",
         ), ()
 
     def closed_constant(self, progress: Progress | None = None) -> Constant | None:
