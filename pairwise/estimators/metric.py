@@ -1,7 +1,8 @@
 """``PrivateMetricLearner``: a Mahalanobis metric from individuals and their classes, under differential privacy.
 
-Here lives the choice of algorithm. The algorithms live in ``gradient``, ``giga``, ``sgd`` and ``statistics``, streams in
-``streaming``, what a learned metric is asked in ``mahalanobis``; metrics from lists of pairs live in ``dpp``.
+Here lives the choice of algorithm. The algorithms live in ``contrastive_plans``, ``gradient``, ``giga``, ``sgd`` and
+``moments``, streams in ``streaming``, what a learned metric is asked in ``mahalanobis``; metrics from lists of pairs live
+in ``dpp``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from pairwise.accounting.zcdp import release_mu
 from pairwise.algorithms.contrastive import orthonormal_rows
+from pairwise.algorithms.contrastive_plans import Individuals, plan_matching
 from pairwise.algorithms.gradient import noisy_descent, plan_gradient
 from pairwise.algorithms.moments import (
     discriminant,
@@ -23,9 +25,10 @@ from pairwise.algorithms.moments import (
     plan_moments,
     release_moments,
 )
-from pairwise.algorithms.options import ConvexOptions, Gradient, Options, Statistics
+from pairwise.algorithms.options import ConvexOptions, Gradient, Matching, Options, Statistics
 from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import keeps_state_on_error, refuse_fit_parameters
+from pairwise.estimators.contrastive import check_contrastive, contrastive_task, unread_with_init
 from pairwise.estimators.mahalanobis import MahalanobisMixin
 from pairwise.estimators.perturbation import (
     PAIR_LOSS_ALGORITHMS,
@@ -36,6 +39,7 @@ from pairwise.estimators.perturbation import (
 from pairwise.estimators.streaming import StreamingEstimator
 from pairwise.noise.continuous import check_whole
 from pairwise.noise.randomness import Randomness
+from pairwise.pairs.clipping import clip_records
 from pairwise.pairs.domains import FrobeniusBall, PSDNuclearBall
 from pairwise.pairs.sums import MetricPairs
 from pairwise.plan import Plan
@@ -72,11 +76,13 @@ class PrivateMetricLearner(
     delta : float, optional
         Default min(1e-5, n^-1.5).
     n_components : int, default=16
-        Rows of the map; at most d are used. ``gradient`` trains all d (up to 512) and keeps the longest axes.
-    algorithm : str or options, default="gradient"
-        As in ``PrivateAUCClassifier``: ``Gradient()`` descends on a low-rank factor (mechanisms.md 7.1), ``OnPair()``,
-        ``OffPair()``, ``Ftrl()`` and ``SGDOutput()`` learn M, ``Statistics()`` takes discriminant directions of one moment
-        release.
+        Rows of the map; at most d are used. ``gradient`` trains all d (up to 512) and keeps the longest axes. ``init`` of
+        ``Matching`` has rows of its own.
+    algorithm : str or options, default="auto"
+        ``"auto"`` is the one to take: ``Matching()``, contrastive descent on random matchings from a released start, as in
+        ``DPPMetricLearner``. Others are for comparison and for streams, as in ``PrivateAUCClassifier``: ``Gradient()``
+        descends on a low-rank factor (mechanisms.md 7.1), ``OnPair()``, ``OffPair()``, ``Ftrl()`` and ``SGDOutput()`` learn
+        M, ``Statistics()`` takes discriminant directions of one moment release.
     data_norm : float, default=1.0
         R, declared in public; every record is clipped to it.
     mode : {"sound", "published"}, default="sound"
@@ -112,7 +118,11 @@ class PrivateMetricLearner(
     ((100, 2), (2, 2))
     """
 
-    _algorithms: ClassVar[dict[str, Options]] = PAIR_LOSS_ALGORITHMS
+    _algorithms: ClassVar[dict[str, Options]] = {
+        **PAIR_LOSS_ALGORITHMS,
+        "auto": Matching(),
+        "matching": Matching(),
+    }
 
     def __init__(
         self,
@@ -120,7 +130,7 @@ class PrivateMetricLearner(
         delta: float | None = None,
         n_components: int = 16,
         *,
-        algorithm: str | Options = "gradient",
+        algorithm: str | Options = "auto",
         data_norm: float = 1.0,
         mode: str = "sound",
         classes: Any = None,
@@ -175,7 +185,7 @@ class PrivateMetricLearner(
     def _store(self, parameter: Array) -> None:
         d = self.n_features_in_
         k = min(int(self.n_components), d)
-        factor = isinstance(self._options, Gradient | Statistics)
+        factor = isinstance(self._options, Gradient | Matching | Statistics)
         self.components_ = parameter if factor else self._factor(parameter, k)
         self._n_features_out = len(self.components_)
 
@@ -184,7 +194,10 @@ class PrivateMetricLearner(
         check_request(options, self.mode, self.epsilon, kind="metric", hardened=self._exact)
         check_whole("n_components", self.n_components)
         unread = unread_in_mode(options, self.mode)
-        if not isinstance(options, Gradient):
+        if isinstance(options, Matching):
+            check_contrastive(options)
+            unread |= unread_with_init(options)
+        elif not isinstance(options, Gradient):
             unread["clip"] = (
                 f"algorithm {options.name!r}, whose gradients in M clipped records bound"
             )
@@ -229,6 +242,8 @@ class PrivateMetricLearner(
             return self._plan_gradient(options, table, codes, k, delta, randomness)
         if isinstance(options, Statistics):
             return self._plan_statistics(table, codes, k, mu, randomness)
+        if isinstance(options, Matching):
+            return self._plan_matching(options, table, codes, delta, randomness)
         return self._plan_convex(table, codes, delta, mu, randomness)
 
     def _plan_gradient(
@@ -275,6 +290,28 @@ class PrivateMetricLearner(
             proof=f"mechanisms.md 7.1, {'2.2' if self._exact else '1.2'}, pair gradients clipped",
             assumptions=("the sampled batches stay secret",) if options.batch_size else (),
         )
+
+    def _plan_matching(
+        self,
+        options: Matching,
+        table: Array,
+        codes: NDArray[np.int64],
+        delta: float,
+        randomness: Randomness,
+    ) -> Plan:
+        R = float(self.data_norm)
+        declared = not self._classes_read
+        data = Individuals(clip_records(table, R), codes, len(self.classes_), declared)
+        task = contrastive_task(
+            options,
+            epsilon=float(self.epsilon),
+            delta=delta,
+            data_norm=R,
+            n_components=int(self.n_components),
+            n_features=table.shape[1],
+            exact=self._exact,
+        )
+        return plan_matching(data, task, randomness)
 
     def _plan_statistics(
         self, table: Array, codes: NDArray[np.int64], k: int, mu: float, randomness: Randomness

@@ -138,6 +138,27 @@ def test_a_comparison_pairs_scores_by_split_and_by_epsilon(uci):
     assert row == "| s | b | +0.150 ± 0.635 | +0.000 ± 1.271 |"
 
 
+def test_distances_are_compared_on_the_splits_that_both_ran_on_and_tables_count_alike(uci):
+    scores = {
+        (uci.IDENTITY, None): {("s", 0): 0.5, ("s", 1): 0.7, ("t", 0): 0.9},
+        ("auto", 1.0): {("s", 0): 0.6, ("s", 1): 0.8, ("t", 0): 0.8},
+        ("ftrl", 1.0): {("s", 0): 0.5},
+    }
+    for name in list(uci.DISTANCES)[1:]:
+        scores.setdefault((name, 1.0), {("s", 0): 0.0})
+    cells = [
+        {"set": name, "method": method, "epsilon": epsilon, "seed": seed, "score": score}
+        for (method, epsilon), found in scores.items()
+        for (name, seed), score in found.items()
+    ]
+    lines = uci.distances_over_tables(cells).splitlines()
+    assert f"| {uci.IDENTITY} | 2 | 0.750 |" in lines  # of 0.6 and 0.9
+    assert "| auto | 2 | 0.750 |" in lines
+    # Differences of 0.1 and -0.1; Student's quantile for two tables is 12.706.
+    assert f"| {uci.IDENTITY} | 2 | +0.000 ± 1.271 |" in lines
+    assert "| ftrl | 1 | +0.100 ± nan |" in lines
+
+
 def test_regression_weights_stretch_the_feature_that_tells_the_classes_apart(uci):
     r = np.random.default_rng(3)
     X = r.uniform(-0.5, 0.5, size=(400, 3))

@@ -28,6 +28,7 @@ EVERY = [
     PrivateAUCClassifier(algorithm="sgd-output"),
     PrivateAUCClassifier(algorithm="statistics"),
     PrivateMetricLearner(),
+    PrivateMetricLearner(algorithm="gradient"),
     PrivateMetricLearner(algorithm="onpairc"),
     PrivateMetricLearner(algorithm="statistics"),
     PrivateLDA(),

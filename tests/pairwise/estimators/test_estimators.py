@@ -38,7 +38,7 @@ CONVEX_ALGORITHMS = (*PERTURBATION_ALGORITHMS, "ftrl")
 ALGORITHMS = ("gradient", *CONVEX_ALGORITHMS, "statistics")
 EVERY = [
     *(PrivateAUCClassifier(algorithm=a, classes=[0, 1]) for a in ALGORITHMS),
-    *(PrivateMetricLearner(algorithm=a, classes=[0, 1]) for a in ALGORITHMS),
+    *(PrivateMetricLearner(algorithm=a, classes=[0, 1]) for a in (*ALGORITHMS, "matching")),
     PrivateLDA(classes=[0, 1]),
     DPPMetricLearner(algorithm="matching"),
 ]
@@ -76,6 +76,7 @@ every_estimator = pytest.mark.parametrize("estimator", EVERY, ids=_name)
         PrivateAUCClassifier(hardened=True),
         PrivateLDA(),
         PrivateMetricLearner(),
+        PrivateMetricLearner(algorithm="gradient"),
         PrivateMetricLearner(algorithm="statistics"),
         PrivateMetricLearner(algorithm="offpairstrc"),
         PrivateMetricLearner(algorithm=OnPair(strong=False, horizon=500)),

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
 
-from pairwise import PrivacyBudget, PrivateMetricLearner
+from pairwise import DPPMetricLearner, Matching, PrivacyBudget, PrivateMetricLearner
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.errors import BudgetExceededError, PairwiseError
 from pairwise.estimators.metric import _longest_axes
 
 CONVEX_ALGORITHMS = ("onpairstrc", "onpairc", "offpairstrc", "offpairc", "sgd-output", "ftrl")
 
-ALGORITHMS = ["gradient", *CONVEX_ALGORITHMS, "statistics"]
+ALGORITHMS = ["gradient", *CONVEX_ALGORITHMS, "statistics", "matching"]
 
 
 def _table(n=240, seed=0):
@@ -38,7 +38,7 @@ def test_without_noise_the_informative_direction_gains_weight(algorithm):
     assert _share(metric) > 0.4
 
 
-@pytest.mark.parametrize("algorithm", ["gradient", "statistics"])
+@pytest.mark.parametrize("algorithm", ["auto", "gradient", "statistics"])
 def test_with_enough_records_the_private_metric_finds_it_too(algorithm):
     metric = PrivateMetricLearner(epsilon=4.0, algorithm=algorithm, random_state=0)
     assert _share(metric.fit(*_table(4000))) > 0.4
@@ -92,12 +92,26 @@ def test_malformed_pairs_are_refused(pairs):
         ({"loss": "hinge", "algorithm": "offpairc"}, "smooth"),
         ({"loss": "contrastive", "algorithm": "sgd-output"}, "convex"),
         ({"clip": -1.0}, "clip"),
+        ({"algorithm": Matching(margin=-1.0)}, "margin must be"),
+        ({"algorithm": Matching(start_share=1.0)}, "start_share must be"),
+        ({"algorithm": Matching(init=np.eye(4))}, "init must be"),
+        ({"algorithm": Matching(init=np.eye(5)), "n_components": 2}, "init, which is the start"),
         ({"delta": 0.1}, "1/n"),
     ],
 )
 def test_bad_settings_are_refused_by_name(change, message):
     with pytest.raises(PairwiseError, match=message):
         PrivateMetricLearner(**change).fit(*_table(40))
+
+
+def test_by_default_it_learns_what_the_learner_for_distances_learns():
+    X, y = _table()
+    settings = {"epsilon": 2.0, "delta": 1e-5, "n_components": 3, "random_state": 5}
+    mine = PrivateMetricLearner(classes=[0, 1], **settings).fit(X, y)
+    other = DPPMetricLearner(classes=[0, 1], **settings).fit(X, y)
+    np.testing.assert_array_equal(mine.components_, other.components_)
+    assert mine.privacy_event_ == other.privacy_event_
+    assert mine.sensitivity() == other.sensitivity()
 
 
 def test_one_class_and_three_records_are_refused():

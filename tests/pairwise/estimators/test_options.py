@@ -83,7 +83,8 @@ BASES = [
     *((AUC, {"algorithm": a, "mode": "published"}, TWO) for a in PERTURBATION_ALGORITHMS),
     (AUC, {"loss": "hinge"}, TWO),
     (AUC, {"centre_share": 0.0}, TWO),
-    *((METRIC, {"algorithm": a}, THREE) for a in ALGORITHMS),
+    *((METRIC, {"algorithm": a}, THREE) for a in (*ALGORITHMS, "matching")),
+    (METRIC, {"algorithm": "matching", "init": np.eye(3)}, THREE),
     *((METRIC, {"algorithm": a, "mode": "published"}, THREE) for a in PERTURBATION_ALGORITHMS),
     *(
         (DPP, {"algorithm": a, "classes": [2, 1, 0]}, THREE)
@@ -133,7 +134,7 @@ def _settings(cls, given):
         settings |= {"steps": 60, "epsilon": 1000.0}
     elif given.get("mode") == "published" and cls is not DPP:
         settings |= {"data_norm": 0.1, "alpha": 1.0}  # a burn-in below the number of records
-    if cls is DPP:
+    if cls is DPP or given.get("algorithm") == "matching":
         settings["epsilon"] = 20.0
         if given.get("mode") != "published" and given.get("algorithm") != "input-perturbation":
             settings["shrinkage"] = False  # which leaves nothing of so few pairs

@@ -48,7 +48,7 @@ FITS = [
         (PrivateAUCClassifier(algorithm=a, classes=[0, 1]), X, y)
         for a in (*ALGORITHMS, "pointwise")
     ),
-    *((PrivateMetricLearner(algorithm=a, classes=[0, 1]), X, y) for a in ALGORITHMS),
+    *((PrivateMetricLearner(algorithm=a, classes=[0, 1]), X, y) for a in (*ALGORITHMS, "matching")),
     (PrivateLDA(classes=[0, 1]), X, y),
     (PrivateMail(classes=[0, 1]), X, y),
     (PrivateMail(classes=[0, 1], mode="published"), X, y),

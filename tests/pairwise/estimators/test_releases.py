@@ -235,6 +235,9 @@ CASES = {
         estimator("auc", "PrivateAUCClassifier", algorithm="statistics")
     ),
     "PrivateMetricLearner": Case(estimator("metric", "PrivateMetricLearner")),
+    "PrivateMetricLearner, gradient": Case(
+        estimator("metric", "PrivateMetricLearner", algorithm="gradient")
+    ),
     "PrivateLDA": Case(estimator("lda", "PrivateLDA")),
     "DPPMetricLearner, matching": Case(estimator("dpp", "DPPMetricLearner", algorithm="matching")),
     "DPPMetricLearner, matching, adaptive_clip": Case(
@@ -556,7 +559,7 @@ MUTATIONS = {
         "(scores - self.labels)",
     ),
     "steps are not counted": Mutation(
-        "PrivateMetricLearner",
+        "PrivateMetricLearner, gradient",
         "algorithms.gradient",
         "plan_gaussian(sensitivity, mu / math.sqrt(steps), p",
         "plan_gaussian(sensitivity, mu, p",
