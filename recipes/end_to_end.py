@@ -203,10 +203,7 @@ def run(
                     features, positive[train].astype(int)
                 )
                 metric = PrivateMetricLearner(
-                    n_components=8,
-                    algorithm="gradient",
-                    classes=sorted(set(labels.tolist())),
-                    **options,
+                    n_components=8, classes=sorted(set(labels.tolist())), **options
                 ).fit(features, labels[train])
                 found = (
                     auc_of(ranking.decision_function(records[test]), positive[test]),
