@@ -9,10 +9,11 @@ then it is shown, unchanged, on IMDB, Yelp and Banking77. Three steps, so that t
     python recipes/tradeoff.py record --out results.json --docs docs/results
 
 DATA holds ``imdb/train.jsonl.gz``, ``imdb/test.jsonl.gz``, ``yelp/reviews.jsonl.gz``, ``banking77/train.jsonl.gz``,
-``banking77/test.jsonl.gz`` and, under ``embeddings``, ``imdb-unsup-sg-40k.300d.bin.gz`` and its counts. A run that is
-stopped goes on where it was. Of IMDB's training half, reviews 1 to 12,500 are private; laws are chosen on 12,501 to 18,500
-(learn) and 18,501 to 24,000 (test); topic vectors and a language model learn from 12,501 to 24,000, and the model attacks
-what laws make of the rest. Of Banking77's training queries, mixed, one half is private and laws are chosen on the other.
+``banking77/test.jsonl.gz`` and, under ``embeddings``, ``imdb-unsup-sg-40k.300d.bin.gz`` and its counts; without
+``--data-dir`` they are fetched (``text_sets``). A run that is stopped goes on where it was. Of IMDB's training half,
+reviews 1 to 12,500 are private; laws are chosen on 12,501 to 18,500 (learn) and 18,501 to 24,000 (test); topic vectors
+and a language model learn from 12,501 to 24,000, and the model attacks what laws make of the rest. Of Banking77's
+training queries, mixed, one half is private and laws are chosen on the other.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from text_sets import COUNTS, VECTORS, fetched_texts
 
 import textpriv
 from textpriv.errors import TextprivError
@@ -42,8 +44,6 @@ from textpriv.evaluation.tradeoff import Documents, Make, Task, interval, simila
 from textpriv.evaluation.utility import whitened
 from textpriv.vocabulary.topics import common_apart, topic_vectors
 
-VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
-COUNTS = "embeddings/imdb-unsup-sg-40k.counts.txt.gz"
 WORDS = 6000
 ORDER = 2  # words in the n-grams of the attacker who reads in context
 # Where IMDB's training half is parted: private reviews, what laws are chosen on (learn, test; both also what vectors and
@@ -672,7 +672,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("step", choices=["prepare", "run", "record"])
-    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--data-dir", type=Path, help="Left out: FOLDER/fetched, from the network.")
     parser.add_argument("--folder", type=Path, default=Path("prepared"))
     parser.add_argument("--out", type=Path, default=Path("tradeoff.json"))
     parser.add_argument("--docs", type=Path, default=Path("tradeoff"))
@@ -682,9 +682,8 @@ def main() -> None:
     parser.add_argument("--only", help="Try only laws whose names match this expression.")
     given = parser.parse_args()
     if given.step == "prepare":
-        if given.data_dir is None:
-            parser.error("prepare needs --data-dir")
-        prepare(given.data_dir, given.folder, given.words)
+        data = given.data_dir or fetched_texts(given.folder / "fetched")
+        prepare(data, given.folder, given.words)
     elif given.step == "run":
         run(given.folder, given.out, given.jobs, given.only, given.seeds)
     else:

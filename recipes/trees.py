@@ -8,9 +8,10 @@ regression learns from private reviews and is tested on clean ones. Run
 
     python recipes/trees.py --data-dir DATA --out trees
 
-where DATA holds ``imdb/train.jsonl.gz``, ``imdb/test.jsonl.gz``, ``yelp/reviews.jsonl.gz``, ``banking77/train.jsonl.gz``,
-``banking77/test.jsonl.gz`` and, under ``embeddings``, the vectors ``imdb-unsup-sg-40k.300d.bin.gz`` and their counts. It
-writes OUT.json as it goes, continues from it, and writes OUT.md.
+where DATA holds ``imdb/train.jsonl.gz``, ``imdb/test.jsonl.gz``, ``yelp/reviews.jsonl.gz``,
+``banking77/train.jsonl.gz``, ``banking77/test.jsonl.gz`` and, under ``embeddings``, the vectors
+``imdb-unsup-sg-40k.300d.bin.gz`` and their counts; without ``--data-dir`` they are fetched (``text_sets``). It writes
+OUT.json as it goes, continues from it, and writes OUT.md.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
+from text_sets import COUNTS, VECTORS, fetched_texts
 
 import textpriv
 from textpriv.evaluation.law import Law
@@ -39,8 +41,6 @@ from textpriv.randomness import KeyedStreams
 
 app = typer.Typer(add_completion=False)
 
-VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
-COUNTS = "embeddings/imdb-unsup-sg-40k.counts.txt.gz"
 COMMON = 250  # words that are no content words
 PUBLISHED = "TEM as published"
 _POWERS = {0.25: "fourth roots of heights", 0.5: "roots of heights", 1.0: "heights"}
@@ -381,8 +381,11 @@ def tables(results: Results, targets: list[Target]) -> str:
 @app.command()
 def main(
     data_dir: Annotated[
-        Path, typer.Option(help="Folder with embeddings, imdb, yelp and banking77.")
-    ],
+        Path | None,
+        typer.Option(
+            help="Folder with embeddings, imdb, yelp and banking77. Left out: OUT-texts, from the network."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where to write OUT.json and OUT.md.")] = Path("trees"),
     limit: Annotated[int, typer.Option(help="Words to take.")] = 6000,
     content: Annotated[str, typer.Option(help="Shares of content words recovered.")] = "0.1,0.2",
@@ -397,6 +400,7 @@ def main(
     ] = "",
 ) -> None:
     """Choose a tree and a law of TEM on public text, compare them on other text, and print the tables."""
+    data_dir = data_dir or fetched_texts(out.with_name(f"{out.name}-texts"))
     vocabulary = textpriv.Vocabulary.load(data_dir / VECTORS, limit=limit, prior=data_dir / COUNTS)
     laws = Laws(vocabulary)
     reader = textpriv.Privatizer(textpriv.TreeTEM(laws.tree("ward"), 1.0))

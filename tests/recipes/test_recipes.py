@@ -327,6 +327,72 @@ def write_sets(data_dir, folder, counts, reviews):
     write(folder / "yelp" / "reviews.jsonl.gz", rows)
 
 
+@pytest.fixture
+def network(tmp_path, monkeypatch):
+    """What the text sets are fetched from, made up, and how often the hub was asked."""
+    import datasets
+
+    recipe, rng, asked = loaded("text_sets"), np.random.default_rng(5), []
+    texts = [" ".join(rng.choice(WORDS[:60], 20)) for _ in range(40)]
+    labelled = datasets.Dataset.from_dict({"text": texts, "label": [0] * 20 + [1] * 20})
+    splits = {"train": labelled, "test": labelled, "unsupervised": labelled}
+    monkeypatch.setattr(datasets, "load_dataset", lambda name: asked.append(name) or splits)
+    source = tmp_path / "network"
+    source.mkdir()
+    (source / "categories.json").write_text('["lost card", "top up"]')
+    for split in ("train", "test"):
+        (source / f"{split}.csv").write_text(
+            f'text,category\n"{texts[0]}, 1",top up\nb,lost card\n'
+        )
+    reviews = f"text,label1,label2\n{texts[1]},Business Category: Bars,Review Stars: 4.0\n"
+    (source / "yelp.csv").write_text(reviews)
+    monkeypatch.setattr(recipe, "BANKING77", str(source))
+    monkeypatch.setattr(recipe, "YELP", str(source / "yelp.csv"))
+    monkeypatch.setitem(recipe.TRAINING, "vector_size", 8)
+    return asked
+
+
+def test_text_sets_are_fetched_once_into_the_layout_of_a_local_copy(network, tmp_path):
+    recipe, folder = loaded("text_sets"), tmp_path / "fetched"
+    assert recipe.fetched_texts(folder) == folder
+    assert recipe.fetched_texts(folder) == folder
+    assert network == [recipe.IMDB] * 2  # for reviews, and for those that vectors are trained on
+
+    def lines(path):
+        return [
+            json.loads(line)
+            for line in gzip.decompress((folder / path).read_bytes()).split(b"\n")[:-1]
+        ]
+
+    labels = [row["label"] for row in lines("imdb/train.jsonl.gz")]
+    assert sorted(labels) == [0] * 20 + [1] * 20 != labels
+    assert [row["label"] for row in lines("banking77/test.jsonl.gz")] == [1, 0]
+    (review,) = lines("yelp/reviews.jsonl.gz")
+    assert (review["stars"], review["category"]) == (4, "Bars")
+    vocabulary = textpriv.Vocabulary.load(folder / recipe.VECTORS, prior=folder / recipe.COUNTS)
+    assert vocabulary.vectors.shape == (60, 8)
+    assert vocabulary.prior_weights("counts").argmax() == 0
+    assert not [file for file in folder.rglob("*") if "tmp" in file.name]
+
+
+def test_the_trade_off_is_prepared_from_the_network(network, tmp_path, monkeypatch):
+    recipe = loaded("tradeoff")
+    monkeypatch.setattr(recipe, "SHARED", 1)
+    monkeypatch.setattr(recipe, "TOPICS", 8)
+    command = ["tradeoff.py", "prepare", "--folder", str(tmp_path / "p"), "--words", "50"]
+    monkeypatch.setattr(sys, "argv", command)
+    recipe.main()
+    with np.load(tmp_path / "p" / "texts.npz", allow_pickle=False) as stored:
+        assert len(stored["imdb_train_lengths"]) == 40
+
+
+def test_a_text_set_that_cannot_be_fetched_names_the_option(network, tmp_path, monkeypatch):
+    recipe = loaded("text_sets")
+    monkeypatch.setattr(recipe, "YELP", str(tmp_path / "nowhere.csv"))
+    with pytest.raises(loaded("data").DataUnavailable, match=r"Yelp .*--data-dir"):
+        recipe.fetched_texts(tmp_path / "fetched")
+
+
 def test_trees(data_dir, tmp_path):
     recipe = loaded("trees")
     write_sets(data_dir, tmp_path, recipe.COUNTS, 4040)
