@@ -88,7 +88,7 @@ def factor_in_words(nats: float) -> str:
     Examples
     --------
     >>> factor_in_words(3.0), factor_in_words(1030.0)
-    ('20.1', '2.1 x 10^447')
+    ('20.1', '2.2 x 10^447')
     """
     if nats > _LARGEST:
         return f"10^{math.ceil(nats / math.log(10) * (1 + 1e-15)):,}"
