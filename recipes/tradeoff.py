@@ -1,6 +1,6 @@
-"""The trade-off at equal protection: what private text is still worth where the best attacker gets back as many words.
+"""The trade-off at equal protection: what private text is still worth where an attacker gets back as many words.
 
-Laws are set to the epsilon at which the best attacker gets back 5, 10 or 20 % of content words (``best_attacker``),
+Laws are set to the epsilon at which the better of two attackers gets back 5, 10 or 20 % of content words,
 and compared by what a model learns from private documents. A law is chosen among many on reviews that nothing is shown on;
 then it is shown, unchanged, on IMDB, Yelp and Banking77. Three steps, so that the long one needs no data and no tokenizer:
 
@@ -170,7 +170,7 @@ class Data:
 
     @cache  # noqa: B019
     def attacker(self) -> BestAttacker:
-        """The best attacker: exact Bayes, or one who reads in context where he does better."""
+        """Exact Bayes, or one who reads in context where he does better."""
         train = self.documents("imdb_train")
         begin, _, end = parts(len(train.labels))
         read = train.between(begin, end)
@@ -626,7 +626,7 @@ def figure_name(task: str) -> str:
 
 
 def figures(results: Results, folder: Path) -> None:
-    """One figure a task: accuracy against the share of content words that the best attacker gets back."""
+    """One figure a task: accuracy against the share of content words that the better attacker gets back."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -657,7 +657,9 @@ def figures(results: Results, folder: Path) -> None:
         clear = results.content["clear"][task][0]
         axes.axhline(clear, color="0.5", linestyle=":", linewidth=1)
         axes.set(
-            xlabel="content words that the best attacker gets back", ylabel="accuracy", title=task
+            xlabel="content words that the better of two attackers gets back",
+            ylabel="accuracy",
+            title=task,
         )
         axes.set_xticks(SHARES, [f"{share:.0%}" for share in SHARES])
         figure.legend(loc="outside lower center", fontsize=8, frameon=False)
