@@ -570,6 +570,11 @@ def tables(results: Results) -> str:
                     f"| {name} | {float(share):.0%} | {cell[share]['epsilon']:.3g} | {alone:.3f} | {read:.3f} | "
                     f"{'' if name == NOISE else f'{everything:.3f}'} |"
                 )
+    lines.append("")
+    for name, cell in rows.items():
+        for share in shares:
+            if "refused" in cell[share]:
+                lines.append(f"- {name}, {float(share):.0%}: {cell[share]['refused']}")
     lines += ["", "## Are the forms those of the packages?", ""]
     lines += ["| row | on 24 words in the plane |", "|---|---|"]
     lines += [f"| {name} | {told} |" for name, told in content["forms"].items()]
