@@ -57,7 +57,6 @@ from textpriv.corpus.records import (
 from textpriv.corpus.report import CorpusReport, Progress, Tally, with_columns
 from textpriv.engines.batch import NO_SALT, BatchRelease, PrivatizerSettings, corpus_name
 from textpriv.engines.local import InProcess
-from textpriv.engines.workers import WorkerPool
 from textpriv.errors import CorpusError
 from textpriv.files import sha256_file
 from textpriv.run_key import read_run_key
@@ -65,6 +64,7 @@ from textpriv.run_key import read_run_key
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from textpriv.engines.workers import WorkerPool
     from textpriv.privatizer import Privatizer
     from textpriv.run_key import RunKey
 
@@ -274,6 +274,8 @@ def _local_engine(
 ) -> InProcess | WorkerPool:
     if workers == 1 or settings is None:
         return InProcess(BatchRelease(privatizer, plan.columns, context))
+    from textpriv.engines.workers import WorkerPool
+
     release = BatchRelease(privatizer, plan.columns, context)
     return WorkerPool(release, settings, plan.columns, context, workers)
 

@@ -60,6 +60,7 @@ BANDS_FILE = "bands.npy"
 GRAPH_FILE = "hnsw.bin"
 
 _LEAF = 1 << 23  # bytes hashed at a time, so that a large file is hashed on all processors
+_PIECE = 1 << 18  # bytes read at a time, which stay in a processor's own cache
 _NEEDED = ("words.json", "vectors.npy", "neighbours.npy", "distances.npy", "representatives.npy")
 _NEEDED_OF_TREE = ("words.json", "order.npy", "gaps.npy")
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -126,9 +127,14 @@ def checksum(path: Path) -> str:
     size = path.stat().st_size
 
     def leaf(start: int) -> bytes:
-        with open(path, "rb") as file:
+        digest, left = hashlib.sha256(), _LEAF
+        piece = memoryview(bytearray(_PIECE))
+        with open(path, "rb", buffering=0) as file:
             file.seek(start)
-            return hashlib.sha256(file.read(_LEAF)).digest()
+            while left and (read := file.readinto(piece[:left])):
+                digest.update(piece[:read])
+                left -= read
+        return digest.digest()
 
     with ThreadPoolExecutor() as pool:
         return hashlib.sha256(b"".join(pool.map(leaf, range(0, size, _LEAF)))).hexdigest()

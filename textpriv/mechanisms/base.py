@@ -10,8 +10,9 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -274,27 +275,32 @@ class Mechanism(ABC):
     def _names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What a statement says of common first names: under what is not protected, and in its notes.
 
-        A bound in nats does not show that at a large epsilon a name comes out nearly always; its law does. Computed when a
-        statement is first asked for, from one row of the law a name.
+        A bound in nats does not show that at a large epsilon a name comes out nearly always; its law does. Looked for when
+        a statement is first asked for, and recorded with the index.
         """
         names = words_in(self.index.vocabulary, FIRST_NAMES)[:_STATED_NAMES]
         if not names:
             return (), ()
-        keep: list[float] = []
-        half = (len(names) - 1) // 2  # the half-th largest stands with half of the names, or more
+        ids = map(self.index.vocabulary.id, names)
+        rows = (float(np.exp(self.log_prob(each)[each])) for each in ids)
         try:
-            for name in names:
-                keep.append(float(np.exp(self.log_prob(name)[self.index.vocabulary.id(name)])))
-                if sum(each <= 0.5 for each in keep) >= len(names) - half:
-                    return (), ()  # whatever the others are
+            first = next(rows)
         except MechanismError:
             return (), (
                 f"How often common first names stay as they are is not stated: {self.name} has no closed law",
             )
-        probable = sorted(keep, reverse=True)[half]
+        binding = {"kind": "names kept", "version": 1, "names": names, **self.binding()}
+        record = self.index.find_record(binding)
+        # A law whose code has changed since, which no binding shows, is told by its first row.
+        if record is None or record.get("first") != first:
+            record = {"first": first, "half": _half_keep(chain([first], rows), len(names))}
+            self.index.keep_record(binding, record)
+        half = record["half"]
+        if half is None:
+            return (), ()
         return (
             f"in practice, common first names: half of the {len(names)} that were looked at stay as they are with "
-            f"probability {at_least(probable, 3)} or more ({names[0]!r} with {at_least(keep[0], 3)})",
+            f"probability {at_least(half, 3)} or more ({names[0]!r} with {at_least(first, 3)})",
         ), ()
 
     def closed_constant(self, progress: Progress | None = None) -> Constant | None:
@@ -454,6 +460,17 @@ class Mechanism(ABC):
 def checksum(array: NDArray[Any]) -> str:
     """A checksum of the values of an array."""
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+
+
+def _half_keep(keep: Iterable[float], count: int) -> float | None:
+    """What half of some probabilities reach, or None if that is not above one half; no more are taken than decide it."""
+    half = (count - 1) // 2
+    taken: list[float] = []
+    for each in keep:
+        taken.append(each)
+        if sum(one <= 0.5 for one in taken) >= count - half:
+            return None
+    return sorted(taken, reverse=True)[half]
 
 
 def _digest(value: Any) -> str:

@@ -90,11 +90,29 @@ def test_no_law_is_computed_until_a_statement_is_asked_for(index, monkeypatch):
     asked = []
     own = TEM.log_prob
     monkeypatch.setattr(TEM, "log_prob", lambda self, word: asked.append(word) or own(self, word))
-    privatizer = textpriv.Privatizer(TEM(index, 8.0))
+    privatizer = textpriv.Privatizer(TEM(index, 9.0))
     privatizer.privatize("john saw a film")
     assert not asked
     _ = privatizer.statement, privatizer.mechanism.statement, privatizer.mechanism.statement
-    assert asked == ["john", "mary"]
+    assert asked == [WORDS.index("john"), WORDS.index("mary")]
+
+
+def test_what_a_statement_says_of_names_is_recorded_with_the_index(index, tmp_path, monkeypatch):
+    index.save(tmp_path / "i.idx")
+    said = TEM(Index.load(tmp_path / "i.idx"), 7.0).statement
+    asked, other = [], []
+    own = TEM.log_prob
+    monkeypatch.setattr(TEM, "log_prob", lambda self, word: asked.append(word) or own(self, word))
+    again = TEM(Index.load(tmp_path / "i.idx"), 7.0)
+    assert again.statement == said
+    assert asked == [WORDS.index("john")]
+    # A mechanism under the same name whose law is another one is not taken for that of the record.
+    monkeypatch.setattr(
+        TEM, "log_prob", lambda self, word: other.append(word) or own(self, word) - 1
+    )
+    changed = TEM(Index.load(tmp_path / "i.idx"), 7.0).statement
+    assert len(other) == 2
+    assert changed.not_protected != said.not_protected
 
 
 def test_a_mechanism_without_a_law_says_that_it_is_not_known(index):

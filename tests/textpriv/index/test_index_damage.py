@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ def outcomes(tmp_path_factory) -> dict[str, str]:
     """What became of each damaged copy; a process of its own opens each, so that one that dies is seen."""
     done = subprocess.run(
         [sys.executable, damage.__file__, str(tmp_path_factory.mktemp("damage"))],
+        # The folder of tests beside the script is called textpriv too; a package on the path comes before it.
+        env={**os.environ, "PYTHONPATH": str(Path(damage.__file__).parents[1])},
         capture_output=True,
         text=True,
         timeout=300,
