@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -19,6 +19,7 @@ __all__ = [
     "cache_folder",
     "created",
     "flush",
+    "lost_by",
     "one_at_a_time",
     "same_file",
     "sha256_file",
@@ -36,6 +37,32 @@ def same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> 
         if os.path.samefile(first, second):
             return True
     return os.path.realpath(first) == os.path.realpath(second)
+
+
+def lost_by(
+    written: Iterable[str | os.PathLike[str]], read: Iterable[str | os.PathLike[str]]
+) -> str | None:
+    """The first of some files that writing to some paths would replace, by whichever links; None where all stay.
+
+    A folder that is written to takes all in it with it; what merely lies in a folder that is read takes nothing.
+    """
+    places = {os.path.realpath(each): os.fspath(each) for each in read}
+    for final in map(os.path.realpath, written):
+        mark = _mark(final)
+        for place, name in places.items():
+            if place == final or place.startswith(final + os.sep):
+                return name
+            if mark is not None and _mark(place) == mark:
+                return name
+    return None
+
+
+def _mark(path: str) -> tuple[int, int] | None:
+    """By which device and inode a file is known; None where there is none."""
+    with contextlib.suppress(OSError):
+        status = os.stat(path)
+        return status.st_dev, status.st_ino
+    return None
 
 
 def cache_folder() -> Path:

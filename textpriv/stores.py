@@ -21,7 +21,17 @@ from typing import Any, BinaryIO, TypeVar, cast
 from textpriv.errors import CorpusError
 from textpriv.optional import how_to_install
 
-__all__ = ["is_folder", "is_url", "local_path", "names_below", "opened", "put", "read", "remove"]
+__all__ = [
+    "is_file",
+    "is_folder",
+    "is_url",
+    "local_path",
+    "names_below",
+    "opened",
+    "put",
+    "read",
+    "remove",
+]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _WAITS = (0.1, 0.3, 1.0, 3.0, 10.0)  # seconds before a request is made again
@@ -44,7 +54,7 @@ def is_url(name: str) -> bool:
 def local_path(target: str | os.PathLike[str]) -> Path:
     """Where an output is on this machine, links resolved; of a URL, where what belongs to it is kept.
 
-    That is a folder for each URL, with mode 0700, in ``$XDG_STATE_HOME/textpriv/stores``.
+    That is in a folder for each URL in ``$XDG_STATE_HOME/textpriv/stores``, made with mode 0700 by what first writes there.
     """
     name = os.fspath(target)
     if not is_url(name):
@@ -53,9 +63,14 @@ def local_path(target: str | os.PathLike[str]) -> Path:
 
     url = name.rstrip("/")
     known = hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    folder = platformdirs.user_state_path("textpriv") / "stores" / known
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder / url.rpartition("/")[2]
+    return platformdirs.user_state_path("textpriv") / "stores" / known / url.rpartition("/")[2]
+
+
+def is_file(url: str) -> bool:
+    """Return whether an object is at a URL."""
+    store, path = _located(url)
+    store.invalidate_cache()
+    return bool(_asked(url, lambda: store.isfile(path)))
 
 
 def is_folder(name: str) -> bool:

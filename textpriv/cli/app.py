@@ -171,7 +171,7 @@ def index(
     from textpriv.index.index import Index
     from textpriv.vocabulary.vocabulary import Vocabulary
 
-    refuse_existing(out, force)
+    refuse_existing(out, force, source, options.prior, options.without)
     started = time.perf_counter()
     terminal = console()
     with terminal.status("reading vectors"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from textpriv.cli.messages import print_json, say
-from textpriv.cli.options import Json
+from textpriv.cli.options import Json, refuse_foreign
 
 if TYPE_CHECKING:
     from textpriv.evaluation.bench import Row
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 _COLOURS = ("#888", "#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677")
+_TITLE = "Accuracy at equal success of the best attacker of lone words"
 _STYLE = "text{font:13px sans-serif;fill:#333}.grid{stroke:#ddd}.line{fill:none;stroke-width:2}"
 
 
@@ -28,7 +29,10 @@ def bench(
         ),
     ] = False,
     output: Annotated[
-        Path | None, typer.Option(help="Also draw the curves in this SVG file.")
+        Path | None,
+        typer.Option(
+            help="Also draw the curves in this SVG file; one that this command has made is replaced."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -41,9 +45,12 @@ def bench(
     [bold]Example:[/bold] textpriv bench --quick --output tradeoff.svg
     """
     from textpriv.evaluation.bench import clear_accuracy, curve, made_task
+    from textpriv.files import atomic_write, umask
     from textpriv.vocabulary.builtin import read_builtin
     from textpriv.vocabulary.vocabulary import Vocabulary
 
+    if output is not None:
+        refuse_foreign(output, _TITLE)
     started = time.process_time()
     words, documents, seeds = (2000, 1500, 2) if quick else (6000, 6000, 5)
     whole = read_builtin("en")
@@ -68,7 +75,8 @@ def bench(
                 flush=True,
             )
     if output is not None:
-        output.write_text(drawn(rows, clear), encoding="utf-8")
+        with atomic_write(output, mode=0o666 & ~umask()) as file:
+            file.write(drawn(rows, clear).encode())
     spent = time.process_time() - started
     if as_json:
         print_json(
@@ -91,7 +99,7 @@ def drawn(rows: list[Row], clear: float) -> str:
 
     names = list(dict.fromkeys(row.law for row in rows))
     chart = Chart(
-        "Accuracy at equal success of the best attacker of lone words",
+        _TITLE,
         "One line a law: accuracy on clear documents after learning from private ones.",
         "share of content words that the best attacker of lone words gets back",
         f"accuracy (clear: {clear:.3f})",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from textpriv.cli.messages import print_json, say, warn
-from textpriv.cli.options import FileFormat, Json, ReleaseOptions
+from textpriv.cli.options import FileFormat, ForceFile, Json, ReleaseOptions
 from textpriv.errors import CorpusError, TextprivError
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ def decode(
     format: Annotated[
         FileFormat | None, typer.Option(help="Format of IN and OUT, where their names do not say.")
     ] = None,
+    force: ForceFile = False,
     as_json: Json = False,
 ) -> None:
     r"""Guess what private texts said, for people who read them. Post-processing: every guarantee stands.
@@ -127,6 +128,7 @@ def decode(
     [bold]Example:[/bold] textpriv decode private.csv readable.csv --epsilon 3 --text-column review
     """
     from textpriv.corpus import STANDARD_STREAM
+    from textpriv.corpus.job import check_files, files_of
     from textpriv.evaluation.decoding import Decoder, expected_recovery
     from textpriv.privatizer import Privatizer
     from textpriv.tokenization.policy import TokenPolicy
@@ -136,6 +138,9 @@ def decode(
             "with --json the texts cannot go to standard output, too: name a file"
         )
     plan = _plan(source, target, format, text_column)
+    settings = release.settings()
+    read = [reading.model, reading.public, *files_of(settings.index, settings)]
+    check_files(plan, target, read=filter(None, read), overwrite=force)
     mechanism = release.law.build(release.epsilon, release.index_name)
     policy = TokenPolicy(**vars(release.policy))
     privatizer = Privatizer(mechanism, policy, language=release.language)
@@ -172,22 +177,9 @@ def _report(
 
 def _plan(source: str, target: str, format: str | None, text_column: str) -> Plan:
     """How the files are read and written, with both ends checked."""
-    from textpriv.corpus.columns import ColumnRule
     from textpriv.corpus.job import Plan
-    from textpriv.corpus.records import MAX_TEXT_BYTES
 
-    plan = Plan.of(
-        source,
-        target,
-        format,
-        text_columns=(text_column,),
-        on_error="fail",
-        batch_size=500,
-        max_text_bytes=MAX_TEXT_BYTES,
-        rule=ColumnRule(),
-        part_records=20_000,
-        names=(),
-    )
+    plan = Plan.of(source, target, format, text_columns=(text_column,))
     if plan.is_folder:
         raise CorpusError(f"{source} is a folder: name one of its files.")
     return plan

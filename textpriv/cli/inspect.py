@@ -27,10 +27,11 @@ from textpriv.cli.options import (
     ReleaseOptions,
     index_name,
     read_number,
+    refuse_foreign,
+    refuse_lost,
 )
 from textpriv.cli.privatize import SpanOptions
 from textpriv.errors import LedgerError, TextprivError
-from textpriv.files import same_file
 
 if TYPE_CHECKING:
     from textpriv.guarantees.certificate import Certificate
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["audit", "certify", "explain", "leaks", "playground", "report"]
 
+_REPORT_MARK = "Made by textpriv"  # stands in every report
 _SPAN = "span:"  # before the name of a law of typed spans
 
 
@@ -77,12 +79,10 @@ class PrivateParts:
     ] = 0
     ledger: Annotated[Path | None, typer.Option(help="Ledger whose totals are shown.")] = None
 
-    def check(self, output: Path, *read: str | None) -> None:
-        """Refuse a page over what is read, a sample of nothing, and a ledger that is not there, which opening makes."""
-        if any(given and same_file(given, output) for given in (self.corpus, self.ledger, *read)):
-            raise typer.BadParameter(
-                "--output would be written over a file that is read: name another one"
-            )
+    def check(self, output: Path, *read: str | Path | None) -> None:
+        """Refuse a page over what is read or is no page, a sample of nothing, and a ledger that is not there."""
+        refuse_lost(output, "--output", self.corpus, self.ledger, *read)
+        refuse_foreign(output, _REPORT_MARK)
         if self.show_private_sample and self.corpus is None:
             raise typer.BadParameter("--show-private-sample shows texts of --corpus FILE: name it")
         if self.ledger is not None and not self.ledger.is_file():
@@ -357,7 +357,10 @@ def report(
     *,
     release: OverFolder,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="HTML file to write; replaced if it exists.")
+        Path,
+        typer.Option(
+            "--output", "-o", help="HTML file to write; one that this command has made is replaced."
+        ),
     ],
     spans: SpanOptions,
     private: PrivateParts,
@@ -381,14 +384,15 @@ def report(
     [bold]Example:[/bold] textpriv report --epsilon 3 --output report.html
     """
     from textpriv.corpus import read_records
+    from textpriv.corpus.job import files_of
     from textpriv.evaluation.best_attacker import PublicText
     from textpriv.evaluation.leaks import leak_report
     from textpriv.guarantees.certificate import certify as compute
     from textpriv.ledger.ledger import Ledger
     from textpriv.web.report import report_page, write_page
 
-    private.check(output, context, spans.policy)
     settings = release.settings(**spans.settings())
+    private.check(output, context, spans.policy, *files_of(settings.index, settings))
     release.law.announce()
     privatizer = settings.build()
     samples: list[str] = []

@@ -18,12 +18,15 @@ import typer
 from typer.core import TyperCommand
 
 from textpriv.cli.messages import say
-from textpriv.errors import IndexFolderError
+from textpriv.errors import IndexFolderError, TextprivError
+from textpriv.files import lost_by
 from textpriv.mechanisms import mechanism_names
 
 if TYPE_CHECKING:
     from textpriv.engines.batch import PrivatizerSettings
     from textpriv.mechanisms.base import Mechanism
+
+_LOOKED_AT = 1 << 22  # bytes of a file, to see whose it is
 
 # All that are installed: short names, and what each is called in the registry, which knows the options that it takes.
 SHORT_NAMES = mechanism_names()
@@ -185,6 +188,13 @@ NewFolder = Annotated[Path, typer.Argument(help="Folder to make.")]
 Metric = Annotated[str, typer.Option(help="Distance between vectors.")]
 Limit = Annotated[int | None, typer.Option(help="Take only the first words of SOURCE.", min=1)]
 Force = Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")]
+ForceFile = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="Replace the file OUT, and those beside it; never what is read, nor a folder.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
@@ -299,10 +309,40 @@ class MechanismOptions:
             )
 
 
-def refuse_existing(out: Path, force: bool) -> None:
-    """Refuse a folder that is there and is not to be replaced: before the long work, not after it."""
+def refuse_existing(out: Path, force: bool, *read: str | Path | None) -> None:
+    """Refuse a folder that is there and is not to be replaced, or holds what is read: before the long work, not after it."""
+    from textpriv.index.storage import META
+
+    refuse_lost(out, "OUT", *read)
     if out.exists() and not force:
         raise IndexFolderError(f"{out} exists. Choose another folder, or replace it with --force.")
+    if out.exists() and not (out / META).is_file():
+        raise IndexFolderError(
+            f"{out} is not an index folder, and nothing else is replaced. Choose another name."
+        )
+
+
+def refuse_lost(out: str | Path, name: str, *read: str | Path | None) -> None:
+    """Refuse an output that would be written over a file that the command reads."""
+    lost = lost_by([out], [each for each in read if each is not None])
+    if lost is not None:
+        raise typer.BadParameter(
+            f"{name} would be written over {lost}, which is read: name another file"
+        )
+
+
+def refuse_foreign(out: Path, mark: str) -> None:
+    """Refuse to replace a file that is not empty and lacks what all files have that a command makes."""
+    if out.is_dir():
+        raise TextprivError(f"{out} is a folder. Name a file.")
+    if not out.exists():
+        return
+    with out.open("rb") as file:
+        found = file.read(_LOOKED_AT)
+    if found and mark.encode() not in found:
+        raise TextprivError(
+            f"{out} exists and was not made by this command. Name another file, or remove it first."
+        )
 
 
 def required(

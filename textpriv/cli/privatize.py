@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import typer
 
 from textpriv.cli.messages import console, print_json, say, warn
-from textpriv.cli.options import FileFormat, Json, ReleaseOptions
+from textpriv.cli.options import FileFormat, ForceFile, Json, ReleaseOptions
 from textpriv.errors import TextprivError
 
 if TYPE_CHECKING:
@@ -331,6 +331,10 @@ class AccountOptions:
                 "--seed is for experiments, and --ledger for releases: use one"
             )
 
+    def arguments(self) -> dict[str, Any]:
+        """Return arguments of privatize_corpus."""
+        return {"document_column": self.document, "author_column": self.author}
+
     def settings(self) -> dict[str, Any]:
         """Return the fields of PrivatizerSettings."""
         return {"ledger": None if self.ledger is None else str(self.ledger), **self.limits}
@@ -362,17 +366,20 @@ def privatize(
     spans: FileSpanOptions,
     run: RunOptions,
     account: AccountOptions,
+    force: ForceFile = False,
     as_json: Json = False,
 ) -> None:
     """Replace every word of the texts by a private one.
 
-    OUT appears when all is done, or not at all; a run that was cut short goes on with --resume. The
-    last lines say in plain words what is guaranteed, and what is not.
+    OUT appears when all is done, or not at all; a run that was cut short goes on with --resume. A file that is there is
+    replaced only with its run key beside it, with --resume, or with --force. The last lines say in plain words what is
+    guaranteed, and what is not.
 
     [bold]Example:[/bold] textpriv privatize reviews.csv private.csv --epsilon 3 --text-column review
     """
     from textpriv.cli.progress import shown_progress, write_event
     from textpriv.corpus import STANDARD_STREAM, privatize_corpus
+    from textpriv.corpus.job import check_files, files_of, planned
 
     if as_json and target == STANDARD_STREAM:
         raise typer.BadParameter(
@@ -385,6 +392,17 @@ def privatize(
     run_key = run.open_key(source, target, account.ledger)
     if run_key is not None:
         settings = replace(settings, run_key=run_key.secret)
+    # Before anything is built: a ledger is made by being opened, and a refused run leaves nothing.
+    check_files(
+        planned(source, target, **files.arguments(), **spans.arguments(), **account.arguments()),
+        target,
+        key=run_key,
+        ledger=account.ledger,
+        read=[*files_of(settings.index, settings), *filter(None, [spans.policy])],
+        offsets=spans.offsets,
+        resume=run.resume,
+        overwrite=force,
+    )
     release.law.announce()
     privatizer = settings.build()
     with _saying_what_is_left(target), shown_progress(console(), as_json) as advance:
@@ -396,10 +414,10 @@ def privatize(
             **spans.arguments(),
             **run.arguments(),
             settings=settings,
-            document_column=account.document,
-            author_column=account.author,
+            **account.arguments(),
             key=run_key,
             resume=run.resume or (False if can_resume(source, target) else None),
+            overwrite=force,
             on_progress=advance,
             on_unprotected=_warn_unprotected
             if not as_json

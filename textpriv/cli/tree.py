@@ -98,7 +98,7 @@ def tree(
     from textpriv.tokenization.encoder import find_split_words
     from textpriv.vocabulary.vocabulary import Vocabulary
 
-    refuse_existing(out, force)
+    refuse_existing(out, force, source, options.prior)
     started = time.perf_counter()
     terminal = console()
     if options.method == "file":

@@ -36,6 +36,7 @@ __all__ = [
     "manifest_path",
     "manifest_url",
     "only_writer",
+    "quarantine_path",
 ]
 
 FORMER_MANIFEST = "manifest.json"  # in the folder itself, where earlier versions wrote it
@@ -463,6 +464,8 @@ def only_writer(target: Path) -> Iterator[None]:
     path = _lock_path(target)
     while True:
         with _beside(target.name):
+            # Beside a local output there is a folder; that of an output at a URL is this user's alone.
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -532,6 +535,11 @@ def checkpoint_path(target: Path, resumable: bool) -> Path:
     if resumable:
         return target.with_name(target.name + ".partial")
     return target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}.tmp")
+
+
+def quarantine_path(target: Path) -> Path:
+    """Return the file beside an output with the bad records that are set aside."""
+    return target.with_name(target.name + ".quarantine.jsonl")
 
 
 def manifest_path(target: Path) -> Path:

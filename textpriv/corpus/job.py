@@ -19,31 +19,47 @@ from urllib.parse import unquote
 import numpy as np
 
 from textpriv import stores
-from textpriv.corpus.checkpoint import FORMER_MANIFEST, manifest_path
+from textpriv.corpus.checkpoint import (
+    FORMER_MANIFEST,
+    manifest_path,
+    quarantine_path,
+)
 from textpriv.corpus.columns import ColumnRule
 from textpriv.corpus.formats import corpus_format, read_records
-from textpriv.corpus.records import STANDARD_STREAM, Batch, CorpusReader, Cursor, is_stream
+from textpriv.corpus.records import (
+    MAX_TEXT_BYTES,
+    STANDARD_STREAM,
+    Batch,
+    CorpusReader,
+    Cursor,
+    is_stream,
+)
 from textpriv.engines.batch import Columns, PrivatizerSettings, string_array
 from textpriv.errors import CorpusError
-from textpriv.files import same_file
+from textpriv.files import lost_by, same_file
+from textpriv.run_key import RunKey, key_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from textpriv.privatizer import Privatizer
-    from textpriv.run_key import RunKey
 
 __all__ = [
     "ENGINES",
     "MOVED",
+    "PART_RECORDS",
     "Plan",
+    "check_files",
     "check_options",
+    "files_of",
+    "folder_exists",
+    "is_taken",
     "names_in",
-    "refuse_in_output",
-    "refuse_taken",
+    "planned",
 ]
 
 ENGINES = ("local", "spark", "ray")
+PART_RECORDS = 20_000
 
 # The names of the columns that go to an engine after the texts, by how many columns of names there are.
 _KNOWN: tuple[dict[str, str], ...] = (
@@ -114,17 +130,31 @@ class Plan:
     has_offsets: bool = False  # whether parts say where spans stood and stand
 
     @classmethod
-    def of(cls, source: str, target: str, format: str | None, **options: Any) -> Plan:
+    def of(
+        cls,
+        source: str,
+        target: str,
+        format: str | None,
+        *,
+        text_columns: tuple[str, ...],
+        rule: ColumnRule | None = None,
+        names: tuple[str, ...] = (),
+        labels: str | None = None,
+        part_records: int = PART_RECORDS,
+        on_error: str = "fail",
+        batch_size: int = 500,
+        max_text_bytes: int = MAX_TEXT_BYTES,
+        has_offsets: bool = False,
+    ) -> Plan:
         """Plan a job, with everything checked that its files and options show."""
-        labels = options.get("labels")
         # Refuses a text that is to be a name.
-        document, author = (*options["names"], None, None)[:2]
-        Columns(options["text_columns"], document, author, labels=labels)
+        document, author = (*names, None, None)[:2]
+        Columns(text_columns, document, author, labels=labels)
+        rule = rule or ColumnRule()
         if labels is not None:  # offsets in the raw text
-            rule: ColumnRule = options["rule"]
-            options["rule"] = replace(rule, drop=(*rule.drop, glob.escape(labels)))
-        if options["part_records"] < 1:
-            raise CorpusError(f"part_records must be at least 1; found {options['part_records']}.")
+            rule = replace(rule, drop=(*rule.drop, glob.escape(labels)))
+        if part_records < 1:
+            raise CorpusError(f"part_records must be at least 1; found {part_records}.")
         compression = None
         is_folder = stores.is_folder(source)
         if is_folder:
@@ -142,12 +172,27 @@ class Plan:
             _refuse_same_file(source, target)
             files = (("", source),)
         partitions = _partition_columns(name for name, _ in files)
-        _refuse_partitions(source, partitions, options["text_columns"], options["rule"])
-        if format == "text" and (options["names"] or labels or len(options["text_columns"]) > 1):
+        _refuse_partitions(source, partitions, text_columns, rule)
+        if format == "text" and (names or labels or len(text_columns) > 1):
             raise CorpusError(
                 "Texts, documents and labels are named by columns, and a text file has none: use jsonl, csv, tsv or parquet."
             )
-        return cls(files, is_folder, str(format), compression, partitions, **options)
+        return cls(
+            files,
+            is_folder,
+            str(format),
+            compression,
+            partitions,
+            text_columns,
+            on_error,
+            batch_size,
+            max_text_bytes,
+            rule,
+            part_records,
+            names,
+            labels,
+            has_offsets,
+        )
 
     @property
     def columns(self) -> Columns:
@@ -242,32 +287,136 @@ class Plan:
         return replace(self, files=files)
 
 
+def planned(
+    source: str,
+    target: str,
+    *,
+    format: str | None = None,
+    text_column: str | Sequence[str] = "text",
+    columns: ColumnRule | None = None,
+    document_column: str | None = None,
+    author_column: str | None = None,
+    labels_column: str | None = None,
+    offsets: str | os.PathLike[str] | None = None,
+    **more: Any,
+) -> Plan:
+    """Plan a job by arguments of ``textpriv.corpus.privatize_corpus``; ``more`` are those that Plan.of has, too."""
+    return Plan.of(
+        source,
+        target,
+        format,
+        text_columns=(text_column,) if isinstance(text_column, str) else tuple(text_column),
+        rule=columns,
+        names=tuple(name for name in (document_column, author_column) if name is not None),
+        labels=labels_column,
+        has_offsets=offsets is not None,
+        **more,
+    )
+
+
 def names_in(reader: CorpusReader, batch: Batch, column: str) -> list[str]:
     """Read the names in a column, which the reader has checked; 7 and "7" are one name, for CSV cannot tell them apart."""
     return [str(value) for value in reader.values(batch, column)]
 
 
-def refuse_in_output(target: Path, private: Iterable[Path]) -> None:
-    """Refuse what is private to its owner in the output: a run key, a ledger, offsets."""
-    for given in private:
-        path = Path(os.path.realpath(given))
-        if path in (target, manifest_path(target)) or target in path.parents:
+def check_files(
+    plan: Plan,
+    target: str,
+    *,
+    key: RunKey | None = None,
+    ledger: Path | None = None,
+    read: Iterable[str | Path] = (),
+    offsets: Path | None = None,
+    resume: bool | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Refuse inputs that are missing, and outputs that cannot be written or would take the place of something else.
+
+    Nothing is made or changed. What lies at the output is replaced where it is empty, where the run key beside it is that
+    of this run (it is a release that can be repeated), where a run is continued (which may have ended after it published),
+    and where that is asked for; an output folder never is. What the run reads is not replaced in any case.
+
+    Parameters
+    ----------
+    plan, target, key, offsets, resume, overwrite
+        As in ``textpriv.corpus.privatize_corpus``.
+    ledger
+        The file of the ledger.
+    read
+        Further files that the run reads or keeps.
+    """
+    for _, name in plan.files:
+        if not is_stream(name):
+            stores.opened(name).close()
+    if is_stream(target):
+        return
+    final = stores.local_path(target)
+    kept, moved = [*read], [] if offsets is None else [offsets]
+    if key is not None:
+        kept.append(key.path)
+    if ledger is not None:
+        kept += [ledger, *(f"{ledger}-{name}" for name in ("wal", "shm"))]
+    _refuse_lost(plan, final, kept, moved)
+    if not (stores.is_url(target) or final.parent.is_dir()):
+        raise CorpusError(f"Cannot write to {final}: its folder does not exist. Make it first.")
+    if final.is_dir() and not plan.is_folder:
+        raise CorpusError(f"Cannot write to {final}: it is a folder. Name a file.")
+    if offsets is not None and (offsets.is_dir() or not offsets.parent.is_dir()):
+        raise CorpusError(
+            f"Cannot write offsets to {offsets}: it is a folder, or its folder does not exist. Name a file."
+        )
+    if plan.is_folder and not resume and is_taken(target):
+        raise folder_exists(target)
+    is_own = key is not None and not key.fresh and key.path == key_path(target)
+    if overwrite or is_own or resume:
+        return
+    beside = [quarantine_path(final)] if plan.on_error == "quarantine" else []
+    outputs = [*([] if plan.is_folder else [target]), *map(str, moved + beside)]
+    for path in outputs:
+        if is_taken(path):
             raise CorpusError(
-                f"{path} would lie in the output or be written over by it: a run key, a ledger and offsets must lie "
+                f"{path} exists, and no run key beside the output says that it can be made again. Name another one, or "
+                "replace it with --force (overwrite=True)."
+            )
+
+
+def _refuse_lost(plan: Plan, final: Path, kept: Iterable[str | Path], moved: list[Path]) -> None:
+    """Refuse to write over what is read or kept, or to put it into the output; ``moved`` holds offsets."""
+    made, beside = [final, manifest_path(final)], [quarantine_path(final)]
+    sources = [path for _, path in plan.files if not (is_stream(path) or stores.is_url(path))]
+    for written, read in (
+        (made, [*kept, *moved]),
+        (made if plan.is_folder else [], sources),
+        (moved, [*kept, *sources, *beside]),
+        (beside if plan.on_error == "quarantine" else [], [*kept, *sources]),
+    ):
+        if (lost := lost_by(written, read)) is not None:
+            raise CorpusError(
+                f"{lost} would lie in the output or be written over: run keys, ledgers, offsets and what is read must lie "
                 "elsewhere. Name another file."
             )
 
 
-def refuse_taken(offsets: Path, others: Iterable[str | Path]) -> None:
-    """Refuse to write offsets where they cannot be, or over another file of the run."""
-    if any(Path(os.path.realpath(each)) == offsets for each in others):
-        raise CorpusError(
-            f"{offsets} is in use: offsets would be written over it. Name another file."
-        )
-    if offsets.is_dir() or not offsets.parent.is_dir():
-        raise CorpusError(
-            f"Cannot write offsets to {offsets}: it is a folder, or its folder does not exist. Name a file."
-        )
+def is_taken(name: str) -> bool:
+    """Return whether a file that is not empty, or a folder that is not, is at a path or URL."""
+    if stores.is_url(name):
+        return stores.is_file(name) or bool(stores.names_below(name))
+    path = Path(name)
+    return any(path.iterdir()) if path.is_dir() else path.exists() and path.stat().st_size > 0
+
+
+def folder_exists(target: str) -> CorpusError:
+    """The error for an output folder that is there."""
+    return CorpusError(
+        f"{target} exists. Choose another folder for the output, or remove that one first."
+    )
+
+
+def files_of(index: str | Path | None, settings: PrivatizerSettings | None) -> list[Path]:
+    """Return the files of an index folder, and others that settings name, such as one of counts."""
+    named = [] if settings is None else [settings.key_file, settings.options.get("prior")]
+    files = [Path(each) for each in (*named, index) if isinstance(each, str | os.PathLike)]
+    return [*files, *(path for path in files[-1].rglob("*") if path.is_file())] if index else files
 
 
 def _file_fingerprint(path: str, run: str) -> tuple[int, str]:

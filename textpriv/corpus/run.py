@@ -32,10 +32,20 @@ from textpriv.corpus.checkpoint import (
     manifest_path,
     manifest_url,
     only_writer,
+    quarantine_path,
 )
 from textpriv.corpus.columns import ColumnRule
 from textpriv.corpus.formats import read_records, write_file
-from textpriv.corpus.job import Plan, check_options, refuse_in_output, refuse_taken
+from textpriv.corpus.job import (
+    PART_RECORDS,
+    Plan,
+    check_files,
+    check_options,
+    files_of,
+    folder_exists,
+    is_taken,
+    planned,
+)
 from textpriv.corpus.parts import (
     FileJoiner,
     NameCheck,
@@ -70,8 +80,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PART_RECORDS", "privatize_corpus"]
 
-PART_RECORDS = 20_000
-
 
 def privatize_corpus(
     source: str | os.PathLike[str],
@@ -95,6 +103,7 @@ def privatize_corpus(
     part_records: int = PART_RECORDS,
     labels_column: str | None = None,
     offsets: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     on_unprotected: Callable[[tuple[str, ...]], None] | None = None,
 ) -> CorpusReport:
@@ -155,6 +164,10 @@ def privatize_corpus(
     offsets
         A file to write, which says for each span where it stood in the raw text and where it stands in the private one
         (JSON lines, mode 0600). It is the owner's: it must not lie in the output.
+    overwrite
+        Whether a file ``target``, and one of offsets or of bad records beside it, may take the place of one that is there
+        and not empty. Without it, it may where it is one that this run has begun, or one beside which its run key lies: a
+        release that can be repeated. A folder is never replaced, nor is anything that the run reads.
     on_progress
         Called after each batch or part.
     on_unprotected
@@ -169,7 +182,8 @@ def privatize_corpus(
     Raises
     ------
     CorpusError
-        For bad records, formats that differ, source and target being one file, or a process that dies.
+        For bad records, formats that differ, source and target being one file, a target that is there, or a process that
+        dies.
     LedgerError
         At the first document that the ledger refuses; names its record. Documents before it stay
         counted and, as the same text, cost nothing the next time.
@@ -200,19 +214,20 @@ def privatize_corpus(
             "A stream passes only once, so under a run key it would not be known again: name files (an input whose "
             "documents have names may be a stream)."
         )
-    plan = Plan.of(
+    plan = planned(
         source,
         target,
-        format,
-        text_columns=(text_column,) if isinstance(text_column, str) else tuple(text_column),
+        format=format,
+        text_column=text_column,
         on_error=on_error,
         batch_size=batch_size,
         max_text_bytes=max_text_bytes,
-        rule=columns or ColumnRule(),
+        columns=columns,
         part_records=part_records,
-        names=tuple(name for name in (document_column, author_column) if name is not None),
-        labels=labels_column,
-        has_offsets=offsets is not None,
+        document_column=document_column,
+        author_column=author_column,
+        labels_column=labels_column,
+        offsets=offsets,
     )
     watch = Tally(plan, on_progress, on_unprotected)
     if is_stream(target):
@@ -225,6 +240,18 @@ def privatize_corpus(
             _write_stream(plan, target, local, watch, NameCheck(plan, privatizer))
         return watch.report(time.perf_counter() - started)
     owners = None if offsets is None else Path(os.path.realpath(offsets))
+    ledger = getattr(privatizer, "ledger", None)
+    index = getattr(getattr(privatizer, "mechanism", None), "index", None)
+    check_files(
+        plan,
+        target,
+        key=key,
+        ledger=None if ledger is None else ledger.path,
+        read=files_of(getattr(index, "path", None), settings),
+        offsets=owners,
+        resume=resume,
+        overwrite=overwrite,
+    )
     run = _Run(plan, target, privatizer, settings, key, watch, owners)
     with run.opened(resume):
         if not run.complete:
@@ -334,10 +361,6 @@ class _Run:
     @contextlib.contextmanager
     def opened(self, resume: bool | None) -> Iterator[None]:
         """Lock the output and open the checkpoint, which is removed after the block unless the run is to be continued."""
-        for _, name in self._plan.files:
-            if not is_stream(name):
-                stores.opened(name).close()  # a missing input is an error before anything is made
-        self._check_target()
         with only_writer(self._target):
             # Another run may have ended between the beginning of this one and here.
             if _version_of(self._target) != self._before:
@@ -413,30 +436,10 @@ class _Run:
         settings = getattr(self._privatizer, "fingerprint", b"")
         return self._plan.job(run, settings + self._context, secret, self._privatizer.seed)
 
-    def _check_target(self) -> None:
-        ledger = getattr(self._privatizer, "ledger", None)
-        private = [each.path for each in (self._key, ledger) if each is not None]
-        refuse_in_output(self._target, [*private, *filter(None, [self._offsets])])
-        if self._offsets is not None:
-            journals = (
-                [] if ledger is None else [f"{ledger.path}-{name}" for name in ("wal", "shm")]
-            )
-            sources = (path for _, path in self._plan.files)
-            refuse_taken(self._offsets, [*private, *journals, *sources, self._quarantine])
-        if not self._target.parent.is_dir():
-            raise CorpusError(
-                f"Cannot write to {self._target}: its folder does not exist. Make it first."
-            )
-        if self._target.is_dir() and not self._plan.is_folder:
-            raise CorpusError(f"Cannot write to {self._target}: it is a folder. Name a file.")
-
-    @property
-    def _quarantine(self) -> Path:
-        return self._target.with_name(self._target.name + ".quarantine.jsonl")
-
     def _refuse_output(self, folder: Checkpoint, resume: bool | None) -> None:
         """Refuse an output folder that exists, unless it is what is to be continued."""
-        if not self._plan.is_folder or not self._exists():
+        target = self._url or str(self._target)
+        if not self._plan.is_folder or not is_taken(target):
             return
         if resume:
             manifest = self._manifest()
@@ -446,15 +449,7 @@ class _Run:
                 return
             if folder.is_publishing():  # of the same job, as is seen when it is opened
                 return
-        raise CorpusError(
-            f"{self._url or self._target} exists. Choose another folder for the output, or remove that one first."
-        )
-
-    def _exists(self) -> bool:
-        if self._url is not None:
-            return bool(stores.names_below(self._url))
-        is_empty = self._target.is_dir() and not any(self._target.iterdir())
-        return self._target.exists() and not is_empty
+        raise folder_exists(target)
 
     def _manifest(self) -> dict[str, Any]:
         if self._url is not None:
@@ -602,7 +597,7 @@ class _Run:
     def published(self, started: float) -> CorpusReport:
         """Join the parts, let the output appear, and report."""
         plan, watch = self._plan, self._watch
-        quarantine = self._quarantine
+        quarantine = quarantine_path(self._target)
         if self.complete:
             return self._report_published(started, quarantine)
         entries = self._folder.entries()

@@ -109,3 +109,24 @@ def test_what_cannot_be_done_is_said_and_nothing_is_left(
     assert said in " ".join(done.stderr.split())
     assert TEXT not in done.stderr
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "code"),
+    [
+        ("there.txt", (), 1),
+        ("public.txt", ("--public", "public.txt", "--force"), 1),
+        ("words.arpa", ("--model", "words.arpa", "--format", "text", "--force"), 1),
+        ("counts.txt", ("--prior", "counts.txt", "--force"), 1),
+    ],
+)
+def test_nothing_is_written_over_what_is_there_or_read(
+    folder, tmp_path, monkeypatch, target, more, code
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "there.txt", "public.txt", "words.arpa", "counts.txt"):
+        (tmp_path / name).write_text(TEXT + "\n")
+    done = decode(folder, "a.txt", target, *more)
+    assert done.exit_code == code
+    assert ("exists" if target == "there.txt" else "must lie elsewhere") in done.stderr
+    assert (tmp_path / target).read_text() == TEXT + "\n"

@@ -63,6 +63,22 @@ def mechanism(folder) -> TreeTEM:
     return TreeTEM(textpriv.Index.load(folder), levels={"synonyms": 3, "kind": 30, "any": 3000})
 
 
+@pytest.mark.parametrize("name", ["index", "tree"])
+def test_a_folder_with_what_is_read_and_what_is_no_index_are_never_replaced(folder, tmp_path, name):
+    source = folder / "words.json"
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "a.txt").write_text("a thesis")
+    for out, code, said in (
+        (folder, 2, "which is read"),
+        (tmp_path / "thesis", 1, "not an index folder"),
+    ):
+        before = {path: path.read_bytes() for path in out.iterdir() if path.is_file()}
+        result = run(name, source, out, "--force")
+        assert result.exit_code == code
+        assert said in " ".join(result.stderr.replace("│", " ").split())
+        assert all(path.read_bytes() == content for path, content in before.items())
+
+
 def test_a_folder_that_is_there_is_not_replaced_unless_asked(folder, tmp_path):
     result = run("tree", folder.parent / "vectors.txt", folder)
     assert result.exit_code == 1

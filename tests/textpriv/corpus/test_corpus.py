@@ -344,8 +344,8 @@ def test_without_a_seed_two_runs_share_no_document_key(tmp_path):
     source = _write(tmp_path / "a.txt", "one\ntwo\n")
     echo = Echo()
     echo.seed = None
-    for _ in range(2):
-        privatize_corpus(source, tmp_path / "b.txt", echo)
+    for name in ("b.txt", "c.txt"):
+        privatize_corpus(source, tmp_path / name, echo)
     assert len(set(echo.keys)) == 4
 
 
@@ -433,7 +433,7 @@ def test_a_failure_leaves_no_file_and_the_old_output_untouched(tmp_path):
     old = _write(tmp_path / "b.txt", "old\n")
     for target in (old, tmp_path / "new.txt"):
         with pytest.raises(OSError, match="no space left"):
-            privatize_corpus(source, target, _Failing(), batch_size=1)
+            privatize_corpus(source, target, _Failing(), batch_size=1, overwrite=True)
     assert old.read_text() == "old\n"
     assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
 
@@ -467,14 +467,14 @@ def test_the_output_has_the_permissions_of_an_ordinary_file(tmp_path):
 def test_an_old_output_keeps_its_permissions(tmp_path):
     source = _write(tmp_path / "a.txt", "one\n")
     (old := _write(tmp_path / "b.txt", "old\n")).chmod(0o600)
-    privatize_corpus(source, old, Echo())
+    privatize_corpus(source, old, Echo(), overwrite=True)
     assert stat.S_IMODE(old.stat().st_mode) == 0o600
 
 
 def test_a_link_stays_a_link(tmp_path):
     source = _write(tmp_path / "a.txt", "one\n")
     (tmp_path / "link.txt").symlink_to(_write(tmp_path / "real.txt", "old\n"))
-    privatize_corpus(source, tmp_path / "link.txt", Echo())
+    privatize_corpus(source, tmp_path / "link.txt", Echo(), overwrite=True)
     assert (tmp_path / "link.txt").is_symlink()
     assert (tmp_path / "real.txt").read_text() == "[one]\n"
 

@@ -200,6 +200,7 @@ def test_offsets_lead_from_each_span_to_its_surface_and_are_their_owners(
             settings=settings,
             workers=workers,
             batch_size=7,
+            overwrite=workers > 1,  # the offsets of the run before
             **NAMED,
         )
         assert private_rows(target) == expected

@@ -255,10 +255,15 @@ def test_where_an_object_appears_while_it_comes_it_is_renamed(tmp_path, monkeypa
     assert bytes_of(tmp_path / "new") == {"out.txt": b"[one]\n"}
 
 
-def test_an_output_in_a_store_is_not_written_over_unless_it_is_a_file(tmp_path, flaky):
+def test_an_output_in_a_store_is_written_over_only_if_it_is_a_file_and_this_is_asked_for(
+    tmp_path, flaky
+):
     shards(tmp_path / "raw")
-    for _ in range(2):
-        privatize_corpus(tmp_path / "raw" / "year=2025" / "a.jsonl", "flaky://a.jsonl", Echo())
+    source = tmp_path / "raw" / "year=2025" / "a.jsonl"
+    privatize_corpus(source, "flaky://a.jsonl", Echo())
+    with pytest.raises(CorpusError, match=r"flaky://a.jsonl exists.*overwrite=True"):
+        privatize_corpus(source, "flaky://a.jsonl", Echo())
+    privatize_corpus(source, "flaky://a.jsonl", Echo(), overwrite=True)
     privatize_corpus(tmp_path / "raw", "flaky://out", Echo(), resume=False)
     with pytest.raises(CorpusError, match="flaky://out exists"):
         privatize_corpus(tmp_path / "raw", "flaky://out", Echo(), resume=False)

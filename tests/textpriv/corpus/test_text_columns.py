@@ -92,11 +92,10 @@ def test_each_text_is_known_by_its_column_and_stands_in_it(tmp_path, extension):
     for document in ("id", None):
         options["document_column"] = document
         target = tmp_path / f"{document}.{extension}"
-        privatize_corpus(source, target, together, text_column=COLUMNS, **options)
+        privatize_corpus(source, target, together, text_column=COLUMNS, overwrite=True, **options)
         for name in COLUMNS:
-            privatize_corpus(
-                source, tmp_path / f"one.{extension}", alone, text_column=name, **options
-            )
+            one = tmp_path / f"{name} {document}.{extension}"
+            privatize_corpus(source, one, alone, text_column=name, **options)
         wanted = read(source)
         for row in wanted:
             row |= {name: f"[{row[name]}]" for name in COLUMNS}

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import textpriv
+from textpriv.cli.app import app
+from textpriv.cli.bench import _TITLE, drawn
+from textpriv.cli.options import refuse_foreign
 from textpriv.evaluation import bench
 from textpriv.evaluation.recovery import word_recovery
 from textpriv.vocabulary.builtin import read_builtin
@@ -40,3 +44,17 @@ def test_every_row_of_the_curve_is_at_the_success_of_the_attacker_that_it_names(
         assert found.content == pytest.approx(row.share, rel=0.05)
         assert found.everything == pytest.approx(row.everything, rel=1e-6)
         assert row.low <= row.accuracy <= row.high
+
+
+def test_the_command_draws_over_a_figure_of_its_own_and_over_no_other_file(tmp_path):
+    row = bench.Row(
+        law="TEM", share=0.1, everything=0.2, epsilon=1, accuracy=0.5, low=0.4, high=0.6
+    )
+    figure = tmp_path / "figure.svg"
+    figure.write_text(drawn([row, row._replace(share=0.2)], 0.7))
+    refuse_foreign(figure, _TITLE)
+    figure.write_text("a thesis")
+    result = CliRunner().invoke(app, ["bench", "--quick", "--output", str(figure)])
+    assert result.exit_code == 1
+    assert "was not made by this command" in result.stderr
+    assert figure.read_text() == "a thesis"

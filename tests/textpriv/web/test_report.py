@@ -551,6 +551,30 @@ def test_the_command_writes_no_page_over_what_it_reads(folder, tmp_path, option)
         assert read.read_text() == TEXT
 
 
+@pytest.mark.parametrize("option", ["--prior", "--policy"])
+def test_the_command_writes_no_page_over_its_settings_or_its_index(folder, tmp_path, option):
+    read = tmp_path / "in.toml"
+    read.write_text('[kinds.PERSON]\nlaw = "mask"\n')
+    detect = ("--detect", "patterns") if option == "--policy" else ()
+    for output in (read, folder / "words.json"):
+        before = output.read_bytes()
+        result = run("report", folder, "-e", 2, option, read, *detect, "--output", output)
+        assert result.exit_code == 2
+        assert "--output would be written over" in result.stderr
+        assert output.read_bytes() == before
+
+
+def test_the_command_replaces_a_report_and_no_other_file(folder, tmp_path):
+    output = tmp_path / "page.html"
+    for _ in range(2):
+        assert run("report", folder, "-e", 2, "-o", output, "--no-certificate").exit_code == 0
+    output.write_text("a thesis")
+    result = run("report", folder, "-e", 2, "-o", output, "--no-certificate")
+    assert result.exit_code == 1
+    assert "was not made by this command" in result.stderr
+    assert output.read_text() == "a thesis"
+
+
 def test_the_command_refuses_a_sample_without_a_corpus(folder, tmp_path):
     result = run("report", folder, "-e", 2, "-o", tmp_path / "a.html", "--show-private-sample", 1)
     assert result.exit_code == 2
