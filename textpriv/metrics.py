@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from textpriv.arguments import whole
 from textpriv.arithmetic import (
     arctangent,
     eigenvectors,
@@ -378,13 +379,15 @@ class Projection(Metric):
         MetricError
             Where there are not so many dimensions.
         """
-        if not 1 <= dimensions <= vectors.shape[1]:
+        if whole("projection", dimensions, error=MetricError) > vectors.shape[1]:
             raise MetricError(
                 f"vectors of {vectors.shape[1]} dimensions can be projected on 1 to {vectors.shape[1]}; got {dimensions}."
             )
-        whole = cls(np.eye(vectors.shape[1]), base=base, radius=radius)
+        unprojected = cls(np.eye(vectors.shape[1]), base=base, radius=radius)
         return cls(
-            principal_directions(whole._clipped(vectors))[:dimensions], base=base, radius=radius
+            principal_directions(unprojected._clipped(vectors))[:dimensions],
+            base=base,
+            radius=radius,
         )
 
     @property
@@ -472,8 +475,7 @@ class Graph(Metric):
         base: str | dict[str, Any] | Metric = "euclidean",
         edges: str = "distance",
     ) -> None:
-        if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 1:
-            raise MetricError(f"neighbours is a whole number from 1 up; got {neighbours!r}.")
+        neighbours = whole("neighbours", neighbours, error=MetricError)
         if edges not in ("distance", "hops"):
             raise MetricError(f"edges are as long as a 'distance' or count 'hops'; got {edges!r}.")
         # Settings of a graph in one without end are refused before they are followed.

@@ -18,6 +18,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.arguments import whole
 from textpriv.document_streams import DocumentStreams, ReleaseKey
 from textpriv.errors import DocumentError, MechanismError, TextprivError
 from textpriv.files import one_at_a_time
@@ -235,8 +236,7 @@ class Privatizer:
             For labels that do not fit their text, and a detector that fails. Names the position of the document.
         """
         source = several_texts(texts)
-        if batch_size < 1:
-            raise TextprivError(f"batch_size must be at least 1; got {batch_size}.")
+        batch_size = whole("batch_size", batch_size)
         named = None if keys is None else iter(keys)
         known = None if labels is None else iter(labels)
         distinct = DistinctKeys()

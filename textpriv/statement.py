@@ -9,9 +9,9 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from numbers import Integral
 from typing import Any
 
+from textpriv.arguments import real, shown, whole
 from textpriv.bounds import at_most, factor_in_words, odds_in_words
 from textpriv.composition import Together, together
 from textpriv.errors import TextprivError
@@ -120,10 +120,9 @@ class PrivacyStatement:
         Raises
         ------
         TextprivError
-            For a distance below 0.
+            For what is no number from 0 up.
         """
-        if not distance >= 0:
-            raise TextprivError(f"a distance is a number from 0 up; got {distance}.")
+        distance = _distance(distance)
         if self.epsilon is None:
             return math.inf
         if distance == 0:
@@ -146,6 +145,7 @@ class PrivacyStatement:
         distance : float
             As for :meth:`loss_at`.
         """
+        distance = _distance(distance)
         widths = [2 * self.loss_at(distance)]
         slack = 2 * float(self.figures.get("numerical_slack") or 0.0)
         wide, widest = (self.figures.get(name) for name in ("bounded_range", "largest_range"))
@@ -180,11 +180,12 @@ class PrivacyStatement:
         TextprivError
             For numbers without meaning.
         """
-        if isinstance(words, bool) or not isinstance(words, Integral) or words < 0:
-            raise TextprivError(f"words is a whole number from 0 up; got {words!r}.")
-        if not 0 <= delta < 1:
-            raise TextprivError(f"delta is a probability from 0 up and below 1; got {delta}.")
-        return together(int(words), self.loss_at(distance), self.range_at(distance), delta)
+        words = whole("words", words, 0)
+        if not 0 <= real(delta) < 1:
+            raise TextprivError(
+                f"delta is a probability from 0 up and below 1; got {shown(delta)}."
+            )
+        return together(words, self.loss_at(distance), self.range_at(distance), real(delta))
 
     def document_loss(self, tokens: int) -> float:
         """Largest loss, in nats, between any two documents of a number of drawn tokens.
@@ -206,9 +207,8 @@ class PrivacyStatement:
         TextprivError
             If the number is not a whole number from 0 up.
         """
-        if isinstance(tokens, bool) or not isinstance(tokens, Integral) or tokens < 0:
-            raise TextprivError(f"tokens is a whole number from 0 up; got {tokens!r}.")
-        return int(tokens) * self.local_dp_epsilon if tokens else 0.0
+        tokens = whole("tokens", tokens, 0)
+        return tokens * self.local_dp_epsilon if tokens else 0.0
 
     def author_loss(self, tokens: Iterable[int]) -> float:
         """Largest loss, in nats, over all released documents of one person.
@@ -362,6 +362,13 @@ class PrivacyStatement:
                 ("Notes", self.notes),
             ],
         )
+
+
+def _distance(given: float) -> float:
+    """A distance as a float; refuse what is none."""
+    if not real(given) >= 0:
+        raise TextprivError(f"a distance is a number from 0 up; got {shown(given)}.")
+    return real(given)
 
 
 def _plain(value: Any) -> Any:

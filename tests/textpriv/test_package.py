@@ -33,6 +33,7 @@ ORDER = (
     {"vocabulary", "metrics", "randomness", "run_key"},
     {"stores"},
     {"statement", "arithmetic", "files", "optional"},
+    {"arguments"},
     {"errors", "html_card", "bounds", "composition"},
 )
 

@@ -31,7 +31,7 @@ from textpriv.cli.options import (
     refuse_lost,
 )
 from textpriv.cli.privatize import SpanOptions
-from textpriv.errors import LedgerError, TextprivError
+from textpriv.errors import LedgerError, MechanismError, TextprivError
 
 if TYPE_CHECKING:
     from textpriv.guarantees.certificate import Certificate
@@ -262,11 +262,15 @@ def audit(
     reports = {}
     for each in chosen:
         with console().status(f"attacking {each}"):
-            reports[each] = (
-                audit_span_law(each.removeprefix(_SPAN), quick=not full)
-                if each.startswith(_SPAN)
-                else attack(each, epsilon=amount, quick=not full, index=searched, **settings)
-            )
+            if each.startswith(_SPAN):
+                reports[each] = audit_span_law(each.removeprefix(_SPAN), quick=not full)
+                continue
+            try:
+                reports[each] = attack(
+                    each, epsilon=amount, quick=not full, index=searched, **settings
+                )
+            except MechanismError as error:  # of what was given: 1 says that something is refuted
+                raise typer.BadParameter(str(error)) from None
     if as_json:
         print_json({name: done.to_dict() for name, done in reports.items()})
     else:

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from textpriv import stores
+from textpriv.arguments import whole
 from textpriv.corpus.checkpoint import (
     FORMER_MANIFEST,
     manifest_path,
@@ -84,8 +85,7 @@ def check_options(
 ) -> None:
     """Refuse options that do not go together."""
     ledger = getattr(privatizer, "ledger", None)
-    if workers < 1:
-        raise CorpusError(f"workers must be at least 1; found {workers}.")
+    whole("workers", workers, error=CorpusError)
     if engine not in ENGINES:
         raise CorpusError(f"engine must be one of {', '.join(ENGINES)}; found {engine!r}.")
     if (workers > 1 or engine != "local") and settings is None:
@@ -153,8 +153,9 @@ class Plan:
         rule = rule or ColumnRule()
         if labels is not None:  # offsets in the raw text
             rule = replace(rule, drop=(*rule.drop, glob.escape(labels)))
-        if part_records < 1:
-            raise CorpusError(f"part_records must be at least 1; found {part_records}.")
+        part_records = whole("part_records", part_records, error=CorpusError)
+        max_text_bytes = whole("max_text_bytes", max_text_bytes, error=CorpusError)
+        batch_size = whole("batch_size", batch_size, error=CorpusError)
         compression = None
         is_folder = stores.is_folder(source)
         if is_folder:

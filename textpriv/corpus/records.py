@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from textpriv import stores
+from textpriv.arguments import whole
 from textpriv.corpus.columns import ColumnRule
 from textpriv.errors import CorpusError, SpanError
 from textpriv.spans.labels import read_labels
@@ -227,14 +228,12 @@ class CorpusReader:
     ) -> None:
         if on_error not in ON_ERROR:
             raise CorpusError(f"on_error must be one of {', '.join(ON_ERROR)}; found {on_error!r}.")
-        if batch_size < 1:
-            raise CorpusError(f"batch_size must be at least 1; found {batch_size}.")
         self.path = os.fspath(path)
         self._compression = compression
         self.text_columns = tuple(text_columns)
         self.on_error = on_error
-        self.batch_size = batch_size
-        self.max_text_bytes = max_text_bytes
+        self.batch_size = whole("batch_size", batch_size, error=CorpusError)
+        self.max_text_bytes = whole("max_text_bytes", max_text_bytes, error=CorpusError)
         self.skipped: Counter[str] = Counter()
         self.columns: list[str] = []
         self.newline = "\n"

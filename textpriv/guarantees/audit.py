@@ -33,7 +33,7 @@ from textpriv.guarantees.significance import (
 from textpriv.index.index import Index
 from textpriv.index.shortest_paths import distances_anew
 from textpriv.index.tree import Tree
-from textpriv.mechanisms.base import UNKNOWN, Mechanism
+from textpriv.mechanisms.base import UNKNOWN, Mechanism, positive
 from textpriv.randomness import KeyedStreams
 from textpriv.vocabulary.vocabulary import Vocabulary
 
@@ -169,6 +169,7 @@ def audit(
             return configured(over, epsilon=epsilon, **settings)
         return configured(epsilon=epsilon, **settings)(over)
 
+    epsilon = positive("epsilon", epsilon)
     sizes = _QUICK if quick else _THOROUGH
     checks: list[Check] = []
     leaks: list[float] = []
@@ -190,6 +191,8 @@ def audit(
         leaks.append(leak)
         if name == "clusters" and mechanism.needs_exact_lists:
             checks.append(_try_approximate(make, vocabulary))
+    if settings and not leaks:  # nothing can be made with them
+        raise MechanismError(checks[0].detail)
     if index is not None:
         checks.append(replace(_searched(make(index)), vocabulary="given"))
     if settings:

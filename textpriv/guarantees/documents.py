@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from textpriv.arguments import real, shown
 from textpriv.bounds import at_most, factor_in_words, odds_in_words
 from textpriv.composition import Together
 from textpriv.errors import TextprivError
@@ -85,8 +86,9 @@ class DocumentPair:
         ------
         TextprivError
         """
-        if not epsilon >= 0:
-            raise TextprivError(f"epsilon is a number from 0 up; got {epsilon}.")
+        if not real(epsilon) >= 0:
+            raise TextprivError(f"epsilon is a number from 0 up; got {shown(epsilon)}.")
+        epsilon = real(epsilon)
         if not self.words:
             return 0.0, 0.0
         low = max(float(each.get_delta_for_epsilon(epsilon)) for each in self._lower)
@@ -111,8 +113,10 @@ class DocumentPair:
         ------
         TextprivError
         """
-        if not 0 <= delta < 1:
-            raise TextprivError(f"delta is a probability from 0 up and below 1; got {delta}.")
+        if not 0 <= real(delta) < 1:
+            raise TextprivError(
+                f"delta is a probability from 0 up and below 1; got {shown(delta)}."
+            )
         low, high = 0.0, self.total
         if self.delta(low)[1] <= delta:
             return low
@@ -142,7 +146,10 @@ class DocumentPair:
         ndarray of float64, shape (n,)
             Upper bounds, exact but for the grid.
         """
-        alarms = np.asarray(false_alarms, dtype=np.float64)
+        try:
+            alarms = np.asarray(false_alarms, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            alarms = np.array(math.nan)
         if not ((alarms >= 0) & (alarms <= 1)).all():
             raise TextprivError("rates of false alarms lie between 0 and 1.")
         if not self.words:
@@ -233,8 +240,8 @@ def compare_documents(
         raise TextprivError(
             f"documents of {len(first)} and {len(second)} words are told apart by their lengths, whatever is drawn."
         )
-    if not _FINEST <= grid < math.inf:
-        raise TextprivError(f"the grid is a number of nats from {_FINEST:g} up; got {grid}.")
+    if not _FINEST <= real(grid) < math.inf:
+        raise TextprivError(f"the grid is a number of nats from {_FINEST:g} up; got {shown(grid)}.")
     own = mechanism.index.representatives
 
     def law_of(word: str | int) -> int:

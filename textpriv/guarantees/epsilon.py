@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.arguments import whole
 from textpriv.bounds import at_most
 from textpriv.errors import MechanismError
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText, largest_epsilon
@@ -388,8 +389,7 @@ def _target(
             raise MechanismError(f"keep is a probability strictly between 0 and 1; got {keep}.")
         return "keep", wanted, 0
     wanted = positive("distinct", distinct)
-    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 2:
-        raise MechanismError(f"draws is a whole number from 2 up; got {draws!r}.")
+    draws = whole("draws", draws, 2, MechanismError)
     if not 1 < wanted < min(draws, len(index)):
         raise MechanismError(
             f"distinct must lie above 1 and below {min(draws, len(index))}, the lesser of draws and the number of "

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.arguments import whole
 from textpriv.errors import TextprivError
 from textpriv.index.hnsw import approximate_lists, hnsw_index, measure_recall
 from textpriv.index.neighbours import Neighbourhoods, exact_lists
@@ -43,10 +44,7 @@ def build_tables(
     device: str,
 ) -> dict[str, Any]:
     """What an index is made of besides its vocabulary; see :meth:`textpriv.index.Index.build`."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise TextprivError(
-            f"k is the length of a nearest list and must be a whole number from 1 up; got {k!r}."
-        )
+    k = whole("k, the length of a nearest list,", k)
     if backend not in ("exact", "hnsw"):
         raise TextprivError(
             f"unknown backend {backend!r}; use 'exact', or 'hnsw' for approximate lists."

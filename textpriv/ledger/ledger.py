@@ -67,6 +67,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from textpriv.arguments import real, shown, whole
 from textpriv.bounds import at_most, factor_in_words
 from textpriv.composition import epsilon_of_zcdp
 from textpriv.errors import LedgerError, LimitError
@@ -243,11 +244,7 @@ class Ledger:
         return releases
 
     def _entry(self, terms: Terms, epsilon: int, charge: Charge) -> _Entry:
-        if isinstance(charge.tokens, bool) or charge.tokens < 0:
-            raise LedgerError(
-                f"tokens must be a whole number of drawn words; got {charge.tokens!r}."
-            )
-        author, words = charge.document.author, int(charge.tokens)
+        author, words = charge.document.author, whole("tokens", charge.tokens, 0, LedgerError)
         rho = terms.word_loss**2 / 2 if terms.word_rho is None else terms.word_rho
         return _Entry(
             document=self._hash(b"document", identity_bytes(charge.document.name)),
@@ -509,10 +506,10 @@ class _Entry:
 
 def _millionths(name: str, value: float, rounding: str, times: int = 1) -> int:
     """Turn an amount into whole millionths; the decimal that is written for a float is what was meant by it."""
-    number = float(value)
+    number = real(value)
     if not math.isfinite(number) or number < 0:
         raise LedgerError(
-            f"{name} must be a finite number, not below 0, to be counted; got {number}."
+            f"{name} must be a finite number, not below 0, to be counted; got {shown(value)}."
         )
     amount = int((Decimal(repr(number)) * times * _UNIT).to_integral_value(rounding=rounding))
     if amount > _LARGEST:

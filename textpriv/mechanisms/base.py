@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from textpriv.arguments import shown, whole
 from textpriv.bounds import at_least, odds_in_words
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
@@ -47,9 +48,7 @@ EPSILONS = 1e-30, 1e30  # beyond them a statement would be of numbers that overf
 def positive(name: str, value: Any, *, infinite: bool = False) -> float:
     """Return a parameter as a positive float, or say what is wrong with it."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise MechanismError(
-            f"{name} must be a number above 0; got {type(value).__name__} {value!r}."
-        )
+        raise MechanismError(f"{name} must be a number above 0; got {shown(value)}.")
     try:
         number = float(value)
     except OverflowError:  # a whole number beyond all floats
@@ -235,12 +234,12 @@ class Mechanism(ABC):
         Raises
         ------
         MechanismError
-            If the mechanism has no closed law.
+            If the mechanism has no closed law, or ``n`` is no whole number from 1 up.
         """
         number = self.resolve(word)
         law = self.log_prob(number)
         distance = np.full(len(law), math.nan) if number == UNKNOWN else self.distances(number)
-        top = np.argsort(-law, kind="stable")[:n]
+        top = np.argsort(-law, kind="stable")[: whole("n", n, error=MechanismError)]
         words = self.index.vocabulary.words
         return [(words[i], float(np.exp(law[i])), float(distance[i])) for i in top]
 

@@ -59,6 +59,14 @@ def test_the_command_prints_json():
         (["tem", "--option", "prior"], "NAME=VALUE"),
         (["--option", "prior=uniform"], "name the mechanism"),
         (["tem", "--option", "colour=red"], "has no setting colour"),
+        *(
+            (["tem", "--epsilon", each], "epsilon must be")
+            for each in (0, -3, "nan", "inf", "1e400")
+        ),
+        (["--epsilon", -3], "epsilon must be a finite number above 0"),
+        (["tem", "--epsilon", "much"], "is no number"),
+        (["tem", "--option", "gamma=-1"], "gamma must be a finite number above 0"),
+        (["tem", "--option", "prior=none"], "prior"),
         (["span:number", "--epsilon", 4], "--epsilon is for mechanisms"),
         (["span:number", "--index", "some.idx"], "--index is for mechanisms"),
         (["span:number", "--option", "prior=uniform"], "--option is for mechanisms"),
