@@ -41,7 +41,7 @@ def whole(name: str, value: Any, least: int = 1, error: type[TextprivError] = Te
         or isinstance(value, bool)
         or not least <= int(value) <= MOST
     ):
-        raise error(f"{name} must be a whole number, at least {least}; got {shown(value)}.")
+        raise error(f"{name} is a whole number from {least} up; got {shown(value)}.")
     return int(value)
 
 

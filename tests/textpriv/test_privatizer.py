@@ -517,7 +517,7 @@ def test_one_text_is_not_taken_for_several(mechanism):
 
 @pytest.mark.parametrize("batch_size", [0, -1])
 def test_a_batch_of_no_documents_is_refused(mechanism, batch_size):
-    with pytest.raises(TextprivError, match="at least 1"):
+    with pytest.raises(TextprivError, match="from 1 up"):
         list(Privatizer(mechanism).pipe(["film"], batch_size=batch_size))
 
 

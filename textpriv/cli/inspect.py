@@ -271,6 +271,9 @@ def audit(
                 )
             except MechanismError as error:  # of what was given: 1 says that something is refuted
                 raise typer.BadParameter(str(error)) from None
+            checks = reports[each].checks
+            if settings and all(check.name == "made" for check in checks):  # by any vocabulary
+                raise typer.BadParameter(f"--option: {checks[0].detail}")
     if as_json:
         print_json({name: done.to_dict() for name, done in reports.items()})
     else:

@@ -191,8 +191,6 @@ def audit(
         leaks.append(leak)
         if name == "clusters" and mechanism.needs_exact_lists:
             checks.append(_try_approximate(make, vocabulary))
-    if settings and not leaks:  # nothing can be made with them
-        raise MechanismError(checks[0].detail)
     if index is not None:
         checks.append(replace(_searched(make(index)), vocabulary="given"))
     if settings:

@@ -1152,6 +1152,7 @@ def test_the_command_counts_and_refuses(index, path, tmp_path):
     account = ["--ledger", str(path), "--document", "id", "--author", "by"]
     assert _privatize(index, tmp_path, *account).exit_code == 0
     first = (tmp_path / "out.csv").read_bytes()
+    account.append("--force")
     assert _privatize(index, tmp_path, *account, "--author-limit", "0").exit_code == 0
     assert (tmp_path / "out.csv").read_bytes() == first
     for limit in (
