@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from textpriv.arguments import real, shown, whole
@@ -20,6 +21,7 @@ from textpriv.html_card import card
 __all__ = ["PrivacyStatement", "UnsoundWarning", "odds_in_words"]
 
 
+_SHOWN = 20  # columns of a statement
 DOCUMENT_WORDS, DOCUMENT_DELTA = 100, 1e-6  # of which the line about documents speaks
 
 
@@ -90,6 +92,19 @@ class PrivacyStatement:
             notes=tuple(dict.fromkeys(self.notes + notes)),
             proved=self.proved if proved is None else proved,
         )
+
+    def with_columns(self, columns: Collection[str]) -> PrivacyStatement:
+        """Return a statement that names columns which pass through, beside the texts, as not protected.
+
+        Parameters
+        ----------
+        columns : collection of str
+            Their names, of which the first 20 are printed.
+        """
+        if not columns:
+            return self
+        shown = ", ".join(islice(columns, _SHOWN)) + (", ..." if len(columns) > _SHOWN else "")
+        return self.extended(not_protected=(f"other columns, released as written: {shown}",))
 
     # What the guarantee of one word means for documents and people (mechanisms.md TEM-12). Every word is drawn by itself,
     # so losses add up. Like epsilon, these figures are proved only where ``proved`` is true.

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import Any
 
 from textpriv import stores
@@ -20,13 +20,15 @@ from textpriv.corpus.job import Plan
 from textpriv.corpus.records import Batch, CorpusReader, is_stream
 from textpriv.statement import PrivacyStatement
 
-__all__ = ["CorpusReport", "Progress", "Tally", "add_names", "other_columns", "with_columns"]
+__all__ = ["CorpusReport", "Progress", "Tally", "add_names", "other_columns", "stated"]
 
 _LOG = logging.getLogger("textpriv")
 _LOGGED_SECONDS = 10.0  # between two lines of a log
 # Most names of other columns that are reported; JSON may have a new one in every record.
 _NAMES = 1000
-_SHOWN = 20  # of them in a statement
+_NAMES_OF_FILES = (
+    "the names of files and folders, released as they are, and how many documents stand in each"
+)
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class CorpusReport:
     unmatched
         Patterns of the rule for columns, other than ``*``, that no other column has matched: mistyped ones, perhaps. Empty
         for a run that was complete before.
+    is_folder
+        Whether the output is a folder, whose files have the names of those of the input.
     """
 
     documents: int
@@ -85,10 +89,11 @@ class CorpusReport:
     quarantine: str | None = None
     resumed: int = 0
     unmatched: tuple[str, ...] = ()
+    is_folder: bool = False
 
     def stated(self, statement: PrivacyStatement) -> PrivacyStatement:
-        """Return the statement of a privatizer for what this run released: it also names the other columns."""
-        return with_columns(statement, self.unprotected)
+        """Return the statement of a privatizer for what this run released: it also names columns, and names of files."""
+        return stated(statement, self.unprotected, self.is_folder)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
@@ -105,12 +110,12 @@ class CorpusReport:
         }
 
 
-def with_columns(statement: PrivacyStatement, columns: Collection[str]) -> PrivacyStatement:
-    """Return a statement that names columns which pass through as not protected."""
-    if not columns:
-        return statement
-    shown = ", ".join(islice(columns, _SHOWN)) + (", ..." if len(columns) > _SHOWN else "")
-    return statement.extended(not_protected=(f"other columns, released as written: {shown}",))
+def stated(
+    statement: PrivacyStatement, columns: Collection[str], is_folder: bool
+) -> PrivacyStatement:
+    """Return a statement that names what a run releases besides private texts."""
+    named = statement.with_columns(columns)
+    return named.extended(not_protected=(_NAMES_OF_FILES,)) if is_folder else named
 
 
 class Tally:
@@ -191,6 +196,7 @@ class Tally:
             skipped=dict(self.skipped),
             unprotected=tuple(self.unprotected),
             seconds=seconds,
+            is_folder=self._plan.is_folder,
             unmatched=tuple(p for p in self._plan.rule.patterns if p not in self._matched),
             **more,
         )

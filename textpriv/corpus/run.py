@@ -64,7 +64,7 @@ from textpriv.corpus.records import (
     part_of,
     written_stream,
 )
-from textpriv.corpus.report import CorpusReport, Progress, Tally, with_columns
+from textpriv.corpus.report import CorpusReport, Progress, Tally, stated
 from textpriv.engines.batch import NO_SALT, BatchRelease, PrivatizerSettings, corpus_name
 from textpriv.engines.local import InProcess
 from textpriv.errors import CorpusError
@@ -667,7 +667,7 @@ class _Run:
             "unprotected": list(self._watch.unprotected),
             "statement": None
             if statement is None
-            else with_columns(statement, self._watch.unprotected).to_dict(),
+            else stated(statement, self._watch.unprotected, is_folder=True).to_dict(),
         }
 
     def _report_published(self, started: float, quarantine: Path) -> CorpusReport:
@@ -681,4 +681,5 @@ class _Run:
             files=len(manifest["files"]),
             quarantine=str(quarantine) if quarantine.exists() else None,
             resumed=manifest["documents"],
+            is_folder=True,
         )

@@ -25,7 +25,9 @@ from textpriv.errors import CorpusError, MechanismError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["privatize_frame"]
+    from textpriv.statement import PrivacyStatement
+
+__all__ = ["frame_statement", "privatize_frame"]
 
 _ROWS = 1000  # at a time
 _NUMBER = "textpriv number"
@@ -63,7 +65,8 @@ def privatize_frame(
 
     Returns
     -------
-    Of the type of ``frame``, with its index and its columns in their order, without what pandas keeps in ``attrs``.
+    Of the type of ``frame``, with its index and its columns in their order, without what pandas keeps in ``attrs``. What
+    passes is named by :func:`frame_statement`.
 
     Raises
     ------
@@ -109,6 +112,51 @@ def privatize_frame(
         if kept.name != "category":
             private[name] = private[name].astype(kept)
     return private
+
+
+def frame_statement(
+    statement: PrivacyStatement,
+    frame: Any,
+    *,
+    text_column: str | Sequence[str] = "text",
+    labels_column: str | None = None,
+) -> PrivacyStatement:
+    """Return the statement of a privatizer for what :func:`privatize_frame` releases of a table: all that passes is named.
+
+    Parameters
+    ----------
+    statement : PrivacyStatement
+        ``settings.build().statement``.
+    frame, text_column, labels_column
+        As given to :func:`privatize_frame`.
+
+    Returns
+    -------
+    PrivacyStatement
+        Names the other columns, the index of pandas but for one that only counts the rows, the name of that index and of
+        the columns, and the name of a Series.
+    """
+    besides, index = [], getattr(frame, "index", None)
+    if hasattr(frame, "columns"):
+        private = (*Columns(text_column).texts, labels_column)
+        others = [str(name) for name in frame.columns if name not in private]
+        statement = statement.with_columns(others)
+        if any(name is not None for name in getattr(frame.columns, "names", ())):
+            besides.append("the names of its levels of columns")
+    elif frame.name not in (None, ""):
+        besides.append("its name")
+    if index is not None:
+        is_count = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
+        named = [str(name) for name in index.names if name is not None]
+        if named or not is_count:
+            besides.append(f"its index{' ' * bool(named)}{', '.join(named)}")
+    if not besides:
+        return statement
+    return statement.extended(
+        not_protected=(
+            f"what a table has besides columns, released as it is: {', '.join(besides)}",
+        )
+    )
 
 
 def _settings(epsilon: float | None, settings: PrivatizerSettings | None) -> PrivatizerSettings:

@@ -398,6 +398,9 @@ def test_all_other_columns_are_reported_also_those_of_later_records(tmp_path, ba
     assert report.unprotected == ("a", "b")
 
 
+NAMES = "the names of files and folders, released as they are, and how many documents stand in each"
+
+
 def test_the_statement_of_a_run_names_all_other_columns_as_not_protected(tmp_path):
     made = Echo()
     made.statement = PrivacyStatement("m", "a", 1.0, 0.0, "u", True, not_protected=("marks",))
@@ -411,9 +414,25 @@ def test_the_statement_of_a_run_names_all_other_columns_as_not_protected(tmp_pat
         assert named == (
             "marks",
             *([f"other columns, released as written: {shown}"] if columns else []),
+            NAMES,
         )
         manifest = json.loads((tmp_path / f"out{number}.manifest.json").read_text())
         assert manifest["statement"]["not_protected"] == list(named)
+
+
+def test_the_statement_of_a_folder_names_what_the_names_of_files_show(tmp_path):
+    made = Echo()
+    made.statement = PrivacyStatement("m", "a", 1.0, 0.0, "u", True)
+    (tmp_path / "raw" / "ward 3").mkdir(parents=True)
+    source = _write(tmp_path / "raw" / "ward 3" / "ann miller.txt", "one\n")
+    report = privatize_corpus(tmp_path / "raw", tmp_path / "out", made)
+    assert (tmp_path / "out" / "ward 3" / "ann miller.txt").is_file()
+    assert report.stated(made.statement).not_protected == (NAMES,)
+    manifest = json.loads((tmp_path / "out.manifest.json").read_text())
+    assert manifest["statement"]["not_protected"] == [NAMES]
+    # A file is called what its owner says.
+    report = privatize_corpus(source, tmp_path / "out.txt", made)
+    assert report.stated(made.statement).not_protected == ()
 
 
 def test_a_text_column_alone_leaves_nothing_to_tell(tmp_path):

@@ -12,6 +12,7 @@ from engine_runs import run
 import textpriv
 from textpriv.engines import datasets, ray, spark
 from textpriv.engines.batch import Columns
+from textpriv.engines.frames import frame_statement
 from textpriv.errors import CorpusError, MechanismError
 
 pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
@@ -151,3 +152,68 @@ def test_a_run_tells_the_logger_counts_and_no_text(table, settings, tmp_path, ke
     assert {record.name for record in caplog.records} == {"textpriv"}
     assert "done: 120 documents, 0 skipped" in caplog.text
     assert table["text"][0].as_py() not in caplog.text
+
+
+SHAPED = {
+    "default": (lambda frame: frame, ["other columns, released as written: id, stars"]),
+    "index": (
+        lambda frame: frame.set_index("id"),
+        [
+            "other columns, released as written: stars",
+            "what a table has besides columns, released as it is: its index id",
+        ],
+    ),
+    "levels": (
+        lambda frame: frame.set_index(["id", "stars"]),
+        ["what a table has besides columns, released as it is: its index id, stars"],
+    ),
+    "rows by date": (
+        lambda frame: frame[["text"]].set_axis(pandas.date_range("2026", periods=len(frame))),
+        ["what a table has besides columns, released as it is: its index"],
+    ),
+    "cut out": (
+        lambda frame: frame[["text"]].iloc[3:],
+        ["what a table has besides columns, released as it is: its index"],
+    ),
+    "named rows": (
+        lambda frame: frame[["text"]].rename_axis("ward 3"),
+        ["what a table has besides columns, released as it is: its index ward 3"],
+    ),
+    "named columns": (
+        lambda frame: frame[["text"]].rename_axis("ward 3", axis=1),
+        ["what a table has besides columns, released as it is: the names of its levels of columns"],
+    ),
+    "series": (lambda frame: frame["text"].rename(None), []),
+    "named series": (
+        lambda frame: frame.set_index("id")["text"].rename("ward 3"),
+        ["what a table has besides columns, released as it is: its name, its index id"],
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPED)
+def test_the_statement_of_a_frame_names_all_that_passes(shape, table, settings):
+    make, named = SHAPED[shape]
+    frame = make(table.to_pandas())
+    private, statement = (
+        textpriv.privatize_frame(frame, settings=settings),
+        settings.build().statement,
+    )
+    pandas.testing.assert_index_equal(private.index, frame.index)
+    if hasattr(frame, "columns"):
+        pandas.testing.assert_index_equal(private.columns, frame.columns)
+    else:
+        assert private.name == frame.name
+    stated = frame_statement(statement, frame)
+    assert stated == statement.extended(not_protected=tuple(named))
+    assert frame_statement(statement, private) == stated
+
+
+def test_the_statement_of_a_frame_of_polars_names_its_columns_and_the_name_of_a_series(
+    table, settings
+):
+    frame, statement = polars.from_arrow(table), settings.build().statement
+    stated = frame_statement(statement, frame, labels_column="stars")
+    assert stated.not_protected[-1] == "other columns, released as written: id"
+    assert frame_statement(statement, frame["text"]).not_protected[-1].endswith(": its name")
+    assert frame_statement(statement, frame["text"].rename("")) == statement
