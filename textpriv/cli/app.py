@@ -29,6 +29,7 @@ from textpriv.cli.options import (
     NewFolder,
     Search,
     VectorLanguage,
+    read_text,
     refuse_existing,
     with_groups,
 )
@@ -181,7 +182,7 @@ def index(
     if options.lower:
         vocabulary = vocabulary.lowered()
     if options.without is not None:
-        vocabulary = vocabulary.without(options.without.read_text(encoding="utf-8").split("\n"))
+        vocabulary = vocabulary.without(read_text(options.without).split("\n"))
     built = Index.build(
         vocabulary,
         metric=options.metric,

@@ -27,11 +27,12 @@ from textpriv.cli.options import (
     ReleaseOptions,
     index_name,
     read_number,
+    read_text,
     refuse_foreign,
     refuse_lost,
 )
 from textpriv.cli.privatize import SpanOptions
-from textpriv.errors import LedgerError, MechanismError, TextprivError
+from textpriv.errors import LedgerError, MechanismError
 
 if TYPE_CHECKING:
     from textpriv.guarantees.certificate import Certificate
@@ -162,15 +163,7 @@ def _explain_documents(mechanism: Mechanism, files: tuple[Path, Path], as_json: 
     from textpriv.guarantees.documents import compare_texts
     from textpriv.privatizer import Privatizer
 
-    texts = []
-    for file in files:
-        try:
-            texts.append(file.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise TextprivError(f"{file} cannot be read: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise TextprivError(f"{file} is not UTF-8 text.") from None
-    found = compare_texts(Privatizer(mechanism), *texts)
+    found = compare_texts(Privatizer(mechanism), *map(read_text, files))
     if as_json:
         print_json({**found.to_dict(), "statement": mechanism.statement.to_dict()})
     else:

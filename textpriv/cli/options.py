@@ -116,6 +116,16 @@ def read_number(given: str | float) -> float:
         raise typer.BadParameter(f"{given!r} is no number; give one above 0, such as 6") from None
 
 
+def read_text(file: Path) -> str:
+    """Read a file of text; an error names the file and nothing of what is in it."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise TextprivError(f"{file} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise TextprivError(f"{file} is not UTF-8 text.") from None
+
+
 def read_epsilon(given: str | float) -> float | dict[str, float]:
     """Read an epsilon, or the odds of the levels of a tree, such as ``synonyms=3,kind=30,any=3000``."""
     if not isinstance(given, str) or "=" not in given:

@@ -186,7 +186,7 @@ def _released(frame: Any, settings: PrivatizerSettings, columns: Columns) -> dic
                 )
     given: dict[str, Any] = {name: string_array(texts) for name, texts in raw.items()}
     for column in filter(None, (columns.document, columns.author)):
-        given[column] = _names(frame[column].to_list())
+        given[column] = _names(frame[column].to_list(), column)
     if columns.labels is not None:
         labels = frame[columns.labels].to_list()
         plain = (each if isinstance(each, str) else json.dumps(_listed(each)) for each in labels)
@@ -224,7 +224,7 @@ def _listed(labels: Any) -> Any:
     return labels if isinstance(labels, list) else None
 
 
-def _names(values: list[Any]) -> pa.Array:
+def _names(values: list[Any], column: str) -> pa.Array:
     """Names as text; what is none of a document or author becomes null."""
     import pyarrow as pa
 
@@ -232,4 +232,14 @@ def _names(values: list[Any]) -> pa.Array:
         str(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
         for value in values
     ]
-    return pa.array(known, pa.string())
+    try:
+        return pa.array(known, pa.string())
+    except UnicodeEncodeError:  # half of a surrogate pair; the error has the name in it
+        row = next(row for row, name in enumerate(known) if name and not _is_utf8(name))
+        raise CorpusError(
+            f"row {row + 1}: the name in {column!r} is not UTF-8. Give the document another."
+        ) from None
+
+
+def _is_utf8(text: str) -> bool:
+    return text.encode("utf-8", "replace").decode() == text

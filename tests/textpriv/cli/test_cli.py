@@ -121,6 +121,14 @@ def test_index_refuses_vectors_that_are_none(tmp_path):
     assert not (tmp_path / "a.idx").exists()
 
 
+def test_index_names_a_file_of_words_that_is_no_text(vectors, tmp_path):
+    (tmp_path / "words.txt").write_bytes(SECRET.encode() + b"\xff\n")
+    for name, said in (("words.txt", "is not UTF-8 text"), ("none.txt", "cannot be read")):
+        result = _run("index", vectors, tmp_path / "a.idx", "--without", tmp_path / name)
+        assert said in _failed(result)
+    assert not (tmp_path / "a.idx").exists()
+
+
 # privatize
 
 

@@ -168,6 +168,14 @@ def test_the_bytes_of_parquet_do_not_depend_on_groups_batches_and_parts(
     assert groups == [4] * (rows // 4) + [rows % 4] * (rows % 4 > 0)
 
 
+@pytest.mark.parametrize("wrap", [lambda value: {SECRET: value}, lambda value: [{SECRET: value}]])
+def test_a_column_of_another_type_is_refused_without_the_names_of_its_fields(tmp_path, wrap):
+    pq.write_table(pa.table({"text": [wrap("one")]}), tmp_path / "a.parquet")
+    with pytest.raises(CorpusError, match=r"values of the type (struct|list)") as caught:
+        privatize_corpus(tmp_path / "a.parquet", tmp_path / "b.parquet", Echo())
+    assert SECRET not in str(caught.value)
+
+
 def test_a_row_group_also_closes_at_a_number_of_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet, "_GROUP_BYTES", 100)
     source = _parquet(tmp_path / "a.parquet", {"text": ["x" * 40] * 9})

@@ -217,3 +217,13 @@ def test_the_statement_of_a_frame_of_polars_names_its_columns_and_the_name_of_a_
     assert stated.not_protected[-1] == "other columns, released as written: id"
     assert frame_statement(statement, frame["text"]).not_protected[-1].endswith(": its name")
     assert frame_statement(statement, frame["text"].rename("")) == statement
+
+
+@pytest.mark.parametrize("column", ["id", "by"])
+def test_half_a_surrogate_pair_in_a_name_is_named_by_its_row_and_not_quoted(column, settings):
+    names = {"id": ["a", "b"], "by": ["c", "d"]}
+    names[column][1] = "ann miller\ud800"
+    frame = pandas.DataFrame({"text": ["one", "two"], **names}, dtype=object)
+    with pytest.raises(CorpusError, match=f"row 2: the name in '{column}'") as caught:
+        textpriv.privatize_frame(frame, settings=settings, document_column="id", author_column="by")
+    assert "miller" not in str(caught.value)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -196,7 +197,8 @@ class _ParquetReader(CorpusReader):
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
             return RecordError(
                 "wrong_type",
-                f"expected texts in {name!r}, found values of the type {str(kind)[:40]}.",
+                # Without what stands in a nested type: names of fields may be data.
+                f"expected texts in {name!r}, found values of the type {re.split('[<[]', str(kind))[0]}.",
             )
         return _column_values(column)
 
