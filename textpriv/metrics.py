@@ -379,16 +379,14 @@ class Projection(Metric):
         MetricError
             Where there are not so many dimensions.
         """
-        if whole("projection", dimensions, error=MetricError) > vectors.shape[1]:
+        size = vectors.shape[1]
+        if whole("projection", dimensions, error=MetricError) > size:
             raise MetricError(
-                f"vectors of {vectors.shape[1]} dimensions can be projected on 1 to {vectors.shape[1]}; got {dimensions}."
+                f"a projection is on 1 to {size} of its directions; got {dimensions}."
             )
-        unprojected = cls(np.eye(vectors.shape[1]), base=base, radius=radius)
-        return cls(
-            principal_directions(unprojected._clipped(vectors))[:dimensions],
-            base=base,
-            radius=radius,
-        )
+        plain = cls(np.eye(size), base=base, radius=radius)
+        directions = principal_directions(plain._clipped(vectors))[:dimensions]
+        return cls(directions, base=base, radius=radius)
 
     @property
     def unit(self) -> str:

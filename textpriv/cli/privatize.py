@@ -371,9 +371,8 @@ def privatize(
 ) -> None:
     """Replace every word of the texts by a private one.
 
-    OUT appears when all is done, or not at all; a run that was cut short goes on with --resume. A file that is there is
-    replaced only with its run key beside it, with --resume, or with --force. The last lines say in plain words what is
-    guaranteed, and what is not.
+    OUT appears when all is done, or not at all; a run that was cut short goes on with --resume. A file that is there stays,
+    unless its run key is beside it. The last lines say in plain words what is guaranteed, and what is not.
 
     [bold]Example:[/bold] textpriv privatize reviews.csv private.csv --epsilon 3 --text-column review
     """
@@ -392,9 +391,9 @@ def privatize(
     run_key = run.open_key(source, target, account.ledger)
     if run_key is not None:
         settings = replace(settings, run_key=run_key.secret)
-    # Before anything is built: a ledger is made by being opened, and a refused run leaves nothing.
-    check_files(
-        planned(source, target, **files.arguments(), **spans.arguments(), **account.arguments()),
+    arguments = {**files.arguments(), **spans.arguments(), **account.arguments()}
+    check_files(  # before a ledger is made, which it is by being opened
+        planned(source, target, **arguments),
         target,
         key=run_key,
         ledger=account.ledger,
@@ -410,11 +409,9 @@ def privatize(
             source,
             target,
             privatizer,
-            **files.arguments(),
-            **spans.arguments(),
+            **arguments,
             **run.arguments(),
             settings=settings,
-            **account.arguments(),
             key=run_key,
             resume=run.resume or (False if can_resume(source, target) else None),
             overwrite=force,

@@ -240,20 +240,8 @@ def privatize_corpus(
             _write_stream(plan, target, local, watch, NameCheck(plan, privatizer))
         return watch.report(time.perf_counter() - started)
     owners = None if offsets is None else Path(os.path.realpath(offsets))
-    ledger = getattr(privatizer, "ledger", None)
-    index = getattr(getattr(privatizer, "mechanism", None), "index", None)
-    check_files(
-        plan,
-        target,
-        key=key,
-        ledger=None if ledger is None else ledger.path,
-        read=files_of(getattr(index, "path", None), settings),
-        offsets=owners,
-        resume=resume,
-        overwrite=overwrite,
-    )
     run = _Run(plan, target, privatizer, settings, key, watch, owners)
-    with run.opened(resume):
+    with run.opened(resume, overwrite):
         if not run.complete:
             if engine == "local":
                 run.run_local(workers)
@@ -359,8 +347,20 @@ class _Run:
         self.complete = False
 
     @contextlib.contextmanager
-    def opened(self, resume: bool | None) -> Iterator[None]:
+    def opened(self, resume: bool | None, overwrite: bool) -> Iterator[None]:
         """Lock the output and open the checkpoint, which is removed after the block unless the run is to be continued."""
+        ledger = getattr(self._privatizer, "ledger", None)
+        index = getattr(getattr(self._privatizer, "mechanism", None), "index", None)
+        check_files(
+            self._plan,
+            self._url or str(self._target),
+            key=self._key,
+            ledger=None if ledger is None else ledger.path,
+            read=files_of(getattr(index, "path", None), self._settings),
+            offsets=self._offsets,
+            resume=resume,
+            overwrite=overwrite,
+        )
         with only_writer(self._target):
             # Another run may have ended between the beginning of this one and here.
             if _version_of(self._target) != self._before:
