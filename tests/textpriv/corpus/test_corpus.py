@@ -302,7 +302,7 @@ def test_a_file_that_is_no_gzip_is_named(tmp_path):
 
 @pytest.mark.parametrize("options", [{"on_error": "ignore"}, {"batch_size": 0}])
 def test_wrong_options_are_refused(tmp_path, options):
-    with pytest.raises(CorpusError, match="must be"):
+    with pytest.raises(CorpusError, match=r"must be|is a whole number"):
         read_records(tmp_path / "a.txt", **options)
 
 
