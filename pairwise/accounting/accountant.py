@@ -37,6 +37,7 @@ from pairwise.accounting.events import (
     _freeze,
     _leaves,
     _merged,
+    check_event,
     compose,
 )
 from pairwise.accounting.gaussian import gaussian_epsilon, total_mu
@@ -343,6 +344,7 @@ def zcdp_cost(event: dp_event.DpEvent) -> float:
     UnsupportedEventError
         For a part without such a bound: samples, selections, releases with a δ.
     """
+    check_event(event)
     total = 0.0
     for leaf, count in _leaves(event):
         if isinstance(leaf, dp_event.GaussianDpEvent):

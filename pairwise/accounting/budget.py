@@ -36,7 +36,7 @@ from pairwise.accounting.gaussian import check_privacy_parameters
 from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.statement import PrivacyStatement
 
-__all__ = ["Charge", "PrivacyBudget"]
+__all__ = ["Charge", "PrivacyBudget", "charge_to"]
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,12 @@ class PrivacyBudget:
             raise InvalidParameterError(
                 f"composition must be one of {', '.join(_COMPOSITIONS)}; found {composition!r}."
             )
+        if not isinstance(unit, str):
+            raise InvalidParameterError(f"unit must be a text; found {type(unit).__name__}.")
+        if not isinstance(path, str | os.PathLike | None):
+            raise InvalidParameterError(
+                f"path must be a path or None; found {type(path).__name__}."
+            )
         self.composition = composition
         self.epsilon = float(epsilon)
         self.delta = float(delta)
@@ -152,7 +158,12 @@ class PrivacyBudget:
     # -- store
 
     def _open_store(self) -> str:
-        connection = sqlite3.connect(self._path, timeout=600, isolation_level=None)
+        try:
+            connection = sqlite3.connect(self._path, timeout=600, isolation_level=None)
+        except sqlite3.OperationalError:
+            raise InvalidParameterError(
+                "the file at path cannot be opened or made. Choose a file in a folder that exists."
+            ) from None
         try:
             connection.execute("BEGIN EXCLUSIVE")
             exists = connection.execute(
@@ -426,6 +437,25 @@ def _reattach(
     budget._path, budget.identity, budget.composition = path, identity, composition
     budget._remove, budget._final = None, None
     return budget
+
+
+def charge_to(
+    budget: Any, event: dp_event.DpEvent, *, label: str, adjacency: Adjacency | str, unit: str
+) -> None:
+    """Charge a release before it is drawn to what keeps its account, a ``PrivacyBudget`` or its like; None keeps none.
+
+    Raises
+    ------
+    InvalidParameterError
+        For what has no method ``charge``, and as ``PrivacyBudget.charge`` does.
+    """
+    if budget is None:
+        return
+    if isinstance(budget, type) or not callable(getattr(budget, "charge", None)):
+        raise InvalidParameterError(
+            f"budget must be a PrivacyBudget or None; found {type(budget).__name__}. Pass PrivacyBudget(epsilon)."
+        )
+    budget.charge(event, label=label, adjacency=adjacency, unit=unit)
 
 
 class _Keeper:

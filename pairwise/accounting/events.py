@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import enum
 import json
+import math
+import numbers
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -21,6 +23,7 @@ from pairwise.errors import InvalidParameterError, UnsupportedEventError
 __all__ = [
     "Adjacency",
     "ApproximateDpEvent",
+    "check_event",
     "compose",
     "gaussian_event",
     "group_poisson_event",
@@ -43,6 +46,12 @@ class Adjacency(str, enum.Enum):
 
     def __str__(self) -> str:
         return self.value
+
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        raise InvalidParameterError(
+            f"adjacency must be one of {', '.join(each.value for each in cls)}; found {value!r}."
+        )
 
     @property
     def relation(self) -> dp_accounting.NeighboringRelation:
@@ -155,8 +164,46 @@ def compose(events: Iterable[dp_event.DpEvent]) -> dp_event.DpEvent:
     return listed[0] if len(listed) == 1 else dp_event.ComposedDpEvent(listed)
 
 
+# Numbers of events that are probabilities, as is the noise of a randomised response.
+_SHARES = ("delta", "sampling_probability", "sampling_probs")
+
+
+def check_event(event: Any) -> None:
+    """Refuse what is no event, and numbers that no release has: a negative cost would pay for others.
+
+    Raises
+    ------
+    InvalidParameterError
+    """
+    if not isinstance(event, dp_event.DpEvent):
+        raise InvalidParameterError(
+            f"expected a privacy event, such as gaussian_event(ratio); found {type(event).__name__}."
+        )
+    for field in attr.fields(type(event)):
+        value = getattr(event, field.name)
+        value = value.tolist() if hasattr(value, "tolist") else value
+        for part in value if isinstance(value, Sequence) else [value]:
+            if isinstance(part, dp_event.DpEvent):
+                check_event(part)
+            elif not _is_possible(event, field.name, part):
+                raise InvalidParameterError(
+                    f"{field.name} of a {type(event).__name__} cannot be {part!r}, which no release has."
+                )
+
+
+def _is_possible(event: dp_event.DpEvent, name: str, value: Any) -> bool:
+    """Return whether a number of an event is in its range: all are at least 0 but the shape of a law, which is above -1."""
+    response = isinstance(event, dp_event.RandomizedResponseDpEvent)
+    share = name in _SHARES or (response and name == "noise_parameter")
+    real = isinstance(value, numbers.Real)
+    if not real or (name == "count" and value % 1 != 0):
+        return False
+    return value > -1 if name == "shape" else 0 <= value <= (1 if share else math.inf)
+
+
 def _freeze(event: dp_event.DpEvent) -> str:
     """Return a text that two events share exactly when they are equal."""
+    check_event(event)
     return json.dumps(_event_to_plain(event), sort_keys=True)
 
 

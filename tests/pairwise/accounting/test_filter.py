@@ -29,6 +29,7 @@ from pairwise.accounting.filters import _dominating_mu, _renyi_order
 from pairwise.accounting.gaussian import gaussian_delta, gaussian_sigma
 from pairwise.accounting.zcdp import zcdp_rho
 from pairwise.errors import BudgetExceededError, InvalidParameterError, UnsupportedEventError
+from pairwise.estimators.selection import TrialAccount
 
 DELTA = 1e-5
 
@@ -226,3 +227,36 @@ def test_the_order_depends_on_public_numbers_only():
     orders = [_renyi_order(e, d) for e in (0.1, 1.0, 10.0) for d in (1e-9, 1e-5, 1e-2)]
     assert np.all(np.array(orders) > 1)
     assert orders == [_renyi_order(e, d) for e in (0.1, 1.0, 10.0) for d in (1e-9, 1e-5, 1e-2)]
+
+
+NEGATIVE = {
+    "pure": pure_event(-5.0),
+    "delta": ApproximateDpEvent(0.1, -1e-6),
+    "no number": pure_event(math.nan),
+    "noise": dp_event.GaussianDpEvent(-3.0),
+    "rho": dp_event.ZCDpEvent(-1.0),
+    "times": dp_event.SelfComposedDpEvent(pure_event(0.5), -3),
+    "half a time": dp_event.SelfComposedDpEvent(pure_event(0.5), 0.5),
+    "response": dp_event.RandomizedResponseDpEvent(1.5, 2),
+    "laplace": dp_event.DiscreteLaplaceDpEvent(-1.0, 1),
+    "sample": dp_event.PoissonSampledDpEvent(2.0, dp_event.GaussianDpEvent(1.0)),
+    "mixture": dp_event.MixtureOfGaussiansDpEvent(1.0, [-1.0], [1.0]),
+    "inside": dp_event.ComposedDpEvent([gaussian_event(9.0), pure_event(-1.0)]),
+}
+
+
+@pytest.mark.parametrize("composition", ["auto", "gaussian", "renyi", "basic"])
+@pytest.mark.parametrize("event", NEGATIVE.values(), ids=NEGATIVE)
+def test_an_event_that_no_release_has_is_refused_and_pays_for_nothing(event, composition):
+    with PrivacyBudget(1.0, DELTA, composition=composition) as budget:
+        budget.charge(pure_event(0.5))
+        spent = budget.spent()
+        with pytest.raises(InvalidParameterError, match="which no release has"):
+            budget.charge(event)
+        assert budget.spent() == spent
+    for pure in (False, True):
+        account = TrialAccount(0.1, pure, Adjacency.REPLACE_ONE, "one record")
+        with pytest.raises(InvalidParameterError, match="which no release has"):
+            account.charge(event)
+    with pytest.raises(InvalidParameterError, match="which no release has"):
+        epsilon_of(event, DELTA)
