@@ -10,11 +10,12 @@ is fitted; what to use instead is in ``features``.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
@@ -23,7 +24,7 @@ from pairwise.errors import InvalidParameterError
 from pairwise.estimators.features import PublicOneHot, PublicScaler
 from pairwise.statement import UnsoundWarning
 
-__all__ = ["PrivatePipeline", "check_pipeline"]
+__all__ = ["PrivatePipeline", "check_pipeline", "held_by", "holds_private"]
 
 _PUBLIC = (PublicScaler, PublicOneHot)
 
@@ -41,22 +42,56 @@ def _is_ours(step: Any) -> bool:
 
 
 def _is_private(step: Any) -> bool:
-    """Return whether a step learns privately, or holds what does, as scikit-learn's searches and classifiers of many do."""
-    held = step.get_params(deep=True).values() if hasattr(step, "get_params") else ()
-    learners = (each for each in (step, *held) if isinstance(each, BaseEstimator))
-    return any(_is_ours(each) and not isinstance(each, _PUBLIC) for each in learners)
+    """Return whether a step is a private learner, of this package or derived from one of its."""
+    return (
+        isinstance(step, BaseEstimator)
+        and _is_ours(step)
+        and not isinstance(step, (*_PUBLIC, Pipeline))
+    )
+
+
+def held_by(value: Any) -> Iterator[Any]:
+    """Yield a step and all that it holds in its parameters, and in lists and mappings among them."""
+    yield value
+    inner: Any = ()
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        inner = value.get_params(deep=False).values()
+    elif isinstance(value, Mapping):
+        inner = value.values()
+    elif isinstance(value, list | tuple):
+        inner = value
+    for each in inner:
+        yield from held_by(each)
+
+
+def holds_private(step: Any) -> bool:
+    """Return whether a step is a private learner or holds one, as searches, calibrations and ensembles do."""
+    return any(map(_is_private, held_by(step)))
+
+
+def _is_public(step: Any) -> bool:
+    """Return whether a step scales or encodes by declarations alone; who overrides how it is fitted may do anything."""
+    return any(
+        isinstance(step, cls)
+        and all(
+            getattr(type(step), m) is getattr(cls, m) for m in ("fit", "transform", "fit_transform")
+        )
+        for cls in _PUBLIC
+    )
 
 
 def _learns(step: Any) -> bool:
-    """Return whether a step of a pipeline keeps something of the records that no statement covers."""
-    if step is None or isinstance(step, (str, *_PUBLIC)):
+    """Return whether a step without a private learner keeps something of the records, which no statement covers."""
+    if step is None or isinstance(step, str) or _is_public(step):
         return False
-    # Its own statement says what a private step has released.
-    return not _is_private(step) and bool(get_tags(step).requires_fit)
+    return not holds_private(step) and bool(get_tags(step).requires_fit)
 
 
 def _steps(estimator: Any, name: str = "") -> list[tuple[str, Any]]:
     """Return the named steps of a pipeline, of pipelines inside it and of the branches of unions and column transformers."""
+    while isinstance(estimator, FrozenEstimator):
+        # Fits nothing, and keeps what is in it.
+        estimator = estimator.estimator
     inner = next(
         (getattr(estimator, at) for cls, at in _HOLDERS if isinstance(estimator, cls)), None
     )
@@ -72,15 +107,15 @@ def _steps(estimator: Any, name: str = "") -> list[tuple[str, Any]]:
 
 
 def check_pipeline(pipeline: Any, *, public: Collection[str] = ()) -> list[str]:
-    """Warn of steps that learn from private records beside a private learner: in front of it, or behind.
+    """Warn of steps that learn from private records beside a private learner: in front of it, behind, or around it.
 
     Parameters
     ----------
     pipeline : Pipeline
         Fitted or not.
     public : collection of str, default=()
-        Names of steps that are known to keep nothing of the records, or were fitted on public ones and are frozen. What a
-        nested step is called joins the names by a point.
+        Names of steps that are known to keep nothing of the records, or nothing that is not charged to a budget, or were
+        fitted on public ones and are frozen. What a nested step is called joins the names by a point.
 
     Returns
     -------
@@ -92,16 +127,19 @@ def check_pipeline(pipeline: Any, *, public: Collection[str] = ()) -> list[str]:
     UnsoundWarning
         If the list is not empty. In front of a private learner: its statement then does not hold for the records that the
         pipeline was fitted on. Behind the last one, such as a classifier that learns from records mapped by a private
-        metric: it holds, but covers nothing of what that step keeps of the mapped records.
+        metric: it holds, but covers nothing of what that step keeps of the mapped records. Around one, such as a
+        calibration, an ensemble or a search of scikit-learn: the learner is fitted several times, on parts of the records or
+        on repetitions of them, and each of its statements is of one fit; what is learned from its scores has none.
 
     Notes
     -----
     A step counts as learning if scikit-learn's tag ``requires_fit`` says so and it is no estimator of this package, nor
-    derived from or wrapped around one, whose releases have statements and charges of their own; what a wrapper adds, such
-    as a calibration of scores, is not looked at. A ``FunctionTransformer`` is believed to look at each record on its
-    own; a function that takes a mean over the table cannot be told from one that does not. Nor can a table that was scaled
-    before it came. A learner sees neither the pipeline around it nor the past of its table, so it runs no check by itself;
-    :class:`PrivatePipeline` does.
+    derived from one, whose releases have statements and charges of their own. Pipelines, ``FeatureUnion``,
+    ``ColumnTransformer`` and ``FrozenEstimator`` are looked into; whatever else holds a private learner is named, since
+    what it does with it is not known. A ``FunctionTransformer`` is believed to look at each record on its
+    own, and a function that chooses columns to read their names; one that takes a mean over the table cannot be told from
+    one that does not. Nor can a table that was scaled before it came. A learner sees neither the
+    pipeline around it nor the past of its table, so it runs no check by itself; :class:`PrivatePipeline` does.
 
     Examples
     --------
@@ -125,14 +163,26 @@ def check_pipeline(pipeline: Any, *, public: Collection[str] = ()) -> list[str]:
 
 def _check(pipeline: Pipeline, public: Collection[str], *, stacklevel: int) -> list[str]:
     public = {public} if isinstance(public, str) else public
+    if not isinstance(public, Collection):
+        raise InvalidParameterError(
+            f"public must be a list of names of steps; found {type(public).__name__}."
+        )
+    pairs = pipeline.steps if isinstance(pipeline.steps, list | tuple) else [()]
+    if not all(isinstance(each, list | tuple) and len(each) == 2 for each in pairs):
+        raise InvalidParameterError("steps must be a list of pairs (name, estimator).")
     steps = _steps(pipeline)
-    private = [number for number, (_, step) in enumerate(steps) if _is_private(step)]
+    private = [number for number, (_, step) in enumerate(steps) if holds_private(step)]
     if not private:
         return []
     before, behind = (
         [name for name, step in part if _learns(step) and name not in public]
         for part in (steps[: private[-1]], steps[private[-1] + 1 :])
     )
+    around = [
+        name
+        for name, step in (steps[number] for number in private)
+        if not _is_private(step) and name not in public
+    ]
     if before:
         warnings.warn(
             f"the steps {', '.join(before)} learn from the records in front of a private learner, and its statement does "
@@ -149,7 +199,15 @@ def _check(pipeline: Pipeline, public: Collection[str], *, stacklevel: int) -> l
             UnsoundWarning,
             stacklevel=stacklevel,
         )
-    return before + behind
+    if around:
+        warnings.warn(
+            f"the steps {', '.join(around)} hold a private learner: they fit it several times, on parts or repetitions of "
+            "the records, or learn from its scores, and no statement covers that. Take the learner itself, search by "
+            "PrivateSearchCV, or name them in public= if all that they do with the records is charged to a budget.",
+            UnsoundWarning,
+            stacklevel=stacklevel,
+        )
+    return before + behind + around
 
 
 class PrivatePipeline(Pipeline):

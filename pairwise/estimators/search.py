@@ -6,6 +6,8 @@ The random number of trials, their price and the theorem behind it stand in ``se
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,20 +21,29 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from pairwise.accounting.events import Adjacency
 from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
 from pairwise.errors import InvalidParameterError, UnsupportedEventError
 from pairwise.estimators.base import (
     CLASSES_READ,
     MINIMUM_RECORDS,
     PrivateEstimator,
-    check_number,
     clipped_to,
+    declared_classes,
     refuse_fit_parameters,
     refuse_mixed_labels,
     without_seed,
 )
-from pairwise.estimators.pipelines import check_pipeline
-from pairwise.estimators.selection import PrivateScorer, TrialAccount, TrialCount, private_selection
+from pairwise.estimators.pipelines import check_pipeline, held_by, holds_private
+from pairwise.estimators.selection import (
+    PrivateScorer,
+    TrialAccount,
+    TrialCount,
+    checked_count,
+    private_selection,
+    trial_price,
+)
+from pairwise.noise.continuous import check_number
 from pairwise.noise.randomness import Randomness
 from pairwise.statement import PrivacyStatement
 
@@ -41,6 +52,7 @@ __all__ = ["PrivateSearchCV"]
 # Delta at which a trial's share is handed to fit and score as an epsilon; exact noise costs the same at any.
 _TRIAL_DELTA = 1e-6
 _PAID = ("epsilon", "delta", "budget")
+_RELATION = Adjacency.REPLACE_ONE
 # What each score is computed from.
 _READ = {"auc": "decision_function", "accuracy": "predict"}
 
@@ -144,6 +156,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """
         refuse_fit_parameters(refused)
         prefix = self._check()
+        randomness = Randomness(self.random_state)
         refuse_mixed_labels(y)
         rows = np.asarray(y)
         refuse_mixed_labels(rows)
@@ -154,40 +167,49 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         training, tested = _split(len(rows), float(self.validation))
         settings = list(ParameterGrid(self.param_grid))
         models = [clone(self.estimator).set_params(**setting) for setting in settings]
-        learners = [_learner(model, prefix) for model in models]
-        for each in learners:
-            self._check_trial(each, rows)
-        if learners and not prefix:
-            learners[0]._check_table(X, rows)
-        unpaid = self._unpaid_steps()
-        # Noise of scores must not repeat from trial to trial.
-        source = np.random.default_rng(self.random_state) if self.random_state is not None else None
+        for each in models:
+            self._check_trial(each, prefix, rows)
+        unpaid = _unpaid_steps(models)
+        limit, _ = trial_price(checked_count(self.count), self.epsilon, total, _RELATION)
+        delta = min(_TRIAL_DELTA, 0.1 / len(rows))
 
-        def trial(setting: Mapping[str, Any], account: TrialAccount) -> tuple[float, Any]:
+        def fitted(model: Any, account: TrialAccount, budget: Any, part: Any) -> Any:
+            paid = (account.epsilon(delta), delta, budget)
+            names = (prefix + name for name in _PAID)
+            model = clone(model).set_params(**dict(zip(names, paid, strict=True)))
+            return model.fit(_safe_indexing(X, part), rows[part])
+
+        # Whatever may be refused without a release is, for each setting, before the search is charged.
+        for model, part in itertools.product(models, (np.arange(len(rows)), training)):
+            account = TrialAccount(limit, False, _RELATION, "one record")
+            with contextlib.suppress(_NothingDrawn):
+                fitted(model, account, _ChecksOnly(account), part)
+                raise InvalidParameterError(
+                    "a trial must charge what it learns; found a fit without a charge."
+                )
+
+        def trial(number: int, account: TrialAccount) -> tuple[float, Any]:
             first, second = account.part("training"), account.part("validation")
-            delta = min(_TRIAL_DELTA, 0.1 / len(rows))
-            paid = {"epsilon": first.epsilon(delta), "delta": delta, "budget": first}
-            model = clone(self.estimator).set_params(
-                **setting, **{prefix + name: value for name, value in paid.items()}
-            )
-            model.fit(_safe_indexing(X, training), rows[training])
-            seed = None if source is None else int(source.integers(2**31))
+            model = fitted(models[number], first, first, training)
+            # Noise of scores must not repeat from trial to trial.
+            seed = None if randomness.secure else int(randomness.integers(2**31))
             scorer = PrivateScorer(self.scoring, second.epsilon(delta), delta, second, seed)
             return scorer(model, _safe_indexing(X, tested), rows[tested]), model
 
         found = private_selection(
             trial,
-            settings,
+            range(len(models)),
             epsilon=float(self.epsilon),
             delta=float(total),
             count=self.count,
             budget=self.budget,
-            random_state=self.random_state,
+            random_state=randomness,
         )
         self.best_estimator_ = found.result
-        self.best_params_, self.best_score_ = dict(found.candidate), found.score
+        self.best_params_, self.best_score_ = dict(settings[found.candidate]), found.score
         self.privacy_event_ = found.event
         learner = _learner(found.result, prefix)
+        learners = [_learner(model, prefix) for model in models]
         self.statement_ = _for_all(found.statement, learner, learners, unpaid)
         learner.statement_, learner.privacy_event_ = self.statement_, self.privacy_event_
         learner.budget = None
@@ -218,7 +240,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _check(self) -> str:
         """Return the prefix of the private learner's parameters, or refuse settings."""
         prefix = _prefix_of(self.estimator)
-        method = _READ.get(self.scoring)
+        method = _READ.get(self.scoring) if isinstance(self.scoring, str) else None
         if method is None:
             raise InvalidParameterError(
                 f"scoring must be one of {', '.join(_READ)}; found {self.scoring!r}."
@@ -235,7 +257,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise InvalidParameterError(
                 f"scores are released with Gaussian noise; delta must be above 0, found {self.delta!r}."
             )
-        if self.count is not None and math.isinf(self.count.shape):
+        if math.isinf(checked_count(self.count).shape):
             raise InvalidParameterError(
                 "a Poisson number of trials may be 0, which leaves nothing to fit. Use a finite shape."
             )
@@ -247,8 +269,18 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 )
         return prefix
 
-    def _check_trial(self, learner: PrivateEstimator, labels: NDArray[Any]) -> None:
+    def _check_trial(self, model: Any, prefix: str, labels: NDArray[Any]) -> None:
         """Refuse a setting whose trials could not be priced or scored, before the search is charged."""
+        if _prefix_of(model) != prefix:
+            raise InvalidParameterError(
+                "param_grid moves the private learner to another step. Keep it in one."
+            )
+        if any(step.memory is not None for step in _pipelines(model)):
+            raise InvalidParameterError(
+                "a pipeline with memory would release the same fit in several trials, which must be independent. Use "
+                "memory=None."
+            )
+        learner = _learner(model, prefix)
         fewest = min(len(part) for part in _split(len(labels), float(self.validation)))
         if fewest < MINIMUM_RECORDS:
             raise InvalidParameterError(
@@ -264,7 +296,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise InvalidParameterError(
                 f"a search protects against replacing one record; found adjacency={learner.adjacency!r}."
             )
-        classes = np.unique(labels if learner.classes is None else np.asarray(learner.classes))
+        given = learner.classes
+        classes = np.unique(labels) if given is None else declared_classes(given)
         if self.scoring == "auc" and len(classes) > 2:
             raise InvalidParameterError(
                 f"scoring 'auc' needs two classes; found {len(classes)}. Use scoring='accuracy'."
@@ -273,12 +306,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise InvalidParameterError(
                 "scoring 'accuracy' needs a threshold; found threshold_share=0, which pays for none. Use scoring='auc'."
             )
-
-    def _unpaid_steps(self) -> list[str]:
-        """Return the steps of a pipeline that learn what no statement covers, after a warning of them."""
-        if not isinstance(self.estimator, Pipeline):
-            return []
-        return check_pipeline(self.estimator, public=getattr(self.estimator, "public", ()))
 
     # -- using
 
@@ -299,6 +326,35 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """Return the winner's image of records, shape (n, k)."""
         check_is_fitted(self)
         return np.asarray(self.best_estimator_.transform(X))
+
+
+class _NothingDrawn(Exception):
+    """Ends a fit that is only checked."""
+
+
+class _ChecksOnly:
+    """A budget whose charge ends the fit: what a learner refuses it has refused by then, and nothing is drawn."""
+
+    def __init__(self, account: TrialAccount) -> None:
+        self._account = account
+
+    def charge(self, event: Any, label: str = "", **terms: Any) -> None:
+        self._account.charge(event, label, **terms)
+        raise _NothingDrawn
+
+
+def _unpaid_steps(models: Sequence[Any]) -> list[str]:
+    """Return the steps of pipelines that learn what no statement covers, under any setting, after a warning of them."""
+    found = (
+        check_pipeline(model, public=getattr(model, "public", ()))
+        for model in models
+        if isinstance(model, Pipeline)
+    )
+    return list(dict.fromkeys(itertools.chain.from_iterable(found)))
+
+
+def _pipelines(model: Any) -> list[Pipeline]:
+    return [each for each in held_by(model) if isinstance(each, Pipeline)]
 
 
 def _for_all(
@@ -332,11 +388,11 @@ def _prefix_of(estimator: Any) -> str:
     if isinstance(estimator, PrivateEstimator):
         return ""
     steps = estimator.steps if isinstance(estimator, Pipeline) else []
-    private = [name for name, step in steps if isinstance(step, PrivateEstimator)]
-    if len(private) != 1:
+    private = [name for name, step in steps if holds_private(step)]
+    if len(private) != 1 or not isinstance(estimator.named_steps[private[0]], PrivateEstimator):
         raise InvalidParameterError(
-            "a private search needs one private learner, alone or in a Pipeline; found "
-            f"{type(estimator).__name__} with {len(private)}. Scale in public (PublicScaler), and learn in one step."
+            "a private search needs one private learner, alone or as a step of a Pipeline; found "
+            f"{type(estimator).__name__} with {len(private)} such steps. Scale in public (PublicScaler), and learn in one."
         )
     return private[0] + "__"
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
+from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pairwise import (
@@ -23,6 +24,7 @@ from pairwise import (
     PrivateMetricLearner,
     PrivatePipeline,
     PrivateSearchCV,
+    PublicOneHot,
     PublicScaler,
     TrialCount,
 )
@@ -30,6 +32,9 @@ from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.zcdp import zcdp_epsilon
 from pairwise.errors import BudgetExceededError, InvalidParameterError
 from pairwise.estimators import search as module
+from pairwise.estimators.projection import PrivatePCA
+from pairwise.estimators.selection import TrialAccount
+from pairwise.noise.release import PlannedRelease
 from pairwise.statement import UnsoundWarning
 
 LEARNER = PrivateAUCClassifier(classes=[0, 1], algorithm="pointwise")
@@ -68,7 +73,8 @@ def test_every_trial_fits_and_scores_disjoint_rows_at_the_price_of_a_trial(monke
     score = module.PrivateScorer.__call__
 
     def fitted(self, X, y):
-        seen.append(("fit", self.epsilon, self.delta, X.copy()))
+        if isinstance(self.budget, TrialAccount):  # and not one that only checks
+            seen.append(("fit", self.epsilon, self.delta, X.copy()))
         return fit(self, X, y)
 
     def scored(self, estimator, X, y):
@@ -271,6 +277,139 @@ def test_a_table_that_no_trial_would_take_is_refused_before_the_charge():
         with pytest.raises(InvalidParameterError, match="y contains NaN or infinity"):
             search.fit(X, np.where(y, np.nan, 0.0))
         assert not budget.charges
+
+
+PIPED = Pipeline([("scale", PublicScaler(-1, 1, (-1, 1))), ("learn", LEARNER)])
+LETTERS = Pipeline([("encode", PublicOneHot(["a", "b"])), ("learn", LEARNER)])
+
+
+def _spoilt(kind):
+    X, y = table()
+    if kind == "nan":
+        X[3, 0] = np.nan
+    elif kind == "nan in the rows that are scored":
+        X[module._split(len(X), 0.3)[1][0], 0] = np.nan
+    elif kind == "text":
+        X = X.astype(object)
+        X[3, 0] = "word"
+    elif kind == "huge":
+        X = X.tolist()
+        X[3][0] = 10**400
+    elif kind == "one class":
+        y = np.zeros(len(y), int)
+    elif kind == "one class in the rows that are fitted":
+        y = np.isin(np.arange(len(y)), module._split(len(y), 0.3)[1][:1]).astype(int)
+    elif kind == "a label without a number":
+        y = np.where(y, np.nan, 0.0)
+    elif kind == "three classes":
+        y = np.arange(len(y)) % 3
+    return X, y
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "nan",
+        "nan in the rows that are scored",
+        "text",
+        "huge",
+        "one class",
+        "one class in the rows that are fitted",
+        "a label without a number",
+        "three classes",
+    ],
+)
+def test_a_table_that_a_step_of_a_pipeline_refuses_is_refused_before_the_charge(kind):
+    pipeline = clone(PIPED).set_params(learn__classes=None if "class" in kind else [0, 1])
+    with PrivacyBudget(epsilon=2.0) as budget:
+        search = PrivateSearchCV(pipeline, {"learn__data_norm": [1.0]}, epsilon=2.0, budget=budget)
+        with pytest.raises(ValueError, match=r"NaN|number|floats|class"):
+            search.fit(*_spoilt(kind))
+        assert not budget.charges
+
+
+def test_a_value_that_is_not_declared_is_refused_before_the_charge():
+    letters = np.array([["a"], ["b"]] * 30, dtype=object)
+    letters[module._split(60, 0.3)[1][0]] = "c"
+    with PrivacyBudget(epsilon=2.0) as budget:
+        search = PrivateSearchCV(LETTERS, {"learn__data_norm": [1.0]}, epsilon=2.0, budget=budget)
+        with pytest.raises(InvalidParameterError, match="not among its categories"):
+            search.fit(letters, np.arange(60) % 2)
+        assert not budget.charges
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ({"learn__algorithm": [Pointwise(), Pointwise(rate=-1.0)]}, "rate must be a positive"),
+        ({"learn__classes": [[0, 1], [0, None]]}, "classes must list labels"),
+        ({"learn__classes": [[5, 6]]}, "not among them"),
+        ({"scale__low": [-1.0, 7.0]}, "low must be below high"),
+        ({"learn__random_state": ["seed"]}, "random_state must be None"),
+    ],
+)
+def test_a_setting_that_only_some_trials_have_is_refused_before_the_charge(grid, message):
+    with PrivacyBudget(epsilon=2.0) as budget:
+        search = PrivateSearchCV(PIPED, grid, epsilon=2.0, budget=budget)
+        with pytest.raises(InvalidParameterError, match=message):
+            search.fit(*table())
+        assert not budget.charges
+
+
+def test_nothing_is_drawn_before_a_search_is_charged(monkeypatch):
+    order = []
+    release = PlannedRelease.release
+
+    class Ledger(PrivacyBudget):
+        def charge(self, *arguments, **terms):
+            order.append("charge")
+            super().charge(*arguments, **terms)
+
+    def drawn(plan, *arguments, **terms):
+        order.append("release")
+        return release(plan, *arguments, **terms)
+
+    monkeypatch.setattr(PlannedRelease, "release", drawn)
+    with Ledger(epsilon=2.0) as budget:
+        PrivateSearchCV(PIPED, {"learn__data_norm": [1.0, 2.0]}, epsilon=2.0, budget=budget).fit(
+            *table()
+        )
+    assert order[0] == "charge"
+    assert order.count("charge") == 1
+    assert "release" in order
+
+
+@pytest.mark.parametrize(
+    "first",
+    [PrivatePCA(2, epsilon=50.0), SelectFromModel(PrivateLDA(classes=[0, 1], epsilon=50.0))],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_search_refuses_a_second_step_that_releases_what_its_price_does_not_cover(first):
+    pipeline = Pipeline([("first", first), ("learn", LEARNER)])
+    with pytest.raises(InvalidParameterError, match="found Pipeline with 2 such steps"):
+        PrivateSearchCV(pipeline, {"learn__data_norm": [1.0]}).fit(*table())
+    with pytest.raises(InvalidParameterError, match="found Pipeline with 2 such steps"):
+        PrivateSearchCV(PIPED, {"scale": [first]}).fit(*table())
+
+
+def test_a_step_that_learns_and_is_only_in_the_grid_makes_a_search_not_proved():
+    grid = {"scale": [PublicScaler(-1, 1), StandardScaler()]}
+    with pytest.warns(UnsoundWarning, match="scale learn"):
+        search = PrivateSearchCV(PIPED, grid, epsilon=2.0).fit(*table())
+    assert not search.statement_.proved
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ({"learn": [LogisticRegression()]}, "found Pipeline with 0"),
+        ({"scale": [LEARNER], "learn": [LogisticRegression()]}, "moves the private learner"),
+        ({"memory": ["a folder"]}, "memory"),
+    ],
+)
+def test_a_grid_that_takes_the_learner_away_or_repeats_its_fits_is_refused(grid, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        PrivateSearchCV(PIPED, grid).fit(*table())
 
 
 @pytest.mark.parametrize(
