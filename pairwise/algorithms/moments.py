@@ -50,7 +50,10 @@ DEFAULT_WEIGHTS = (0.70, 0.30, 0.65)  # mechanisms.md 8.3 B, scaled to norm 1 wh
 
 
 def _unit_weights(weights: tuple[float, float, float]) -> tuple[float, float, float]:
-    values = [float(v) for v in weights]
+    try:
+        values = [float(v) for v in weights]
+    except (TypeError, ValueError):
+        values = []
     if len(values) != 3 or not all(math.isfinite(v) and v > 0 for v in values):
         raise InvalidParameterError(
             f"weights must be three positive numbers (sums, counts, second moment); found {weights!r}."

@@ -1,13 +1,16 @@
 """The settings of each algorithm, one frozen dataclass each, as users pass them in ``algorithm=``.
 
 What all algorithms of an estimator share (budget, records' norm, classes) are parameters of the estimator. An algorithm's
-name, such as ``"gradient"``, stands for its options at their defaults. Values are checked where they are used.
+name, such as ``"gradient"``, stands for its options at their defaults. Flags are checked here, other values
+where they are used.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
+
+from pairwise.noise.continuous import check_flag
 
 __all__ = [
     "SMLQ",
@@ -38,6 +41,11 @@ class Options:
     """Settings of one algorithm: immutable, and read by scikit-learn's searches as ``algorithm__<field>``."""
 
     name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if isinstance(field.default, bool):
+                check_flag(field.name, getattr(self, field.name))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields, as scikit-learn asks of what has parameters."""

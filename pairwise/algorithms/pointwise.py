@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwise.errors import InvalidParameterError
+from pairwise.noise.continuous import check_number
 from pairwise.pairs.clipping import clip_records
 
 __all__ = ["RecordSums"]
@@ -48,6 +49,7 @@ class RecordSums:
             raise InvalidParameterError(
                 f"loss of single records must be 'square' or 'logistic'; found {loss!r}."
             )
+        check_number("intercept", intercept)
         if not (math.isfinite(intercept) and 0 <= intercept <= 1):
             raise InvalidParameterError(f"intercept must be in [0, 1]; found {intercept!r}.")
         self.loss = loss

@@ -49,6 +49,7 @@ from pairwise.estimators.perturbation import (
 )
 from pairwise.estimators.ranking import Ranking
 from pairwise.estimators.streaming import StreamingEstimator
+from pairwise.noise.continuous import check_number
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import ChoicePlan, plan_choice
 from pairwise.pairs.clipping import clip_records
@@ -239,6 +240,7 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
         options = self._options
         check_request(options, self.mode, self.epsilon, kind="auc", hardened=self._exact)
         for name in ("threshold_share", "centre_share"):
+            check_number(name, getattr(self, name))
             if not 0 <= getattr(self, name) < 1:
                 raise InvalidParameterError(
                     f"{name} must be in [0, 1); found {getattr(self, name)!r}."
@@ -422,6 +424,8 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
         scale_share = 0.0
         if isinstance(options, Pointwise):
             given = options.scale_share
+            if given is not None:
+                check_number("scale_share", given)
             scale_share = default_scale_share(mu, n, d) if given is None else float(given)
         centre_share = float(self.centre_share)
         spent = share + centre_share + scale_share

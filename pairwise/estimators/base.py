@@ -22,8 +22,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pairwise.accounting.accountant import epsilon_of
+from pairwise.accounting.budget import charge_to
 from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
 from pairwise.errors import InvalidParameterError
+from pairwise.noise.continuous import check_flag, check_number
 from pairwise.noise.randomness import Randomness, numerical_claim
 from pairwise.pairs.clipping import clip_records
 from pairwise.plan import Plan
@@ -35,7 +37,7 @@ __all__ = [
     "UNREADABLE",
     "PrivateEstimator",
     "check_data_norm",
-    "check_number",
+    "declared_classes",
     "keeps_state_on_error",
     "refuse_fit_parameters",
     "refuse_mixed_labels",
@@ -84,12 +86,6 @@ def keeps_state_on_error(fit: Fit) -> Fit:
     return cast(Fit, kept)
 
 
-def check_number(name: str, value: Any) -> None:
-    """Refuse a setting that is no real number."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise InvalidParameterError(f"{name} must be a number; found {type(value).__name__}.")
-
-
 def check_data_norm(data_norm: float) -> None:
     """Refuse a bound on the records that is none, or that floats cannot keep."""
     check_number("data_norm", data_norm)
@@ -120,6 +116,23 @@ def refuse_mixed_labels(y: Any) -> None:
             "the classes in y must be of one type; found strings or missing values beside other types. "
             "Make them all numbers or all strings."
         )
+
+
+def declared_classes(classes: Any) -> NDArray[Any]:
+    """Return the labels that were declared, sorted; refuse what is no list of different labels of one type."""
+    listed = list(classes) if np.ndim(np.asarray(classes, dtype=object)) else []
+    kinds = {_kind(label) for label in listed}
+    if (kinds != {str} and kinds != {numbers.Number}) or any(label != label for label in listed):
+        raise InvalidParameterError(
+            "classes must list labels, all of them numbers or all of them text; found something else, missing values or "
+            "nothing."
+        )
+    labels = np.unique(np.asarray(listed))
+    if len(labels) < len(listed):
+        raise InvalidParameterError(
+            f"classes must list different labels; found {len(listed) - len(labels)} repetitions."
+        )
+    return labels
 
 
 def refuse_fit_parameters(given: Mapping[str, Any]) -> None:
@@ -217,6 +230,7 @@ class PrivateEstimator(BaseEstimator):
         """Whether noise is drawn exactly: by default wherever that is defined, so not in published forms."""
         if self.hardened is None:
             return self.mode == "sound"
+        check_flag("hardened", self.hardened)
         return bool(self.hardened)
 
     @property
@@ -262,7 +276,7 @@ class PrivateEstimator(BaseEstimator):
         self._classes_read = self.classes is None
         if self.classes is None:
             return occurring
-        declared = np.unique(np.asarray(self.classes))
+        declared = declared_classes(self.classes)
         unknown = np.setdiff1d(occurring, declared)
         if len(unknown):
             raise InvalidParameterError(
@@ -276,6 +290,7 @@ class PrivateEstimator(BaseEstimator):
         check_number("epsilon", self.epsilon)
         if self.delta is not None:
             check_number("delta", self.delta)
+        check_flag("allow_large_delta", self.allow_large_delta)
         delta = default_delta(n) if self.delta is None else float(self.delta)
         check_privacy_parameters(float(self.epsilon), delta, n, force=bool(self.allow_large_delta))
         check_data_norm(self.data_norm)
@@ -298,10 +313,8 @@ class PrivateEstimator(BaseEstimator):
         """
         if plan.unsound:
             warnings.warn(plan.unsound, UnsoundWarning, stacklevel=stacklevel)
-        if self.budget is not None:
-            self.budget.charge(
-                plan.event, label=type(self).__name__, adjacency=plan.adjacency, unit=plan.unit
-            )
+        label = type(self).__name__
+        charge_to(self.budget, plan.event, label=label, adjacency=plan.adjacency, unit=plan.unit)
         result = plan.run()
         self._record(plan, delta, randomness, n=n)
         return result

@@ -14,8 +14,7 @@ from pairwise.algorithms.contrastive_plans import ContrastiveTask
 from pairwise.algorithms.options import ContrastiveOptions, Edges, Matching, NodeDP
 from pairwise.algorithms.published.dpp import VARIANTS
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.base import check_number
-from pairwise.noise.continuous import check_positive, check_whole
+from pairwise.noise.continuous import check_number, check_positive, check_whole
 
 __all__ = ["check_contrastive", "contrastive_task", "unread_with_init"]
 
@@ -48,7 +47,6 @@ def check_contrastive(options: ContrastiveOptions, **parameters: Any) -> None:
                 f"{name} must be one of {', '.join(map(repr, _CHOICES[name]))}; found {value!r}."
             )
         if name in _POSITIVE:
-            check_number(name, value)
             check_positive(**{name: value})
         if name in _WHOLE:
             check_whole(name, value)
@@ -92,7 +90,10 @@ def contrastive_task(
     """
     rows = n_features if n_components is None else min(int(n_components), n_features)
     if options.init is not None:
-        init = np.array(options.init, dtype=np.float64)
+        try:
+            init = np.array(options.init, dtype=np.float64)
+        except (TypeError, ValueError):
+            init = np.empty(0)
         if init.ndim != 2 or init.shape[1] != n_features or not np.all(np.isfinite(init)):
             raise InvalidParameterError(
                 f"init must be a finite matrix with {n_features} columns; found shape {init.shape}. "

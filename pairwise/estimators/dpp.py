@@ -43,13 +43,14 @@ from pairwise.algorithms.options import (
 from pairwise.errors import InvalidPairsError, InvalidParameterError
 from pairwise.estimators.base import (
     check_data_norm,
-    check_number,
+    declared_classes,
     keeps_state_on_error,
     refuse_fit_parameters,
 )
 from pairwise.estimators.choice import AlgorithmChoice
 from pairwise.estimators.contrastive import check_contrastive, contrastive_task, unread_with_init
 from pairwise.estimators.mahalanobis import DroppedTable, MahalanobisMixin, finite_numbers
+from pairwise.noise.continuous import check_number
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.graph import PairGraph
 from pairwise.plan import Plan
@@ -469,11 +470,7 @@ def _class_codes(y: Any) -> NDArray[np.int64]:
 
 def _public_codes(classes: NDArray[Any], declared: Any) -> tuple[NDArray[np.int64], int]:
     """Return each class as its place in the declared list, and the length of that list."""
-    known = np.asarray(declared)
-    if known.ndim != 1 or len(known) == 0 or len(np.unique(known)) != len(known):
-        raise InvalidParameterError(
-            f"classes must be a list of different classes; found an array of shape {known.shape} with repetitions or none."
-        )
+    known = declared_classes(declared)
     matches = classes[:, None] == known[None, :]
     if not np.all(np.any(matches, axis=-1)):
         raise InvalidParameterError(

@@ -177,7 +177,10 @@ class PublicScaler(OneToOneFeatureMixin, _PublicFeatures):
         return low, high
 
     def _range(self) -> tuple[float, float]:
-        first, last = (float(end) for end in self.output_range)
+        try:
+            first, last = (float(end) for end in self.output_range)
+        except (TypeError, ValueError):
+            first = last = math.nan
         if not (math.isfinite(first) and math.isfinite(last) and first < last):
             raise InvalidParameterError(
                 f"output_range must be two finite numbers in order; found {self.output_range!r}."

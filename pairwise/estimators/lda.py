@@ -28,11 +28,10 @@ from pairwise.algorithms.moments import (
 from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import (
     PrivateEstimator,
-    check_number,
     keeps_state_on_error,
     refuse_fit_parameters,
 )
-from pairwise.noise.continuous import check_whole
+from pairwise.noise.continuous import check_number, check_whole
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.clipping import clip_records
 from pairwise.plan import Plan

@@ -34,7 +34,7 @@ from pairwise.algorithms.smlq import (
 from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import keeps_state_on_error, refuse_fit_parameters
 from pairwise.estimators.choice import AlgorithmChoice
-from pairwise.noise.continuous import check_positive, check_whole
+from pairwise.noise.continuous import check_number, check_positive, check_whole
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import plan_gaussian
 from pairwise.plan import Plan
@@ -193,7 +193,10 @@ class PrivateMail(AlgorithmChoice):
         check_whole("n_components", self.n_components)
         check_whole("iterations", smlq.iterations, least=0)
         check_whole("n_neighbors", smlq.n_neighbors)
-        check_positive(init_scale=self._scale())
+        check_number("alpha", smlq.alpha)
+        check_positive(bandwidth=smlq.bandwidth, init_scale=self._scale())
+        if self.label_epsilon is not None:
+            check_number("label_epsilon", self.label_epsilon)
 
     # -- plans
 
@@ -205,7 +208,7 @@ class PrivateMail(AlgorithmChoice):
         scale = self._smlq.init_scale
         if scale is None:
             return 1e-8 if self.mode == "published" else 1.0
-        return float(scale)
+        return scale
 
     def _start(self, n: int, randomness: Randomness) -> Array:
         return self._scale() * randomness.normal((n, int(self.n_components)))

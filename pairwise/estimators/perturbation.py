@@ -29,8 +29,7 @@ from pairwise.algorithms.options import (
     Statistics,
 )
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.base import check_number
-from pairwise.noise.continuous import check_positive, check_whole
+from pairwise.noise.continuous import check_number, check_positive, check_whole
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.losses import get_loss
 from pairwise.plan import Plan
@@ -170,10 +169,10 @@ def check_request(
     for name in ("alpha", "clip", "radius", "rate"):
         value = getattr(options, name, None)
         if value is not None:
-            check_number(name, value)
             check_positive(**{name: value})
-    if getattr(options, "steps", None) is not None:
-        check_whole("steps", options.steps)  # type: ignore[attr-defined]
+    for name in ("steps", "batch_size"):
+        if getattr(options, name, None) is not None:
+            check_whole(name, getattr(options, name))
     loss = get_loss(options.loss if isinstance(options, ConvexOptions) else "logistic", kind)
     if mode not in ("sound", "published"):
         raise InvalidParameterError(f"mode must be 'sound' or 'published'; found {mode!r}.")

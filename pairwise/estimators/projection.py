@@ -17,6 +17,7 @@ from scipy.optimize import brentq
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency, gaussian_event, pure_event
 from pairwise.accounting.gaussian import check_privacy_parameters
 from pairwise.accounting.zcdp import release_mu
@@ -24,12 +25,11 @@ from pairwise.errors import InvalidParameterError
 from pairwise.estimators.base import (
     UNREADABLE,
     check_data_norm,
-    check_number,
     keeps_state_on_error,
     without_seed,
     without_values,
 )
-from pairwise.noise.continuous import check_whole
+from pairwise.noise.continuous import check_number, check_whole
 from pairwise.noise.randomness import Randomness, numerical_claim
 from pairwise.noise.release import PlannedRelease, plan_gaussian
 from pairwise.pairs.clipping import clip_records
@@ -184,11 +184,9 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         private = math.isfinite(self.epsilon)
         plan = _AxisPlan(1.0, float(self.epsilon), k)
         event = plan.event()
-        if self.budget is not None:
-            self.budget.charge(
-                event, label="PrivatePCA", adjacency=Adjacency.REPLACE_ONE, unit="one record"
-            )
         randomness = Randomness(self.random_state)
+        replaced = Adjacency.REPLACE_ONE
+        charge_to(self.budget, event, label="PrivatePCA", adjacency=replaced, unit="one record")
         records = clip_records(table, float(self.data_norm)) / float(self.data_norm)
         second = records.T @ records
         if private:
@@ -290,6 +288,7 @@ class PrivateRandomProjection(BaseEstimator):
         check_privacy_parameters(float(self.epsilon), float(self.delta))
         check_data_norm(self.data_norm)
         check_whole("n_components", self.n_components)
+        check_whole("projection_state", self.projection_state, least=0)
         k = int(self.n_components)
         public = Randomness(int(self.projection_state))
         self.components_ = public.normal((k, table.shape[1])) / math.sqrt(k)

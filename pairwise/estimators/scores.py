@@ -6,18 +6,22 @@ Fitting is elsewhere; a score computed without noise on private labels is not pr
 from __future__ import annotations
 
 import math
+import numbers
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
+from pairwise.accounting.budget import charge_to
+from pairwise.accounting.events import Adjacency
 from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
 from pairwise.accounting.zcdp import release_mu
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.base import check_number, refuse_mixed_labels
+from pairwise.estimators.base import refuse_mixed_labels
+from pairwise.noise.continuous import check_flag, check_number
 from pairwise.noise.randomness import Randomness
-from pairwise.noise.release import plan_gaussian
+from pairwise.noise.release import GaussianPlan, plan_gaussian
 
 __all__ = ["private_accuracy_score", "private_auc_score"]
 
@@ -26,10 +30,13 @@ __all__ = ["private_accuracy_score", "private_auc_score"]
 
 
 def _check_evaluation(
-    y: ArrayLike, other: ArrayLike, epsilon: float, delta: float | None
+    y: ArrayLike, other: ArrayLike, epsilon: float, delta: float | None, hardened: bool
 ) -> tuple[NDArray[Any], NDArray[Any], float]:
     """Return labels, scores or answers, and δ: all that can be refused is, before anything is charged."""
     check_number("epsilon", epsilon)
+    if delta is not None:
+        check_number("delta", delta)
+    check_flag("hardened", hardened)
     for each in (y, other):
         refuse_mixed_labels(each)
     labels, values = np.asarray(y), np.asarray(other)
@@ -37,6 +44,8 @@ def _check_evaluation(
         raise InvalidParameterError(
             f"expected two arrays of one length n >= 4; found shapes {labels.shape} and {values.shape}."
         )
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise InvalidParameterError("y_true contains NaN. Give every record a label.")
     n = len(labels)
     delta = default_delta(n) if delta is None else float(delta)
     check_privacy_parameters(float(epsilon), delta, n)
@@ -54,6 +63,11 @@ def _refuse_other_types(name: str, one: NDArray[Any], other: NDArray[Any]) -> No
             f"y_true and {name} must both be text or both be none; found one of them to be text. Give labels as the model "
             "was given them."
         )
+
+
+def _charge(budget: Any, noise: GaussianPlan, label: str) -> None:
+    relation = Adjacency.REPLACE_ONE
+    charge_to(budget, noise.event(), label=label, adjacency=relation, unit="one record")
 
 
 def private_auc_score(
@@ -87,7 +101,10 @@ def private_auc_score(
     hardened : bool, default=True
         Exact noise on a grid (mechanisms.md 2.2).
     """
-    labels, scores, delta = _check_evaluation(y_true, y_score, epsilon, delta)
+    labels, scores, delta = _check_evaluation(y_true, y_score, epsilon, delta, hardened)
+    label = isinstance(positive, str | bytes | numbers.Number | np.bool_)
+    if not label or positive != positive:
+        raise InvalidParameterError("positive must be one label, text or a number; found none.")
     _refuse_other_types("positive", labels, np.asarray([positive]))
     try:
         scores = scores.astype(np.float64)
@@ -100,10 +117,7 @@ def private_auc_score(
     randomness = Randomness(random_state)
     mu = release_mu(float(epsilon), delta, hardened=hardened)
     noise = plan_gaussian(math.sqrt(2.0), mu, 2, hardened=hardened)
-    if budget is not None:
-        budget.charge(
-            noise.event(), label="private_auc_score", adjacency="replace-one", unit="one record"
-        )
+    _charge(budget, noise, "private_auc_score")
     n = len(labels)
     chosen = labels == positive
     count = float(chosen.sum())
@@ -138,19 +152,13 @@ def private_accuracy_score(
     hardened : bool, default=True
         Exact noise on a grid (mechanisms.md 2.2).
     """
-    labels, predicted, delta = _check_evaluation(y_true, y_pred, epsilon, delta)
+    labels, predicted, delta = _check_evaluation(y_true, y_pred, epsilon, delta, hardened)
     _refuse_other_types("y_pred", labels, predicted)
     randomness = Randomness(random_state)
     mu = release_mu(float(epsilon), delta, hardened=hardened)
     # The number of hits is a whole number, so on the hardened path nothing is rounded.
     noise = plan_gaussian(1.0, mu, 1, hardened=hardened)
-    if budget is not None:
-        budget.charge(
-            noise.event(),
-            label="private_accuracy_score",
-            adjacency="replace-one",
-            unit="one record",
-        )
+    _charge(budget, noise, "private_accuracy_score")
     hits = float((labels == predicted).sum())
     noisy = float(noise.release(hits, randomness)) / len(labels)
     return min(1.0, max(0.0, noisy))

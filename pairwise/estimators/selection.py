@@ -33,12 +33,14 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from pairwise.accounting.accountant import epsilon_of, zcdp_cost
+from pairwise.accounting.budget import charge_to
 from pairwise.accounting.calibration import calibrate
 from pairwise.accounting.events import Adjacency, pure_event
 from pairwise.accounting.gaussian import check_privacy_parameters
 from pairwise.accounting.zcdp import zcdp_epsilon
 from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.estimators.scores import private_accuracy_score, private_auc_score
+from pairwise.noise.continuous import check_number
 from pairwise.noise.randomness import Randomness
 from pairwise.statement import PrivacyStatement
 
@@ -47,7 +49,15 @@ if TYPE_CHECKING:
 
     from pairwise.accounting.budget import PrivacyBudget
 
-__all__ = ["PrivateScorer", "Selection", "TrialAccount", "TrialCount", "private_selection"]
+__all__ = [
+    "PrivateScorer",
+    "Selection",
+    "TrialAccount",
+    "TrialCount",
+    "checked_count",
+    "private_selection",
+    "trial_price",
+]
 
 _METRICS = ("auc", "accuracy")
 # Uniform bits of one draw, and decimal digits of its distribution function, which the bits resolve with room to spare.
@@ -71,6 +81,8 @@ class TrialCount:
     shape: float = 0.0
 
     def __post_init__(self) -> None:
+        check_number("mean", self.mean)
+        check_number("shape", self.shape)
         if not (math.isfinite(self.mean) and self.mean >= 1):
             raise InvalidParameterError(f"mean must be a finite number >= 1; found {self.mean!r}.")
         if not self.shape >= 0:
@@ -136,6 +148,15 @@ class TrialCount:
         return dp_event.RepeatAndSelectDpEvent(
             dp_event.ZCDpEvent(float(rho)), float(self.mean), float(self.shape)
         )
+
+
+def checked_count(count: TrialCount | None) -> TrialCount:
+    """Return the law of the number of trials, by default the logarithmic one with mean 10."""
+    if not isinstance(count, TrialCount | None):
+        raise InvalidParameterError(
+            f"count must be a TrialCount or None; found {type(count).__name__}."
+        )
+    return TrialCount() if count is None else count
 
 
 class TrialAccount:
@@ -275,10 +296,15 @@ class Selection:
     event: DpEvent = field(repr=False)
 
 
-def _price(
+def trial_price(
     count: TrialCount, epsilon: float, delta: float, adjacency: Adjacency
 ) -> tuple[float, DpEvent]:
     """Return what one trial may cost, in ε (pure) or ρ, and the event of the whole search."""
+    check_privacy_parameters(epsilon, delta, allow_pure=True)
+    if not math.isfinite(epsilon):
+        raise InvalidParameterError(
+            "a search has a price; found epsilon = inf. Use scikit-learn's searches."
+        )
     if delta == 0:
         if math.isinf(count.shape):
             raise InvalidParameterError(
@@ -339,20 +365,24 @@ def private_selection(
     Papernot and Steinke 2022, *Hyperparameter Tuning with Rényi Differential Privacy*, theorems 2 and 6; Liu and Talwar
     2019, *Private Selection from Private Candidates*.
     """
-    count = TrialCount() if count is None else count
+    count = checked_count(count)
     relation = Adjacency(adjacency)
-    check_privacy_parameters(epsilon, delta, allow_pure=True)
-    if not math.isfinite(epsilon):
+    if not callable(trial):
+        raise InvalidParameterError(f"trial must be callable; found {type(trial).__name__}.")
+    if not isinstance(unit, str):
+        raise InvalidParameterError(f"unit must be a text; found {type(unit).__name__}.")
+    try:
+        candidates = list(candidates)
+    except TypeError:
+        candidates = []
+    if not candidates:
         raise InvalidParameterError(
-            "a search has a price; found epsilon = inf. Use scikit-learn's searches."
+            "candidates must be a list of one setting at least; found none."
         )
-    if not len(candidates):
-        raise InvalidParameterError("candidates must hold one setting at least; found none.")
     pure = delta == 0
-    limit, event = _price(count, epsilon, delta, relation)
-    if budget is not None:
-        budget.charge(event, label="private_selection", adjacency=relation, unit=unit)
+    limit, event = trial_price(count, epsilon, delta, relation)
     randomness = Randomness(random_state)
+    charge_to(budget, event, label="private_selection", adjacency=relation, unit=unit)
     best: tuple[float, Any, Any] = (-math.inf, None, None)
     tried = False
     for _ in range(count.draw(randomness)):

@@ -18,7 +18,11 @@ from pairwise.accounting.zcdp import release_mu
 from pairwise.algorithms.giga import check_horizon
 from pairwise.algorithms.options import Ftrl, OnPair
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.base import keeps_state_on_error, refuse_fit_parameters
+from pairwise.estimators.base import (
+    declared_classes,
+    keeps_state_on_error,
+    refuse_fit_parameters,
+)
 from pairwise.estimators.choice import AlgorithmChoice
 from pairwise.estimators.perturbation import (
     ConvexTask,
@@ -180,9 +184,10 @@ class StreamingEstimator(AlgorithmChoice):
             )
         table, labels = self._check_table(X, y, reset=first, few=True)
         given = classes if self.classes is None else self.classes
-        known = (
-            np.unique(labels if given is None else np.asarray(given)) if first else self.classes_
-        )
+        if not first:
+            known = self.classes_
+        else:
+            known = np.unique(labels) if given is None else declared_classes(given)
         unknown = np.setdiff1d(labels, known)
         if len(unknown):
             raise InvalidParameterError(

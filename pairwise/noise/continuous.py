@@ -15,6 +15,8 @@ from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
 
 __all__ = [
+    "check_flag",
+    "check_number",
     "check_positive",
     "check_whole",
     "duchi",
@@ -52,9 +54,22 @@ def _as_finite(value: ArrayLike) -> NDArray[np.float64]:
     return array
 
 
-def check_positive(**numbers: float) -> None:
+def check_number(name: str, value: object) -> None:
+    """Refuse a setting that is no real number."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidParameterError(f"{name} must be a number; found {type(value).__name__}.")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuse a setting that is neither True nor False: "no" and NaN would count as True."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidParameterError(f"{name} must be True or False; found {type(value).__name__}.")
+
+
+def check_positive(**settings: float) -> None:
     """Refuse a setting that is no positive finite number, by its name."""
-    for name, number in numbers.items():
+    for name, number in settings.items():
+        check_number(name, number)
         if not (math.isfinite(number) and number > 0):
             raise InvalidParameterError(
                 f"{name} must be a positive finite number; found {number!r}."

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairwise.errors import InvalidPairsError, InvalidParameterError
+from pairwise.noise.continuous import check_whole
 from pairwise.noise.randomness import Randomness
 
 __all__ = [
@@ -88,7 +89,9 @@ class PairGraph:
         highest = int(array.max()) + 1 if len(array) else 0
         if n_nodes is None:
             n_nodes = highest
-        elif n_nodes < highest:
+        else:
+            check_whole("n_nodes", n_nodes, least=0)
+        if n_nodes < highest:
             raise InvalidPairsError(
                 f"indices must be below n_nodes = {n_nodes}; found larger ones. Give the number of individuals."
             )

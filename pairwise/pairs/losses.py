@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from pairwise.errors import InvalidParameterError
 
@@ -299,7 +299,7 @@ def get_loss(
     ----------
     name : str or PairLoss
         ``"auc-logistic"``, ``"auc-hinge"``, ``"metric-logistic"``, ``"metric-hinge"``, ``"contrastive"``; ``"logistic"`` and
-        ``"hinge"`` are read in the context ``kind``. A loss object is returned as it is.
+        ``"hinge"`` are read in the context ``kind``. A loss of this module is returned as it is.
     kind : {"auc", "metric"}, default="auc"
         The context of the short names.
     **settings : float
@@ -310,9 +310,9 @@ def get_loss(
     InvalidParameterError
         If there is no such loss.
     """
-    if not isinstance(name, str):
-        return name
+    if type(name) in _LOSSES.values():
+        return cast(PairLoss, name)
     full = f"{kind}-{name}" if name in ("logistic", "hinge") else name
-    if full not in _LOSSES:
+    if not isinstance(full, str) or full not in _LOSSES:
         raise InvalidParameterError(f"loss must be one of {', '.join(_LOSSES)}; found {name!r}.")
     return _LOSSES[full](**settings)

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency, pure_event
 from pairwise.errors import InvalidParameterError
-from pairwise.noise.continuous import check_whole
+from pairwise.noise.continuous import check_number, check_whole
 from pairwise.noise.randomness import Randomness
 from pairwise.retrieval.evaluation import nearest
 from pairwise.statement import PrivacyStatement
@@ -32,7 +33,8 @@ _LEAST_EPSILON = 1e-9
 
 
 def _check(n_cells: int, size: int, epsilon: float) -> None:
-    if not (isinstance(epsilon, int | float | np.number) and epsilon >= _LEAST_EPSILON):
+    check_number("epsilon", epsilon)
+    if not epsilon >= _LEAST_EPSILON:
         raise InvalidParameterError(
             f"epsilon must be a number of at least {_LEAST_EPSILON:g}; found {epsilon!r}."
         )
@@ -43,12 +45,12 @@ def _check(n_cells: int, size: int, epsilon: float) -> None:
 
 
 def _numbers(values: ArrayLike) -> Array:
-    """Return a private feature as an array; a refusal does not repeat it."""
+    """Return private features as an array; a refusal does not repeat it."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidParameterError(
-            "a feature must be a row of numbers; found something else."
+            "features, and the cells of a codebook, must be rows of numbers; found something else."
         ) from None
 
 
@@ -82,6 +84,7 @@ def subset_size(
         ω in 1..C. It depends on public numbers only.
     """
     _check(n_cells, 1, epsilon)
+    check_number("inclusion", inclusion)
     if not 0 < inclusion <= 1:
         raise InvalidParameterError(f"inclusion must be in (0, 1]; found {inclusion!r}.")
     exact = inclusion * n_cells / ((1.0 - inclusion) * math.exp(min(epsilon, 700.0)) + inclusion)
@@ -174,7 +177,7 @@ class SubsetQuery:
         budget: Any = None,
         random_state: Any = None,
     ) -> None:
-        self.codebook = np.array(codebook, dtype=np.float64)
+        self.codebook = _numbers(codebook).copy()
         if self.codebook.ndim != 2 or len(self.codebook) == 0:
             raise InvalidParameterError(
                 f"codebook must be a table of at least one cell; found shape {self.codebook.shape}."
@@ -188,7 +191,8 @@ class SubsetQuery:
             if value is not None:
                 check_whole(name, value)
         self.epsilon = float(epsilon)
-        self.size = subset_size(cells, self.epsilon, inclusion, most) if size is None else int(size)
+        usual = subset_size(cells, self.epsilon, inclusion, most)
+        self.size = usual if size is None else int(size)
         self._threshold = inclusion_threshold(cells, self.size, self.epsilon)
         self.inclusion = self._threshold / (1 << _BITS)
         self._cost = 0.0 if self.size == cells else self.epsilon
@@ -233,13 +237,13 @@ class SubsetQuery:
         # Anything but a whole number would stand out among the others.
         if not (isinstance(cell, int | np.integer) and 0 <= cell < cells):
             raise InvalidParameterError(f"a cell must be a whole number in 0..{cells - 1}.")
-        if self.budget is not None:
-            self.budget.charge(
-                self.privacy_event,
-                label="SubsetQuery",
-                adjacency=Adjacency.REPLACE_ONE,
-                unit=QUERY_UNIT,
-            )
+        charge_to(
+            self.budget,
+            self.privacy_event,
+            label="SubsetQuery",
+            adjacency=Adjacency.REPLACE_ONE,
+            unit=QUERY_UNIT,
+        )
         word = int(self._randomness.words(1)[0]) >> (64 - _BITS)
         own = word < self._threshold
         # Positions among the other cells; those from the own cell on move up by one.

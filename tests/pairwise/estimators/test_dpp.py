@@ -1030,7 +1030,7 @@ def test_individuals_given_to_the_edge_algorithm_are_sent_to_the_right_one():
 
 @pytest.mark.parametrize(
     ("classes", "message"),
-    [(None, "needs classes"), ([0], "every class in y"), ([0, 0, 1], "different classes")],
+    [(None, "needs classes"), ([0], "every class in y"), ([0, 0, 1], "different labels")],
 )
 def test_input_perturbation_needs_the_whole_public_list_of_classes(classes, message):
     X, y = individuals(26)
