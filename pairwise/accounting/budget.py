@@ -155,6 +155,15 @@ class PrivacyBudget:
             self._remove = None
         self.identity = self._open_store()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Other copies, and the file, have the limits that it was made with.
+        limits = ("epsilon", "delta", "adjacency", "unit", "composition", "identity")
+        if name in limits and name in vars(self):
+            raise InvalidParameterError(
+                f"{name} of a budget is fixed when it is made. Make another budget."
+            )
+        super().__setattr__(name, value)
+
     # -- store
 
     def _open_store(self) -> str:

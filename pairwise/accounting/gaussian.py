@@ -26,6 +26,9 @@ __all__ = [
 # Results of floating-point searches are rounded to the safe side by this relative amount.
 _SAFETY = 1e-12
 
+# A larger epsilon overflows in the formulas.
+_LARGEST = 1e100
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # The Gaussian mechanism, exactly
@@ -51,7 +54,7 @@ def check_privacy_parameters(
     Parameters
     ----------
     epsilon : float
-        > 0; infinity is the non-private reference and passes whatever δ is.
+        > 0, at most 1e100; infinity is the non-private reference and passes whatever δ is.
     delta : float
         In (0, 1), and below 1/n: a mechanism that publishes one random record in full satisfies δ = 1/n
         (mechanisms.md 1.5).
@@ -76,6 +79,11 @@ def check_privacy_parameters(
         )
     if epsilon == math.inf:
         return
+    if epsilon > _LARGEST:
+        raise InvalidParameterError(
+            f"epsilon must be at most {_LARGEST:g}, or infinity; found {epsilon!r}, which protects nobody. Use "
+            "float('inf')."
+        )
     if math.isnan(delta) or not 0 <= delta < 1:
         raise InvalidParameterError(f"delta must be in [0, 1); found {delta!r}. Use 1e-5 or less.")
     if delta == 0 and not allow_pure:

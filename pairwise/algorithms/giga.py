@@ -14,6 +14,7 @@ domain. It needs a convex, L-smooth loss whose gradients are not clipped one by 
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -464,6 +465,7 @@ class PairStream:
         self._y: list[object] = []
         self.released = self._anchor.copy()
         self.seen = 0
+        self._whole = threading.Lock()
 
     def _advance(self, sums: AUCPairs | MetricPairs, t: int) -> None:
         """Take record t (1-based) and set ``released``."""
@@ -472,6 +474,12 @@ class PairStream:
     def receive(self, X: Array, y: NDArray) -> list[Array]:
         """Take records one at a time, in order, and return what is released after each; shapes (m, d), (m,)."""
         check_horizon(self.seen + len(X), self._horizon)
+        # Held for ever where a batch is cut off: its records would be counted again with the batch that follows.
+        if not self._whole.acquire(blocking=False):
+            raise InvalidParameterError(
+                "a batch of this stream was cut off, or is being taken elsewhere, and its records would count twice. Start "
+                "again with a new estimator and a new budget."
+            )
         self._X.extend(np.asarray(X, dtype=np.float64))
         self._y.extend(y)
         sums = self.sums()
@@ -480,6 +488,7 @@ class PairStream:
             self.seen += 1
             self._advance(sums, self.seen)
             out.append(self.released.copy())
+        self._whole.release()
         return out
 
     def sums(self) -> AUCPairs | MetricPairs:

@@ -139,6 +139,12 @@ class PublicScaler(OneToOneFeatureMixin, _PublicFeatures):
         table = self._table(X, reset=False)
         low, high = self._bounds()
         first, last = self._range()
+        bound = max(abs(first), abs(last)) * math.sqrt(self.n_features_in_)
+        scale = (last - first) / (high - low)
+        if bound != self.norm_bound_ or not np.array_equal(scale, self.scale_):
+            raise InvalidParameterError(
+                "low, high or output_range was set after fit, and norm_bound_ is of what they were. Fit again."
+            )
         fill = self._fill(low, high)
         if fill is not None:
             table = np.where(np.isnan(table), fill, table)

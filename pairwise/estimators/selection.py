@@ -71,10 +71,10 @@ class TrialCount:
     Parameters
     ----------
     mean : float, default=10.0
-        E[K] >= 1.
+        E[K], 1 or in 1.001..1e6.
     shape : float, default=0.0
-        η >= 0: 0 is the logarithmic law, 1 the geometric one; infinity is the Poisson law, under which K may be 0. A larger
-        shape gathers K around its mean and costs more.
+        η, 0 or in 1e-6..1e6: 0 is the logarithmic law, 1 the geometric one; infinity is the Poisson law, under which K may
+        be 0. A larger shape gathers K around its mean and costs more.
     """
 
     mean: float = 10.0
@@ -83,11 +83,14 @@ class TrialCount:
     def __post_init__(self) -> None:
         check_number("mean", self.mean)
         check_number("shape", self.shape)
-        if not (math.isfinite(self.mean) and self.mean >= 1):
-            raise InvalidParameterError(f"mean must be a finite number >= 1; found {self.mean!r}.")
-        if not self.shape >= 0:
+        # Between the bounds γ is found to twelve digits.
+        if not (self.mean == 1 or 1.001 <= self.mean <= 1e6):
             raise InvalidParameterError(
-                f"shape must be >= 0 (infinity: Poisson); found {self.shape!r}."
+                f"mean must be 1, or a number in 1.001..1e6; found {self.mean!r}."
+            )
+        if not (self.shape in (0, math.inf) or 1e-6 <= self.shape <= 1e6):
+            raise InvalidParameterError(
+                f"shape must be 0, in 1e-6..1e6, or infinity (Poisson); found {self.shape!r}."
             )
 
     @property

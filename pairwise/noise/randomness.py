@@ -13,6 +13,7 @@ rounding in its sensitivity: that is a proof. ``duchi`` returns corners of a cub
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any, Literal
 
 import numpy as np
@@ -88,7 +89,7 @@ class Randomness:
     Notes
     -----
     A secure source cannot be pickled or copied, and starts afresh in a forked process: two processes that shared a
-    stream would add the same noise twice, which cancels in a difference.
+    stream would add the same noise twice, which cancels in a difference. Threads may share one.
     """
 
     def __init__(self, random_state: Any = None) -> None:
@@ -130,6 +131,7 @@ class Randomness:
         cipher = Cipher(algorithms.ChaCha20(os.urandom(32), bytes(16)), mode=None)
         self._encryptor = cipher.encryptor()
         self._pid = os.getpid()
+        self._lock = threading.Lock()
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return ``count`` uniform 64-bit words, shape (count,)."""
@@ -139,9 +141,10 @@ class Randomness:
             self._rekey()
         out = np.empty(count, dtype=np.uint64)
         view = out.data.cast("B") if count else memoryview(b"")
-        for start in range(0, len(view), len(_CHUNK)):
-            part = view[start : start + len(_CHUNK)]
-            self._encryptor.update_into(_CHUNK[: len(part)], part)
+        with self._lock:
+            for start in range(0, len(view), len(_CHUNK)):
+                part = view[start : start + len(_CHUNK)]
+                self._encryptor.update_into(_CHUNK[: len(part)], part)
         return out
 
     def uniform(self, shape: Shape = ()) -> NDArray[np.float64]:

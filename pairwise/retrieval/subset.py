@@ -199,6 +199,14 @@ class SubsetQuery:
         self.budget = budget
         self._randomness = Randomness(random_state)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The odds were planned for these.
+        if name in ("codebook", "epsilon", "size", "inclusion") and name in vars(self):
+            raise InvalidParameterError(
+                f"{name} of a query is fixed when it is made. Make another query."
+            )
+        super().__setattr__(name, value)
+
     # -- the mechanism
 
     def cell(self, x: ArrayLike) -> int:

@@ -260,3 +260,22 @@ def test_an_event_that_no_release_has_is_refused_and_pays_for_nothing(event, com
             account.charge(event)
     with pytest.raises(InvalidParameterError, match="which no release has"):
         epsilon_of(event, DELTA)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("epsilon", 9.0), ("delta", 0.5), ("unit", "one pair"), ("adjacency", Adjacency.ZERO_OUT)],
+)
+def test_the_limits_of_a_budget_cannot_be_set_past_its_copies_and_its_file(name, value):
+    with PrivacyBudget(1.0, DELTA) as budget:
+        with pytest.raises(InvalidParameterError, match="fixed when it is made"):
+            setattr(budget, name, value)
+        with pytest.raises(InvalidParameterError, match="fixed when it is made"):
+            setattr(pickle.loads(pickle.dumps(budget)), name, value)
+
+
+@pytest.mark.parametrize("epsilon", [1e101, 1.7e308])
+def test_an_epsilon_that_overflows_is_refused_in_words(epsilon):
+    with pytest.raises(InvalidParameterError, match="at most 1e"):
+        gaussian_sigma(epsilon, DELTA)
+    assert gaussian_sigma(1e100, DELTA) > 0

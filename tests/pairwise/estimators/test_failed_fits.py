@@ -11,6 +11,7 @@ from sklearn.base import clone
 from pairwise import (
     SMLQ,
     DPPMetricLearner,
+    Ftrl,
     Gradient,
     OffPair,
     OnPair,
@@ -177,3 +178,26 @@ def test_a_warning_of_a_published_form_points_at_whoever_fits():
         PrivateAUCClassifier(algorithm=options, mode="published", classes=[0, 1]).partial_fit(X, y)
     unsound = [each for each in seen if issubclass(each.category, UnsoundWarning)]
     assert [each.filename for each in unsound] == [__file__, __file__]
+
+
+@pytest.mark.parametrize("options", [OnPair(horizon=80), Ftrl(horizon=80)])
+def test_a_stream_whose_batch_was_cut_off_takes_no_more_since_records_would_count_twice(
+    options, monkeypatch
+):
+    X, y = _table()
+    stream = PrivateAUCClassifier(classes=[0, 1], algorithm=options).partial_fit(X[:20], y[:20])
+    release, drawn = PlannedRelease.release, []
+
+    def breaks(plan, *arguments, **keywords):
+        drawn.append(1)
+        if len(drawn) == 10:
+            raise KeyboardInterrupt
+        return release(plan, *arguments, **keywords)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PlannedRelease, "release", breaks)
+        with pytest.raises(KeyboardInterrupt):
+            stream.partial_fit(X[20:], y[20:])
+    with pytest.raises(InvalidParameterError, match="its records would count twice"):
+        stream.partial_fit(X[20:], y[20:])
+    assert stream.n_streamed_ == 20

@@ -176,7 +176,9 @@ def test_the_number_of_trials_has_the_law_that_is_priced(count):
 
 
 @pytest.mark.parametrize(
-    "bad", [{"mean": 0.5}, {"mean": math.inf}, {"shape": -0.5}, {"shape": math.nan}]
+    "bad",
+    [{"mean": m} for m in (0.5, 1 + 1e-9, 1e9, math.inf)]
+    + [{"shape": s} for s in (-0.5, 1e-300, 1e300, math.nan)],
 )
 def test_laws_that_are_none_are_refused(bad):
     with pytest.raises(InvalidParameterError, match=next(iter(bad))):
@@ -417,3 +419,13 @@ def test_a_score_that_would_pass_the_limit_is_refused():
         PrivateScorer("auc", epsilon=1.0, delta=1e-5, budget=budget)(fitted, X, y)
     with pytest.raises(InvalidParameterError, match="metric"):
         PrivateScorer("f1", epsilon=1.0)(fitted, X, y)
+
+
+@pytest.mark.parametrize("mean", [1.0, 1.001, 1e6])
+@pytest.mark.parametrize("shape", [0.0, 1e-6, 1.0, 1e6])
+def test_every_law_that_is_taken_has_its_mean(mean, shape):
+    count = TrialCount(mean, shape)
+    g = count.gamma
+    mass = -math.log(g) if shape == 0 else -math.expm1(shape * math.log(g)) / shape
+    # γ is found to 1e-12 of itself, and 1 − γ is at least 1e-3/(1 + η) of what the mean is above 1.
+    assert g == 1.0 if mean == 1 else (1 / g - 1) / mass == pytest.approx(mean, rel=1e-2)

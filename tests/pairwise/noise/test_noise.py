@@ -8,6 +8,7 @@ import itertools
 import math
 import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import mpmath
@@ -622,3 +623,11 @@ def test_the_lattice_laplace_meets_its_pure_epsilon_with_whole_steps():
 def test_what_has_no_guarantee_is_refused(call):
     with pytest.raises(InvalidParameterError):
         call()
+
+
+def test_threads_share_a_source_without_an_error_and_without_a_word_twice():
+    source = Randomness()
+    with ThreadPoolExecutor(4) as pool:
+        drawn = list(pool.map(lambda _: source.words(20_000), range(200)))
+    # Of 4e6 words of 64 bits two are equal in less than one run of a million.
+    assert len(np.unique(np.concatenate(drawn))) == 4_000_000

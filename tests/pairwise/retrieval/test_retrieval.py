@@ -462,3 +462,17 @@ def test_private_lda_on_digits_is_within_three_hundredths_of_the_unprotected_emb
         assert (private.statement_.epsilon, private.statement_.delta) == (1.0, 1e-5)
         gaps.append(theirs - ours)
     assert np.mean(gaps) <= 0.03
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("size", 1), ("epsilon", 0.1), ("codebook", np.eye(9)), ("inclusion", 1.0)]
+)
+def test_what_the_odds_of_a_query_were_planned_for_cannot_be_set(name, value):
+    # A subset of one cell drawn with the odds of one of five tells three times what is stated.
+    query = SubsetQuery(np.eye(8), epsilon=1.0, size=5)
+    with pytest.raises(InvalidParameterError, match="fixed when it is made"):
+        setattr(query, name, value)
+    laws = [
+        [query.log_prob(cell, range(start, start + 5)) for cell in range(8)] for start in range(4)
+    ]
+    assert max(max(law) - min(law) for law in laws) <= 1.0
