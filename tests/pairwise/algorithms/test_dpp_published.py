@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pairwise.algorithms.published.dpp as published
-from pairwise import BudgetExceededError, DPPMetricLearner, PrivacyBudget, UnsoundWarning
+from pairwise import BudgetExceededError, DPPMetricLearner, PrivacyBudget, Published, UnsoundWarning
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.events import Adjacency
 from pairwise.algorithms.contrastive import clipped_row_gradient_sum
@@ -215,12 +215,9 @@ def test_the_estimator_warns_and_states_what_is_true(variant):
     signs = rng.choice([-1, 1], size=30)
     learner = DPPMetricLearner(
         epsilon=1.0,
-        mode="published",
-        variant=variant,
+        algorithm=Published(variant=variant, n_steps=2, batch_size=10),
         kappa=2,
         n_components=3,
-        n_steps=2,
-        batch_size=10,
         preprocessor=X,
         random_state=0,
     )
@@ -242,7 +239,7 @@ def test_a_budget_never_admits_a_release_without_a_guarantee():
     unit = "any one pair replaced in place"
     with PrivacyBudget(epsilon=100.0, delta=1e-5, unit=unit) as budget:
         learner = DPPMetricLearner(
-            mode="published", variant="dpp_s", kappa=1, preprocessor=X, budget=budget
+            algorithm=Published(variant="dpp_s"), kappa=1, preprocessor=X, budget=budget
         )
         with pytest.raises(BudgetExceededError):
             learner.fit(index, np.ones(10))
@@ -250,6 +247,6 @@ def test_a_budget_never_admits_a_release_without_a_guarantee():
 
 def test_published_mode_needs_a_declared_kappa():
     X = np.random.default_rng(0).normal(size=(20, 3))
-    learner = DPPMetricLearner(mode="published", preprocessor=X)
+    learner = DPPMetricLearner(algorithm="published", preprocessor=X)
     with pytest.raises(InvalidParameterError, match="kappa must be declared"):
         learner.fit(np.arange(20).reshape(-1, 2), np.ones(10))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
-from pairwise import DPPMetricLearner
+from pairwise import DPPMetricLearner, Matching
 from pairwise.accounting.zcdp import release_mu
 from pairwise.algorithms.contrastive_start import discriminant_start
 from pairwise.algorithms.moments import Moments, plan_moments, release_moments
@@ -207,7 +207,7 @@ def test_the_budget_of_the_start_reaches_the_release(monkeypatch):
     real = dpp.plan_moments
     monkeypatch.setattr(dpp, "plan_moments", lambda mu, **k: seen.append(mu) or real(mu, **k))
     X, y = table(9, 200, 0.12)
-    DPPMetricLearner(
-        2.0, algorithm="matching", classes=[0, 1], start_share=0.25, random_state=0
-    ).fit(X, y)
+    DPPMetricLearner(2.0, algorithm=Matching(start_share=0.25), classes=[0, 1], random_state=0).fit(
+        X, y
+    )
     assert seen == [pytest.approx(release_mu(2.0, 1e-5, hardened=True) / 2)]

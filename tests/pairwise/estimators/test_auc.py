@@ -15,7 +15,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from pairwise import PrivacyBudget, PrivateAUCClassifier, UnsoundWarning
+from pairwise import (
+    Ftrl,
+    Gradient,
+    OffPair,
+    OnPair,
+    PrivacyBudget,
+    PrivateAUCClassifier,
+    SGDOutput,
+    UnsoundWarning,
+)
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.gaussian import gaussian_mu
 from pairwise.accounting.zcdp import release_mu
@@ -71,7 +80,9 @@ def test_private_rankings_improve_with_n(algorithm):
 
 def test_sampled_batches_and_the_threshold_stay_within_epsilon():
     X, y = _table(400)
-    clf = PrivateAUCClassifier(batch_size=40, steps=20, delta=1e-5, centre_share=0.0).fit(X, y)
+    clf = PrivateAUCClassifier(
+        algorithm=Gradient(batch_size=40, steps=20), delta=1e-5, centre_share=0.0
+    ).fit(X, y)
     assert 0.9 < epsilon_of(clf.privacy_event_, 1e-5) <= 1.0 + 1e-9
     assert "the sampled batches stay secret" in clf.statement_.assumptions
 
@@ -185,7 +196,7 @@ def test_vacuous_published_output_does_not_depend_on_the_records():
     for table, labels in ((X, y), (-3 * X, 1 - y)):
         with pytest.warns(UnsoundWarning):
             clf = PrivateAUCClassifier(
-                algorithm="offpairstrc", mode="published", allow_vacuous=True, random_state=5
+                algorithm=OffPair(allow_vacuous=True), mode="published", random_state=5
             ).fit(table, labels)
         outs.append(clf.coef_)
     assert np.array_equal(*outs)
@@ -194,7 +205,7 @@ def test_vacuous_published_output_does_not_depend_on_the_records():
 def test_published_offline_states_a_recomputed_delta_far_below_the_one_asked_for():
     X, y = _table(400)
     with pytest.warns(UnsoundWarning):
-        clf = PrivateAUCClassifier(algorithm="offpairstrc", mode="published", alpha=1.2).fit(X, y)
+        clf = PrivateAUCClassifier(algorithm=OffPair(alpha=1.2), mode="published").fit(X, y)
     assert 0 < clf.statement_.delta < 1e-5
     assert epsilon_of(clf.privacy_event_, 1e-5) < clf.epsilon
 
@@ -202,7 +213,7 @@ def test_published_offline_states_a_recomputed_delta_far_below_the_one_asked_for
 def test_eq_5_is_not_called_proved_and_its_true_delta_is_stated():
     X, y = _table(100)
     with pytest.warns(UnsoundWarning, match="eq. 5"):
-        clf = PrivateAUCClassifier(algorithm="sgd-output", mode="published", steps=300).fit(X, y)
+        clf = PrivateAUCClassifier(algorithm=SGDOutput(steps=300), mode="published").fit(X, y)
     assert not clf.statement_.proved
     assert 0 < clf.statement_.delta < 1e-5
 
@@ -215,7 +226,9 @@ def test_partial_fit_one_record_at_a_time_equals_one_batch_with_the_same_noise()
     outs = []
     for size in (50, 1):
         clf = PrivateAUCClassifier(
-            algorithm="onpairc", horizon=60, classes=[0, 1], random_state=0, track_regret=True
+            algorithm=OnPair(strong=False, horizon=60, track_regret=True),
+            classes=[0, 1],
+            random_state=0,
         )
         for start in range(0, 50, size):
             clf.partial_fit(X[start : start + size], y[start : start + size])
@@ -226,10 +239,12 @@ def test_partial_fit_one_record_at_a_time_equals_one_batch_with_the_same_noise()
     assert any("regret_" in line for line in clf.statement_.not_protected)
 
 
-@pytest.mark.parametrize("algorithm", ["onpairstrc", "onpairc", "ftrl"])
-def test_a_streamed_ranking_scores_records_clipped_to_the_public_norm(algorithm):
+@pytest.mark.parametrize(
+    "options", [OnPair(horizon=40), OnPair(strong=False, horizon=40), Ftrl(horizon=40)]
+)
+def test_a_streamed_ranking_scores_records_clipped_to_the_public_norm(options):
     X, y = _table(40)
-    clf = PrivateAUCClassifier(algorithm=algorithm, horizon=40, classes=[0, 1], data_norm=0.5)
+    clf = PrivateAUCClassifier(algorithm=options, classes=[0, 1], data_norm=0.5)
     clf.partial_fit(X, y)
     expected = clip_records(X, 0.5) @ clf.coef_[0]
     np.testing.assert_allclose(clf.decision_function(X), expected, rtol=1e-5, atol=1e-12)
@@ -271,7 +286,7 @@ def test_partial_fit_needs_a_horizon_and_exists_only_for_streams():
 
 def test_pickling_a_stream_drops_the_raw_records_and_ends_it():
     X, y = _table(40)
-    clf = PrivateAUCClassifier(algorithm="onpairc", horizon=80, track_regret=True)
+    clf = PrivateAUCClassifier(algorithm=OnPair(strong=False, horizon=80, track_regret=True))
     clf.partial_fit(X, y, classes=[0, 1])
     stored = pickle.dumps(clf)
     assert X[7].tobytes() not in stored
@@ -286,7 +301,7 @@ def test_a_stream_charges_its_whole_horizon_once():
     X, y = _table(40)
     with PrivacyBudget(1.0, 1e-5) as budget:
         clf = PrivateAUCClassifier(
-            algorithm="onpairc", horizon=40, delta=1e-5, classes=[0, 1], budget=budget
+            algorithm=OnPair(strong=False, horizon=40), delta=1e-5, classes=[0, 1], budget=budget
         )
         clf.partial_fit(X[:20], y[:20]).partial_fit(X[20:], y[20:])
         assert len(budget.charges) == 1
@@ -307,11 +322,11 @@ def test_a_stream_charges_its_whole_horizon_once():
         ({"algorithm": "magic"}, "algorithm"),
         ({"mode": "magic"}, "mode"),
         ({"mode": "published"}, "no published form"),
-        ({"loss": "hinge", "algorithm": "offpairc"}, "smooth"),
+        ({"algorithm": OffPair(loss="hinge", strong=False)}, "smooth"),
         ({"classes": [0, 2]}, "not among"),
         ({"threshold_share": 1.0}, "threshold_share"),
-        ({"clip": 9.0}, "clip"),
-        ({"batch_size": 1}, "batch_size"),
+        ({"algorithm": Gradient(clip=9.0)}, "clip"),
+        ({"algorithm": Gradient(batch_size=1)}, "batch_size"),
     ],
 )
 def test_bad_settings_are_refused_by_name(change, message):
@@ -372,7 +387,7 @@ def test_two_hundred_thousand_records_fit_without_a_square_matrix():
 
     X, y = _table(200_000, 10)
     tracemalloc.start()
-    clf = PrivateAUCClassifier(steps=3).fit(X, y)
+    clf = PrivateAUCClassifier(algorithm=Gradient(steps=3)).fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 12 * X.nbytes
@@ -412,7 +427,7 @@ def test_replacing_a_record_moves_the_auc_release_by_at_most_root_two():
 def test_a_rate_at_which_the_sensitivity_underflows_is_refused_and_not_released_without_noise():
     r = np.random.default_rng(0)
     with PrivacyBudget(9.0, 1e-5) as budget:
-        model = PrivateAUCClassifier(algorithm="sgd-output", rate=1e-322, classes=[0, 1])
+        model = PrivateAUCClassifier(algorithm=SGDOutput(rate=1e-322), classes=[0, 1])
         with pytest.raises(PairwiseError, match="sensitivity must be finite and at least"):
             model.set_params(budget=budget).fit(r.normal(size=(40, 3)), np.arange(40) % 2)
         assert len(budget.charges) == 0

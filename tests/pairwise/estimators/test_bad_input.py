@@ -13,12 +13,16 @@ from sklearn.pipeline import make_pipeline
 
 from pairwise import (
     DPPMetricLearner,
+    Edges,
+    Gradient,
+    Matching,
     OnPair,
     PrivateAUCClassifier,
     PrivateLDA,
     PrivateMetricLearner,
     PrivateSearchCV,
     PublicScaler,
+    SGDOutput,
 )
 from pairwise.errors import PairwiseError
 
@@ -342,7 +346,7 @@ def test_pairs_that_share_a_record_are_fine_and_what_is_not_covered_is_said():
 def test_a_kappa_below_the_bound_of_a_public_topology_is_refused():
     X, _ = _table()
     index = [[i, j] for i in range(5) for j in range(i)]
-    learner = DPPMetricLearner(kappa=1, topology="public", preprocessor=X)
+    learner = DPPMetricLearner(kappa=1, algorithm=Edges(topology="public"), preprocessor=X)
     with pytest.raises(PairwiseError, match="kappa must be at least 4"):
         learner.fit(index, [1, -1] * 5)
 
@@ -358,14 +362,14 @@ LARGE_LABELS = (LARGE[:, 0] > 0).astype(int)
 @pytest.mark.parametrize(
     "estimator",
     [
-        PrivateAUCClassifier(steps=2),
-        PrivateAUCClassifier(steps=2, loss="hinge"),
+        PrivateAUCClassifier(algorithm=Gradient(steps=2)),
+        PrivateAUCClassifier(algorithm=Gradient(steps=2, loss="hinge")),
         PrivateAUCClassifier(algorithm="statistics"),
-        PrivateAUCClassifier(algorithm="sgd-output", loss="hinge", steps=20),
-        PrivateMetricLearner(steps=2),
+        PrivateAUCClassifier(algorithm=SGDOutput(loss="hinge", steps=20)),
+        PrivateMetricLearner(algorithm=Gradient(steps=2)),
         PrivateMetricLearner(algorithm="statistics"),
         PrivateLDA(),
-        DPPMetricLearner(algorithm="matching", n_steps=2, delta=1e-6),
+        DPPMetricLearner(algorithm=Matching(n_steps=2), delta=1e-6),
     ],
     ids=_name,
 )

@@ -21,7 +21,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import pairwise.algorithms.contrastive_plans as dpp
-from pairwise import BudgetExceededError, DPPMetricLearner, PairwiseError, PrivacyBudget
+from pairwise import (
+    BudgetExceededError,
+    DPPMetricLearner,
+    Edges,
+    Matching,
+    NodeDP,
+    PairwiseError,
+    PrivacyBudget,
+    Pure,
+)
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.events import Adjacency
 from pairwise.accounting.zcdp import release_mu
@@ -254,7 +263,7 @@ def test_aligned_similar_pairs_attain_the_zero_out_sensitivity(released, kappa):
         if dropped:  # zero-out: the pair stays in the list and contributes nothing
             kept[: 2 * kappa] = 0.0
         learner = DPPMetricLearner(
-            kappa=kappa, preprocessor=kept, n_steps=1, delta=1e-6, random_state=0
+            kappa=kappa, preprocessor=kept, algorithm=Edges(n_steps=1), delta=1e-6, random_state=0
         ).fit(index, np.ones(kappa + 1))
     moved = np.linalg.norm(released[0][0] - released[1][0])
     assert moved == pytest.approx(
@@ -267,7 +276,7 @@ def test_aligned_similar_pairs_attain_the_zero_out_sensitivity(released, kappa):
 def test_a_changed_class_attains_the_replacement_sensitivity_of_a_matching(released):
     X = np.array([[0.45, 0.0], [-0.45, 0.0]])
     for classes in ([0, 0], [0, 1]):
-        learner = DPPMetricLearner(algorithm="matching", n_steps=1, random_state=0).fit(X, classes)
+        learner = DPPMetricLearner(algorithm=Matching(n_steps=1), random_state=0).fit(X, classes)
     moved = np.linalg.norm(released[0][0] - released[1][0])
     assert moved == pytest.approx(2 * 0.1 * FULL)
     assert moved <= learner.sensitivity()
@@ -278,7 +287,10 @@ def test_changed_pairs_attain_the_replacement_sensitivity_of_an_edge_list(releas
     index = [[0, 1], [2, 3]]
     for signs in ([1, 1], [-1, -1]):
         learner = DPPMetricLearner(
-            kappa=2, adjacency="replace-one", preprocessor=X, n_steps=1, random_state=0
+            kappa=2,
+            algorithm=Edges(adjacency="replace-one", n_steps=1),
+            preprocessor=X,
+            random_state=0,
         ).fit(index, signs)
     moved = np.linalg.norm(released[0][0] - released[1][0])
     assert moved == pytest.approx(2 * 2 * 0.1 * FULL)
@@ -295,7 +307,7 @@ def test_whole_fits_on_neighbouring_tables_stay_within_the_stated_sensitivity(re
         X2[i], y2[i] = 3 * rng.normal(size=X.shape[1]), 1 - y[i]
         released.clear()
         for table, classes in ((X, y), (X2, y2)):
-            learner = DPPMetricLearner(algorithm="matching", n_steps=1, random_state=7)
+            learner = DPPMetricLearner(algorithm=Matching(n_steps=1), random_state=7)
             learner.fit(table, classes)
         assert np.linalg.norm(released[0][0] - released[1][0]) <= learner.sensitivity()
 
@@ -308,7 +320,7 @@ def test_l1_clipping_attains_and_never_exceeds_the_pure_sensitivity(released):
     gone[:4] = 0.0
     for points in (X, gone):
         learner = DPPMetricLearner(
-            algorithm="pure", kappa=2, preprocessor=points, n_steps=1, random_state=0
+            algorithm=Pure(n_steps=1), kappa=2, preprocessor=points, random_state=0
         ).fit(index, np.ones(3))
     moved = np.abs(released[0][0] - released[1][0]).sum()
     assert moved == pytest.approx(2 * 0.1 * FULL)
@@ -324,10 +336,10 @@ def test_l1_clipping_attains_and_never_exceeds_the_pure_sensitivity(released):
 @pytest.mark.parametrize(
     "settings_",
     [
-        {"algorithm": "matching", "start_share": 0.0},
-        {"algorithm": "edges", "kappa": 4},
-        {"algorithm": "edges", "kappa": 3, "adjacency": "replace-one"},
-        {"algorithm": "node-dp", "kappa": 7},
+        {"algorithm": Matching(n_steps=6, start_share=0.0)},
+        {"algorithm": Edges(n_steps=6), "kappa": 4},
+        {"algorithm": Edges(n_steps=6, adjacency="replace-one"), "kappa": 3},
+        {"algorithm": NodeDP(n_steps=6), "kappa": 7},
     ],
     ids=str,
 )
@@ -335,13 +347,12 @@ def test_the_noise_of_all_steps_together_spends_exactly_epsilon(
     released, settings_, epsilon, hardened
 ):
     X, index, signs = edges(1)
-    if settings_["algorithm"] == "matching":
+    if isinstance(settings_["algorithm"], Matching):
         data = individuals(1)
     else:
         data, settings_ = (index, signs), {**settings_, "preprocessor": X}
-    learner = DPPMetricLearner(
-        epsilon=epsilon, n_steps=6, random_state=0, hardened=hardened, **settings_
-    ).fit(*data)
+    learner = DPPMetricLearner(epsilon=epsilon, random_state=0, hardened=hardened, **settings_)
+    learner.fit(*data)
     spent = math.sqrt(sum((learner.sensitivity() / plan.sigma) ** 2 for _, plan in released))
     assert len(released) == 6
     asked = release_mu(epsilon, 1e-5, hardened=hardened is None)
@@ -361,7 +372,7 @@ def test_a_started_descent_and_its_start_together_spend_exactly_epsilon(
         dpp, "plan_moments", lambda *a, **k: moments.append(real(*a, **k)) or moments[-1]
     )
     learner = DPPMetricLearner(
-        epsilon=1.0, algorithm="matching", start_share=share, n_steps=6, random_state=0
+        epsilon=1.0, algorithm=Matching(start_share=share, n_steps=6), random_state=0
     ).fit(*individuals(1))
     steps = sum((learner.sensitivity() / plan.sigma) ** 2 for _, plan in released)
     (start,) = moments
@@ -388,7 +399,7 @@ def test_a_step_from_a_released_start_is_no_longer_than_a_quarter_of_it(monkeypa
         dpp, "discriminant_start", lambda *a: starts.append(real_start(*a)) or starts[-1]
     )
     monkeypatch.setattr(dpp, "DriftDescent", walk)
-    learner = DPPMetricLearner(epsilon=epsilon, algorithm="matching", n_steps=1, random_state=0)
+    learner = DPPMetricLearner(epsilon=epsilon, algorithm=Matching(n_steps=1), random_state=0)
     learner.fit(*individuals(1))
     (start,), (step,) = starts, steps
     bound = np.linalg.norm(start) / 4
@@ -400,7 +411,7 @@ def test_a_start_from_undeclared_classes_says_that_it_shows_which_occur():
     X, y = individuals(1)
     silent = DPPMetricLearner(algorithm="matching", random_state=0).fit(X, y)
     declared = DPPMetricLearner(algorithm="matching", classes=[0, 1], random_state=0).fit(X, y)
-    public = DPPMetricLearner(algorithm="matching", start_share=0.0, random_state=0).fit(X, y)
+    public = DPPMetricLearner(algorithm=Matching(start_share=0.0), random_state=0).fit(X, y)
     exposed = "the set of class labels"
     assert exposed in silent.statement_.not_protected
     assert exposed not in declared.statement_.not_protected
@@ -410,13 +421,13 @@ def test_a_start_from_undeclared_classes_says_that_it_shows_which_occur():
 @pytest.mark.parametrize("algorithm", ["matching", "edges"])
 def test_an_adaptive_clip_and_the_gradient_together_spend_the_same_epsilon(released, algorithm):
     X, index, signs = edges(2)
+    common = {"adaptive_clip": True, "n_steps": 5, "clip": 0.02}
     if algorithm == "matching":
-        data, more = individuals(2), {"start_share": 0.0}
+        data, more = individuals(2), {"algorithm": Matching(start_share=0.0, **common)}
     else:
-        data, more = (index, signs), {"preprocessor": X, "kappa": 3}
-    learner = DPPMetricLearner(
-        algorithm=algorithm, adaptive_clip=True, n_steps=5, random_state=0, clip=0.02, **more
-    ).fit(*data)
+        more = {"preprocessor": X, "kappa": 3, "algorithm": Edges(**common)}
+        data = (index, signs)
+    learner = DPPMetricLearner(random_state=0, **more).fit(*data)
     gradients, counts = released[0::2], released[1::2]
     assert all(value.ndim == 0 for value, _ in counts)
     moves = learner.sensitivity() / 0.02  # in clips; a count moves half as often
@@ -441,13 +452,17 @@ def test_every_summand_of_every_step_of_an_adaptive_clip_is_within_the_clip(algo
     monkeypatch.setattr(dpp, "clipped_gradient_sum", one_by_one)
     X, y = individuals(3, n=10)
     # Few records, so the noisy count that moves the clip often lies far outside [0, 1].
-    settings = {"adaptive_clip": True, "random_state": 3, "clip": 1e-3}
+    options = {"adaptive_clip": True, "clip": 1e-3}
     if algorithm == "matching":
-        DPPMetricLearner(algorithm="matching", classes=[0, 1, 2], **settings).fit(X, y)
+        matching = Matching(**options)
+        DPPMetricLearner(algorithm=matching, classes=[0, 1, 2], random_state=3).fit(X, y)
     else:
         index = np.arange(10).reshape(-1, 2)
         signs = np.where(y[index[:, 0]] == y[index[:, 1]], 1, -1)
-        DPPMetricLearner(kappa=1, preprocessor=X, **settings).fit(index, signs)
+        learner = DPPMetricLearner(
+            kappa=1, preprocessor=X, algorithm=Edges(**options), random_state=3
+        )
+        learner.fit(index, signs)
     assert len(lengths) == 5 * 10
     assert max(lengths) <= 1.0
     assert max(lengths) > 0.999
@@ -471,10 +486,7 @@ def test_an_adaptive_clip_moves_towards_the_median_norm():
     X, y = individuals(3, n=4000)
     learner = DPPMetricLearner(
         epsilon=math.inf,
-        algorithm="matching",
-        adaptive_clip=True,
-        clip=1e-4,
-        n_steps=90,
+        algorithm=Matching(adaptive_clip=True, clip=1e-4, n_steps=90),
         random_state=0,
     )
     seen = []
@@ -497,7 +509,10 @@ def test_sampled_pairs_are_accounted_as_groups_by_a_mixture_of_gaussians(release
     monkeypatch.setattr(dpp, "group_poisson_sigma", lambda *_: 9.0)
     X, index, signs = edges(3)
     learner = DPPMetricLearner(
-        kappa=3, sampling_rate=0.25, preprocessor=X, n_steps=4, clip=0.1, random_state=0
+        kappa=3,
+        algorithm=Edges(sampling_rate=0.25, n_steps=4, clip=0.1),
+        preprocessor=X,
+        random_state=0,
     ).fit(index, signs)
     event = learner.privacy_event_
     assert isinstance(event, dp_event.SelfComposedDpEvent)
@@ -523,7 +538,10 @@ def test_every_pair_has_its_own_coin_in_every_step(monkeypatch):
 
     monkeypatch.setattr(dpp, "clipped_gradient_sum", spy)
     DPPMetricLearner(
-        epsilon=math.inf, sampling_rate=0.25, preprocessor=X, n_steps=40, random_state=1
+        epsilon=math.inf,
+        algorithm=Edges(sampling_rate=0.25, n_steps=40),
+        preprocessor=X,
+        random_state=1,
     ).fit(index, signs)
     assert len(set(chosen)) == 40
     assert abs(sum(map(len, chosen)) - 1500) < 190
@@ -538,12 +556,9 @@ def test_pure_noise_covers_the_shift_and_its_rounding_in_every_touched_batch(
     kappa, epochs = 3, 4
     learner = DPPMetricLearner(
         epsilon=2.0,
-        algorithm="pure",
+        algorithm=Pure(adjacency=adjacency, n_steps=epochs, n_batches=batches),
         kappa=kappa,
-        adjacency=adjacency,
         preprocessor=X,
-        n_steps=epochs,
-        n_batches=batches,
         random_state=0,
     ).fit(index, signs)
     assert len(released) == epochs * batches
@@ -570,7 +585,7 @@ def test_batches_depend_on_the_place_in_the_list_only(monkeypatch):
     monkeypatch.setattr(dpp, "clipped_gradient_sum", spy)
     for points, labels in ((X, signs), (-3 * X, -signs)):
         DPPMetricLearner(
-            algorithm="pure", kappa=1, preprocessor=points, n_steps=1, n_batches=5, random_state=3
+            algorithm=Pure(n_steps=1, n_batches=5), kappa=1, preprocessor=points, random_state=3
         ).fit(index, labels)
     assert seen[:5] == seen[5:]
     assert sum(seen[:5]) == len(index)
@@ -592,7 +607,7 @@ def test_grid_search_charges_every_fit():
     X, y = individuals(8)
     with PrivacyBudget(epsilon=50.0, delta=1e-5) as budget:
         pipeline = make_pipeline(
-            DPPMetricLearner(algorithm="matching", budget=budget, n_steps=2), KNeighborsClassifier()
+            DPPMetricLearner(algorithm=Matching(n_steps=2), budget=budget), KNeighborsClassifier()
         )
         grid = {"dppmetriclearner__clip": [0.05, 0.1]}
         GridSearchCV(pipeline, grid, cv=2, refit=True).fit(X, y)
@@ -628,12 +643,8 @@ def _audit(noise_factor, monkeypatch):
     monkeypatch.setattr(PlannedRelease, "release", release)
     X = np.array([[0.45, 0.0], [-0.45, 0.0]])
     learner = DPPMetricLearner(
-        algorithm="matching",
-        n_steps=1,
-        shrinkage=False,
-        learning_rate=1.0,
+        algorithm=Matching(n_steps=1, shrinkage=False, learning_rate=1.0, start_share=0.0),
         delta=1e-5,
-        start_share=0.0,
     )
     learner._check_parameters()
     source = Randomness(12)
@@ -704,11 +715,7 @@ def test_the_start_is_orthonormal_and_does_not_depend_on_the_data():
     for seed in (0, 1):
         X, y = individuals(seed)
         learner = DPPMetricLearner(
-            algorithm="matching",
-            n_components=2,
-            learning_rate=1e-12,
-            start_share=0.0,
-            random_state=5,
+            algorithm=Matching(learning_rate=1e-12, start_share=0.0), n_components=2, random_state=5
         )
         walks.append(learner.fit(X, y).components_)
     np.testing.assert_allclose(walks[0], walks[1], atol=1e-8)
@@ -817,7 +824,8 @@ def test_a_public_topology_gives_kappa_and_refuses_a_smaller_one(relationship, k
     signs = [1, 1, -1, -1, 1, -1]
     assert PairGraph(index).kappa_bound(relationship) >= kappa
     bound = PairGraph(index).kappa_bound(relationship)
-    options = {"topology": "public", "relationship": relationship, "preprocessor": X}
+    public = Edges(topology="public", relationship=relationship)
+    options = {"algorithm": public, "preprocessor": X}
     learner = DPPMetricLearner(**options).fit(index, signs)
     assert learner.kappa_ == bound
     assert "who is paired with whom" in learner.statement_.not_protected
@@ -828,13 +836,15 @@ def test_a_public_topology_gives_kappa_and_refuses_a_smaller_one(relationship, k
 def test_node_dp_takes_the_degree_of_a_public_topology_and_refuses_a_smaller_cap():
     index = [[0, i] for i in range(1, 6)]  # a star: kappa' = 1, but the hub is in five pairs
     X = np.random.default_rng(0).normal(size=(6, 2))
-    options = {"topology": "public", "preprocessor": X, "delta": 1e-6}
-    assert DPPMetricLearner(**options).fit(index, [1] * 5).kappa_ == 1
-    node = DPPMetricLearner(algorithm="node-dp", **options).fit(index, [1] * 5)
+    common = {"preprocessor": X, "delta": 1e-6}
+    public = DPPMetricLearner(algorithm=Edges(topology="public"), **common)
+    assert public.fit(index, [1] * 5).kappa_ == 1
+    options = {"algorithm": NodeDP(topology="public"), **common}
+    node = DPPMetricLearner(**options).fit(index, [1] * 5)
     assert node.kappa_ == 5
     assert node.statement_.unit == "all pairs of one individual"
     with pytest.raises(InvalidParameterError, match="largest degree"):
-        DPPMetricLearner(algorithm="node-dp", kappa=4, **options).fit(index, [1] * 5)
+        DPPMetricLearner(kappa=4, **options).fit(index, [1] * 5)
 
 
 def test_a_private_topology_is_never_read_for_kappa():
@@ -942,10 +952,10 @@ def test_input_perturbation_states_a_pure_local_guarantee():
         ({"kappa": 1.5}, "kappa must be"),
         ({"kappa": None}, "kappa must be declared"),
         ({"n_components": 0}, "n_components must be"),
-        ({"n_steps": 0}, "n_steps must be"),
-        ({"sampling_rate": 1.5}, "sampling_rate"),
-        ({"clip": 0.0}, "clip must be"),
-        ({"margin": math.inf}, "margin must be"),
+        ({"algorithm": Edges(n_steps=0)}, "n_steps must be"),
+        ({"algorithm": Edges(sampling_rate=1.5)}, "sampling_rate"),
+        ({"algorithm": Edges(clip=0.0)}, "clip must be"),
+        ({"algorithm": Edges(margin=math.inf)}, "margin must be"),
         ({"data_norm": math.inf}, "data_norm must be"),
         ({"noise": "laplace"}, "noise for algorithm 'edges'"),
         ({"noise": "staircase"}, "noise for algorithm 'edges'"),
@@ -956,8 +966,11 @@ def test_input_perturbation_states_a_pure_local_guarantee():
         ),
         ({"algorithm": "magic"}, "algorithm must be one of"),
         ({"mode": "fast"}, "mode must be 'sound' or"),
-        ({"sampling_rate": 0.5, "adjacency": "replace-one"}, "sampling_rate = 1"),
-        ({"init": np.ones((2, 9))}, "init must be a finite matrix"),
+        (
+            {"algorithm": Edges(sampling_rate=0.5, adjacency="replace-one")},
+            "sampling_rate = 1",
+        ),
+        ({"algorithm": Edges(init=np.ones((2, 9)))}, "init must be a finite matrix"),
         ({"preprocessor": None}, "algorithm='matching'"),
     ],
     ids=str,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from pairwise import DPPMetricLearner, PrivateMetricLearner
+from pairwise import DPPMetricLearner, Gradient, PrivateMetricLearner, Published
 from pairwise.errors import InvalidPairsError
 
 N = 40
@@ -22,7 +22,7 @@ PAIRS = np.stack((np.arange(0, N, 2), np.arange(1, N, 2)), axis=1)
 SIGNS = R.choice([-1, 1], size=len(PAIRS))
 
 LEARNERS = [
-    (PrivateMetricLearner(classes=[0, 1], steps=3, data_norm=0.5), X, y),
+    (PrivateMetricLearner(classes=[0, 1], algorithm=Gradient(steps=3), data_norm=0.5), X, y),
     (PrivateMetricLearner(classes=[0, 1], algorithm="statistics", data_norm=0.5), X, y),
     (DPPMetricLearner(algorithm="matching", classes=[0, 1], data_norm=0.5), X, y),
     (DPPMetricLearner(algorithm="input-perturbation", classes=[0, 1], data_norm=0.5), X, y),
@@ -30,7 +30,7 @@ LEARNERS = [
     (DPPMetricLearner(kappa=1, data_norm=0.5, preprocessor=X), PAIRS, SIGNS),
     (DPPMetricLearner(kappa=1, algorithm="pure", data_norm=0.5), X[PAIRS], SIGNS),
     (DPPMetricLearner(kappa=1, algorithm="node-dp", data_norm=0.5), X[PAIRS], SIGNS),
-    (DPPMetricLearner(kappa=1, mode="published", n_steps=1, data_norm=0.5), X[PAIRS], SIGNS),
+    (DPPMetricLearner(kappa=1, algorithm=Published(n_steps=1), data_norm=0.5), X[PAIRS], SIGNS),
 ]
 every_learner = pytest.mark.parametrize(
     ("learner", "data", "target"),

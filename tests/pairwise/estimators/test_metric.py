@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
 
-from pairwise import DPPMetricLearner, Matching, PrivacyBudget, PrivateMetricLearner
+from pairwise import (
+    DPPMetricLearner,
+    Gradient,
+    Matching,
+    OffPair,
+    OnPair,
+    PrivacyBudget,
+    PrivateMetricLearner,
+    SGDOutput,
+)
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.errors import BudgetExceededError, PairwiseError
 from pairwise.estimators.metric import _longest_axes
@@ -89,9 +98,9 @@ def test_malformed_pairs_are_refused(pairs):
     [
         ({"n_components": 0}, "n_components"),
         ({"algorithm": "magic"}, "algorithm"),
-        ({"loss": "hinge", "algorithm": "offpairc"}, "smooth"),
-        ({"loss": "contrastive", "algorithm": "sgd-output"}, "convex"),
-        ({"clip": -1.0}, "clip"),
+        ({"algorithm": OffPair(loss="hinge", strong=False)}, "smooth"),
+        ({"algorithm": SGDOutput(loss="contrastive")}, "convex"),
+        ({"algorithm": Gradient(clip=-1.0)}, "clip"),
         ({"algorithm": Matching(margin=-1.0)}, "margin must be"),
         ({"algorithm": Matching(start_share=1.0)}, "start_share must be"),
         ({"algorithm": Matching(init=np.eye(4))}, "init must be"),
@@ -144,7 +153,9 @@ def test_a_metric_takes_records_one_at_a_time_as_well_as_all_at_once():
     outs = []
     for size in (40, 1):
         metric = PrivateMetricLearner(
-            algorithm="onpairc", horizon=50, classes=[0, 1], random_state=0, track_regret=True
+            algorithm=OnPair(strong=False, horizon=50, track_regret=True),
+            classes=[0, 1],
+            random_state=0,
         )
         for start in range(0, 40, size):
             metric.partial_fit(X[start : start + size], y[start : start + size])
@@ -157,7 +168,7 @@ def test_a_metric_takes_records_one_at_a_time_as_well_as_all_at_once():
 def test_the_regret_of_a_record_is_its_mean_loss_at_the_metric_before_it():
     X, y = _table(4)
     metric = PrivateMetricLearner(
-        algorithm="onpairc", horizon=10, classes=[0, 1], track_regret=True
+        algorithm=OnPair(strong=False, horizon=10, track_regret=True), classes=[0, 1]
     )
     metric.partial_fit(X[:1], y[:1]).partial_fit(X[1:2], y[1:2])
     # Nothing was released yet, so M = 0 and a pair of two classes costs log(1 + e).
@@ -166,17 +177,17 @@ def test_the_regret_of_a_record_is_its_mean_loss_at_the_metric_before_it():
 
 def test_classes_given_to_the_first_call_are_public_and_later_ones_must_be_among_them():
     X, y = _table(20)
-    metric = PrivateMetricLearner(algorithm="onpairstrc", horizon=50)
+    metric = PrivateMetricLearner(algorithm=OnPair(horizon=50))
     metric.partial_fit(X, y, classes=[0, 1, 2])
     assert "the set of class labels" not in metric.statement_.not_protected
     with pytest.raises(PairwiseError, match="not among the classes of this stream"):
         metric.partial_fit(X, y + 7)
     with PrivacyBudget(2.0, 1e-5) as budget:
-        refused = PrivateMetricLearner(algorithm="onpairc", horizon=50, budget=budget)
+        refused = PrivateMetricLearner(algorithm=OnPair(strong=False, horizon=50), budget=budget)
         with pytest.raises(PairwiseError, match="not among the classes"):
             refused.partial_fit(X, y, classes=[0, 7])
         assert budget.charges == ()
-    read = PrivateMetricLearner(algorithm="onpairstrc", horizon=50).partial_fit(X, y)
+    read = PrivateMetricLearner(algorithm=OnPair(horizon=50)).partial_fit(X, y)
     assert "the set of class labels" in read.statement_.not_protected
 
 
@@ -192,7 +203,9 @@ def test_few_components_keep_what_the_whole_space_has_learned():
     signal, y = make_blobs(600, n_features=3, centers=3, cluster_std=1.5, random_state=1)
     noise = np.random.default_rng(1).normal(size=(600, 17)) * 6
     X = np.hstack([signal, noise]) / 40
-    learner = PrivateMetricLearner(epsilon=float("inf"), n_components=3, classes=range(3), steps=60)
+    learner = PrivateMetricLearner(
+        epsilon=float("inf"), n_components=3, classes=range(3), algorithm=Gradient(steps=60)
+    )
     W = learner.fit(X, y).components_
     assert W.shape == (3, 20)
     # Most of the map lies in the three features that tell the classes apart.

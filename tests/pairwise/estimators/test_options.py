@@ -187,5 +187,8 @@ def test_a_refused_option_is_not_repeated_since_it_may_hold_anything():
 
 
 def test_an_option_at_its_default_is_never_refused_whatever_its_type():
-    fitted = AUC(algorithm="statistics", centre_share=np.float64(0.15), steps=None, device="cpu")
+    with pytest.warns(DeprecationWarning, match="deprecated"):
+        fitted = AUC(
+            algorithm="statistics", centre_share=np.float64(0.15), steps=None, device="cpu"
+        )
     assert fitted.fit(X, TWO).sensitivity() > 0

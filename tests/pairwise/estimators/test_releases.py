@@ -27,6 +27,7 @@ import pytest
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.events import Adjacency
 from pairwise.accounting.zcdp import release_mu
+from pairwise.algorithms.options import Gradient, Matching
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import ChoicePlan, GaussianPlan, LaplacePlan, PlannedRelease
@@ -241,7 +242,7 @@ CASES = {
     "PrivateLDA": Case(estimator("lda", "PrivateLDA")),
     "DPPMetricLearner, matching": Case(estimator("dpp", "DPPMetricLearner", algorithm="matching")),
     "DPPMetricLearner, matching, adaptive_clip": Case(
-        estimator("dpp", "DPPMetricLearner", algorithm="matching", adaptive_clip=True)
+        estimator("dpp", "DPPMetricLearner", algorithm=Matching(adaptive_clip=True))
     ),
     "DPPMetricLearner, input-perturbation": Case(
         estimator("dpp", "DPPMetricLearner", algorithm="input-perturbation"), aside=EPSILON / 2
@@ -402,7 +403,7 @@ def test_a_default_is_proved_for_its_bits_or_says_that_it_is_not(name):
     ("module", "name", "settings"),
     [
         ("auc", "PrivateAUCClassifier", {"hardened": False}),
-        ("auc", "PrivateAUCClassifier", {"batch_size": 4}),
+        ("auc", "PrivateAUCClassifier", {"algorithm": Gradient(batch_size=4)}),
         ("lda", "PrivateLDA", {"hardened": False}),
         ("dpp", "DPPMetricLearner", {"algorithm": "matching", "hardened": False}),
     ],
