@@ -197,6 +197,12 @@ class PrivateMail(AlgorithmChoice):
         check_positive(bandwidth=smlq.bandwidth, init_scale=self._scale())
         if self.label_epsilon is not None:
             check_number("label_epsilon", self.label_epsilon)
+        unread = {}
+        if self.mode == "published" and self.labels == "randomised":
+            unread["labels"] = "mode='published', whose iterations see the labels themselves"
+        if self.labels != "randomised":
+            unread["label_epsilon"] = f"labels={self.labels!r}"
+        self._refuse_unread(unread)
 
     # -- plans
 

@@ -23,6 +23,8 @@ from __future__ import annotations
 import decimal
 import itertools
 import math
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -60,6 +62,8 @@ __all__ = [
 ]
 
 _METRICS = ("auc", "accuracy")
+# Held while a trial's account is read and written: threads of a trial share it.
+_CHARGING = threading.Lock()
 # Uniform bits of one draw, and decimal digits of its distribution function, which the bits resolve with room to spare.
 _WORDS, _DIGITS = 3, 80
 
@@ -184,6 +188,7 @@ class TrialAccount:
         self.adjacency, self.unit = adjacency, unit
         self._spent = 0.0
         self._closed = False
+        self._process = os.getpid()
         self._parts: dict[str, TrialAccount] = {}
 
     @property
@@ -204,13 +209,14 @@ class TrialAccount:
 
     def part(self, name: str) -> TrialAccount:
         """Return the account of a part of the records, the same one for the same name."""
-        if self._spent:
-            raise InvalidParameterError(
-                "a trial that has charged all records cannot be divided into parts. Charge every release to a part."
-            )
-        if name not in self._parts:
-            self._parts[name] = TrialAccount(self._limit, self._pure, self.adjacency, self.unit)
-        return self._parts[name]
+        with _CHARGING:
+            if self._spent:
+                raise InvalidParameterError(
+                    "a trial that has charged all records cannot be divided into parts. Charge every release to a part."
+                )
+            if name not in self._parts:
+                self._parts[name] = TrialAccount(self._limit, self._pure, self.adjacency, self.unit)
+            return self._parts[name]
 
     def charge(
         self,
@@ -233,13 +239,9 @@ class TrialAccount:
         InvalidParameterError
             For another adjacency or unit, or after ``part``.
         """
-        if self._closed:
+        if self._closed or self._process != os.getpid():  # a forked process has a copy as well
             raise BudgetClosedError(
                 "the trial has ended, or this is a copy of its account elsewhere; nothing was drawn."
-            )
-        if self._parts:
-            raise InvalidParameterError(
-                "this trial is divided into parts. Charge every release to one of them."
             )
         if adjacency is not None and Adjacency(adjacency) is not self.adjacency:
             raise InvalidParameterError(
@@ -250,9 +252,17 @@ class TrialAccount:
                 f"the search protects {self.unit!r}; found a release for {unit!r}."
             )
         cost = epsilon_of(event, 0.0, self.adjacency) if self._pure else zcdp_cost(event)
+        with _CHARGING:
+            self._enter(cost, label or type(event).__name__)
+
+    def _enter(self, cost: float, label: str) -> None:
+        if self._parts:
+            raise InvalidParameterError(
+                "this trial is divided into parts. Charge every release to one of them."
+            )
         if not self._spent + cost <= self._limit:
             raise BudgetExceededError(
-                f"the release {label or type(event).__name__!r} was refused: with it the trial would cost "
+                f"the release {label!r} was refused: with it the trial would cost "
                 f"{self._spent + cost:.6g} of {'epsilon' if self._pure else 'rho'} {self._limit:.6g}. Nothing was drawn. "
                 "Take epsilon from account.epsilon(delta, share)."
             )

@@ -503,3 +503,17 @@ def test_a_wrong_option_is_refused_by_name(wrong):
 @parametrize_with_checks([PrivateMail(algorithm=SMLQ(iterations=1))])
 def test_scikit_learn_accepts_the_estimator(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"label_epsilon": 0.2}, "label_epsilon was set"),
+        ({"labels": "randomised", "label_epsilon": "x"}, "label_epsilon must be a number"),
+        ({"labels": "randomised", "mode": "published"}, "labels was set"),
+    ],
+)
+def test_a_protection_of_labels_that_would_not_be_given_is_refused(settings, message):
+    X, codes = _classes(np.random.default_rng(0), 30)
+    with pytest.raises(InvalidParameterError, match=message):
+        PrivateMail(**settings).fit(X, codes)

@@ -6,7 +6,10 @@ import copy
 import decimal
 import itertools
 import math
+import os
 import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -429,3 +432,34 @@ def test_every_law_that_is_taken_has_its_mean(mean, shape):
     mass = -math.log(g) if shape == 0 else -math.expm1(shape * math.log(g)) / shape
     # γ is found to 1e-12 of itself, and 1 − γ is at least 1e-3/(1 + η) of what the mean is above 1.
     assert g == 1.0 if mean == 1 else (1 / g - 1) / mass == pytest.approx(mean, rel=1e-2)
+
+
+class Slow(float):
+    """A limit that another thread gets ahead of while it is compared."""
+
+    def __ge__(self, other):
+        time.sleep(0.05)
+        return float(self) >= other
+
+
+def test_threads_of_a_trial_cannot_spend_its_price_twice():
+    account = _account(Slow(0.01))
+    with ThreadPoolExecutor(4) as pool:
+        charged = [pool.submit(account.charge, dp_event.ZCDpEvent(0.006)) for _ in range(4)]
+    refused = [each.exception() for each in charged if each.exception()]
+    assert len(refused) == 3
+    assert all(isinstance(each, BudgetExceededError) for each in refused)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
+def test_a_forked_process_cannot_spend_the_price_of_a_trial_again():
+    account = _account()
+    child = os.fork()
+    if not child:
+        try:
+            account.charge(dp_event.ZCDpEvent(0.01))
+        except BudgetClosedError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    account.charge(dp_event.ZCDpEvent(0.01))
