@@ -26,8 +26,8 @@ __all__ = [
 # Results of floating-point searches are rounded to the safe side by this relative amount.
 _SAFETY = 1e-12
 
-# A larger epsilon overflows in the formulas.
-_LARGEST = 1e100
+# Of a smaller epsilon the formulas lose all digits, of a larger one they overflow.
+_RANGE = (1e-100, 1e100)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def check_privacy_parameters(
     Parameters
     ----------
     epsilon : float
-        > 0, at most 1e100; infinity is the non-private reference and passes whatever δ is.
+        In 1e-100..1e100; infinity is the non-private reference and passes whatever δ is.
     delta : float
         In (0, 1), and below 1/n: a mechanism that publishes one random record in full satisfies δ = 1/n
         (mechanisms.md 1.5).
@@ -79,10 +79,10 @@ def check_privacy_parameters(
         )
     if epsilon == math.inf:
         return
-    if epsilon > _LARGEST:
+    if not _RANGE[0] <= epsilon <= _RANGE[1]:
         raise InvalidParameterError(
-            f"epsilon must be at most {_LARGEST:g}, or infinity; found {epsilon!r}, which protects nobody. Use "
-            "float('inf')."
+            f"epsilon must lie in {_RANGE[0]:g}..{_RANGE[1]:g}, or be infinite; found {epsilon!r}. Use float('inf') for the "
+            "non-private reference."
         )
     if math.isnan(delta) or not 0 <= delta < 1:
         raise InvalidParameterError(f"delta must be in [0, 1); found {delta!r}. Use 1e-5 or less.")

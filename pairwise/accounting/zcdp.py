@@ -76,7 +76,9 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     def epsilon(t: float) -> float:
         return (1 + math.exp(t)) * rho + _renyi_surcharge(t, delta)
 
-    return max(0.0, epsilon(_zcdp_order(epsilon))) * (1 + _SAFETY)
+    # Beyond the orders that are searched the classic conversion is the smaller bound.
+    found = min(epsilon(_zcdp_order(epsilon)), zcdp_epsilon_classic(rho, delta))
+    return max(0.0, found) * (1 + _SAFETY)
 
 
 def zcdp_epsilon_classic(rho: float, delta: float) -> float:

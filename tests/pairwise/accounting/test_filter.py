@@ -274,8 +274,15 @@ def test_the_limits_of_a_budget_cannot_be_set_past_its_copies_and_its_file(name,
             setattr(pickle.loads(pickle.dumps(budget)), name, value)
 
 
-@pytest.mark.parametrize("epsilon", [1e101, 1.7e308])
-def test_an_epsilon_that_overflows_is_refused_in_words(epsilon):
-    with pytest.raises(InvalidParameterError, match="at most 1e"):
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-101, 1e101, 1.7e308])
+def test_an_epsilon_for_which_floats_have_no_digits_is_refused_in_words(epsilon):
+    with pytest.raises(InvalidParameterError, match=r"must lie in 1e-100\.\.1e\+100"):
         gaussian_sigma(epsilon, DELTA)
     assert gaussian_sigma(1e100, DELTA) > 0
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 1e6, 1e12, 1e15, 1e50, 1e100])
+def test_a_budget_takes_a_release_that_was_planned_for_all_of_it(epsilon):
+    with PrivacyBudget(epsilon, DELTA) as budget:
+        budget.charge(dp_event.ZCDpEvent(zcdp_rho(epsilon, DELTA)))
+        assert budget.spent() <= epsilon * (1 + 1e-9)
