@@ -240,11 +240,10 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
         options = self._options
         check_request(options, self.mode, self.epsilon, kind="auc", hardened=self._exact)
         for name in ("threshold_share", "centre_share"):
-            check_number(name, getattr(self, name))
-            if not 0 <= getattr(self, name) < 1:
-                raise InvalidParameterError(
-                    f"{name} must be in [0, 1); found {getattr(self, name)!r}."
-                )
+            value = getattr(self, name)
+            check_number(name, value)
+            if not 0 <= value < 1:
+                raise InvalidParameterError(f"{name} must be in [0, 1); found {value!r}.")
         unread = unread_in_mode(options, self.mode)
         if self.mode == "published":
             unread["clip"] = "mode='published'"
@@ -424,8 +423,6 @@ class PrivateAUCClassifier(Ranking, StreamingEstimator):
         scale_share = 0.0
         if isinstance(options, Pointwise):
             given = options.scale_share
-            if given is not None:
-                check_number("scale_share", given)
             scale_share = default_scale_share(mu, n, d) if given is None else float(given)
         centre_share = float(self.centre_share)
         spent = share + centre_share + scale_share

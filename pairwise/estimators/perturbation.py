@@ -170,6 +170,8 @@ def check_request(
         value = getattr(options, name, None)
         if value is not None:
             check_positive(**{name: value})
+    if getattr(options, "scale_share", None) is not None:
+        check_number("scale_share", options.scale_share)  # type: ignore[attr-defined]
     for name in ("steps", "batch_size"):
         if getattr(options, name, None) is not None:
             check_whole(name, getattr(options, name))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
@@ -388,7 +389,9 @@ def _prefix_of(estimator: Any) -> str:
     if isinstance(estimator, PrivateEstimator):
         return ""
     steps = estimator.steps if isinstance(estimator, Pipeline) else []
-    private = [name for name, step in steps if holds_private(step)]
+    # What is frozen releases nothing more.
+    fitted = [(name, step) for name, step in steps if not isinstance(step, FrozenEstimator)]
+    private = [name for name, step in fitted if holds_private(step)]
     if len(private) != 1 or not isinstance(estimator.named_steps[private[0]], PrivateEstimator):
         raise InvalidParameterError(
             "a private search needs one private learner, alone or as a step of a Pipeline; found "

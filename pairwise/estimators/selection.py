@@ -329,6 +329,23 @@ def trial_price(
     return limit, count.event(limit)
 
 
+def _checked_candidates(trial: Any, candidates: Any, unit: Any) -> list[Any]:
+    """Return the settings as a list; refuse what could not be tried, before anything is charged."""
+    if not callable(trial):
+        raise InvalidParameterError(f"trial must be callable; found {type(trial).__name__}.")
+    if not isinstance(unit, str):
+        raise InvalidParameterError(f"unit must be a text; found {type(unit).__name__}.")
+    try:
+        listed = list(candidates)
+    except TypeError:
+        listed = []
+    if not listed:
+        raise InvalidParameterError(
+            "candidates must be a list of one setting at least; found none."
+        )
+    return listed
+
+
 def private_selection(
     trial: Callable[[Any, TrialAccount], tuple[float, Any]],
     candidates: Sequence[Any],
@@ -380,18 +397,7 @@ def private_selection(
     """
     count = checked_count(count)
     relation = Adjacency(adjacency)
-    if not callable(trial):
-        raise InvalidParameterError(f"trial must be callable; found {type(trial).__name__}.")
-    if not isinstance(unit, str):
-        raise InvalidParameterError(f"unit must be a text; found {type(unit).__name__}.")
-    try:
-        candidates = list(candidates)
-    except TypeError:
-        candidates = []
-    if not candidates:
-        raise InvalidParameterError(
-            "candidates must be a list of one setting at least; found none."
-        )
+    candidates = _checked_candidates(trial, candidates, unit)
     pure = delta == 0
     limit, event = trial_price(count, epsilon, delta, relation)
     randomness = Randomness(random_state)

@@ -434,3 +434,11 @@ def test_a_step_that_a_private_pipeline_calls_public_is_so_to_a_search_too():
         [("scale", FrozenEstimator(scaler)), ("learn", LEARNER)], public=("scale",)
     )
     assert PrivateSearchCV(pipeline, {"learn__data_norm": [1.0]}).fit(X, y).statement_.proved
+
+
+def test_a_private_step_that_is_frozen_releases_nothing_more_and_may_stand_in_front():
+    X, y = table()
+    frozen = FrozenEstimator(PrivatePCA(2).fit(X))
+    pipeline = Pipeline([("axes", frozen), ("learn", LEARNER)])
+    search = PrivateSearchCV(pipeline, {"learn__data_norm": [1.0]}, epsilon=2.0).fit(X, y)
+    assert search.statement_.proved
