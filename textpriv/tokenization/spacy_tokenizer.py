@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -99,11 +100,18 @@ class SpacyTokenizer:
         return self._tokenizer
 
     def _new_tokenizer(self) -> Any:
-        import spacy
         from spacy.attrs import IDS
+        from spacy.util import get_lang_class, registry
+        from spacy.vocab import create_vocab
 
+        # What spacy.blank makes of the language's own settings, and no pipeline around it: that would import every
+        # component that any package here registers.
         try:
-            pipeline = spacy.blank(self.language)
+            language = get_lang_class(self.language)
+            settings = {"tokenizer": language.default_config["nlp"]["tokenizer"]}
+            vocabulary: Any = create_vocab(self.language, language.Defaults)
+            within = SimpleNamespace(vocab=vocabulary, Defaults=language.Defaults)
+            tokenizer: Any = registry.resolve(settings)["tokenizer"](within)
         except ImportError as error:
             raise TextprivError(
                 f"spaCy has no language {self.language!r}; use a code such as 'en'."
@@ -112,11 +120,9 @@ class SpacyTokenizer:
                 f"pip install 'spacy[{self.language}]'."
             ) from error
         # Other attributes of a new word are never read, and each costs a call into Python.
-        vocabulary: Any = pipeline.vocab
         getters = vocabulary.lex_attr_getters
         wanted = [IDS[name] for name in self.attributes]
         vocabulary.lex_attr_getters = {name: getters[name] for name in wanted if name in getters}
-        tokenizer: Any = pipeline.tokenizer
         if hasattr(tokenizer, "max_cache_size"):
             # spaCy caches the tokens of 10,000 different chunks by default: a corpus has more. The store of strings bounds
             # this cache too, since both are replaced together.
