@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import dp_accounting
+import joblib
 import mpmath
 import numpy as np
 import pytest
@@ -624,6 +625,14 @@ class PrivateConstant(ClassifierMixin, BaseEstimator):
         return np.full(len(X), self.classes_[0])
 
 
+@pytest.fixture
+def _no_workers_left():
+    """joblib's workers end: beside the thread that leads them, later tests would start each process from nothing."""
+    yield
+    joblib.externals.loky.get_reusable_executor().shutdown(wait=True)
+
+
+@pytest.mark.usefixtures("_no_workers_left")
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_grid_search_charges_each_of_its_sixteen_fits_in_whatever_process(n_jobs):
     X, y = np.zeros((20, 2)), np.arange(20) % 2
