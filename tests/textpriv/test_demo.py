@@ -64,12 +64,14 @@ def test_more_of_the_samples_stays_at_a_larger_amount():
     assert changed[0] > changed[1] > changed[2]
 
 
+@pytest.mark.usefixtures("without_torch")
 def test_the_commands_that_come_next_work_as_printed(shown):
     commands = [line.strip() for line in shown.split("Next:")[1].splitlines() if line.strip()]
     assert len(commands) == 2
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     root = str(Path(demo.__file__).resolve().parents[1])
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": root}
+    paths = os.pathsep.join([os.environ["PYTHONPATH"], root])
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": paths}
     printed = [
         subprocess.run(
             ["sh", "-c", command], capture_output=True, text=True, check=True, env=environment

@@ -52,11 +52,20 @@ CONFIDENCE = 1e-8
 RECORDS = 4  # of every table: few others to hide among
 
 
+def lower_bounds(
+    hits: np.ndarray, false: np.ndarray, runs: int, delta: float = DELTA
+) -> np.ndarray:
+    """Return lower bounds on epsilon from how often events happened under the one and the other neighbour."""
+    low = np.where(hits > 0, beta.ppf(CONFIDENCE, np.maximum(hits, 1), runs - hits + 1), 0.0)
+    high = np.where(
+        false < runs, beta.ppf(1 - CONFIDENCE, false + 1, np.maximum(runs - false, 1)), 1.0
+    )
+    return np.where(low > delta, np.log(np.maximum(low - delta, 1e-300) / high), -np.inf)
+
+
 def lower_bound(hits: int, false: int, runs: int, delta: float = DELTA) -> float:
-    """Return a lower bound on epsilon from how often an event happened under the one and the other neighbour."""
-    low = beta.ppf(CONFIDENCE, hits, runs - hits + 1) if hits else 0.0
-    high = beta.ppf(1 - CONFIDENCE, false + 1, runs - false) if false < runs else 1.0
-    return math.log((low - delta) / high) if low > delta else -math.inf
+    """Return the lower bound of one event."""
+    return float(lower_bounds(np.array(hits), np.array(false), runs, delta))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -294,10 +303,8 @@ RUNS = (30_000, 100_000, 300_000, 1_000_000)
 def best_cut(mu: float, runs: int) -> float:
     """The threshold with the best bound that so many runs can prove, by theory and hence fixed in advance."""
     cuts = np.linspace(0.0, 5.0, 101)
-    expected = [
-        lower_bound(round(runs * norm.sf(c - mu)), round(runs * norm.sf(c)), runs) for c in cuts
-    ]
-    return float(cuts[int(np.argmax(expected))])
+    hits, false = (np.rint(runs * norm.sf(cuts - at)).astype(int) for at in (mu, 0.0))
+    return float(cuts[lower_bounds(hits, false, runs).argmax()])
 
 
 def flagged_for_sure(mu: float, runs: int) -> bool:

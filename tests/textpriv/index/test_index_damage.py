@@ -16,7 +16,7 @@ from textpriv.index import checking, storage
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory) -> dict[str, str]:
+def outcomes(tmp_path_factory, without_torch) -> dict[str, str]:
     """What became of each damaged copy; a process of its own opens each, so that one that dies is seen."""
     done = subprocess.run(
         [sys.executable, damage.__file__, str(tmp_path_factory.mktemp("damage"))],
