@@ -229,6 +229,17 @@ def test_other_languages_of_words_between_blanks_are_tokenized_as_spacy_does_it(
     assert ours._cache is not None
 
 
+@pytest.mark.parametrize("language", ["en", "de", "fr", "hi", "ru", "tr", "zh", "xx"])
+def test_a_language_has_the_words_rules_and_tokens_of_its_blank_pipeline(language):
+    attributes = ("LOWER", "NORM", "IS_STOP", "LIKE_NUM", "IS_PUNCT", "SPACY")
+    ours, theirs = SpacyTokenizer(language, attributes), spacy.blank(language)
+    assert ours.words_of_rules() == {word.orth_ for word in theirs.vocab}
+    rules = getattr(theirs.tokenizer, "rules", {})
+    assert getattr(ours._current_tokenizer(), "rules", {}) == rules
+    text = " ".join(["(Don't) go: 5km, l'ami d'abord z.B. слово 我喜欢 शब्द.\n ok  ", *rules])
+    assert np.array_equal(ours.attributes_of(text), theirs(text).to_array(list(attributes)))
+
+
 def test_a_language_without_blanks_is_read_text_by_text():
     ours = reader(language="zh")
     assert_read_as_by_spacy(ours, ["我喜欢 film。", "", "good film"])
