@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import re
 
 import numpy as np
 import pytest
@@ -330,7 +331,7 @@ def _with(estimator, classes, ledger):
         [],
         object(),
     ],
-    ids=repr,
+    ids=lambda each: re.sub(" at 0x[0-9a-f]+", "", repr(each)),  # the same in every process
 )
 def test_a_list_of_classes_that_is_none_is_refused_before_the_charge(estimator, classes):
     ledger = Ledger()

@@ -16,13 +16,12 @@ from textpriv.index import checking, storage
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory, without_torch) -> dict[str, str]:
+def outcomes(tmp_path_factory) -> dict[str, str]:
     """What became of each damaged copy; a process of its own opens each, so that one that dies is seen."""
-    # The folder of tests beside the script is called textpriv too; a package on the path comes before it.
-    path = [str(Path(damage.__file__).parents[1]), os.environ["PYTHONPATH"]]
     done = subprocess.run(
         [sys.executable, damage.__file__, str(tmp_path_factory.mktemp("damage"))],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+        # The folder of tests beside the script is called textpriv too; a package on the path comes before it.
+        env={**os.environ, "PYTHONPATH": str(Path(damage.__file__).parents[1])},
         capture_output=True,
         text=True,
         timeout=300,
