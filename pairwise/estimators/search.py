@@ -347,9 +347,9 @@ class _ChecksOnly:
 def _unpaid_steps(models: Sequence[Any]) -> list[str]:
     """Return the steps of pipelines that learn what no statement covers, under any setting, after a warning of them."""
     found = (
-        check_pipeline(model, public=getattr(model, "public", ()))
-        for model in models
-        if isinstance(model, Pipeline)
+        check_pipeline(each, public=getattr(each, "public", ()))
+        for each in models
+        if isinstance(each, Pipeline)
     )
     return list(dict.fromkeys(itertools.chain.from_iterable(found)))
 
