@@ -71,6 +71,8 @@ STARTED = {
     "`textpriv demo`": (*COMMAND, "demo"),
 }
 TABLES = {"growth": ("tokens", "types", "dimension")}  # the tables of a part that has several
+# On which all parts but the start are measured.
+MATERIAL = ("material", "words and texts", "words")
 FEW_WORDS = 12  # of a short text
 ERROR = 1e-6  # probability with which any of one mechanism's intervals is wrong
 FIGURE_WIDTH = 800  # pixels
@@ -132,6 +134,15 @@ class Material:
     epsilon: float
     noise_epsilon: float
     seed: int = 0
+
+    @property
+    def described(self) -> str:
+        """What it is, in one line."""
+        size, dimension = self.vocabulary.vectors.shape
+        return (
+            f"{size:,} words x {dimension}, epsilon {self.epsilon:g} (noise on vectors: {self.noise_epsilon:g}), "
+            f"{len(self.texts):,} texts."
+        )
 
     def running_words(self) -> NDArray[np.int32]:
         """Ids of the words of the texts that the vocabulary holds, in order."""
@@ -1088,14 +1099,9 @@ machine at the same time: what is compared takes turns, so that they weigh on bo
 """
 
 
-def markdown(material: Material, results: Results, name: str) -> str:
+def markdown(results: Results, name: str) -> str:
     """All tables for which there are numbers."""
-    size, dimension = material.vocabulary.vectors.shape
-    parts = [
-        HEAD.format(name=name).strip(),
-        f"{size:,} words x {dimension}, epsilon {material.epsilon:g} (noise on vectors: {material.noise_epsilon:g}), "
-        f"{len(material.texts):,} texts.",
-    ]
+    parts = [HEAD.format(name=name).strip(), *results.notes(*MATERIAL)]
     if results.names("rates"):
         parts += [
             "## Side by side\n\nTokens in a given time, against blank spaCy tokenization; one process.",
@@ -1426,7 +1432,14 @@ def main(
     results = Results.read(record) if part and record.exists() else Results()
     results.drop([table for name in parts for table in TABLES.get(name, (name,))])
     material = gather(data_dir, vectors, quick, epsilon)
+    known = results.notes(*MATERIAL)
+    if known and known != [material.described] and parts != ["start"]:
+        raise typer.BadParameter(
+            f"the parts that are kept were measured on {known[0]} Measure this one on the same, or all."
+        )
     size = len(material.vocabulary)
+    if not known:
+        results.add(*MATERIAL, size, material.described)
     top = largest or (2 * size if quick else 400_000)
     wanted = {s for s in (5_000, 10_000, 20_000) if s < top and (not quick or s < size)}
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -1453,7 +1466,7 @@ def main(
             else:
                 peers(name, material, index, results, folder, quick)
             results.write(record)
-    text = markdown(material, results, output.name)
+    text = markdown(results, output.name)
     output.with_suffix(".md").write_text(text, encoding="utf-8")
     figure(results, output)
     print(text)

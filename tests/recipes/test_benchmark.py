@@ -169,6 +169,7 @@ def test_a_quick_run_without_other_packages_writes_its_tables_and_its_figure(tmp
     with open(out.with_suffix(".csv"), newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["table"] for row in rows} == {
+        "material",
         "rates",
         "component",
         "tokens",
@@ -183,6 +184,12 @@ def test_a_quick_run_without_other_packages_writes_its_tables_and_its_figure(tmp
     for label in ("words in the vocabulary", "dimensions of a vector", "blank spaCy = 1"):
         assert label in svg
     assert out.with_suffix(".png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    # A part on other words would stand under the line that tells on what all of them were measured.
+    command = ["--quick", "--part", "component", "--output", str(out)]
+    answer = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
+    assert answer.exit_code == 2
+    assert "were measured on 600 words x 12" in answer.output
+    assert out.with_suffix(".md").read_text() == table
 
 
 # A process of its own: what a test runner's pages count for changes with the other runners that share them.
