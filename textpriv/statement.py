@@ -103,8 +103,8 @@ class PrivacyStatement:
         """
         if not columns:
             return self
-        shown = ", ".join(islice(columns, _SHOWN)) + (", ..." if len(columns) > _SHOWN else "")
-        return self.extended(not_protected=(f"other columns, released as written: {shown}",))
+        names = ", ".join(islice(columns, _SHOWN)) + (", ..." if len(columns) > _SHOWN else "")
+        return self.extended(not_protected=(f"other columns, released as written: {names}",))
 
     # What the guarantee of one word means for documents and people (mechanisms.md TEM-12). Every word is drawn by itself,
     # so losses add up. Like epsilon, these figures are proved only where ``proved`` is true.

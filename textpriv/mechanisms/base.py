@@ -447,13 +447,13 @@ class Mechanism(ABC):
         return partial(type(self), self.index, **self.settings()), ()
 
     def __repr__(self) -> str:
-        shown = ", ".join(
+        listed = ", ".join(
             f"{key}={value!r}"
             if not isinstance(value, np.ndarray)
             else f"{key}=<array of {len(value)}>"
             for key, value in self.settings().items()
         )
-        return f"{self.name}({shown})"
+        return f"{self.name}({listed})"
 
 
 def checksum(array: NDArray[Any]) -> str:
