@@ -1,7 +1,8 @@
 """The errors a user can meet, one class a kind.
 
 Every message says what was expected, what was found and what to do, and never quotes a private text. The command line
-turns these, and only these, into a short message and exit code 1. Programming mistakes stay ordinary exceptions.
+turns these, and only these, into a short message and exit code 1, or 2 where 1 is what a command finds. Programming
+mistakes stay ordinary exceptions.
 """
 
 from __future__ import annotations

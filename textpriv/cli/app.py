@@ -299,7 +299,8 @@ for _command in (
     warm,
     doctor,
 ):
-    app.command(cls=Command)(as_job(with_groups(_command)))
+    _trouble = 2 if _command in (certify, audit, doctor) else 1  # 1 is what they find
+    app.command(cls=Command)(as_job(with_groups(_command), trouble=_trouble))
 
 
 def main() -> None:

@@ -178,7 +178,12 @@ def _report(
 def _plan(source: str, target: str, format: str | None, text_column: str) -> Plan:
     """How the files are read and written, with both ends checked."""
     from textpriv.corpus.job import Plan
+    from textpriv.stores import is_url
 
+    if is_url(target):
+        raise CorpusError(
+            "decoded texts are written to files of this machine: name one, and put it in the store from there."
+        )
     plan = Plan.of(source, target, format, text_columns=(text_column,))
     if plan.is_folder:
         raise CorpusError(f"{source} is a folder: name one of its files.")

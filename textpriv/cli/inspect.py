@@ -187,7 +187,8 @@ def certify(
 ) -> None:
     """Compute what a mechanism really guarantees on these vectors, and whether its claim holds.
 
-    Ends with 0 if it holds and with 1 if not. The certificate is kept with the index.
+    Ends with 0 if it holds, with 1 if not, and with 2 if that could not be found out. The certificate is kept with the
+    index.
 
     [bold]Example:[/bold] textpriv certify --epsilon 3
     """
@@ -239,7 +240,8 @@ def audit(
 ) -> None:
     """Attack an installed mechanism on small public vocabularies, or a law of spans; say what it could not have seen.
 
-    Ends with 0 if every check passes and with 1 if not. Passing is no proof; failing is a refutation.
+    Ends with 0 if every check passes, with 1 if not, and with 2 if that could not be found out. Passing is no proof; failing
+    is a refutation.
 
     [bold]Example:[/bold] textpriv audit tem --epsilon 4 --option prior=uniform
     """
@@ -265,8 +267,10 @@ def audit(
             except MechanismError as error:  # of what was given: 1 says that something is refuted
                 raise typer.BadParameter(str(error)) from None
             checks = reports[each].checks
-            if settings and all(check.name == "made" for check in checks):  # by any vocabulary
-                raise typer.BadParameter(f"--option: {checks[0].detail}")
+            unmade = all(check.name == "made" for check in checks)  # over any vocabulary
+            if unmade and (settings or epsilon is not None):
+                flag = "--option" if settings else "--epsilon"
+                raise typer.BadParameter(f"{flag}: {checks[0].detail}")
     if as_json:
         print_json({name: done.to_dict() for name, done in reports.items()})
     else:

@@ -69,8 +69,11 @@ def _warnings_as_messages() -> Iterator[None]:
 _Function = TypeVar("_Function", bound=Callable[..., None])
 
 
-def as_job(command: _Function) -> _Function:
-    """Turn what can go wrong in a command into a message and an exit code."""
+def as_job(command: _Function, *, trouble: int = 1) -> _Function:
+    """Turn what can go wrong in a command into a message and an exit code.
+
+    ``trouble`` is that of a command that could not do its work: another one than 1 where 1 is a finding.
+    """
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -82,10 +85,10 @@ def as_job(command: _Function) -> _Function:
             # at exit, when it flushes; so there is nothing left to flush.
             with contextlib.suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(1) from None
+            raise typer.Exit(trouble) from None
         except (TextprivError, OSError) as error:
             say(describe(error), "error: ", "bold red")
-            raise typer.Exit(1) from None
+            raise typer.Exit(trouble) from None
         except KeyboardInterrupt:
             say("\ninterrupted; no output file was written")
             raise typer.Exit(_INTERRUPTED) from None

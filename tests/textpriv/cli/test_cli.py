@@ -434,6 +434,14 @@ def test_certify_finds_the_constant_of_every_law(folder, mechanism):
     assert 1.0 < told["rho"] <= 2.0
 
 
+@pytest.mark.parametrize("command", ["certify", "audit"])
+def test_what_could_not_be_found_out_is_no_refutation(folder, monkeypatch, command):
+    arguments = {"certify": (folder, "--epsilon", -3), "audit": ("tem", "--epsilon", 1e31)}
+    result = _run(command, *arguments[command])
+    _failed(result, 2)
+    assert "epsilon" in result.stderr
+
+
 def test_explain_prints_a_table(folder):
     result = _run("explain", folder, WORDS[3], "--epsilon", 6)
     assert result.stdout.startswith(f"{WORDS[3]} stays as it is with probability 0.")

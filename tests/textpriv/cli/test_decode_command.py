@@ -91,6 +91,7 @@ def test_without_public_text_it_is_drawn_from_the_model(folder, tmp_path):
         ("a.txt", "b.csv", (), "format of the input"),
         ("none.txt", "b.txt", (), "No such file"),
         (".", "b.txt", (), "folder"),
+        ("a.txt", "s3://bucket/b.txt", (), "files of this machine"),
         ("bad.jsonl", "b.jsonl", (), "line 2"),
         ("a.txt", "b.txt", ("--model", "none.arpa"), "cannot be read as an ARPA file"),
         ("a.txt", "b.txt", ("--public", "a.txt"), "fewer than two texts"),
