@@ -21,6 +21,7 @@ from textpriv.metrics import (
     paired_distances,
 )
 from textpriv.uncompiled import row_distances
+from textpriv.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["WordDistances"]
 
@@ -34,8 +35,11 @@ class WordDistances:
     ----------
     metric, coordinates, representatives, rounding, diameter_bound
         As of :class:`textpriv.index.Index`.
+    vocabulary
+        The words, in the order of their rows.
     """
 
+    vocabulary: Vocabulary
     metric: Metric
     coordinates: NDArray[Any]
     representatives: NDArray[np.int32]
@@ -90,9 +94,16 @@ class WordDistances:
             return 0.0
         return float(self._apart.max()) * (1 + self.rounding.relative) + self.rounding.absolute
 
-    def distance(self, first: int, second: int) -> float:
-        """Distance between two words, by their own coordinates."""
-        return float(self._paired(np.array([first]), np.array([second]))[0])
+    def distance(self, first: str | int, second: str | int) -> float:
+        """Distance between two words, each given as text or id, by their own coordinates.
+
+        Raises
+        ------
+        VocabularyError
+            For what is no word of the index.
+        """
+        pair = (np.array([self.vocabulary.resolve(word)]) for word in (first, second))
+        return float(self._paired(*pair)[0])
 
     def distances_between(self, word: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
         """Distances from a word to some others, by their own coordinates: shape (len(others),)."""

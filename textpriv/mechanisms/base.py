@@ -430,18 +430,16 @@ class Mechanism(ABC):
         )
 
     def resolve(self, word: str | int) -> int:
-        """Return the id of a word given as text or id.
+        """Return the id of a word given as text or id, such as ``UNKNOWN``.
 
         Raises
         ------
-        VocabularyError, MechanismError
+        VocabularyError
+            For what is neither a word of the vocabulary nor an id.
         """
-        if isinstance(word, str):
-            return self.index.vocabulary.id(word)
-        number = int(word)
-        if not UNKNOWN <= number < len(self.index):
-            raise MechanismError(f"a word id must lie in -1..{len(self.index) - 1}; got {number}.")
-        return number
+        if isinstance(word, int | np.integer) and word == UNKNOWN:
+            return UNKNOWN
+        return self.index.vocabulary.resolve(word)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), self.index, **self.settings()), ()

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.arguments import whole
 from textpriv.arithmetic import log
 from textpriv.bounds import at_most, odds_in_words
 from textpriv.errors import MechanismError
@@ -216,7 +217,7 @@ class TreeTEM(Mechanism):
             name = tree.names[level - 1] if tree.names and level else f"height {height:.4g}"
             loss = self._loss_within(height) if level else 0.0
             made.append(Group(name, inside, loss, min(total, 1.0), likeliest))
-        if most is not None and len(made) > most:
+        if most is not None and len(made) > whole("most", most, error=MechanismError):
             made = [made[at] for at in np.linspace(0, len(made) - 1, most).astype(int).tolist()]
         return made
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from textpriv.arguments import whole
 from textpriv.errors import VocabularyError
 from textpriv.vocabulary.priors import Prior, counts_of, weights_of
 from textpriv.vocabulary.readers import BLOCK_VALUES, read_source
@@ -320,6 +321,21 @@ class Vocabulary:
                 "vocabulary` first, and mind capital letters: words are looked up as they are "
                 "written."
             ) from None
+
+    def resolve(self, word: str | int) -> int:
+        """Return the id of a word that is given as text or as its id.
+
+        Raises
+        ------
+        VocabularyError
+            If the vocabulary lacks the word, as in `id`, or the number is no id.
+        """
+        if isinstance(word, str):
+            return self.id(word)
+        number = whole("a word id", word, 0, VocabularyError)
+        if number >= len(self):
+            raise VocabularyError(f"a word id lies in 0..{len(self) - 1}; got {number}.")
+        return number
 
     def ids(self, words: Iterable[str]) -> NDArray[np.int32]:
         """Return the ids of T words as an int32 array of shape (T,); refuses as `id` does."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from textpriv.errors import IndexFolderError, MetricError, TextprivError
+from textpriv.errors import IndexFolderError, MetricError, TextprivError, VocabularyError
 from textpriv.index import index as module
 from textpriv.index import storage
 from textpriv.index.index import FORMAT, Index
@@ -700,3 +700,11 @@ def test_bands_that_do_not_fit_the_words_are_refused(tmp_path, harm):
     rewrite_meta(tmp_path / "saved.idx", lambda meta: harm(meta["bands"]))
     with pytest.raises(IndexFolderError, match=r"bands\.npy.*build the index again"):
         Index.load(tmp_path / "saved.idx")
+
+
+def test_a_distance_is_between_words_given_as_text_or_id(built):
+    first, last = built.vocabulary.words[0], np.int64(len(built) - 1)
+    assert built.distance(first, last) == built.distance(0, built.vocabulary.words[-1])
+    for wrong in ("missing", -1, len(built), 0.5):
+        with pytest.raises(VocabularyError):
+            built.distance(first, wrong)

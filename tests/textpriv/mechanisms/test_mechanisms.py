@@ -230,9 +230,9 @@ def test_what_is_no_random_stream_is_refused(index, kind):
         kind(index, 1.0).sample([0], 5)
 
 
-@pytest.mark.parametrize("word", [20, -2])
-def test_a_law_of_an_id_out_of_range_is_refused(index, word):
-    with pytest.raises(MechanismError, match="word id"):
+@pytest.mark.parametrize("word", [20, -2, 0.5])
+def test_a_law_of_what_is_no_id_is_refused(index, word):
+    with pytest.raises(VocabularyError, match="word id"):
         TEM(index, 1.0).log_prob(word)
 
 

@@ -234,6 +234,9 @@ def test_the_groups_of_a_word_are_those_of_the_tree_with_what_its_law_gives_them
         assert_allclose(loss, level, atol=1e-6)
         assert set(likeliest) <= {f"w{word}" for word in group}
         assert np.all(np.diff([law[int(word[1:])] for word in likeliest]) <= 0)
+    assert [each.name for each in mechanism.groups(7, most=1)] == [NAMED[0]]
+    with pytest.raises(MechanismError, match="most is a whole number from 1"):
+        mechanism.groups(7, most=0)
     assert TEM(Index.build(Vocabulary(["a"], np.zeros((1, 1)))), 1.0).groups(0) is None
 
 

@@ -204,6 +204,14 @@ def test_ids_are_positions():
     assert vocabulary.ids([]).shape == (0,)
 
 
+@pytest.mark.parametrize("wrong", ["dog", -1, 4, 0.5, True, None, [0]])
+def test_a_word_is_given_as_text_or_id_and_by_nothing_else(wrong):
+    vocabulary = Vocabulary(WORDS, VECTORS)
+    assert [vocabulary.resolve(word) for word in ["mat", 0, np.int32(3)]] == [3, 0, 3]
+    with pytest.raises(VocabularyError):
+        vocabulary.resolve(wrong)
+
+
 def test_membership_is_that_of_words_as_written():
     vocabulary = Vocabulary(WORDS, VECTORS)
     assert "cat" in vocabulary
