@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -204,10 +205,11 @@ class EncodedTexts:
 
     def lowered(self) -> EncodedTexts:
         """The same texts in lower case, each as a whole: ``str.lower`` depends on what stands around a letter."""
-        lowered = np.frombuffer(self.data.tobytes().lower(), dtype=np.uint8)  # of ASCII alone
-        wide = np.flatnonzero(self.data >= 0x80)
-        if not len(wide):
+        data = self.data.tobytes()
+        lowered = np.frombuffer(data.lower(), dtype=np.uint8)  # of ASCII alone
+        if data.isascii():
             return EncodedTexts(lowered, self.offsets)
+        wide = np.flatnonzero(self.data >= 0x80)
         texts = np.unique(np.searchsorted(self.offsets, wide, side="right") - 1).tolist()
         whole = {number: self[number].lower().encode("utf-8") for number in texts}
         data, offsets = lowered.tobytes(), self.offsets.tolist()
@@ -229,8 +231,7 @@ class EncodedTexts:
     def of_bytes(cls, texts: Iterable[bytes]) -> EncodedTexts:
         """Concatenate texts that are valid UTF-8."""
         encoded = list(texts)
-        offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
-        np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
+        offsets = np.array([0, *accumulate(map(len, encoded))], dtype=np.int64)
         return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets)
 
 
