@@ -76,22 +76,24 @@ class Stream:
     ----------
     key : bytes, optional
         32 secret bytes, used for one document only. If left out, few words at a time are bytes of the operating system as
-        they are, and with the first many the stream goes on as that of a fresh key.
+        they are, and with the first many the stream goes on as that of a fresh key. A forked process takes a key of its
+        own: two that shared one would draw alike.
     """
 
-    __slots__ = ("_encryptor",)
+    __slots__ = ("_encryptor", "_process")
 
     def __init__(self, key: bytes | None = None) -> None:
         self._encryptor = None if key is None else _encryptor(_secret("stream key", key))
+        self._process: int | None = None  # that has made the key, where it is a fresh one
 
     def fill(self, out: NDArray[np.uint64]) -> None:
         """Overwrite a contiguous uint64 array with the next words of the stream."""
         view = out.data.cast("B")
-        if self._encryptor is None:
+        if self._encryptor is None or self._process not in (None, os.getpid()):
             if len(view) <= _FEW_BYTES:
                 view[:] = os.urandom(len(view))
                 return
-            self._encryptor = _encryptor(os.urandom(32))
+            self._encryptor, self._process = _encryptor(os.urandom(32)), os.getpid()
         for start in range(0, len(view), len(_ZEROS)):
             part = view[start : start + len(_ZEROS)]
             self._encryptor.update_into(_ZEROS[: len(part)], part)

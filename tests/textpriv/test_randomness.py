@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import struct
 
 import numpy as np
@@ -82,6 +83,19 @@ def test_a_stream_without_a_key_is_new_every_time(sizes):
     streams = Stream(), Stream()
     words = [stream.words(size) for stream in streams for size in sizes]
     assert len(np.unique(np.concatenate(words))) == 2 * sum(sizes)
+
+
+@pytest.mark.parametrize(("key", "shared"), [(None, 0), (KEY, 1000)])
+def test_a_forked_process_draws_on_from_a_key_that_was_given_and_from_no_other(key, shared):
+    stream = Stream(key)
+    stream.words(1000)
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=lambda: theirs.send(stream.words(1000)))
+    child.start()
+    drawn = ours.recv()
+    child.join()
+    assert len(np.intersect1d(drawn, stream.words(1000))) == shared
 
 
 @given(identities, identities)
