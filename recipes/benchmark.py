@@ -362,6 +362,9 @@ def component(material: Material, index: textpriv.Index, results: Results, round
         works: dict[str, Callable[[], object]] = {
             "blank pipe": lambda texts=texts: sum(map(len, blank.pipe(texts))),
             "tokenizer, `nlp.pipe(texts)`": lambda texts=texts: sum(map(len, instead.pipe(texts))),
+            "tokenizer, `nlp.pipe(nlp.tokenizer.pipe(texts))`": lambda texts=texts: sum(
+                map(len, instead.pipe(instead.tokenizer.pipe(texts)))
+            ),
             "component, `nlp.pipe(texts)`": lambda texts=texts: sum(map(len, behind.pipe(texts))),
             "text to text": lambda texts=texts: sum(map(len, privatizer.pipe(texts))),
             "blank call": lambda texts=texts: sum(len(blank(text)) for text in texts),
@@ -370,6 +373,7 @@ def component(material: Material, index: textpriv.Index, results: Results, round
         }
         spent = take_turns(works, rounds)
         for label, bare in (
+            ("tokenizer, `nlp.pipe(nlp.tokenizer.pipe(texts))`", "blank pipe"),
             ("tokenizer, `nlp.pipe(texts)`", "blank pipe"),
             ("tokenizer, `nlp(text)`", "blank call"),
             ("component, `nlp.pipe(texts)`", "blank pipe"),
@@ -1118,9 +1122,10 @@ def markdown(results: Results, name: str) -> str:
             "## In a pipeline\n\nTime of a pipeline with the strict tokenizer, and of one with the component behind spaCy's "
             "own, over that of a blank pipeline of spaCy: for whole texts, and for their first "
             f"{FEW_WORDS} words alone. The strict tokenizer takes the place of spaCy's, and the component comes on top. "
-            "Last, the time of `Privatizer.pipe(texts)` over the same. spaCy asks a tokenizer for one text at a time, "
-            "also in `nlp.pipe`. One text finds little of what it needs in the processor's caches, and least where other "
-            "programs use them: a busy machine weighs most on those lines.",
+            "Last, the time of `Privatizer.pipe(texts)` over the same. In `nlp.pipe(texts)` spaCy asks a tokenizer for one "
+            "text at a time; the documents of `nlp.tokenizer.pipe(texts)`, which draws many at once, it takes as they are. "
+            "One text alone finds little of what it needs in the processor's caches, and least where other programs use "
+            "them: a busy machine weighs most on those lines.",
             table(
                 ["call", "whole texts", "short texts"],
                 [

@@ -304,10 +304,13 @@ def test_seeded_output_does_not_depend_on_processes(form, reading):
     assert texts_of(nlp.pipe(TEXTS, n_process=2, batch_size=2)) == expected
 
 
-def test_tokenizer_pipe_equals_its_calls(reading):
-    tokenizer = reading(strict_form, seed=7).tokenizer
-    expected = [tokenizer(text).text for text in TEXTS]
-    assert texts_of(tokenizer.pipe(iter(TEXTS), batch_size=2)) == expected
+def test_tokenizer_pipe_equals_its_calls_alone_and_in_front_of_a_pipeline(reading):
+    nlp = reading(strict_form, seed=7)
+    expected = [nlp.tokenizer(text).text for text in TEXTS]
+    assert texts_of(nlp.tokenizer.pipe(iter(TEXTS), batch_size=2)) == expected
+    docs = list(nlp.pipe(nlp.tokenizer.pipe(TEXTS)))
+    assert texts_of(docs) == expected
+    assert all(doc._.textpriv["statement"]["proved"] is False for doc in docs)  # by the seed
 
 
 @both_forms

@@ -98,6 +98,9 @@ class PrivateTokenizer(SavableForm):
     def pipe(self, texts: Iterable[str], batch_size: int = DEFAULT_BATCH) -> Iterator[Doc]:
         """Yield the private document of each text, in order.
 
+        ``nlp.pipe(texts)`` asks for one text at a time. ``nlp.pipe(nlp.tokenizer.pipe(texts))`` does the same in a part of
+        the time: its texts are drawn in batches.
+
         Parameters
         ----------
         texts
