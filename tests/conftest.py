@@ -7,6 +7,7 @@ fresh keys a correct program would fail one of them in a whole run with probabil
 from __future__ import annotations
 
 import fcntl
+import gc
 import hashlib
 import os
 import shutil
@@ -114,6 +115,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     missing = [str(path) for path in turns if not path.exists()]
     assert not missing, missing
     items.sort(key=lambda item: turns.get(item.path, len(turns)))
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass by what is there before the first test: thousands of tests, torch, numba."""
+    gc.collect()
+    gc.freeze()
 
 
 def _compile_first(folder: Path) -> None:
