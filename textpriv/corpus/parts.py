@@ -124,9 +124,7 @@ class PartWriter:
         self._writer.write(batch, texts)
         self._documents += len(batch.texts)
         self._tokens.update(tokens)
-        for names in other_columns(self._reader, batch, self._plan.partitions):
-            add_names(self._unprotected, filter(self._plan.rule.passes, names))
-            self._matched.update(self._plan.rule.matched(names))
+        self._add_columns(batch.rows)
         for bad in batch.bad:
             self._skipped[bad.reason] += 1
             if self._plan.on_error == "quarantine":
@@ -139,6 +137,7 @@ class PartWriter:
         """Finish the last part; a file without records has one part without records."""
         if self._writer is None and is_empty:
             self._begin(0)
+            self._add_columns(())  # of a header that stands alone
         if self._writer is not None:
             self._finish()
 
@@ -152,6 +151,11 @@ class PartWriter:
             # What could not be written may fail again when its file is closed.
             with contextlib.suppress(OSError):
                 stack.close()
+
+    def _add_columns(self, rows: Any) -> None:
+        for names in other_columns(self._reader, rows, self._plan.partitions):
+            add_names(self._unprotected, filter(self._plan.rule.passes, names))
+            self._matched.update(self._plan.rule.matched(names))
 
     def _begin(self, part: int) -> None:
         self._documents, self._tokens, self._skipped = 0, Counter(), Counter()
@@ -298,4 +302,4 @@ def join_file(plan: Plan, folder: Checkpoint, file: int) -> None:
     with folder.result(name) as out:
         if not parts:
             raise CorpusError("No part was finished, so there is nothing to join.")
-        FORMATS[plan.format].join(parts, out, compression, plan.text_columns)
+        FORMATS[plan.format].join(parts, out, compression)

@@ -614,9 +614,7 @@ def compressed(raw: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
         yield raw
 
 
-def concatenate(
-    parts: Sequence[Path], out: BinaryIO, compression: str | None, text_columns: Sequence[str]
-) -> None:
+def concatenate(parts: Sequence[Path], out: BinaryIO, compression: str | None) -> None:
     """Write the bytes of finished parts one after the other."""
     with compressed(out, compression) as packed:
         for part in parts:
@@ -635,8 +633,7 @@ class Format:
         The extensions that mean it.
     reader, writer : type
     join : callable
-        Write the content of finished parts one after the other; called with the parts, the file, its compression and the
-        columns of texts.
+        Write the content of finished parts one after the other; called with the parts, the file and its compression.
     compressible : bool
         Whether a file may be compressed as a whole.
     """
@@ -645,5 +642,5 @@ class Format:
     extensions: tuple[str, ...]
     reader: type[CorpusReader]
     writer: type[RecordWriter]
-    join: Callable[[Sequence[Path], BinaryIO, str | None, Sequence[str]], None]
+    join: Callable[[Sequence[Path], BinaryIO, str | None], None]
     compressible: bool = True

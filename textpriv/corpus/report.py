@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -20,7 +20,7 @@ from textpriv.corpus.job import Plan
 from textpriv.corpus.records import Batch, CorpusReader, is_stream
 from textpriv.statement import PrivacyStatement
 
-__all__ = ["CorpusReport", "Progress", "Tally", "add_names", "other_columns", "stated"]
+__all__ = ["CorpusReport", "Progress", "Tally", "add_names", "besides", "other_columns"]
 
 _LOG = logging.getLogger("textpriv")
 _LOGGED_SECONDS = 10.0  # between two lines of a log
@@ -29,6 +29,9 @@ _NAMES = 1000
 _NAMES_OF_FILES = (
     "the names of files and folders, released as they are, and how many documents stand in each"
 )
+_FORM = "the form of the files: the order and types of columns, delimiters and line endings"
+_LEFT_OUT = "how many bad records were left out, and for which reasons"
+_OWNERS = "what an option has kept beside the output, which is as private as the texts: {}"
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,8 @@ class CorpusReport:
     unmatched
         Patterns of the rule for columns, other than ``*``, that no other column has matched: mistyped ones, perhaps. Empty
         for a run that was complete before.
-    is_folder
-        Whether the output is a folder, whose files have the names of those of the input.
+    besides
+        What passes besides texts and columns, as the statement says it.
     """
 
     documents: int
@@ -89,11 +92,11 @@ class CorpusReport:
     quarantine: str | None = None
     resumed: int = 0
     unmatched: tuple[str, ...] = ()
-    is_folder: bool = False
+    besides: tuple[str, ...] = ()
 
     def stated(self, statement: PrivacyStatement) -> PrivacyStatement:
-        """Return the statement of a privatizer for what this run released: it also names columns, and names of files."""
-        return stated(statement, self.unprotected, self.is_folder)
+        """Return the statement of a privatizer for what this run released: all else that passes is named, too."""
+        return statement.with_columns(self.unprotected).extended(not_protected=self.besides)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
@@ -110,12 +113,19 @@ class CorpusReport:
         }
 
 
-def stated(
-    statement: PrivacyStatement, columns: Collection[str], is_folder: bool
-) -> PrivacyStatement:
-    """Return a statement that names what a run releases besides private texts."""
-    named = statement.with_columns(columns)
-    return named.extended(not_protected=(_NAMES_OF_FILES,)) if is_folder else named
+def besides(plan: Plan, skipped: Mapping[str, int], has_quarantine: bool) -> tuple[str, ...]:
+    """What passes of an input besides texts and columns, by a run's plan and which bad records it has left out."""
+    kept = []
+    if has_quarantine:
+        kept.append("bad records as they were")
+    if plan.has_offsets:
+        kept.append("where spans stood in the raw texts")
+    return (
+        *([_NAMES_OF_FILES] if plan.is_folder else []),
+        *([_FORM] if plan.format != "text" else []),
+        *([_LEFT_OUT] if skipped else []),
+        *([_OWNERS.format(" and ".join(kept))] if kept else []),
+    )
 
 
 class Tally:
@@ -141,9 +151,9 @@ class Tally:
         self._logged = time.monotonic()
         self.resumed = 0
 
-    def add_columns(self, reader: CorpusReader, batch: Batch) -> None:
+    def add_columns(self, reader: CorpusReader, rows: Any) -> None:
         """Count the names of the other columns, and report those of the first record that has any."""
-        for names in other_columns(reader, batch, self._plan.partitions):
+        for names in other_columns(reader, rows, self._plan.partitions):
             passing = [name for name in names if self._plan.rule.passes(name)]
             self._add_columns(passing, self._plan.rule.matched(names))
 
@@ -186,7 +196,7 @@ class Tally:
             tokens = sum(self.tokens.values())
             self._on_progress(Progress(self.documents, tokens, done, self.resumed))
 
-    def report(self, seconds: float, **more: Any) -> CorpusReport:
+    def report(self, seconds: float, quarantine: str | None = None, **more: Any) -> CorpusReport:
         """The report of the run."""
         skipped = sum(self.skipped.values())
         _LOG.info("done: %d documents, %d skipped, %.1f s", self.documents, skipped, seconds)
@@ -196,21 +206,22 @@ class Tally:
             skipped=dict(self.skipped),
             unprotected=tuple(self.unprotected),
             seconds=seconds,
-            is_folder=self._plan.is_folder,
+            quarantine=quarantine,
+            besides=besides(self._plan, self.skipped, quarantine is not None),
             unmatched=tuple(p for p in self._plan.rule.patterns if p not in self._matched),
             **more,
         )
 
 
 def other_columns(
-    reader: CorpusReader, batch: Batch, partitions: Sequence[str]
+    reader: CorpusReader, rows: Any, partitions: Sequence[str]
 ) -> Iterator[list[str]]:
     """Yield the names of the other columns: those of each JSON record that has new ones, else of the file.
 
-    Columns by which folders are partitioned come with the first of them.
+    The rows are those of a batch, or none. Columns by which folders are partitioned come with the first of them.
     """
     known = set(reader.text_columns)
-    for names in batch.rows if reader.format == "jsonl" else [reader.columns]:
+    for names in rows if reader.format == "jsonl" else [reader.columns]:
         columns = dict.fromkeys([*partitions, *names])
         partitions = ()
         if not known.issuperset(columns):

@@ -64,7 +64,7 @@ from textpriv.corpus.records import (
     part_of,
     written_stream,
 )
-from textpriv.corpus.report import CorpusReport, Progress, Tally, stated
+from textpriv.corpus.report import CorpusReport, Progress, Tally, besides
 from textpriv.engines.batch import NO_SALT, BatchRelease, PrivatizerSettings, corpus_name
 from textpriv.engines.local import InProcess
 from textpriv.errors import CorpusError
@@ -303,9 +303,10 @@ def _write_stream(
 
     def jobs() -> Iterator[tuple[Batch, pa.RecordBatch | None]]:
         for batch in reader:
-            watch.add_columns(reader, batch)
+            watch.add_columns(reader, batch.rows)
             names.add(0, reader, batch)
             yield batch, plan.arrow(reader, batch, 0)
+        watch.add_columns(reader, ())  # of a header that stands alone
 
     def released() -> Iterator[tuple[Batch, list[list[str]]]]:
         for batch, result in local.ordered(jobs()):
@@ -509,7 +510,7 @@ class _Run:
                 self._names.read(file, stop=end.record)
             reader = self._plan.reader(file, end)
             for batch in reader:
-                self._watch.add_columns(reader, batch)
+                self._watch.add_columns(reader, batch.rows)
                 self._names.add(file, reader, batch)
                 end = batch.end
                 yield (file, reader, batch, end), self._plan.arrow(reader, batch, base)
@@ -531,7 +532,7 @@ class _Run:
             settings = replace(settings, key_file=str(self._key.path), run_key=b"")
         first = plan.reader(0, stop=plan.batch_size)
         for batch in first:
-            self._watch.add_columns(first, batch)
+            self._watch.add_columns(first, batch.rows)
         tasks = []
         base = 0
         for file in range(len(plan.files)):
@@ -614,7 +615,7 @@ class _Run:
         has_quarantine = self._folder.publish_beside("quarantine", quarantine, parts)
         if self._offsets is not None:
             self._folder.publish_beside("moved", self._offsets, parts)
-        manifest = self._new_manifest(documents) if plan.is_folder else None
+        manifest = self._new_manifest(documents, has_quarantine) if plan.is_folder else None
         if self._url is not None:
             self._folder.publish_to_store(self._url, manifest)
         elif manifest is not None:
@@ -640,7 +641,7 @@ class _Run:
         for file in range(count):
             join_file(plan, folder, file)
 
-    def _new_manifest(self, documents: Mapping[int, int]) -> dict[str, Any]:
+    def _new_manifest(self, documents: Mapping[int, int], has_quarantine: bool) -> dict[str, Any]:
         from textpriv import __version__
 
         files = []
@@ -655,6 +656,10 @@ class _Run:
                 }
             )
         statement = getattr(self._privatizer, "statement", None)
+        if statement is not None:
+            more = besides(self._plan, self._watch.skipped, has_quarantine)
+            columns = self._watch.unprotected
+            statement = statement.with_columns(columns).extended(not_protected=more)
         return {
             "textpriv": __version__,
             "run": self._folder.run,
@@ -665,9 +670,7 @@ class _Run:
             "tokens": dict(self._watch.tokens),
             "skipped": dict(self._watch.skipped),
             "unprotected": list(self._watch.unprotected),
-            "statement": None
-            if statement is None
-            else stated(statement, self._watch.unprotected, is_folder=True).to_dict(),
+            "statement": None if statement is None else statement.to_dict(),
         }
 
     def _report_published(self, started: float, quarantine: Path) -> CorpusReport:
@@ -681,5 +684,5 @@ class _Run:
             files=len(manifest["files"]),
             quarantine=str(quarantine) if quarantine.exists() else None,
             resumed=manifest["documents"],
-            is_folder=True,
+            besides=besides(self._plan, manifest["skipped"], quarantine.exists()),
         )

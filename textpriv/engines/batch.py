@@ -43,6 +43,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.engines.schemas import types_alone
 from textpriv.errors import CorpusError, DocumentError, TextprivError
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.randomness import DistinctKeys, framed
@@ -359,7 +360,7 @@ class BatchRelease:
         self._corpora = [entry[8:] for entry in entries]
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch with private texts; the other columns are the same objects.
+        """Return the batch with private texts and the other columns as they are, without metadata of its schema.
 
         Raises
         ------
@@ -368,6 +369,8 @@ class BatchRelease:
         LedgerError
             For a document that the ledger refuses; nothing of the batch is drawn.
         """
+        import pyarrow as pa
+
         labels = () if self.columns.labels is None else (self._labels(batch),)
         raw = self.privatizer.read_batch(self.encoded(batch), *labels)
         if self.columns.moved is None:
@@ -375,7 +378,8 @@ class BatchRelease:
         else:
             done = self._with_offsets(batch, raw)
         kept = [name for name in done.schema.names if name != self.columns.labels]
-        return done.select(kept) if labels else done
+        done = done.select(kept) if labels else done
+        return pa.RecordBatch.from_arrays(done.columns, schema=types_alone(done.schema))
 
     def _labels(self, batch: pa.RecordBatch) -> list[Any]:
         """The spans of each text that are known already; ``position`` of an error is the row."""

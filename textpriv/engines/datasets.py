@@ -70,7 +70,7 @@ def privatize_dataset(
     Returns
     -------
     datasets.Dataset, IterableDataset, DatasetDict or IterableDatasetDict
-        In the format of ``dataset``; an IterableDataset in none.
+        In the format of ``dataset``, an IterableDataset in none; without the description of the dataset in its ``info``.
 
     Raises
     ------
@@ -116,8 +116,12 @@ def _mapped(
     options: dict[str, Any] = {"batched": True, "batch_size": batch_size, "with_indices": True}
     arrow = dataset.with_format("arrow")
     if not hasattr(dataset, "format"):  # an IterableDataset, which has none
-        return arrow.map(work, remove_columns=work.left_out, **options).with_format(None)
+        private = arrow.map(work, remove_columns=work.left_out, **options).with_format(None)
+        return _undescribed(private, private.features)
     features = dataset.features.copy()
+    for name in work.columns.texts:
+        if hasattr(features.get(name), "dtype"):  # beside which it may have an id
+            features[name] = type(features[name])(features[name].dtype)
     shown = dataset.format["columns"]
     for name in work.left_out:
         features.pop(name, None)
@@ -130,9 +134,18 @@ def _mapped(
     # A hash of the function would follow the path of an index or of a key and not what lies there.
     private = arrow.map(work, new_fingerprint=_fingerprint(dataset, work, release), **options)
     form = dataset.format
-    return private.with_format(
+    private = private.with_format(
         form["type"], shown, form["output_all_columns"], **form["format_kwargs"]
     )
+    return _undescribed(private, features)
+
+
+def _undescribed(private: Any, features: Any) -> Any:
+    """A mapped dataset without what the raw one was described by: anything, such as where its texts came from."""
+    from datasets import DatasetInfo
+
+    vars(private.info).update(vars(DatasetInfo(features=features)))
+    return private
 
 
 def _fingerprint(dataset: Any, work: _Batches, release: BatchRelease) -> str:
@@ -193,8 +206,7 @@ class _Batches:
         if batch is None:
             return table
         names = [name for name in batch.schema.names if name != self.columns.labels]
-        schema = pa.schema([table.schema.field(name) for name in names], table.schema.metadata)
         if self.columns.number is not None:
             known = pa.array([self.first + number for number in numbers], pa.uint64())
             batch = batch.append_column(self.columns.number, known)
-        return pa.Table.from_batches([release(batch).select(names)], schema)
+        return pa.Table.from_batches([release(batch).select(names)])

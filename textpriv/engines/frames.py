@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from textpriv.engines.batch import (
@@ -121,31 +122,35 @@ def frame_statement(
     text_column: str | Sequence[str] = "text",
     labels_column: str | None = None,
 ) -> PrivacyStatement:
-    """Return the statement of a privatizer for what :func:`privatize_frame` releases of a table: all that passes is named.
+    """Return the statement of a privatizer for what an engine releases of a table: all that passes is named.
 
     Parameters
     ----------
     statement : PrivacyStatement
         ``settings.build().statement``.
-    frame, text_column, labels_column
-        As given to :func:`privatize_frame`.
+    frame
+        As given to :func:`privatize_frame`, or to the engines of Spark, Ray and datasets.
+    text_column, labels_column
+        As given there.
 
     Returns
     -------
     PrivacyStatement
         Names the other columns, the index of pandas but for one that only counts the rows, the name of that index and of
-        the columns, and the name of a Series.
+        the columns, the name of a Series, and that splits of datasets have names.
     """
-    besides, index = [], getattr(frame, "index", None)
-    if hasattr(frame, "columns"):
+    besides, names = [], _names_of_columns(frame)
+    if names is not None:
         private = (*Columns(text_column).texts, labels_column)
-        others = [str(name) for name in frame.columns if name not in private]
-        statement = statement.with_columns(others)
-        if any(name is not None for name in getattr(frame.columns, "names", ())):
+        statement = statement.with_columns([str(name) for name in names if name not in private])
+        if any(name is not None for name in getattr(names, "names", ())):
             besides.append("the names of its levels of columns")
     elif frame.name not in (None, ""):
         besides.append("its name")
-    if index is not None:
+    if isinstance(frame, dict):
+        besides.append("the names of its splits, and how many documents stand in each")
+    if type(frame).__module__.split(".")[0] == "pandas":
+        index = frame.index
         is_count = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
         named = [str(name) for name in index.names if name is not None]
         if named or not is_count:
@@ -157,6 +162,18 @@ def frame_statement(
             f"what a table has besides columns, released as it is: {', '.join(besides)}",
         )
     )
+
+
+def _names_of_columns(frame: Any) -> Any:
+    """The names of the columns of a table of any kind, or of all splits together; None of a Series, which has none."""
+    if isinstance(frame, dict):
+        return list(dict.fromkeys(chain.from_iterable(map(_names_of_columns, frame.values()))))
+    if hasattr(
+        frame, "column_names"
+    ):  # of datasets; one that is read as it goes may not know them before
+        return frame.column_names or list(next(iter(frame), {}))
+    columns = getattr(frame, "columns", None)
+    return columns() if callable(columns) else columns
 
 
 def _settings(epsilon: float | None, settings: PrivatizerSettings | None) -> PrivatizerSettings:

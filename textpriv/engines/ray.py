@@ -20,6 +20,7 @@ from textpriv.engines.batch import (
     release_in_process,
     without_trace,
 )
+from textpriv.engines.schemas import types_alone
 from textpriv.errors import CorpusError
 from textpriv.optional import how_to_install
 
@@ -109,7 +110,7 @@ class _Batches:
         import pyarrow as pa
 
         done = [without_trace(self._release, batch) for batch in table.to_batches()]
-        schema = table.schema
+        schema = types_alone(table.schema)
         if self._left_out is not None:
             schema = schema.remove(schema.get_field_index(self._left_out))
         return pa.Table.from_batches(done, schema)

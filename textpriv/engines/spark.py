@@ -82,7 +82,22 @@ def privatize_dataframe(
     _refuse_repeated(frame, document_column)
     work = _Batches(settings.without_secret(), columns)
     schema = type(frame.schema)([each for each in frame.schema if each.name != labels_column])
-    return frame.mapInArrow(work, schema)
+    return frame.mapInArrow(work, _types_alone(schema))
+
+
+def _types_alone(kind: Any) -> Any:
+    """A type without metadata of its fields, such as comments, at whatever depth."""
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+
+    if isinstance(kind, StructType):
+        fields = ((each.name, _types_alone(each.dataType), each.nullable) for each in kind)
+        return StructType([StructField(*each) for each in fields])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_types_alone(kind.elementType), kind.containsNull)
+    if isinstance(kind, MapType):
+        inner = _types_alone(kind.keyType), _types_alone(kind.valueType)
+        return MapType(*inner, kind.valueContainsNull)
+    return kind
 
 
 def _refuse_repeated(frame: DataFrame, column: str) -> None:

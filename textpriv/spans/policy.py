@@ -252,7 +252,10 @@ class SpanPolicy:
                 mechanism="Typed spans alone",
                 epsilon=None,
                 figures={},
-                not_protected=("everything the detector misses",),
+                not_protected=(
+                    "the number and order of documents",
+                    "everything the detector misses",
+                ),
                 notes=(),
             )
         exposed = [

@@ -131,7 +131,7 @@ class TokenPolicy:
 
     def not_protected(self) -> tuple[str, ...]:
         """What stays visible under this policy, in plain words."""
-        exposed = ["the number and order of tokens"]
+        exposed = ["the number and order of documents, and of the tokens of each"]
         cased = "in lower case" if self.case == "lower" else "as written"
         for name in CLASSES:
             action = getattr(self, name)

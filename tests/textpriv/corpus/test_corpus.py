@@ -399,6 +399,7 @@ def test_all_other_columns_are_reported_also_those_of_later_records(tmp_path, ba
 
 
 NAMES = "the names of files and folders, released as they are, and how many documents stand in each"
+FORM = "the form of the files: the order and types of columns, delimiters and line endings"
 
 
 def test_the_statement_of_a_run_names_all_other_columns_as_not_protected(tmp_path):
@@ -415,6 +416,7 @@ def test_the_statement_of_a_run_names_all_other_columns_as_not_protected(tmp_pat
             "marks",
             *([f"other columns, released as written: {shown}"] if columns else []),
             NAMES,
+            FORM,
         )
         manifest = json.loads((tmp_path / f"out{number}.manifest.json").read_text())
         assert manifest["statement"]["not_protected"] == list(named)

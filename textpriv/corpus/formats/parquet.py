@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -26,6 +26,7 @@ from textpriv.corpus.records import (
     not_utf8,
     part_end,
 )
+from textpriv.engines.schemas import types_alone, with_children
 from textpriv.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ __all__ = ["FORMAT"]
 # A row group closes at this many rows, or at this many bytes of strings, so that one can be held in memory.
 _GROUP_ROWS = 10_000
 _GROUP_BYTES = 64 * 1024 * 1024
-_PANDAS = ("index_columns", "column_indexes", "columns", "pandas_version")
+# What pandas is told of a column; a text's type is that of the private ones, which are no categories.
+_PANDAS = ("name", "field_name", "pandas_type", "numpy_type", "metadata")
+_TEXT = {"pandas_type": "unicode", "numpy_type": "object", "metadata": None}
 
 
 class _ParquetReader(CorpusReader):
@@ -82,7 +85,7 @@ class _ParquetReader(CorpusReader):
         with stores.opened(self.path) as raw:
             try:
                 table = pq.ParquetFile(raw)
-                self.schema = _without_views(table.schema_arrow)
+                self.schema = _plain(table.schema_arrow, self.text_columns)
             except (pa.ArrowException, OSError, ValueError) as error:
                 raise _damage(error, self.name) from None
             self.columns = list(self.schema.names)
@@ -189,8 +192,6 @@ class _ParquetReader(CorpusReader):
         if name not in self.columns:
             return self.missing_text(name, len(self.columns))
         column = rows.column(self.columns.index(name))
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
         kind = column.type
         if pa.types.is_null(kind):
             return [None] * rows.num_rows
@@ -245,31 +246,58 @@ def _possible_names(column: pa.Array) -> list[Any]:
     return [None] * len(column)
 
 
-def _types_alone(metadata: Mapping[bytes, bytes]) -> dict[str, str]:
+def _described(metadata: Mapping[bytes, bytes], texts: Collection[str]) -> dict[str, str]:
     """What tells pandas and datasets of types and indexes, without all else that stands beside the columns of a file."""
     found = {}
-    for key in ("pandas", "huggingface"):
-        with contextlib.suppress(KeyError, ValueError, TypeError):
-            content = json.loads(metadata[key.encode()])
-            if key == "pandas":
-                content = {name: content[name] for name in _PANDAS if name in content}
-            else:
-                content = {"info": {"features": content["info"]["features"]}}
-            found[key] = json.dumps(content)
+    for key, types_of in (("pandas", _pandas_types), ("huggingface", _features)):
+        with contextlib.suppress(LookupError, ValueError, TypeError, AttributeError):
+            found[key] = json.dumps(types_of(json.loads(metadata[key.encode()]), texts))
     return found
 
 
-def _type_alone(field: pa.Field) -> dict[bytes, bytes]:
-    """What tells the type of a column that Arrow itself does not know."""
-    return {k: v for k, v in (field.metadata or {}).items() if k.startswith(b"ARROW:extension:")}
+def _pandas_types(content: Any, texts: Collection[str]) -> dict[str, Any]:
+    """Types, and which columns are an index: no index that is none, whose length tells of rows that are left out."""
+    columns = [{name: each[name] for name in _PANDAS} for each in content["columns"]]
+    return {
+        "index_columns": [each for each in content["index_columns"] if isinstance(each, str)],
+        "column_indexes": [
+            {**{name: each[name] for name in _PANDAS}, "name": None, "field_name": None}
+            for each in content["column_indexes"]
+        ],
+        "columns": [{**each, **(_TEXT if each["name"] in texts else {})} for each in columns],
+        "pandas_version": content["pandas_version"],
+    }
 
 
-def _without_views(schema: pa.Schema) -> pa.Schema:
-    """Replace types that Arrow reads but can do little with, by their plain forms."""
+def _features(content: Any, texts: Collection[str]) -> dict[str, Any]:
+    """Types of datasets; that of a text may have a name of its own."""
+    features = dict(content["info"]["features"])
+    for name in features.keys() & set(texts):
+        features[name] = {each: features[name][each] for each in ("dtype", "_type")}
+    return {"info": {"features": features}}
+
+
+def _plain(schema: pa.Schema, texts: Collection[str]) -> pa.Schema:
+    """Replace types that Arrow reads but can do little with, and dictionaries that would outlive rows, by plain forms.
+
+    How many texts a dictionary has room for tells how many of them differ, and private ones may be more. One inside of
+    another type is written as it was read, with the values of rows that are left out.
+    """
     import pyarrow as pa
 
-    plain = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
-    fields = [field.with_type(plain.get(str(field.type), field.type)) for field in schema]
+    views = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
+
+    def plain(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        return with_children(kind, lambda child: child.with_type(plain(child.type)))
+
+    fields = []
+    for field in schema:
+        kind = views.get(str(field.type), field.type)
+        if field.name in texts or not pa.types.is_dictionary(kind):
+            kind = plain(kind)
+        fields.append(field.with_type(kind))
     return pa.schema(fields, schema.metadata)
 
 
@@ -344,24 +372,21 @@ class _ParquetWriter(RecordWriter):
             assert schema is not None
             passing = self.passing(schema.names)
             # Frames keep attributes beside the columns, and anybody anything, such as the texts as they were.
-            fields, metadata = [schema.field(number).remove_metadata() for number in passing], None
+            written = types_alone(pa.schema([schema.field(number) for number in passing]))
             if self._rule.passes_all:  # for what tells types tells of all columns
-                fields = [schema.field(number) for number in passing]
-                fields = [each.with_metadata(_type_alone(each)) for each in fields]
-                metadata = _types_alone(schema.metadata or {})
-            written = pa.schema(fields, metadata)
-            self._groups = _RowGroups(self._out, written, self._reader.text_columns)
+                described = _described(schema.metadata or {}, self._reader.text_columns)
+                written = written.with_metadata(described)
+            self._groups = _RowGroups(self._out, written)
         return self._groups
 
 
 class _RowGroups:
     """A Parquet file in the making."""
 
-    def __init__(self, out: BinaryIO, schema: pa.Schema, text_columns: Sequence[str]) -> None:
+    def __init__(self, out: BinaryIO, schema: pa.Schema) -> None:
         import pyarrow.parquet as pq
 
         self.schema = schema
-        self._texts = {n for n, name in enumerate(schema.names) if name in text_columns}
         self._writer = pq.ParquetWriter(out, schema, compression="zstd")
         self._rows: list[pa.RecordBatch] = []
         self._count = self._bytes = 0
@@ -369,13 +394,10 @@ class _RowGroups:
     def add(self, rows: pa.RecordBatch) -> None:
         """Add rows; a group that is full is written."""
         import numpy as np
-        import pyarrow as pa
 
         while rows.num_rows:
             sizes = np.zeros(rows.num_rows)
-            for number, column in enumerate(rows.columns):
-                if number in self._texts and pa.types.is_dictionary(column.type):
-                    column = column.dictionary_decode()
+            for column in rows.columns:
                 sizes += _string_bytes(column)
             full = self._bytes + np.cumsum(sizes) >= _GROUP_BYTES
             full[max(0, _GROUP_ROWS - self._count - 1) :] = True
@@ -431,9 +453,7 @@ def _string_bytes(column: pa.Array) -> Any:
     return np.zeros(len(column))
 
 
-def _join(
-    parts: Sequence[Path], out: BinaryIO, compression: str | None, text_columns: Sequence[str]
-) -> None:
+def _join(parts: Sequence[Path], out: BinaryIO, compression: str | None) -> None:
     """Write the rows of finished parts one after the other, in groups of rows of their own."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -443,7 +463,7 @@ def _join(
         with open(part, "rb") as file:
             try:
                 table = pq.ParquetFile(file)
-                groups = groups or _RowGroups(out, table.schema_arrow, text_columns)
+                groups = groups or _RowGroups(out, table.schema_arrow)
                 for rows in table.iter_batches(batch_size=_GROUP_ROWS, use_threads=False):
                     groups.add(rows)
             except pa.ArrowException as error:
