@@ -165,7 +165,7 @@ def test_other_columns_are_kept_and_warned_about_by_name_only(folder, tmp_path):
     )
     assert result.exit_code == 0, result.stderr
     assert "copied as they are: who" in result.stderr
-    assert "; other columns, released as written: who. This assumes" in result.stderr
+    assert "; other columns, released as written: who; the form of the files" in result.stderr
     assert SECRET not in result.stderr
     with gzip.open(tmp_path / "b.csv.gz", "rt", newline="") as written:
         header, row = csv.reader(written)

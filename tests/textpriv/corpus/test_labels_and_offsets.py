@@ -192,10 +192,11 @@ def test_offsets_lead_from_each_span_to_its_surface_and_are_their_owners(
     made = {}
     for workers in (1, 2):
         target = tmp_path / f"out{workers}.jsonl"
-        privatize_corpus(
+        privatizer = settings.build()
+        report = privatize_corpus(
             source,
             target,
-            settings.build(),
+            privatizer,
             offsets=owners,
             settings=settings,
             workers=workers,
@@ -205,6 +206,8 @@ def test_offsets_lead_from_each_span_to_its_surface_and_are_their_owners(
         )
         assert private_rows(target) == expected
         made[workers] = owners.read_bytes()
+        stated = report.stated(privatizer.statement).not_protected
+        assert stated[-1].endswith(": where spans stood in the raw texts")
     assert made[1] == made[2]
     assert stat.S_IMODE(os.stat(owners).st_mode) == 0o600
     rows = carried(owners)

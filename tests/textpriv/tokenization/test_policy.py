@@ -61,7 +61,9 @@ def test_a_policy_cannot_be_changed_after_a_statement_was_made_of_it():
 
 
 def test_what_is_always_visible_is_named_even_if_everything_is_drawn():
-    assert SAMPLED.not_protected() == ("the number and order of documents, and of the tokens of each",)
+    assert SAMPLED.not_protected() == (
+        "the number and order of documents, and of the tokens of each",
+    )
 
 
 @pytest.mark.parametrize("name", CLASSES)
