@@ -71,7 +71,8 @@ def calibrate(
         """Return log(cost/target) at a logarithm of the parameter."""
         parameter = math.exp(log_parameter)
         cost = epsilon_of(make_event(parameter), delta, adjacency, interval=interval)
-        return math.log(min(max(cost, 1e-9), 1e9) / epsilon)
+        # Cut, and relatively: of a cost that falls off a cliff, to 0 where delta covers all, chords go nowhere.
+        return math.log(min(max(cost / epsilon, 1e-3), 1e3))
 
     start, slope = _rough_root(lambda x: gap(x, _WIDTHS[0]), math.log(guess))
     low = high = start

@@ -22,7 +22,7 @@ from scipy.optimize import brentq
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import GridSearchCV
 
-from pairwise.accounting.accountant import epsilon_of
+from pairwise.accounting.accountant import epsilon_of, zcdp_cost
 from pairwise.accounting.budget import PrivacyBudget
 from pairwise.accounting.calibration import calibrate, sampled_sigma
 from pairwise.accounting.events import (
@@ -356,6 +356,80 @@ def test_a_composition_is_never_below_what_one_true_member_of_it_attains():
     assert epsilon_of(dressed, 1e-5, Adjacency.ZERO_OUT) >= truth
 
 
+def test_without_a_delta_no_epsilon_is_finite_for_gaussian_noise():
+    assert gaussian_epsilon(0.5, 0.0) == math.inf
+    assert zcdp_epsilon(0.01, 0.0) == math.inf
+
+
+def test_repeated_zcdp_releases_beside_a_gaussian_add_up_in_rho():
+    repeated = dp_event.SelfComposedDpEvent(dp_event.ZCDpEvent(0.01), 4)
+    both = epsilon_of(compose([gaussian_event(5.0), repeated]), 1e-5)
+    assert both == pytest.approx(zcdp_epsilon(1 / 50 + 0.04, 1e-5), rel=1e-9)
+
+
+def test_the_offset_of_a_zcdp_release_is_part_of_its_cost():
+    assert epsilon_of(compose([gaussian_event(5.0), dp_event.ZCDpEvent(0.01, 3.0)]), 1e-5) >= 3.0
+
+
+def test_a_discrete_laplace_release_costs_its_rate_times_its_sensitivity():
+    assert epsilon_of(dp_event.DiscreteLaplaceDpEvent(0.3, 2), 0.0) == pytest.approx(0.6)
+
+
+def test_odds_that_overflow_are_not_taken_for_smaller_ones():
+    assert epsilon_of(ApproximateDpEvent(600.0, 1e-9), 1e-5) >= 600.0
+
+
+def test_a_sample_beside_pure_releases_costs_at_least_as_much_as_these_alone():
+    pure = dp_event.SelfComposedDpEvent(pure_event(0.3), 10)
+    both = epsilon_of(compose([pure, sampled_event(50.0, 1000, 10, 2)]), 1e-5, interval=1e-3)
+    assert both >= epsilon_of(pure, 1e-5, interval=1e-3) * (1 - 2e-3)
+
+
+def test_zcdp_beside_a_release_with_a_delta_takes_half_of_the_delta_and_the_rest_is_left():
+    zcdp, half = dp_event.ZCDpEvent(0.01), 5e-6
+    # To the epsilon that the Rényi accountant of dp-accounting gives, which looks at fewer orders.
+    accountant = dp_accounting.rdp.RdpAccountant().compose(zcdp)
+    stated = ApproximateDpEvent(accountant.get_epsilon(half), half)
+    both, separate = (
+        epsilon_of(compose([each, ApproximateDpEvent(0.1, 4e-6)]), 1e-5, interval=1e-2)
+        for each in (zcdp, stated)
+    )
+    assert both == pytest.approx(separate, rel=1e-6)
+
+
+def test_gaussians_beside_zcdp_and_a_release_with_a_delta_are_all_counted():
+    others = [dp_event.ZCDpEvent(0.01), ApproximateDpEvent(0.1, 1e-8)]
+    four, one = (
+        epsilon_of(compose([gaussian_event(*each), *others]), 1e-5, interval=1e-2)
+        for each in ((10.0, 4), (5.0,))
+    )
+    assert four == pytest.approx(one, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("event", "rho"),
+    [
+        (gaussian_event(2.0, 3), 3 / 8),
+        (dp_event.SelfComposedDpEvent(dp_event.ZCDpEvent(0.02), 5), 0.1),
+        (dp_event.SelfComposedDpEvent(pure_event(0.4), 2), 0.16),
+        (compose([gaussian_event(1.0), dp_event.LaplaceDpEvent(2.0)]), 0.625),
+    ],
+    ids=["gaussian", "zcdp", "pure", "laplace"],
+)
+def test_the_zcdp_of_a_composition_is_the_sum_of_its_parts(event, rho):
+    assert zcdp_cost(event) == pytest.approx(rho, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [dp_event.ZCDpEvent(0.01, 0.3), ApproximateDpEvent(0.1, 1e-8), poisson_event(3.0, 0.05, 2)],
+    ids=["offset", "delta", "sample"],
+)
+def test_what_has_no_rho_is_refused_a_price_in_zcdp(event):
+    with pytest.raises(UnsupportedEventError, match="no zCDP bound"):
+        zcdp_cost(event)
+
+
 def test_nothing_costs_nothing_and_a_non_private_release_everything():
     assert epsilon_of(dp_event.NoOpDpEvent(), 1e-5) == 0.0
     assert epsilon_of(compose([]), 0.0) == 0.0
@@ -403,6 +477,19 @@ def test_calibration_for_samples_meets_the_target():
 def test_calibration_of_the_non_private_reference_is_no_noise():
     assert calibrate(lambda s: gaussian_event(s), math.inf, 1e-5) == 0.0
     assert gaussian_sigma(math.inf, 1e-5) == 0.0
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-12])
+def test_calibration_to_a_tiny_epsilon_is_close_and_takes_few_evaluations(epsilon):
+    tried = []
+
+    def event(ratio):
+        tried.append(ratio)
+        return gaussian_event(ratio)
+
+    least = gaussian_sigma(epsilon, 1e-5)
+    assert least <= calibrate(event, epsilon, 1e-5) <= least * (1 + 1e-3)
+    assert len(tried) < 100
 
 
 def test_calibration_says_when_no_noise_is_enough():
