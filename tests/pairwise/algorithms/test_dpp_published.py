@@ -118,6 +118,30 @@ def test_the_scale_of_theorem_1_does_not_depend_on_the_batch(rows_released):
     assert rows_released[0][1] == pytest.approx(2 * CLIP)  # kappa = 1, one pair, epsilon = 1
 
 
+@pytest.mark.parametrize(("kappa", "epochs"), [(3, 1), (1, 4)])
+def test_the_scale_of_theorem_1_grows_with_kappa_and_with_the_epochs(kappa, epochs):
+    kept: list = []
+    published.publish(
+        "dpp_thm1",
+        W0,
+        POINTS,
+        np.array([[0, 1]]),
+        np.array([False]),
+        epsilon=1.0,
+        kappa=kappa,
+        margin=MARGIN,
+        clip=CLIP,
+        batch_size=50,
+        epochs=epochs,
+        steps=np.ones(epochs),
+        randomness=Randomness(0),
+        keep=kept,
+    )
+    assert len(kept) == epochs
+    for _, scales in kept:
+        np.testing.assert_allclose(scales, 2 * CLIP * kappa * epochs)
+
+
 def test_rows_stay_in_the_cube_of_the_corrected_duchi_mechanism():
     W = one_batch("duchi", [False], epsilon=1.0)
     # One coordinate a row: the output is ±h B with B = (e + 1)/(e - 1).
@@ -205,6 +229,17 @@ def test_slots_do_not_depend_on_the_pairs(monkeypatch):
         )
     assert seen[:6] == seen[6:]
     assert [len(batch) for batch in seen[:3]] == [4, 4, 2]
+
+
+@pytest.mark.parametrize("variant", published.VARIANTS)
+def test_only_the_noise_of_finitely_many_values_is_proved_for_its_bits(variant):
+    X, index = np.zeros((8, 2)), np.arange(8).reshape(-1, 2)
+    learner = DPPMetricLearner(
+        algorithm=Published(variant=variant, n_steps=1), kappa=1, preprocessor=X
+    )
+    with pytest.warns(UnsoundWarning):
+        learner.fit(index, np.ones(4))
+    assert learner.statement_.proved == (variant == "duchi")
 
 
 @pytest.mark.parametrize("variant", published.VARIANTS)

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from pairwise.accounting.accountant import epsilon_of
+from pairwise.accounting.accountant import epsilon_of, zcdp_cost
 from pairwise.accounting.gaussian import gaussian_mu
-from pairwise.accounting.zcdp import zcdp_epsilon_classic, zcdp_rho_classic
+from pairwise.accounting.zcdp import release_mu, zcdp_epsilon_classic, zcdp_rho_classic
 from pairwise.algorithms import giga
 from pairwise.errors import PairwiseError
 from pairwise.noise.randomness import Randomness
@@ -184,6 +184,35 @@ def test_a_stream_spends_exactly_mu():
     assert epsilon_of(plan.event, 1e-5) == pytest.approx(1.0, rel=1e-9)
     assert np.all(plan.sigmas[steps.first :] > 0)
     assert not np.any(plan.sigmas[: steps.first])
+
+
+def test_the_certificate_of_a_step_is_that_of_its_worst_record_also_of_an_earlier_one():
+    L, D, steps = 4.0, 2.0, giga.schedule(30, 4.0, 0.0, kind="constant", rate=0.4)
+    bound = giga.certified_sensitivity(steps, D, L)
+    moved = {}
+    for t in range(steps.first, 31):
+        contraction = max(1.0, abs(1.0 - 0.4 * L * (t - 2) / (t - 1)))
+        moved = {j: contraction * each + 0.4 * D / (t - 1) for j, each in moved.items()}
+        # A record from before the first active step has been in no gradient yet.
+        moved |= {j: 0.4 * D / (t - 1) for j in range(1, t) if j not in moved} | {t: 0.4 * D}
+        assert bound.per_step[t] == pytest.approx(max(moved.values()), rel=1e-12)
+
+
+def test_rounding_at_every_step_of_a_stream_is_paid_for():
+    mu, L = release_mu(1.0, 1e-5, hardened=True), 4.0
+    steps = giga.schedule(100, L, 1.0, burn_in=10)
+    plan = giga.plan_online(steps, 2.0, L, 2.0, mu, hardened=True)
+    joint = giga.certified_sensitivity(steps, 2.0, L, 2.0, joint=True).joint
+    for size in (3, 4, 5, 6, 7):
+        noise = [plan.noise(t, size) for t in range(steps.first, 101)]
+        rounding = math.hypot(*(each.lattice.surcharge / each.sensitivity for each in noise))
+        assert (joint + rounding) * noise[0].sensitivity / noise[0].sigma <= mu
+
+
+def test_the_published_stream_costs_exactly_its_rho():
+    event = giga.published_online_event(100, 20, 2.0, 0.5, 0.3)
+    assert zcdp_cost(event) == pytest.approx(0.3, rel=1e-12)
+    assert epsilon_of(giga.published_online_event(20, 20, 2.0, 0.5, 0.3), 0.0) == 0.0
 
 
 def test_one_by_one_equals_all_at_once():

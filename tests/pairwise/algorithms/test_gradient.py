@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -254,6 +255,51 @@ def test_a_matching_moves_by_at_most_one_pair_change_over_half_n():
         worst = max(worst, np.linalg.norm(g) / (n // 2))
     bound = AUCPairs(X, y, "hinge").pair_change / (n // 2)
     assert 0.9 * bound <= worst <= bound
+
+
+@pytest.mark.parametrize("batching", ["matching", "sampled"])
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_no_replacement_moves_the_mean_of_a_step_past_the_plan_and_one_comes_close(loss, batching):
+    n, w = 8, np.array([1e-3])
+    size = 4 if batching == "sampled" else None
+    worst = 0.0
+    for labels, sign in itertools.product(itertools.product([False, True], repeat=3), (1.0, -1.0)):
+        X, y = np.full((n, 1), -1.0), np.array(labels)[np.arange(n) % 3]
+        X2, y2 = X.copy(), y.copy()
+        X2[0], y2[0] = sign, ~y[0]
+        sums = [AUCPairs(*table, loss) for table in ((X, y), (X2, y2))]
+        plan = plan_gradient(
+            sums[0],
+            (1,),
+            math.inf,
+            1e-5,
+            path_length=1.0,
+            batching="auto" if size else "matching",
+            batch_size=size,
+        )
+        for seed in range(20):
+            one, two = (mean_gradient(each, w, plan, Randomness(seed)) for each in sums)
+            worst = max(worst, abs(float(one[0] - two[0])) / plan.sensitivity)
+    assert (0.9 if loss == "hinge" else 0.45) < worst <= 1.0
+
+
+def test_a_sample_of_records_is_drawn_anew_and_each_record_is_as_likely():
+    seen = []
+
+    class Sums:
+        n = 10
+
+        def within(self, w, slots):
+            seen.append(slots)
+            return w
+
+    plan = SimpleNamespace(n=10, batch=3, batching="sampled")
+    source = Randomness(4)
+    for _ in range(3000):
+        mean_gradient(Sums(), np.zeros(1), plan, source)
+    assert all(len(set(slots.tolist())) == 3 for slots in seen)
+    # 900 of each expected, deviation 25: six of these are passed in fewer than 1e-7 of the runs, ten records together.
+    assert np.abs(np.bincount(np.concatenate(seen), minlength=10) - 900).max() < 150
 
 
 def test_matching_and_all_pairs_agree_in_expectation():

@@ -28,6 +28,7 @@ from pairwise.algorithms.moments import (
 from pairwise.errors import PairwiseError
 from pairwise.estimators.lda import PrivateLDA
 from pairwise.noise.randomness import Randomness
+from pairwise.pairs.clipping import clip_records
 
 
 def contributions(X, codes, n_classes, weights):
@@ -106,6 +107,18 @@ def test_the_release_is_the_exact_moments_plus_noise_of_the_stated_size():
     assert np.std(upper) / (s3 / math.sqrt(2)) == pytest.approx(1, abs=0.25)
     assert np.std(diagonal) / s3 == pytest.approx(1, abs=0.25)
     assert all(np.array_equal(m.second, m.second.T) for m in draws[:5])
+
+
+def test_records_of_any_length_enter_the_moments_at_the_public_norm():
+    r = np.random.default_rng(12)
+    X, codes = r.normal(size=(9, 2)) * 20, np.arange(9) % 2
+    plan = plan_moments(math.inf)
+    long, clipped = (
+        release_moments(each, codes, 2, plan, Randomness(0), data_norm=3.0)
+        for each in (X, clip_records(X, 3.0))
+    )
+    np.testing.assert_allclose(long.second, clipped.second, atol=1e-12)
+    np.testing.assert_allclose(long.sums, clipped.sums, atol=1e-12)
 
 
 def test_infinite_epsilon_recovers_linear_discriminant_analysis():

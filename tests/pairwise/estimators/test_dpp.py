@@ -6,6 +6,7 @@ Statistical tests fix their seed; each has a false-alarm rate below 1e-6 over fr
 import math
 import pickle
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import pairwise.algorithms.contrastive_plans as dpp
+import pairwise.algorithms.input_perturbation
 from pairwise import (
     BudgetExceededError,
     DPPMetricLearner,
@@ -36,6 +38,7 @@ from pairwise.accounting.events import Adjacency
 from pairwise.accounting.zcdp import release_mu
 from pairwise.algorithms.contrastive import (
     DriftDescent,
+    _clip_factors,
     clipped_gradient_sum,
     orthonormal_rows,
     reachable_part,
@@ -176,6 +179,12 @@ def test_a_sum_of_jointly_clipped_gradients_is_at_most_the_number_of_pairs_times
     assert np.linalg.norm(total.ravel(), ord=order) <= len(index) * 0.3
 
 
+def test_no_factor_lifts_a_gradient_above_the_clip_however_long_it_is():
+    norms = np.geomspace(1e-3, 1.7e308, 999)
+    for clip in (1.3e-15, 1.0, 1e300):
+        assert np.all(_clip_factors(norms, clip) * norms <= clip * (1.0 + 2.0**-50))
+
+
 def test_blocks_do_not_change_the_sum(monkeypatch):
     import pairwise.algorithms.contrastive as descent
 
@@ -312,9 +321,10 @@ def test_whole_fits_on_neighbouring_tables_stay_within_the_stated_sensitivity(re
         assert np.linalg.norm(released[0][0] - released[1][0]) <= learner.sensitivity()
 
 
-def test_l1_clipping_attains_and_never_exceeds_the_pure_sensitivity(released):
+@pytest.mark.parametrize("direction", [[0.9, 0.0, 0.0], [0.5, 0.5, 0.5]], ids=["axis", "between"])
+def test_l1_clipping_attains_and_never_exceeds_the_pure_sensitivity(direction, released):
     X = np.zeros((6, 3))
-    X[[0, 2], 0] = 0.9
+    X[[0, 2]] = direction
     index = np.arange(6).reshape(-1, 2)
     gone = X.copy()
     gone[:4] = 0.0
@@ -405,6 +415,25 @@ def test_a_step_from_a_released_start_is_no_longer_than_a_quarter_of_it(monkeypa
     bound = np.linalg.norm(start) / 4
     assert np.linalg.norm(learner.components_ - start) <= bound
     assert step == pytest.approx(bound) if math.isinf(epsilon) else step < bound
+
+
+@pytest.mark.parametrize(("classes", "share"), [(None, 1.0), (range(5), 0.25)])
+def test_how_many_classes_occur_is_not_read_where_they_are_neither_declared_nor_paid_for(
+    classes, share, monkeypatch
+):
+    shares = []
+    real = dpp.clipped_gradient_sum
+
+    def spy(*arguments, dissimilar_share, **keywords):
+        shares.append(dissimilar_share)
+        return real(*arguments, dissimilar_share=dissimilar_share, **keywords)
+
+    monkeypatch.setattr(dpp, "clipped_gradient_sum", spy)
+    X, _ = individuals(3, n=50)
+    DPPMetricLearner(algorithm=Matching(n_steps=1, start_share=0.0), classes=classes).fit(
+        X, np.arange(50) % 5
+    )
+    assert shares == [share]
 
 
 def test_a_start_from_undeclared_classes_says_that_it_shows_which_occur():
@@ -816,6 +845,20 @@ def test_nothing_is_answered_before_fit():
             question()
 
 
+@pytest.mark.parametrize(("kappa", "covered"), [(3, False), (4, True)])
+def test_individuals_are_called_covered_only_where_none_is_in_more_pairs_than_kappa(kappa, covered):
+    # A star of four pairs in a public topology, in which no path implies anything: kappa' is 1.
+    index = np.array([[0, leaf] for leaf in range(1, 5)])
+    learner = DPPMetricLearner(
+        algorithm=Edges(topology="public", n_steps=1),
+        kappa=kappa,
+        preprocessor=individuals(3, n=5)[0],
+    ).fit(index, np.array([1, -1, 1, -1]))
+    notes = " ".join(learner.statement_.notes)
+    assert ("all pairs of one individual are covered together" in notes) == covered
+    assert ("is not protected as a whole" in notes) != covered
+
+
 @pytest.mark.parametrize(("relationship", "kappa"), [("transitive", 3), ("intransitive", 2)])
 def test_a_public_topology_gives_kappa_and_refuses_a_smaller_one(relationship, kappa):
     # A wheel on three spokes is K4: kappa' = 3, and two if similarity does not travel.
@@ -894,6 +937,35 @@ def test_randomised_response_has_the_odds_of_epsilon():
     counts = np.bincount(drawn, minlength=k)
     assert stats.chisquare(counts, expected * len(codes)).pvalue > 1e-9
     assert math.log(expected[2] / expected[0]) == pytest.approx(epsilon)
+
+
+@pytest.mark.parametrize("k", [2, 5])
+def test_the_chance_of_a_true_answer_is_rounded_so_that_the_odds_stay_below_epsilon(k):
+    # A uniform number a little below the true chance, where rounding down leaves the answer and rounding up would not.
+    keep = math.exp(1.3) / (math.exp(1.3) + k - 1)
+    source = SimpleNamespace(
+        uniform=lambda shape: np.full(shape, keep * (1.0 - 5e-13)),
+        integers=lambda high, shape: np.zeros(shape, dtype=np.int64),
+    )
+    assert randomised_response(np.array([0]), k, 1.3, source).tolist() == [1]
+
+
+def test_features_and_classes_of_perturbed_individuals_together_spend_exactly_epsilon(
+    released, monkeypatch
+):
+    spent = []
+
+    def spy(codes, n_classes, epsilon, randomness):
+        spent.append(epsilon)
+        return codes
+
+    monkeypatch.setattr(pairwise.algorithms.input_perturbation, "randomised_response", spy)
+    X, y = individuals(3)
+    learner = DPPMetricLearner(
+        epsilon=2.0, algorithm="input-perturbation", classes=[0, 1], random_state=0
+    ).fit(X, y)
+    assert len(released) == len(spent) == 1
+    assert released[0][1].epsilon + spent[0] == learner.statement_.epsilon == 2.0
 
 
 def test_individuals_are_perturbed_once_with_laplace_noise_of_the_full_range():

@@ -325,6 +325,18 @@ def test_the_printed_noise_is_more_than_ten_thousand_times_the_start(bandwidth, 
     assert 1e4 < noise / 1e-8 < 3e4
 
 
+def test_the_sensitivity_where_opposite_points_have_half_a_tie_is_that_of_its_formula_by_hand():
+    # a₀ = 1/2 and α = 1: the own row moves by 1/2 + 2, the others by ½[1 + (2 + 2)]/(n − 1); R_Q = √2.
+    bandwidth = math.sqrt(2.0 / math.log(2.0))
+    found = smlq_sensitivity(np.eye(5), 1.0, bandwidth)
+    assert found == pytest.approx(math.sqrt(2.0) * 2.5 * math.sqrt(1.0 + 1.0 / 4.0), rel=1e-11)
+
+
+def test_of_two_records_no_sensitivity_is_stated():
+    with pytest.raises(InvalidParameterError, match="at least 3 records"):
+        smlq_sensitivity(np.eye(2), 0.5, 5.0)
+
+
 def test_the_kernel_floor_is_the_weight_of_opposite_points():
     poles = np.array([[1.0, 0.0], [-1.0, 0.0]])
     assert DenseKernel(poles, 0.9).degree[0] == pytest.approx(kernel_floor(0.9))
