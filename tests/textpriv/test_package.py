@@ -33,8 +33,9 @@ ORDER = (
     {"vocabulary", "metrics", "randomness", "run_key"},
     {"stores"},
     {"statement", "arithmetic", "files", "optional"},
+    {"composition"},
     {"arguments"},
-    {"errors", "html_card", "bounds", "composition"},
+    {"errors", "html_card", "bounds"},
 )
 
 

@@ -306,6 +306,16 @@ def test_the_conversion_of_zcdp_is_below_the_simple_one_and_above_that_of_the_ga
     assert epsilon_of_zcdp(0.0, 1e-6) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("rho", "delta"),
+    [(-0.1, 1e-6), (math.nan, 1e-6), ("a", 1e-6), (True, 1e-6)]
+    + [(0.1, delta) for delta in (0.0, 1.0, -1e-6, 2.0, math.nan, None)],
+)
+def test_a_rho_or_a_delta_out_of_range_has_no_epsilon(rho, delta):
+    with pytest.raises(TextprivError, match="from 0 up and delta one between 0 and 1"):
+        epsilon_of_zcdp(rho, delta)
+
+
 def test_the_example_of_230_words_comes_out_as_in_the_specification():
     """mechanisms.md 10.2: 28.75-zCDP, epsilon 68.6 by the simple conversion at the half rate; 194.7 at the full one."""
     for spread, simple in ((1.0, 68.6), (2.0, 194.7)):
