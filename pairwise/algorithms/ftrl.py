@@ -113,9 +113,8 @@ def tree_sensitivity(n: int, first: int = 1) -> float:
     own = np.where(steps > 1, 1.0, 0.0)  # step 1 has no pair
     leaves = len(steps)
     summed = np.concatenate(([0.0], np.cumsum(later)))
-    squares = np.zeros(
-        leaves + 1
-    )  # at 0 a record before the first active step, which only ever comes later in pairs
+    # Of records of active steps: one from before moves every node by at most what the record of the first one does.
+    squares = np.zeros(leaves)
     index = np.arange(leaves)
     size = 1
     while size <= leaves:
@@ -124,14 +123,11 @@ def tree_sensitivity(n: int, first: int = 1) -> float:
         whole = summed[ends] - summed[ends - size]
         # from_node[m] = Σ of squares over the nodes m, m + 1, ...: all of them see the record as an earlier one.
         from_node = np.concatenate((np.cumsum((whole**2)[::-1])[::-1], [0.0]))
-        squares[0] += from_node[0]
         node = index // size
         inside = own + summed[np.minimum((node + 1) * size, leaves)] - summed[index + 1]
-        squares[1:] += np.where(node < nodes, inside**2, 0.0)
-        squares[1:] += from_node[np.minimum(node + 1, nodes)]
+        squares += np.where(node < nodes, inside**2, 0.0)
+        squares += from_node[np.minimum(node + 1, nodes)]
         size *= 2
-    if first == 1:
-        squares[0] = 0.0  # there is no record before the first
     return math.sqrt(float(squares.max()))
 
 
