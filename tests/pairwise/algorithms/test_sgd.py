@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -67,6 +68,23 @@ def test_the_formula_equals_the_upper_bounds_and_covers_the_exact_shares(values)
     got = sgd.realised_sensitivity(indices, 5, 0.1, 4.0)
     assert got == pytest.approx(0.4 / T * (root + upper.max()), rel=1e-9)
     assert got >= 0.4 / T * (root + exact.max()) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+def test_block_weights_cover_the_pairs_of_each_record_and_are_exact_in_one_pass(passes):
+    sequence = sgd.shuffled_blocks(11, passes, 3, Randomness(passes))
+    T, blocks = sequence.steps, sequence.blocks
+    weighted, plain = sgd.block_weights(sequence)
+    exact = np.zeros((2, 11))
+    for step in range(1, T):
+        history = np.concatenate(blocks[:step])
+        involved = np.zeros(11)
+        for new, old in itertools.product(blocks[step], history):
+            involved[list({new, old})] += 1.0 / (len(blocks[step]) * len(history))
+        exact += [(T - step) * involved, involved]
+    if passes == 1:
+        np.testing.assert_allclose([weighted, plain], exact, atol=1e-12)
+    assert np.all(np.array([weighted, plain]) >= exact - 1e-12)
 
 
 def last_sensitivity(

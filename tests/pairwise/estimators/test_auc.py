@@ -30,6 +30,7 @@ from pairwise.accounting.gaussian import gaussian_mu
 from pairwise.accounting.zcdp import release_mu
 from pairwise.algorithms.threshold import candidates, right_answers
 from pairwise.errors import BudgetExceededError, InvalidParameterError, PairwiseError
+from pairwise.estimators.base import CLASSES_READ
 from pairwise.estimators.scores import private_accuracy_score, private_auc_score
 from pairwise.pairs.clipping import clip_records
 
@@ -364,6 +365,8 @@ def test_labels_read_from_y_are_declared_unprotected():
     declared = PrivateAUCClassifier(classes=[0, 1]).fit(X, y).statement_
     assert "the set of class labels" in read.not_protected
     assert "the set of class labels" not in declared.not_protected
+    assert CLASSES_READ in read.assumptions
+    assert CLASSES_READ not in declared.assumptions
 
 
 def test_a_refused_budget_draws_nothing_and_leaves_no_model():

@@ -14,7 +14,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import pairwise
 from pairwise import (
     DPPMetricLearner,
     Gradient,
@@ -27,10 +26,16 @@ from pairwise import (
     UnsoundWarning,
 )
 from pairwise.accounting.accountant import epsilon_of
-from pairwise.accounting.events import Adjacency
+from pairwise.accounting.events import Adjacency, gaussian_event
 from pairwise.errors import BudgetExceededError, PairwiseError
 from pairwise.noise import release
-from pairwise.noise.randomness import CHEAP_PATH_NOTE, HARDENED_LARGE_NOTE, HARDENED_NOTE
+from pairwise.noise.randomness import (
+    CHEAP_PATH_NOTE,
+    HARDENED_LARGE_NOTE,
+    HARDENED_NOTE,
+    Randomness,
+)
+from pairwise.plan import Plan
 
 PERTURBATION_ALGORITHMS = ("onpairstrc", "onpairc", "offpairstrc", "offpairc", "sgd-output")
 CONVEX_ALGORITHMS = (*PERTURBATION_ALGORITHMS, "ftrl")
@@ -210,6 +215,14 @@ def test_a_seed_does_not_travel_with_what_was_fitted(estimator):
     assert pickle.loads(pickle.dumps(model.fit(*_table()))).random_state is None
 
 
+def test_a_plan_that_costs_more_than_was_asked_for_is_stated_at_its_cost():
+    event = gaussian_event(0.5)
+    plan = Plan(event, 1.0, lambda: None, "a release with too little noise", "")
+    learner = PrivateAUCClassifier(epsilon=1.0, classes=[0, 1])
+    learner._execute(plan, 1e-5, Randomness())
+    assert learner.statement_.epsilon == epsilon_of(event, 1e-5) > 1.0
+
+
 def test_a_fit_without_noise_needs_no_confession():
     fitted = PrivateAUCClassifier(epsilon=math.inf, random_state=1).fit(*_table())
     assert not any("random_state" in note for note in fitted.statement_.notes)
@@ -242,7 +255,8 @@ def test_no_float_noise_is_drawn_unless_it_was_asked_for(estimator, hardened, mo
     def refuse(value, sigma, randomness):
         raise AssertionError("noise in floating point")
 
-    monkeypatch.setattr(pairwise.noise, "gaussian", refuse)
+    # Where releases have taken it from: the name in the package is nobody's.
+    monkeypatch.setattr(release, "gaussian", refuse)
     clone(estimator).set_params(hardened=hardened).fit(*_table())
 
 
