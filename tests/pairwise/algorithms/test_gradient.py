@@ -21,6 +21,7 @@ from pairwise.algorithms.gradient import (
     random_matching,
 )
 from pairwise.errors import PairwiseError
+from pairwise.estimators.perturbation import ConvexTask
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.clipping import CLIP_SLACK, clip_records
 from pairwise.pairs.domains import L2Ball
@@ -80,6 +81,19 @@ def test_the_metric_sum_over_all_pairs_is_the_autograd_gradient(loss, parameter)
     sums.loss.value(q, sign).sum().backward()
     np.testing.assert_allclose(sums.all_pairs(start), p.grad.numpy(), atol=1e-9)
     np.testing.assert_allclose(_by_pairs(sums, start), p.grad.numpy(), atol=1e-9)
+
+
+@pytest.mark.parametrize("norm", [0.5, 1.0, 3.0])
+def test_opposite_records_attain_the_bound_of_a_pair_at_every_norm(norm):
+    X, labels = np.array([[norm], [-norm]]), np.array([1, 0])
+    ranking = AUCPairs(X, labels == 1, "hinge", norm)
+    metric = MetricPairs(X, np.zeros(2, int), "hinge", norm, "matrix")
+    for sums, w in ((ranking, np.zeros(1)), (metric, np.zeros((1, 1)))):
+        assert np.linalg.norm(sums.all_pairs(w)) == pytest.approx(sums.pair_bound, rel=1e-5)
+        assert np.linalg.norm(sums.all_pairs(w)) <= sums.pair_bound
+    task = ConvexTask(AUCPairs(X, labels == 1, "logistic", norm), L2Ball(1.0), 1.0, 1, (1, 1))
+    # At equal scores the slope of the logistic weight is 1, and the gradient changes by the squared distance of the pair.
+    assert task.smoothness == pytest.approx((2.0 * norm) ** 2)
 
 
 @settings(deadline=None, max_examples=60)

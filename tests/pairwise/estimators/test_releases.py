@@ -136,6 +136,11 @@ def replaced(source: np.random.Generator, d: int, n: int = 5) -> list[Table]:
     return tables
 
 
+def in_another_unit(source: np.random.Generator, d: int) -> list[Table]:
+    """Return tables as ``replaced`` does, for a bound of 3 on the records."""
+    return [(3.0 * X, y) for X, y in replaced(source, d)]
+
+
 def unpaired(source: np.random.Generator, d: int, kappa: int = 2) -> list[Table]:
     """Return points of an edge list, the first without what ``kappa`` pairs of the others contribute.
 
@@ -239,7 +244,14 @@ CASES = {
     "PrivateMetricLearner, gradient": Case(
         estimator("metric", "PrivateMetricLearner", algorithm="gradient")
     ),
+    "PrivateMetricLearner, statistics, in another unit": Case(
+        estimator("metric", "PrivateMetricLearner", algorithm="statistics", data_norm=3.0),
+        in_another_unit,
+    ),
     "PrivateLDA": Case(estimator("lda", "PrivateLDA")),
+    "PrivateLDA, in another unit": Case(
+        estimator("lda", "PrivateLDA", data_norm=3.0), in_another_unit
+    ),
     "DPPMetricLearner, matching": Case(estimator("dpp", "DPPMetricLearner", algorithm="matching")),
     "DPPMetricLearner, matching, adaptive_clip": Case(
         estimator("dpp", "DPPMetricLearner", algorithm=Matching(adaptive_clip=True))
