@@ -275,6 +275,16 @@ def test_group_sampling_costs_at_least_the_unsampled_share_and_at_most_the_unsam
     assert everyone == gaussian_event(5.0 / 4, 3)
 
 
+def test_a_group_whose_every_record_is_taken_moves_the_sum_by_its_size():
+    assert group_poisson_event(6.0, 3, 1.0, 2) == gaussian_event(2.0, 2)
+
+
+@pytest.mark.parametrize("q", [0.0, -0.1, 1.5, math.nan])
+def test_a_chance_of_a_sample_that_is_none_is_refused(q):
+    with pytest.raises(InvalidParameterError, match="q must be in"):
+        group_poisson_event(1.0, 2, q, 5)
+
+
 def test_group_events_are_refused_under_replace_one():
     with pytest.raises(UnsupportedEventError, match="zero-out"):
         epsilon_of(group_poisson_event(1.0, 2, 0.1, 5), 1e-5, Adjacency.REPLACE_ONE)

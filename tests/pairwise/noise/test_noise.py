@@ -479,6 +479,22 @@ def test_a_coin_in_doubt_is_decided_by_exact_arithmetic_with_the_same_result(mon
     assert len(asked) > 1000
 
 
+@pytest.mark.parametrize("variance", [Fraction(37, 3), Fraction(10**9, 7), Fraction(2**70)])
+def test_no_rounding_of_a_coin_of_the_discrete_gaussian_leaves_the_band_of_doubt(variance):
+    scale = math.isqrt(variance.numerator // variance.denominator) + 1
+    magnitudes = sorted({round(scale * each) for each in np.linspace(0.0, 9.0, 200)})
+    worst = 0.0
+    with mpmath.workdps(60):
+        for y in magnitudes:
+            # As discrete_gaussian computes it in float64, and as it is.
+            rounded = np.exp(-((float(y) - float(variance / scale)) ** 2) / (2 * float(variance)))
+            exponent = (y - variance / scale) ** 2 / (2 * variance)
+            true = mpmath.exp(-mpmath.mpf(exponent.numerator) / exponent.denominator)
+            worst = max(worst, float(abs(mpmath.mpf(float(rounded)) - true)))
+    # A uniform number is cut to 53 bits.
+    assert worst + 2.0**-53 < discrete._UNDECIDED
+
+
 def test_rational_bounds_enclose_the_exponential():
     for exponent in (
         Fraction(0),
@@ -589,6 +605,14 @@ def test_lattice_releases_lie_on_the_grid_around_the_value():
         steps = released / plan.grid
         assert np.array_equal(steps, np.round(steps))
         assert_continuous_law((released - value) / plan.scale, law)
+
+
+@pytest.mark.parametrize("dimension", [1, 5, 40, 700])
+def test_laplace_noise_pays_for_rounding_in_every_coordinate(dimension):
+    for epsilon in (0.01, 0.7, 30.0):
+        plan = lattice_laplace_plan(2.0, dimension, epsilon=epsilon)
+        assert plan.surcharge == plan.grid * dimension
+        assert (2.0 + plan.grid * dimension) / plan.scale <= epsilon
 
 
 def test_the_lattice_laplace_meets_its_pure_epsilon_with_whole_steps():
