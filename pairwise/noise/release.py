@@ -122,16 +122,6 @@ class GaussianPlan(PlannedRelease):
         """The norm of ``sensitivity``."""
         return "l2"
 
-    @property
-    def mu(self) -> float:
-        """What the release costs: Δ/σ, or √(2ρ) of exact noise; infinity without noise."""
-        if self.sigma == 0:
-            return math.inf
-        if self.lattice is None:
-            return self.sensitivity / self.sigma
-        assert self.lattice.rho is not None
-        return math.sqrt(2.0 * self.lattice.rho)
-
     def event(self, steps: int = 1) -> DpEvent:
         """Return the event of that many such releases."""
         from dp_accounting import SelfComposedDpEvent

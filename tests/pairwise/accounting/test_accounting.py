@@ -285,6 +285,12 @@ def test_a_chance_of_a_sample_that_is_none_is_refused(q):
         group_poisson_event(1.0, 2, q, 5)
 
 
+@pytest.mark.parametrize("batch", [0, 11])
+def test_a_sample_of_none_or_of_more_than_all_is_refused(batch):
+    with pytest.raises(InvalidParameterError, match=r"batch must be in 1\.\.n"):
+        sampled_event(1.0, 10, batch, 2)
+
+
 def test_group_events_are_refused_under_replace_one():
     with pytest.raises(UnsupportedEventError, match="zero-out"):
         epsilon_of(group_poisson_event(1.0, 2, 0.1, 5), 1e-5, Adjacency.REPLACE_ONE)

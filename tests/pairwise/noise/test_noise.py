@@ -585,6 +585,11 @@ def test_the_surcharge_is_relative_to_the_sensitivity_not_to_the_noise():
     assert lattice_gaussian_plan(1.0, 10**6, sigma=sigma).surcharge <= 2**-10
 
 
+def test_noise_of_a_given_size_costs_the_sensitivity_with_its_rounding():
+    plan = lattice_gaussian_plan(2.0, 50, sigma=3.0)
+    assert plan.rho == pytest.approx((2.0 + plan.grid * math.sqrt(50)) ** 2 / 18.0, rel=1e-12)
+
+
 def test_a_lattice_release_is_charged_as_zcdp():
     rho = zcdp_rho(1.0, 1e-5)
     plan = lattice_gaussian_plan(2.0, 50, rho=rho)
