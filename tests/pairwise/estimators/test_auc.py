@@ -427,6 +427,19 @@ def test_replacing_a_record_moves_the_auc_release_by_at_most_root_two():
     assert 0.6 * math.sqrt(2) < worst <= math.sqrt(2)
 
 
+def test_beyond_two_over_the_smoothness_a_logistic_loss_counts_as_one_with_a_kink():
+    # L = 4 and D = 2; ten blocks in one pass, in a ball that cuts nothing. Up to 2/L only pairs of the record itself count.
+    X, y = _table(40)
+
+    def sensitivity(rate):
+        options = SGDOutput(rate=rate, steps=10, radius=1e6)
+        return PrivateAUCClassifier(algorithm=options, random_state=0).fit(X, y).sensitivity()
+
+    expansion = 2.0 / 10.0 * float(np.sqrt(np.arange(1, 10)).sum())
+    assert sensitivity(0.5) < 0.5 * expansion
+    assert sensitivity(0.51) > 0.51 * expansion
+
+
 def test_a_rate_at_which_the_sensitivity_underflows_is_refused_and_not_released_without_noise():
     r = np.random.default_rng(0)
     with PrivacyBudget(9.0, 1e-5) as budget:

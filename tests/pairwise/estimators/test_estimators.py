@@ -23,10 +23,13 @@ from pairwise import (
     PrivateAUCClassifier,
     PrivateLDA,
     PrivateMetricLearner,
+    SGDOutput,
     UnsoundWarning,
 )
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.events import Adjacency, gaussian_event
+from pairwise.accounting.gaussian import gaussian_delta
+from pairwise.algorithms import giga, sgd
 from pairwise.errors import BudgetExceededError, PairwiseError
 from pairwise.noise import release
 from pairwise.noise.randomness import (
@@ -323,6 +326,58 @@ def test_published_forms_warn_and_state_what_is_true_of_them(cls, algorithm):
         # T1 covers all 60 records: nothing that depends on them was released.
         assert statement.epsilon == 0.0
         assert any("nothing that depends" in note for note in statement.notes)
+
+
+def test_a_published_offline_metric_states_the_delta_of_its_certified_sensitivity():
+    # Of records of norm R pair gradients in M have G = 4R² and L = 4R⁴, and differ by 2G at most.
+    X, y = _table()
+    R, n = 0.3, len(X)
+    G, L = 4 * R**2, 4 * R**4
+    learner = PrivateMetricLearner(
+        algorithm=OffPair(alpha=1.0), mode="published", data_norm=R, classes=[0, 1], delta=1e-5
+    )
+    with pytest.warns(UnsoundWarning, match="H-2"):
+        learner.fit(X, y)
+    steps = giga.schedule(
+        n, L + 1.0, 1.0, kind="published", burn_in=giga.published_burn_in(L + 1, 1)
+    )
+    moved = giga.certified_sensitivity(steps, 2 * G, L, 2 * R**-2).average * steps.active / n
+    sigma = giga.published_offline_sigma(n, G, 1.0, 1.0, 1e-5)
+    assert learner.sensitivity() == pytest.approx(moved, rel=1e-9)
+    assert learner.statement_.delta == pytest.approx(
+        max(gaussian_delta(1.0, moved / sigma), 1e-300)
+    )
+
+
+def test_a_published_run_of_sgd_states_the_delta_of_the_sequence_that_was_drawn():
+    X, y = _table()
+    R, n, T = 0.3, len(X), 60
+    learner = PrivateMetricLearner(
+        algorithm=SGDOutput(steps=T, radius=1e6),
+        mode="published",
+        data_norm=R,
+        classes=[0, 1],
+        delta=1e-2,
+        random_state=0,
+    )
+    with pytest.warns(UnsoundWarning):
+        learner.fit(X, y)
+    indices = Randomness(0).integers(n, (T,))
+    moved = sgd.realised_sensitivity(indices, n, T**-0.5, 8 * R**2, smooth=True)
+    sigma = sgd.published_sigma(n, T, T**-0.5, 4 * R**2, 1.0, 1e-2)
+    assert learner.sensitivity() == pytest.approx(moved, rel=1e-9)
+    assert learner.statement_.delta == pytest.approx(
+        max(gaussian_delta(1.0, moved / sigma), 1e-300)
+    )
+
+
+def test_the_sensitivity_of_an_offline_metric_is_certified_for_gradients_that_turn_round():
+    X, y = _table()
+    options = OffPair(strong=False, rate=1e-3)
+    learner = PrivateMetricLearner(algorithm=options, classes=[0, 1]).fit(X, y)
+    steps = giga.schedule(len(X), 4.0, 0.0, kind="constant", rate=1e-3)
+    expected = giga.certified_sensitivity(steps, 2 * 4.0, 4.0, 2.0).average
+    assert learner.sensitivity() == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("algorithm", [OnPair(strong=False, alpha=1.0), OffPair(alpha=1.0)])
