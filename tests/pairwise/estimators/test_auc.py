@@ -26,7 +26,7 @@ from pairwise import (
     UnsoundWarning,
 )
 from pairwise.accounting.accountant import epsilon_of
-from pairwise.accounting.gaussian import gaussian_mu
+from pairwise.accounting.gaussian import default_delta, gaussian_mu
 from pairwise.accounting.zcdp import release_mu
 from pairwise.algorithms.threshold import candidates, right_answers
 from pairwise.errors import BudgetExceededError, InvalidParameterError, PairwiseError
@@ -296,6 +296,14 @@ def test_pickling_a_stream_drops_the_raw_records_and_ends_it():
     assert np.array_equal(copy.coef_, clf.coef_)
     with pytest.raises(PairwiseError, match="closed by pickling"):
         copy.partial_fit(X, y)
+
+
+def test_the_delta_of_a_stream_is_that_of_all_records_that_may_come():
+    X, y = _table(20)
+    stream = PrivateAUCClassifier(algorithm=Ftrl(horizon=3000), classes=[0, 1]).partial_fit(X, y)
+    assert stream.statement_.delta == default_delta(3000) < default_delta(20)
+    with pytest.raises(PairwiseError, match="below 1/n"):
+        clone(stream).set_params(delta=1e-3).partial_fit(X, y)
 
 
 def test_a_stream_charges_its_whole_horizon_once():
