@@ -27,13 +27,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from textpriv.bounds import factor_in_words
 from textpriv.cli.app import app
 from textpriv.composition import epsilon_of_zcdp
 from textpriv.corpus import PrivatizerSettings, privatize_corpus
 from textpriv.engines.batch import named_error
 from textpriv.errors import CorpusError, LedgerError, LimitError, TextprivError
 from textpriv.index import Index
-from textpriv.ledger import Charge, Document, Ledger, Terms
+from textpriv.ledger import Charge, Document, Ledger, Shared, Terms
 from textpriv.ledger import ledger as ledger_module
 from textpriv.ledger.store import FORMAT
 from textpriv.mechanisms import TEM, UNKNOWN
@@ -95,6 +96,28 @@ def test_epsilons_under_two_distances_are_never_added(path):
     ledger.charge(TERMS, _charge("a"))
     ledger.charge(_terms(settings=b"other", distance="angular"), _charge("a"))
     assert ledger.spent(document="a").epsilon == {"euclidean": 2.0, "angular": 2.0}
+
+
+def test_every_amount_is_rounded_up_by_itself_to_whole_millionths(path):
+    half = 5e-7
+    terms = _terms(epsilon=half, word_loss=half, word_rho=half)
+    shared = (Shared(b"shift", "document", half, half),)
+    ledger = Ledger(path)
+    ledger.charge(terms, Charge(Document("a"), b"words", 1, half, half, shared))
+    spent = ledger.spent(document="a")
+    assert (spent.epsilon["euclidean"], spent.nats, spent.rho) == (1e-6, 3e-6, 3e-6)
+
+
+def test_a_limit_between_two_millionths_is_the_lower_one(path):
+    ledger = Ledger(path, document_nats_limit=1.5e-6)
+    with pytest.raises(LimitError):
+        ledger.charge(_terms(word_loss=2e-6), _charge("a", tokens=1))
+
+
+def test_words_without_a_rho_of_their_own_have_half_the_square_of_their_loss(path):
+    ledger = Ledger(path)
+    ledger.charge(TERMS, _charge("a"))
+    assert ledger.spent(document="a").rho == 10 * TERMS.word_loss**2 / 2
 
 
 def test_nothing_is_spent_under_an_unknown_name(path):
@@ -176,8 +199,9 @@ def test_the_same_release_gets_its_first_key_and_is_counted_once(path):
         (_terms(settings=b"other"), _charge("a")),
         (TERMS, _charge("a", content=b"other words")),
         (TERMS, _charge("b")),
+        (TERMS, Charge(Document("a", part="second"), b"words", 10)),
     ],
-    ids=["settings", "content", "name"],
+    ids=["settings", "content", "name", "part"],
 )
 def test_whatever_differs_gets_a_key_of_its_own_and_is_counted(path, terms, charge):
     ledger = Ledger(path)
@@ -209,10 +233,10 @@ def test_a_document_and_an_author_of_one_name_are_kept_apart(path):
     assert ledger.spent(document="b").releases == ledger.spent(author="a").releases == 0
 
 
-@pytest.mark.parametrize("author", ["bob", None])
-def test_a_document_cannot_change_its_author(path, author):
+@pytest.mark.parametrize(("first", "author"), [("ann", "bob"), ("ann", None), (None, "ann")])
+def test_a_document_cannot_change_its_author(path, first, author):
     ledger = Ledger(path)
-    ledger.charge(TERMS, _charge("a", author="ann"))
+    ledger.charge(TERMS, _charge("a", author=first))
     with pytest.raises(LedgerError, match="another author"):
         ledger.charge(_terms(settings=b"other"), _charge("a", author=author))
     assert ledger.totals().releases == 1
@@ -324,6 +348,9 @@ def test_limits_in_rho_count_words_times_their_rho_over_documents_and_indexes(pa
     assert spent.rho == 24 * 2.5
     assert spent.nats_at(1e-6) == epsilon_of_zcdp(60.0, 1e-6) < spent.nats
     assert "at most 60 rho of zero-concentrated" in ledger.statement
+    for rho in (50.0, 60.0):
+        factor = factor_in_words(epsilon_of_zcdp(rho, 1e-6))
+        assert f"at most {factor} times as likely" in ledger.statement
 
 
 def test_no_two_collections_of_an_author_lose_more_than_their_rho_converts_to(index, path):
@@ -362,6 +389,14 @@ def test_a_release_of_an_earlier_version_has_the_rho_of_its_nats(path):
         assert ledger.charge(TERMS, _charge("a", author="ann")).key == kept
         with pytest.raises(LimitError, match="rho"):
             ledger.charge(TERMS, _charge("b", tokens=1, author="ann"))
+
+
+def test_the_rho_of_a_release_of_an_earlier_version_is_rounded_up(path):
+    with Ledger(path) as ledger:
+        ledger.charge(_terms(word_loss=1e-6), _charge("a", tokens=1))
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ALTER TABLE releases DROP COLUMN rho")
+    assert Ledger(path).spent(document="a").rho == 1e-6
 
 
 @pytest.mark.parametrize("limit", [-1, float("nan"), float("inf")])
@@ -849,6 +884,12 @@ def test_a_name_with_special_characters_is_only_a_name(tmp_path):
     assert [p.name for p in tmp_path.iterdir() if not p.name.endswith(("-wal", "-shm"))] == [
         path.name
     ]
+
+
+def test_both_halves_of_the_secret_of_shared_draws_are_of_their_own(path):
+    key = Ledger(path).scope_key
+    assert len(key) == 32
+    assert key[:16] != key[16:]
 
 
 def test_the_mark_of_a_ledger_is_its_own_and_stays(tmp_path):

@@ -65,6 +65,18 @@ def test_another_draw_adds_and_one_of_a_document_counts_once_for_its_versions(le
     assert ledger.spent(author="ann").nats == 3 * 2 + 10 + 3 + 2 * 7
 
 
+def test_draws_of_a_person_and_of_a_document_of_one_name_are_two(ledger):
+    ledger.charge(TERMS, charge("ann", "ann", shared=[SHIFT, OWN]))
+    assert ledger.spent(document="ann").nats == 2 + 10 + 7
+
+
+def test_a_documents_limit_in_rho_counts_its_versions_and_the_draw_that_they_share(tmp_path):
+    with Ledger(tmp_path / "ledger", document_rho_limit=3 * 1 + 50) as ledger:
+        ledger.charge_all(TERMS, [charge("a", content=bytes([version])) for version in range(3)])
+        with pytest.raises(LimitError, match="document"):
+            ledger.charge(TERMS, charge("a", content=b"fourth"))
+
+
 def test_limits_count_a_shared_draw_once_and_a_refusal_leaves_nothing(tmp_path):
     with Ledger(
         tmp_path / "ledger", author_limit=17, author_rho_limit=100, document_nats_limit=14
