@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from textpriv.errors import TextprivError
-from textpriv.randomness import KeyedStreams, Stream, as_stream
+from textpriv.randomness import KeyedStreams, Stream, as_stream, document_identity
 
 KEY = bytes(range(32))
 RUN_KEY = bytes(range(100, 132))
@@ -109,6 +109,13 @@ def test_identities_of_different_types_do_not_collide():
     keys = KeyedStreams(RUN_KEY)
     streams = {keys.stream(identity).words(2).tobytes() for identity in (1, "1", b"1", "i1", b"s1")}
     assert len(streams) == 5
+
+
+def test_no_two_ways_to_part_the_same_bytes_are_one_document():
+    # Of 12 equal bytes, so that only the lengths tell settings, key and content apart.
+    parted = [(i, j, 12 - i - j) for i in range(13) for j in range(13 - i)]
+    identities = {document_identity(b"b" * i, b"b" * j, b"b" * k) for i, j, k in parted}
+    assert len(identities) == len(parted)
 
 
 def test_a_numpy_integer_names_the_same_document_as_the_integer():

@@ -64,6 +64,7 @@ def test_the_better_attacker_counts(make):
     found = largest_epsilon(make, 0.5, reader)
     assert found.epsilon < 0.9 * largest_epsilon(make, 0.5, alone).epsilon
     assert reader.alone(make(found.epsilon)) < found.share <= 0.5
+    assert reader.success(make(found.epsilon)) == reader.in_context(make(found.epsilon))
     # What is met is the share, not only its order: laws are compared at equal shares.
     assert found.share == pytest.approx(0.5, rel=0.01)
     assert reader.in_context(make(found.epsilon * 1.001))[0] > 0.5

@@ -38,6 +38,7 @@ from textpriv.ledger import Charge, Document, Ledger, Shared, Terms
 from textpriv.ledger import ledger as ledger_module
 from textpriv.ledger.store import FORMAT
 from textpriv.mechanisms import TEM, UNKNOWN
+from textpriv.metrics import Mahalanobis
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
 from textpriv.tokenization.policy import TokenPolicy
@@ -907,6 +908,18 @@ def test_the_terms_are_those_of_the_statement(index):
     terms = Terms.of(mechanism, TokenPolicy())
     assert terms.epsilon == 6.0
     assert terms.word_loss == figures["worst_word_loss"] + figures["numerical_slack"]
+    # A law whose loss moves within a range is rho = range^2 / 8 in zCDP (mechanisms.md 10.2).
+    assert terms.word_rho == mechanism.statement.range_at(float("inf")) ** 2 / 8
+
+
+def test_distances_by_two_matrices_are_two_units(index):
+    size = index.vocabulary.vectors.shape[1]
+    made = [
+        Index.build(index.vocabulary, metric=Mahalanobis(np.diag(np.arange(first, first + size))))
+        for first in (1.0, 2.0)
+    ]
+    first, second = (Terms.of(TEM(each, epsilon=6.0), TokenPolicy()).distance for each in made)
+    assert first != second
 
 
 def test_everything_that_decides_a_draw_changes_the_settings(index):

@@ -204,6 +204,22 @@ def test_another_content_of_a_document_is_drawn_from_another_stream(mechanism, c
     assert first.content != second.content
 
 
+def test_two_parts_of_a_document_are_drawn_from_two_streams(mechanism):
+    keyed = Privatizer(mechanism, run_key=RUN_KEY, spans=POLICY, detector=DETECTOR)
+    # By chance a hundred draws of three words are twice the same with probability below 1e-9.
+    parts = [Document("letter", part=part) for part in ("subject", "body", None)]
+    assert len(set(keyed.pipe(["w0 w1 w2 1 " * 25] * 3, parts))) == 3
+
+
+def test_documents_without_a_key_are_shifted_apart_though_each_as_a_whole(mechanism):
+    policy = SpanPolicy({"DATE": DateShift(1 / 3650, scope="document")})
+    private = Privatizer(mechanism, spans=policy, detector=RegexDetector({"DATE": "[0-9-]{10}"}))
+    drawn = [text.split() for text in private.pipe(["2000-01-02 2000-01-02"] * 20)]
+    assert all(first == second for first, second in drawn)
+    # By chance all twenty shifts are equal with probability below 1e-60.
+    assert len({first for first, _ in drawn}) > 1
+
+
 def test_another_policy_draws_otherwise_under_the_same_key(mechanism):
     other = SpanPolicy({"NUMBER": Number(0.9, low=0, high=2), "CODE": Mask("CODE")})
     prints = {

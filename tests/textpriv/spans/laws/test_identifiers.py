@@ -49,6 +49,13 @@ def test_two_originals_of_one_format_get_the_same_under_one_stream():
     assert law.draw([first], Stream(bytes(32))) == law.draw([second], Stream(bytes(32)))
 
 
+def test_the_format_and_a_prefix_of_a_public_list_are_said_to_stay():
+    (format_alone,) = Identifier("luhn").claim().not_protected
+    assert format_alone == "where their digits, letters and marks stand"
+    (with_prefix,) = Identifier("iban").claim().not_protected
+    assert with_prefix.startswith(format_alone + ", and with which prefix")
+
+
 def test_the_law_is_uniform_over_what_passes():
     law = Identifier("luhn")
     value = law.parse("18")
