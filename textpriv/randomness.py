@@ -84,7 +84,7 @@ class Stream:
 
     def __init__(self, key: bytes | None = None) -> None:
         self._encryptor = None if key is None else _encryptor(_secret("stream key", key))
-        self._process: int | None = None  # that has made the key, where it is a fresh one
+        self._process: int | None = None  # the one that made the key, if it is a fresh one
 
     def fill(self, out: NDArray[np.uint64]) -> None:
         """Overwrite a contiguous uint64 array with the next words of the stream."""

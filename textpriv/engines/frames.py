@@ -168,9 +168,8 @@ def _names_of_columns(frame: Any) -> Any:
     """The names of the columns of a table of any kind, or of all splits together; None of a Series, which has none."""
     if isinstance(frame, dict):
         return list(dict.fromkeys(chain.from_iterable(map(_names_of_columns, frame.values()))))
-    if hasattr(
-        frame, "column_names"
-    ):  # of datasets; one that is read as it goes may not know them before
+    if hasattr(frame, "column_names"):
+        # Of datasets; one that is read as it goes may not know them before.
         return frame.column_names or list(next(iter(frame), {}))
     columns = getattr(frame, "columns", None)
     return columns() if callable(columns) else columns

@@ -258,7 +258,7 @@ def test_no_float_noise_is_drawn_unless_it_was_asked_for(estimator, hardened, mo
     def refuse(value, sigma, randomness):
         raise AssertionError("noise in floating point")
 
-    # Where releases have taken it from: the name in the package is nobody's.
+    # Where releases look it up: they do not read the name of the package.
     monkeypatch.setattr(release, "gaussian", refuse)
     clone(estimator).set_params(hardened=hardened).fit(*_table())
 
@@ -328,6 +328,14 @@ def test_published_forms_warn_and_state_what_is_true_of_them(cls, algorithm):
         assert any("nothing that depends" in note for note in statement.notes)
 
 
+def _assert_stated(learner, moved, sigma):
+    """That a published form states its true sensitivity and delta, of noise of this size, at epsilon 1."""
+    assert learner.sensitivity() == pytest.approx(moved, rel=1e-9)
+    true = gaussian_delta(1.0, moved / sigma)
+    assert 0 < true < learner.delta
+    assert learner.statement_.delta == pytest.approx(true, rel=1e-6, abs=0.0)
+
+
 def test_a_published_offline_metric_states_the_delta_of_its_certified_sensitivity():
     # Of records of norm R pair gradients in M have G = 4R² and L = 4R⁴, and differ by 2G at most.
     X, y = _table()
@@ -343,10 +351,7 @@ def test_a_published_offline_metric_states_the_delta_of_its_certified_sensitivit
     )
     moved = giga.certified_sensitivity(steps, 2 * G, L, 2 * R**-2).average * steps.active / n
     sigma = giga.published_offline_sigma(n, G, 1.0, 1.0, 1e-5)
-    assert learner.sensitivity() == pytest.approx(moved, rel=1e-9)
-    true = gaussian_delta(1.0, moved / sigma)
-    assert 0 < true < learner.delta
-    assert learner.statement_.delta == pytest.approx(true, rel=1e-6, abs=0.0)
+    _assert_stated(learner, moved, sigma)
 
 
 def test_a_published_run_of_sgd_states_the_delta_of_the_sequence_that_was_drawn():
@@ -365,10 +370,7 @@ def test_a_published_run_of_sgd_states_the_delta_of_the_sequence_that_was_drawn(
     indices = Randomness(0).integers(n, (T,))
     moved = sgd.realised_sensitivity(indices, n, T**-0.5, 8 * R**2, smooth=True)
     sigma = sgd.published_sigma(n, T, T**-0.5, 4 * R**2, 1.0, 1e-2)
-    assert learner.sensitivity() == pytest.approx(moved, rel=1e-9)
-    true = gaussian_delta(1.0, moved / sigma)
-    assert 0 < true < learner.delta
-    assert learner.statement_.delta == pytest.approx(true, rel=1e-6, abs=0.0)
+    _assert_stated(learner, moved, sigma)
 
 
 def test_the_sensitivity_of_an_offline_metric_is_certified_for_gradients_that_turn_round():

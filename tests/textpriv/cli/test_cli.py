@@ -435,7 +435,7 @@ def test_certify_finds_the_constant_of_every_law(folder, mechanism):
 
 
 @pytest.mark.parametrize("command", ["certify", "audit"])
-def test_what_could_not_be_found_out_is_no_refutation(folder, monkeypatch, command):
+def test_what_could_not_be_found_out_is_no_refutation(folder, command):
     arguments = {"certify": (folder, "--epsilon", -3), "audit": ("tem", "--epsilon", 1e31)}
     result = _run(command, *arguments[command])
     _failed(result, 2)

@@ -16,6 +16,7 @@ from scipy.stats import binom
 
 from textpriv.corpus import PrivatizerSettings, document_key, privatize_corpus
 from textpriv.corpus import run as corpus
+from textpriv.document_streams import _content
 from textpriv.errors import CorpusError, LedgerError, TextprivError
 from textpriv.index import Index
 from textpriv.ledger import Document, Ledger, settings_fingerprint
@@ -86,6 +87,11 @@ def test_two_policies_and_two_languages_under_one_key_share_no_stream(index, sou
     german = Privatizer(tem, language="de", **options).privatize(TEXT, key="a")
     for first, second in itertools.combinations((plain, masked, german), 2):
         _assert_independent(first, second, tem)
+
+
+def test_ids_of_the_largest_vocabularies_are_different_content():
+    contents = {_content(np.array([number], dtype=np.int32)) for number in (0, 1 << 8, 1 << 16, -1)}
+    assert len(contents) == 4
 
 
 def test_pipe_gives_two_versions_in_two_calls_no_common_stream(index):

@@ -6,6 +6,7 @@ import itertools
 import math
 import pickle
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from textpriv.errors import LimitError, SpanError, TextprivError
 from textpriv.ledger import Document, Ledger, Terms
 from textpriv.mechanisms import TEM
-from textpriv.privatizer import Privatizer
+from textpriv.privatizer import CHANGED, Privatizer
 from textpriv.randomness import Stream
 from textpriv.spans.detectors import RegexDetector
 from textpriv.spans.laws.date_shift import DateShift
@@ -116,6 +117,22 @@ def test_the_statement_says_what_spans_lose_and_what_is_structure(privatizer):
     assert statement.proved
 
 
+class Unproved(Mask):
+    """A law without a proof that shows something and assumes something."""
+
+    def claim(self):
+        told = {"not_protected": ("the colour of the ink",), "assumptions": ("ink is black",)}
+        return replace(super().claim(), proved=False, **told)
+
+
+def test_the_statement_has_what_a_law_shows_and_assumes_and_is_proved_no_more_than_it(mechanism):
+    policy = SpanPolicy({"NUMBER": DIGITS, "CODE": Unproved("CODE")})
+    statement = Privatizer(mechanism, spans=policy, detector=DETECTOR).statement
+    assert "spans of kind CODE: the colour of the ink" in statement.not_protected
+    assert "ink is black" in statement.assumptions
+    assert not statement.proved
+
+
 # Words are never let through
 
 
@@ -155,6 +172,14 @@ def test_a_span_by_itself_is_drawn_by_its_law(mechanism, privatizer, tmp_path):
     assert privatizer.privatize_span("one", "NUMBER") == "[SPAN]"
     with pytest.raises(TextprivError, match="needs spans="):
         Privatizer(mechanism).privatize_span("1", "NUMBER")
+
+
+def test_a_span_by_itself_under_a_key_says_what_its_repetition_shows(mechanism):
+    fresh = Privatizer(mechanism, spans=POLICY, detector=DETECTOR)
+    fresh.privatize_span("1", "NUMBER")
+    assert CHANGED not in fresh.statement.not_protected
+    fresh.privatize_span("1", "NUMBER", key="letter")
+    assert CHANGED in fresh.statement.not_protected
 
 
 @given(
@@ -209,6 +234,21 @@ def test_two_parts_of_a_document_are_drawn_from_two_streams(mechanism):
     # By chance a hundred draws of three words are twice the same with probability below 1e-9.
     parts = [Document("letter", part=part) for part in ("subject", "body", None)]
     assert len(set(keyed.pipe(["w0 w1 w2 1 " * 25] * 3, parts))) == 3
+
+
+def test_names_and_parts_that_read_alike_together_are_two_documents(mechanism):
+    keyed = Privatizer(mechanism, run_key=RUN_KEY, spans=POLICY, detector=DETECTOR)
+    # The "s" stands for text, before the bytes of either name.
+    alike = [Document("a", part="bsc"), Document("asb", part="c")]
+    assert len(set(keyed.pipe(["w0 w1 w2 1 " * 25] * 2, alike))) == 2
+
+
+def test_words_are_drawn_from_another_stream_where_only_a_span_differs(mechanism):
+    keyed = Privatizer(mechanism, run_key=RUN_KEY, spans=POLICY, detector=DETECTOR)
+    text = "w0 w1 w2 " * 25
+    first, second = (keyed.privatize(f"{text}{number}", key="letter") for number in (0, 2))
+    # As above: by chance all words are the same with probability below 1e-9.
+    assert first.split()[:-1] != second.split()[:-1]
 
 
 def test_documents_without_a_key_are_shifted_apart_though_each_as_a_whole(mechanism):
