@@ -101,15 +101,18 @@ def test_presidios_engine_draws_by_the_laws_and_the_statement_says_what_passes(d
     engine = AnonymizerEngine()
     engine.add_anonymizer(TextprivOperator)
 
-    def anonymized(privatizer):
-        operators = {
-            "DEFAULT": OperatorConfig("textpriv", {"privatizer": privatizer, "document": "a"})
-        }
+    def anonymized(privatizer, **document):
+        given = {"privatizer": privatizer, **(document or {"document": "a"})}
+        operators = {"DEFAULT": OperatorConfig("textpriv", given)}
         return engine.anonymize("Ann came 2020-01-02, says. Ann is 123", found, operators).text
 
     first, *rest = anonymized(passing).split(" ", 1)
     assert first in ("Kim", "Lee", "Ida")
     assert rest == [f"came [DATE], says. {first} is [SPAN]"]
     assert "everything the detector misses" in passing.statement.not_protected
+    names = [anonymized(passing, document=number).split(" ", 1)[0] for number in range(30)]
+    assert len(set(names)) > 1  # all alike by chance with probability below 1e-13
+    with pytest.raises(SpanError, match="name of the document"):
+        anonymized(passing, document=None)
     with pytest.raises(SpanError, match="analyzer misses"):
         anonymized(Privatizer(mechanism, spans=SpanPolicy(laws)))

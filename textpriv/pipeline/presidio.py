@@ -26,14 +26,14 @@ class TextprivOperator(Operator):
     """The operator "textpriv": a span becomes a private surface by the law of its kind.
 
     Its parameters are ``privatizer``, a Privatizer whose policy of spans has ``undetected="pass what the detector misses"``,
-    and optionally ``document`` and ``author``, names within which consistent laws draw the same again. What is guaranteed is
-    ``privatizer.statement``.
+    ``document``, the name of this text, within which consistent laws draw the same again, and optionally ``author``. Give
+    each text a name of its own. What is guaranteed is ``privatizer.statement``.
     """
 
     def operate(self, text: str = "", params: dict[str, Any] | None = None) -> str:
         """Return the private surface of a span."""
         given = params or {}
-        key = Document(given.get("document", 0), given.get("author"))
+        key = Document(given["document"], given.get("author"))
         return given["privatizer"].privatize_span(text, given["entity_type"], key)
 
     def validate(self, params: dict[str, Any] | None = None) -> None:
@@ -42,13 +42,19 @@ class TextprivOperator(Operator):
         Raises
         ------
         SpanError
-            If there is none, or its policy does not say that words pass.
+            If there is none, its policy does not say that words pass, or the document has no name.
         """
-        spans = getattr((params or {}).get("privatizer"), "spans", None)
+        given = params or {}
+        spans = getattr(given.get("privatizer"), "spans", None)
         if spans is None or spans.policy.undetected != UNDETECTED_PASS:
             raise SpanError(
                 "Presidio releases what its analyzer misses as it was written. Give a privatizer whose policy of spans "
                 f'names that, undetected="{UNDETECTED_PASS}"; or have a Privatizer read the texts, with PresidioDetector.'
+            )
+        if given.get("document") is None:
+            raise SpanError(
+                "the operator needs the name of the document, or all texts would share one date shift and one table of "
+                'names. Add "document" to its parameters, another for each text.'
             )
 
     def operator_name(self) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import version
@@ -109,9 +110,7 @@ class SpacyDetector:
 
     def detect(self, texts: Sequence[str]) -> list[list[Span]]:
         """Spans of each text."""
-        # A memory zone, where spaCy has them, frees what raw words left in the pipeline's vocabulary. It ends here: another
-        # cannot begin before.
-        with getattr(self._nlp, "memory_zone", contextlib.nullcontext)():
+        with _forgetting(self._nlp):
             return list(map(self._spans_of, self._nlp.pipe(texts)))
 
     def _spans_of(self, doc: Doc) -> list[Span]:
@@ -154,13 +153,17 @@ class PresidioDetector:
         self._language = language
         self._threshold = threshold
 
-    def detect(self, texts: Sequence[str]) -> Iterator[list[Span]]:
+    def detect(self, texts: Sequence[str]) -> list[list[Span]]:
         """Spans of each text."""
-        for text in texts:
-            found = self._analyzer.analyze(
-                text, language=self._language, score_threshold=self._threshold
-            )
-            yield [Span(each.start, each.end, each.entity_type) for each in found]
+        pipelines = getattr(self._analyzer.nlp_engine, "nlp", None) or {}
+        with _forgetting(*pipelines.values()):
+            return list(map(self._spans_of, texts))
+
+    def _spans_of(self, text: str) -> list[Span]:
+        found = self._analyzer.analyze(
+            text, language=self._language, score_threshold=self._threshold
+        )
+        return [Span(each.start, each.end, each.entity_type) for each in found]
 
     def fingerprint(self) -> str:
         """Version, recognisers and settings."""
@@ -175,6 +178,18 @@ class PresidioDetector:
         settings = names, models, self._language, self._threshold
         content = hashlib.sha256(repr(settings).encode()).hexdigest()
         return f"presidio {version('presidio_analyzer')} {content}"
+
+
+_one_zone = threading.Lock()  # memory zones of one pipeline must not overlap
+
+
+@contextlib.contextmanager
+def _forgetting(*pipelines: Language) -> Iterator[None]:
+    """Remove from the pipelines' vocabularies what texts leave in them, where spaCy has memory zones (3.8)."""
+    with _one_zone, contextlib.ExitStack() as zones:
+        for nlp in pipelines:
+            zones.enter_context(getattr(nlp, "memory_zone", contextlib.nullcontext)())
+        yield
 
 
 def _pattern_analyzer(language: str) -> Any:

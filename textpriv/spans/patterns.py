@@ -128,10 +128,10 @@ class PatternDetector:
             self._versions["phonenumbers"] = phonenumbers.__version__
         if {"IBAN", "CARD"} & set(self.kinds):
             try:
-                from stdnum import iban, luhn
+                from stdnum import iban
             except ImportError:
                 raise missing("python-stdnum", "spans") from None
-            self._checks |= {"IBAN": iban.is_valid, "CARD": _luhn(luhn.is_valid)}
+            self._checks |= {"IBAN": iban.is_valid, "CARD": _is_card}
             self._versions["python-stdnum"] = version("python-stdnum")
         self._patterns = [
             (kind, _COMPILED[kind].finditer, self._checks.get(kind))
@@ -243,5 +243,7 @@ def _is_ip(text: str) -> bool:
     return True
 
 
-def _luhn(is_valid: Callable[[str], bool]) -> Callable[[str], bool]:
-    return lambda text: is_valid(text.replace(" ", "").replace("-", ""))
+def _is_card(text: str) -> bool:
+    from stdnum import luhn
+
+    return bool(luhn.is_valid(text.replace(" ", "").replace("-", "")))

@@ -8,6 +8,7 @@ missed it: whatever is in no span is a word. Which random stream a document has 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -207,7 +208,10 @@ class SpanPlan:
                     done.append(FoundSpans(text))
                     continue
                 read = [self._read(text, span, known) for span in spans]
-                stay = without_overlaps(list(filter(None, read)), len(text))
+                readable = list(filter(None, read))
+                stay = without_overlaps(readable, len(text))
+                if self.passes:
+                    stay = self._with_rests(stay, readable)
                 done.append(FoundSpans(text, stay, spans, read))
             except DocumentError as error:
                 error.position = position
@@ -246,6 +250,22 @@ class SpanPlan:
         if law is not None and value is not None:
             return ReadSpan(span.start, span.end, law, value)
         return ReadSpan(span.start, span.end, len(self._laws) - 1, "") if self.passes else None
+
+    def _with_rests(self, stay: list[ReadSpan], found: Sequence[ReadSpan]) -> list[ReadSpan]:
+        """Add a mask for each part that was found and is in no span that stays, so that it does not pass."""
+        mask = len(self._laws) - 1
+        kept = iter([*stay, ReadSpan(sys.maxsize, sys.maxsize, mask, "")])
+        following, end, rests = next(kept), 0, []
+        for span in sorted(found):
+            end = max(end, span.start)
+            while end < span.end:
+                if following.start <= end:
+                    end, following = max(end, following.end), next(kept)
+                    continue
+                rest = min(span.end, following.start)
+                rests.append(ReadSpan(end, rest, mask, ""))
+                end = rest
+        return sorted([*stay, *rests])
 
     def draw_alone(self, text: str, kind: str, scopes: Scopes) -> str:
         """A private surface for the text of one span, drawn anew; the mask where no law can read it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 
 import phonenumbers
@@ -158,6 +159,19 @@ def test_presidio_finds_by_its_patterns_over_a_blank_pipeline(presidio):
     assert kinds["CREDIT_CARD"] == "4111111111111111"
     assert kinds["IBAN_CODE"] == "DE89370400440532013000"
     assert presidio.fingerprint() == presidio.fingerprint()
+
+
+def test_presidio_keeps_no_word_that_it_has_read_and_pickles_none(presidio):
+    assert found(presidio, "Zorblax: jane.doe@example.org")
+    (nlp,) = presidio._analyzer.nlp_engine.nlp.values()
+    assert "Zorblax" not in nlp.vocab.strings
+    assert b"Zorblax" not in pickle.dumps(presidio)
+
+
+def test_patterns_travel_between_processes():
+    text = "4111 1111 1111 1111, DE89 3704 0044 0532 0130 00, (415) 555-2671"
+    copy = pickle.loads(pickle.dumps(PatternDetector()))
+    assert found(copy, text) == found(PatternDetector(), text)
 
 
 def test_a_detector_of_a_name_is_that_of_the_command_line():

@@ -22,6 +22,7 @@ from textpriv.spans.detectors import RegexDetector
 from textpriv.spans.laws.date_shift import DateShift
 from textpriv.spans.laws.mask import Mask
 from textpriv.spans.laws.numbers import Number
+from textpriv.spans.patterns import PATTERN_KINDS, PatternDetector
 from textpriv.spans.plan import FoundSpans, _pieces, piece_start
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
 from textpriv.spans.span import ReadSpan
@@ -164,6 +165,35 @@ def test_words_pass_only_where_the_policy_names_it_and_the_statement_says_so(mec
     assert passing.privatize("Ann 12", labels=[(0, 3, "PERSON"), (4, 6, "CODE")]) == "[SPAN] [CODE]"
     with pytest.raises(SpanError, match="undetected"):
         SpanPolicy({"CODE": Mask("CODE")}, undetected="pass")
+
+
+ALL_MASKED = SpanPolicy({kind: Mask(kind) for kind in PATTERN_KINDS}, undetected=UNDETECTED_PASS)
+# Examples of kinds, to be run into each other.
+SURFACES = [
+    "jane.doe+x@example.org", "ann@example.org", "https://a.example.com/x?y=1", "192.168.0.1", "2001:db8::7334",
+    "DE89 3704 0044 0532 0130 00", "GB82WEST12345698765432", "4111 1111 1111 1111", "378282246310005", "+61 2 5550 1234",
+    "(415) 555-2671", "2021-03-04", "3/4/21", "March 3rd, 2020", "10:30", "9:05 pm", "45-year-old", "aged 45", "1,000.5",
+]  # fmt: skip
+
+
+def test_what_sticks_out_of_overlapping_spans_is_masked_where_words_pass(mechanism):
+    passing = Privatizer(mechanism, spans=ALL_MASKED, detector=PatternDetector())
+    text = "Pay DE89 3704 0044 0532 0130 00-ann@example.org"
+    assert passing.privatize(text) == "Pay [IBAN] [SPAN]"
+
+
+@given(
+    st.lists(st.sampled_from(SURFACES), min_size=1, max_size=3),
+    st.sampled_from(["", "-", "/", ".", " ", ":", "@"]),
+)
+def test_of_all_that_is_found_nothing_passes_where_words_pass(mechanism, surfaces, between):
+    text = "see " + between.join(surfaces) + " here"
+    passing = Privatizer(mechanism, spans=ALL_MASKED, detector=PatternDetector())
+    (found,) = passing.spans.find([text])
+    covered = {place for span in found.spans for place in range(span.start, span.end)}
+    released = {place for span in found.stay for place in range(span.start, span.end)}
+    assert covered == released
+    assert sum(span.end - span.start for span in found.stay) == len(released)
 
 
 def test_a_span_by_itself_is_drawn_by_its_law(mechanism, privatizer, tmp_path):

@@ -40,7 +40,7 @@ from textpriv.randomness import (
 __all__ = ["ALGORITHM", "LARGEST_LIST", "LONGEST", "Scopes", "SpanClaim", "SpanLaw"]
 
 # The version of the laws and their samplers: raised when the same settings draw otherwise under the same key.
-ALGORITHM = 1
+ALGORITHM = 2
 LARGEST_LIST = 1 << 20  # outputs that a law writes down at most
 WHOSE = (
     "a law that is consistent within a person needs to know whose text it is: name the author of each document "

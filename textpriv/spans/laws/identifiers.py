@@ -1,10 +1,10 @@
 """Identifiers: digits and letters are drawn anew in the format of the original, until the check digits are right.
 
 Proof: :mod:`textpriv.spans.laws.redrawn`; the public law is uniform over the strings of a format that pass a public check,
-drawn by rejection: uniform over all strings of the format, again and again until one passes, 10,000 times at most; the last
-one is then taken as it is. Nothing of it depends on the original but its format: where digits, capitals, small letters and
-marks stand, and with which prefix of a public list it begins. The format is structure. What passes the check may be
-somebody's number.
+drawn by rejection: uniform over all strings of the format until one passes, 10,000 times at most; after those it is
+the mask. The check digits of an IBAN are computed for each string that is drawn, so that what is left to pass is a country's
+own check. Nothing of it depends on the original but its format: where digits, capitals, small letters and marks stand, and
+with which prefix of a public list it begins. The format is structure. What passes the check may be somebody's number.
 """
 
 from __future__ import annotations
@@ -147,9 +147,11 @@ class Identifier(RedrawnLaw):
         count = _count(form)
         for _ in range(_TRIES):
             surface = prefix + _filled(form, source.randrange(count))
-            if self._passes is None or self._passes(surface):
-                break
-        return surface
+            if self.check == "iban":
+                surface = _with_check_digits(surface)
+            if self._passes is None or (self._passes(surface) and surface.startswith(prefix)):
+                return surface
+        return f"[{self.kind}]"
 
     def _all(self, structure: Any) -> list[str]:
         form, prefix = structure
@@ -158,19 +160,18 @@ class Identifier(RedrawnLaw):
         return [prefix + _filled(form, number) for number in range(_count(form))]
 
     def outputs(self, structure: Hashable) -> Sequence[str]:
-        """All strings of the format."""
-        return self._all(structure)
+        """All strings of the format and, where they are checked, the mask."""
+        return self._all(structure) + [f"[{self.kind}]"] * (self._passes is not None)
 
     def log_prob(self, value: Any) -> NDArray[np.float64]:
-        """Uniform over the strings that pass; what is taken as it is after the last try is uniform over all."""
+        """Uniform over the strings that pass; the mask is as likely as that no try passes."""
         surfaces = self._all(self.structure(value))
-        passes = np.array([self._passes is None or self._passes(each) for each in surfaces])
+        if self._passes is None:
+            return np.full(len(surfaces), -math.log(len(surfaces)))
+        passes = np.array([self._passes(each) for each in surfaces])
         share = passes.mean()
-        # All tries fail with probability (1 - share)^tries; the last of them is then one of those that fail.
         failed = math.exp(_TRIES * math.log1p(-share)) if share < 1 else 0.0
-        rates = np.where(
-            passes, (1 - failed) / max(1, passes.sum()), failed / max(1, (~passes).sum())
-        )
+        rates = np.append(passes * (1 - failed) / passes.sum(), failed)
         with np.errstate(divide="ignore"):
             return np.log(rates)
 
@@ -215,6 +216,16 @@ def _filled(form: str, number: int) -> str:
         number, position = divmod(number, len(alphabet))
         characters.append(alphabet[position])
     return "".join(reversed(characters))
+
+
+def _with_check_digits(iban: str) -> str:
+    """An IBAN with its third and fourth characters computed from the others, wherever its blanks are."""
+    places = [place for place, character in enumerate(iban) if character.isalnum()][2:4]
+    digits = needs("stdnum.iban", "spans").calc_check_digits(iban)
+    characters = list(iban)
+    for place, digit in zip(places, digits, strict=True):
+        characters[place] = digit
+    return "".join(characters)
 
 
 def _phone(phonenumbers: Any, region: str) -> Callable[[str], bool]:

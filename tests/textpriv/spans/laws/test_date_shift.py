@@ -39,7 +39,7 @@ def test_intervals_hold_to_the_day_across_documents_and_runs():
 
 def test_the_shift_of_a_person_is_a_function_of_key_name_and_epsilon_in_every_process_and_form():
     other = DateShift(epsilon=1 / 365, form="iso", times="keep", dayfirst=True)
-    for person, days in (("ann", 1099), ("bob", -718), (7, 111), (b"7", -403)):
+    for person, days in (("ann", -53), ("bob", 29), (7, -439), (b"7", -277)):
         assert LAW.shift(scopes(person)) == days
         assert other.shift(scopes(person, "elsewhere")) == days
 

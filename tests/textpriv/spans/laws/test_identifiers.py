@@ -42,6 +42,15 @@ def test_a_drawn_identifier_has_the_format_and_passes_the_check(check, text):
         assert law.structure(law.parse(each)) == law.structure(value)
 
 
+# Belgium checks its account numbers a second time.
+@pytest.mark.parametrize("iban", ["BE31 4354 1116 1155", "ES9121000418450200051332"])
+def test_a_drawn_iban_always_has_right_check_digits(iban):
+    law = Identifier("iban")
+    drawn = law.draw([law.parse(iban)] * 60, KeyedStreams(seed=1).stream("iban"))
+    assert all(law.parse(each) for each in drawn)
+    assert len(set(drawn)) > 50
+
+
 def test_two_originals_of_one_format_get_the_same_under_one_stream():
     law = Identifier("luhn")
     first, second = (law.parse(each) for each in ("4111-1111-1111-1111", "5500-0000-0000-0004"))
@@ -60,6 +69,7 @@ def test_the_law_is_uniform_over_what_passes():
     law = Identifier("luhn")
     value = law.parse("18")
     probabilities = dict(zip(law.outputs(law.structure(value)), law.log_prob(value), strict=True))
+    assert math.exp(probabilities.pop("[IDENTIFIER]")) < 1e-300
     passing = [text for text in probabilities if law.parse(text)]
     assert len(passing) == 10
     assert all(probabilities[text] == pytest.approx(-math.log(10)) for text in passing)

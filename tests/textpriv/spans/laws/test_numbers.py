@@ -25,6 +25,11 @@ def test_half_a_step_always_goes_up(x):
     assert WHOLE.parse(f"{x:f}").cell == math.floor(clamped + Fraction(1, 2))
 
 
+@pytest.mark.parametrize(("text", "cell"), [("0.5", 1), ("1.5", 2), ("2.5", 3), ("-0.5", 0)])
+def test_halves_go_up_from_even_and_from_odd_cells(text, cell):
+    assert WHOLE.parse(text).cell == cell
+
+
 @given(DECIMALS, DECIMALS)
 def test_a_loss_is_at_most_epsilon_a_step_begun(x, y):
     first, second = (WHOLE.parse(f"{each:f}") for each in (x, y))

@@ -33,6 +33,14 @@ def test_equal_names_get_equal_surrogates_within_the_scope_and_only_there(scope)
     assert drawn(law, NAMES, seed=2) != here
 
 
+def test_two_kinds_have_independent_surrogates_within_a_person():
+    law = Surrogate([f"n{i}" for i in range(10_000)], consistent="person", kind="PERSON")
+    names = [f"name {i}" for i in range(50)]
+    persons, places = drawn(law, names), drawn(law.of_kind("PLACE"), names)
+    # By chance a pair is equal once in 10,000: three of fifty with probability below 1e-7.
+    assert sum(map(str.__eq__, persons, places)) < 3
+
+
 def test_the_joint_law_is_that_of_a_random_function():
     """Over 4,000 keys: two distinct names are as two uniform draws, whichever names they are."""
     law = Surrogate(["a", "b", "c"], consistent="document")
