@@ -30,9 +30,9 @@ import textpriv
 from textpriv.errors import TextprivError
 from textpriv.evaluation.context_recovery import Candidates, context_marginals
 from textpriv.evaluation.decoding import FORMS, Decoder
-from textpriv.evaluation.general_english import general_english
-from textpriv.evaluation.ngrams import NGrams
 from textpriv.evaluation.recovery import COMMON, word_recovery
+from textpriv.language.general_english import general_english
+from textpriv.language.ngrams import NGrams
 from textpriv.randomness import KeyedStreams
 
 HEAD = "| text | words as written | content words | perplexity | semantic distance (95 %) |"

@@ -28,10 +28,10 @@ from typing import Annotated, Any
 import numpy as np
 import spacy
 import typer
+from survival import MarkedTexts, found_in
+from survival import survival as survivors
 
 import textpriv
-from textpriv.evaluation.survival import MarkedTexts, found_in
-from textpriv.evaluation.survival import survival as survivors
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.spans.detectors import PresidioDetector, SpacyDetector
 from textpriv.spans.patterns import PatternDetector

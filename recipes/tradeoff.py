@@ -39,9 +39,9 @@ from text_sets import COUNTS, VECTORS, fetched_texts
 import textpriv
 from textpriv.errors import TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText, largest_epsilon
-from textpriv.evaluation.ngrams import NGrams
 from textpriv.evaluation.tradeoff import Documents, Make, Task, interval, similarity
 from textpriv.evaluation.utility import whitened
+from textpriv.language.ngrams import NGrams
 from textpriv.vocabulary.topics import common_apart, topic_vectors
 
 WORDS = 6000

@@ -27,7 +27,7 @@ import spacy
 
 from textpriv import Index, Vocabulary
 from textpriv.amounts import AMOUNTS_BINDING, SHARES, Amount, record_of
-from textpriv.evaluation.inversion import invert
+from textpriv.evaluation.recovery import word_recovery
 from textpriv.guarantees.epsilon import choose_epsilon
 from textpriv.index.builtin import LIST_LENGTH
 from textpriv.mechanisms.tem import TEM
@@ -93,9 +93,9 @@ def measure(index: Index) -> list[Amount]:
     amounts = []
     for share in SHARES:
         epsilon = float(f"{choose_epsilon(index, keep=share).epsilon:.2g}")
-        found = invert(TEM(index, epsilon=epsilon), rounds=0)
+        found = word_recovery(TEM(index, epsilon=epsilon))
         amounts.append(
-            Amount.of(index, epsilon, recovered=float(f"{found.success:.4f}"), every=True)
+            Amount.of(index, epsilon, recovered=float(f"{found.everything:.4f}"), every=True)
         )
     return amounts
 

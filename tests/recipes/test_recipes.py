@@ -170,63 +170,15 @@ pytestmark = [
 
 def test_every_recipe_is_run_here():
     # What holds data sets, and what runs inside the environment of another package, are no recipes of their own.
-    parts = {"data", "keel", "peers", "ranking_peers", "text_sets"}
+    parts = {"data", "keel", "peers", "ranking_peers", "survival", "text_sets"}
     assert {path.stem for path in RECIPES.glob("*.py")} - parts == {
-        "attacks",
-        "attributes",
         "benchmark",
         "decoding",
-        "end_to_end",
-        "imdb",
-        "laws",
         "retrieval",
         "spans",
         "tradeoff",
-        "tradeoff_peers",
-        "trees",
         "uci",
     }
-
-
-@pytest.mark.parametrize("given", [True, False])
-def test_attacks(data_dir, tmp_path, given):
-    options = ["--epsilons", "3", "--rate", "half", "--reviews", "10", "--limit", "150"]
-    shown = run(
-        "attacks",
-        "--vectors",
-        data_dir / VECTORS,
-        "--out",
-        tmp_path / "a",
-        *options,
-        *_with(given, data_dir),
-    )
-    assert shown.count("| one author") == 2
-    assert (tmp_path / "a.md").read_text() in shown
-
-
-def test_attributes(data_dir, tmp_path):
-    (tmp_path / "synthpai").mkdir()
-    people, guesses = [], []
-    for number in range(60):
-        side = number // 2 % 2
-        labels = {"sex": ("male", "female")[side]}
-        comments = [" ".join(WORDS[side * 10 + i] for i in range(8))] * 2
-        labelled = {name: {"estimate": value} for name, value in labels.items()}
-        people.append({"author": number, "comments": comments, "labels": labelled})
-        guesses.append({"author": number, "guesses": {"sex": {"correct": [1, 0, 0]}}})
-    for name, rows in (("comments", people), ("guesses", guesses)):
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
-        (tmp_path / "synthpai" / f"{name}.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
-    options = ["--epsilons", "3", "--vectors", data_dir / VECTORS, "--limit", "150"]
-    shown = run("attributes", "--data-dir", tmp_path, "--out", tmp_path / "a", *options)
-    assert (tmp_path / "a.md").read_text() in shown
-    assert "| sex | 30 | 0.500 | 1.000 " in shown
-    assert shown.count("1.000 (0.884 to 1.000) (30) |") == 1  # the ceiling, of 30 that were scored
-    (tmp_path / "synthpai" / "guesses.jsonl.gz").write_bytes(b"no archive")
-    done = CliRunner().invoke(
-        app_of(loaded("attributes")), ["--data-dir", str(tmp_path), "--vectors", str(data_dir)]
-    )
-    assert done.exit_code == 1
 
 
 def test_spans(data_dir, tmp_path):
@@ -252,7 +204,7 @@ def test_spans(data_dir, tmp_path):
 
 
 def test_decoding(data_dir, tmp_path, monkeypatch):
-    from textpriv.evaluation.ngrams import NGrams
+    from textpriv.language.ngrams import NGrams
 
     recipe = loaded("decoding")
     # In place of a network: which words a text has.
@@ -285,23 +237,6 @@ def test_decoding(data_dir, tmp_path, monkeypatch):
     given = "--vectors", data_dir / VECTORS, "--data-dir", data_dir, "--limit", "400"
     shown = run("decoding", *given, "--public", "100", "--timing", "1000")
     assert re.match(r"200 words, 400 in the vocabulary: .* recovered in context", shown)
-
-
-def test_laws(data_dir, index, tmp_path):
-    assert "DOES NOT HOLD" not in run("laws", "utility", data_dir / VECTORS, "--limit", 40)
-    options = ["--epsilons", "3", "--seeds", "1", "--laws", ";".join(list(loaded("laws").LAWS)[:2])]
-    shown = run(
-        "laws",
-        "accuracy",
-        "--data-dir",
-        data_dir,
-        "--index",
-        index,
-        "--out",
-        tmp_path / "l",
-        *options,
-    )
-    assert "Unprivatized" in shown
 
 
 def write_sets(data_dir, folder, counts, reviews):
@@ -393,28 +328,6 @@ def test_a_text_set_that_cannot_be_fetched_names_the_option(network, tmp_path, m
         recipe.fetched_texts(tmp_path / "fetched")
 
 
-def test_trees(data_dir, tmp_path):
-    recipe = loaded("trees")
-    write_sets(data_dir, tmp_path, recipe.COUNTS, 4040)
-    trees = ["tree: ward, heights, counts^1/2", "tree: three levels, roots of heights, counts"]
-    tems = ["TEM as published", "TEM: euclidean, zipf"]
-    options = ["--limit", 120, "--seeds", 2, "--reviews", 40, "--content", "0.5"]
-    options += ["--everything", "", "--trees", ";".join(trees), "--tems", ";".join(tems)]
-    shown = run("trees", "--data-dir", tmp_path, "--out", tmp_path / "t", *options)
-    found = json.loads((tmp_path / "t.json").read_text())
-    assert set(found["choice"]) == {*trees, *tems}
-    scores = found["scores"]["content words"]
-    (cells,) = found["cells"].values()
-    # What is shown is the published law and the best of each kind by what it was chosen on.
-    chosen = {max(names, key=lambda name: scores[name]) for names in (trees, tems)}
-    assert set(cells) == {"TEM as published", *chosen}
-    # The target is met within rounding, so that what the laws keep may be compared.
-    assert all(abs(cell["recovered"][0] - 0.5) < 0.03 for cell in cells.values())
-    ahead = re.findall(r"([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\)", shown)
-    assert len(ahead) == 2 * (len(cells) - 1)
-    assert all(float(low) <= float(mean) <= float(high) for mean, low, high in ahead)
-
-
 def test_tradeoff(data_dir, tmp_path, monkeypatch):
     recipe = loaded("tradeoff")
     monkeypatch.setattr(recipe, "ProcessPoolExecutor", _Threads)
@@ -444,69 +357,6 @@ def test_tradeoff(data_dir, tmp_path, monkeypatch):
     assert all(float(low) <= float(mean) <= float(high) for mean, low, high in ahead)
     recipe.figures(found, tmp_path)
     assert len(list(tmp_path.glob("tradeoff-*.svg"))) == len(recipe.SHOWN)
-
-
-def test_forms_of_other_packages_are_laws_and_santext_that_of_tem_without_truncation():
-    recipe = loaded("tradeoff_peers")
-    vectors = np.random.default_rng(0).normal(size=(30, 4))
-    apart = np.linalg.norm(vectors[:, None] - vectors, axis=2)
-    place = recipe.listed(vectors)
-    assert sorted(place) == list(range(30))
-    places = np.subtract.outer(place, place).T.astype(float)
-    for _, _, form, by_place in recipe.FORMS.values():
-        rows = form(places if by_place else apart, 1.5)
-        assert rows.min() >= 0
-        np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=1e-5)
-    index = textpriv.Index.build(textpriv.Vocabulary(WORDS[:30], vectors))
-    law = textpriv.TEM(index, 1.5, prior="uniform", gamma=20.0)
-    wanted = np.exp([law.log_prob(word) for word in range(30)])
-    np.testing.assert_allclose(recipe.santext(apart, 1.5), wanted, rtol=1e-5)
-
-
-def test_rows_of_other_packages_get_the_share_that_was_asked_for(data_dir, tmp_path, monkeypatch):
-    tradeoff, recipe = loaded("tradeoff"), loaded("tradeoff_peers")
-    monkeypatch.setattr(tradeoff, "SHARED", 1)
-    write_sets(data_dir, tmp_path, tradeoff.COUNTS, 40)
-    tradeoff.prepare(tmp_path, tmp_path / "prepared", 120)
-    monkeypatch.setattr(recipe, "ProcessPoolExecutor", _Threads)
-    monkeypatch.setattr(recipe, "SHARES", (0.2,))
-    monkeypatch.setattr(recipe, "NAMES", ("SanText, pypantera's", recipe.NOISE))
-    for name in ("SEARCHED", "TRIED"):
-        monkeypatch.setattr(recipe, name, 2000)
-    recipe.run(tmp_path / "prepared", tmp_path / "p.json", 1, 1)
-    results = recipe.Results(tmp_path / "p.json", recipe.PARTS)
-    for row in results.content["peers"].values():
-        alone, _, read = row["0.2"]["success"]
-        assert 0.15 <= max(alone, read) <= 0.2 + 0.05
-    shown = recipe.tables(results)
-    assert all(f"| {name} | 0." in shown for name in results.content["peers"])
-    assert "no epsilon" not in shown
-
-
-@pytest.mark.parametrize("given", [True, False])
-def test_end_to_end(data_dir, index, tmp_path, monkeypatch, given):
-    # All that ship are read by a test of the recipe's own.
-    shipped = loaded("end_to_end").shipped
-    monkeypatch.setattr(
-        loaded("end_to_end"), "shipped", lambda: tuple(each[::10] for each in shipped())
-    )
-    options = ["--epsilon-words", 4, "--trials", 1, "--limit", 100, "--out", tmp_path / "e"]
-    shown = run("end_to_end", "--index", index, *options, *_with(given, data_dir))
-    assert shown.count("| clear |") == 2
-    assert (tmp_path / "e.csv").is_file()
-
-
-def test_imdb(data_dir, tmp_path, monkeypatch):
-    options = ["--quick", "--vectors", data_dir / VECTORS, "--out", tmp_path, "--workers", 1]
-    monkeypatch.setattr(loaded("imdb"), "ProcessPoolExecutor", _Threads)
-    run("imdb", *options, "--data-dir", data_dir)
-    assert (tmp_path / "quick" / "table.csv").is_file()
-
-
-def test_imdb_without_data(data_dir, tmp_path):
-    # What is measured on the reviews is the same wherever they come from, so here only the choice of scales.
-    options = ["--quick", "--vectors", data_dir / VECTORS, "--out", tmp_path, "--workers", 1]
-    assert "epsilon" in run("imdb", *options, "--choose")
 
 
 # Each command once, and either source of its tables twice; one of them in processes.

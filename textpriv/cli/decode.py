@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from textpriv.corpus.job import Plan
     from textpriv.evaluation.decoding import Decoder, Recovery
-    from textpriv.evaluation.ngrams import NGrams
+    from textpriv.language.ngrams import NGrams
     from textpriv.privatizer import Privatizer
 
 __all__ = ["decode"]
@@ -71,8 +71,8 @@ class ReadingOptions:
         """Return the model, and public text that it was not counted in."""
         import numpy as np
 
-        from textpriv.evaluation.general_english import general_english
-        from textpriv.evaluation.ngrams import NGrams
+        from textpriv.language.general_english import general_english
+        from textpriv.language.ngrams import NGrams
 
         words = privatizer.mechanism.index.vocabulary.words
         ids, offsets = None, None

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from textpriv.errors import OutOfReachError, TextprivError
 from textpriv.evaluation.context_recovery import Candidates, context_posterior
 from textpriv.evaluation.law import Law
-from textpriv.evaluation.ngrams import NGrams
 from textpriv.evaluation.recovery import COMMON, content_prior
 from textpriv.index.index import Index
+from textpriv.language.ngrams import NGrams
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
 from textpriv.tokenization.batches import several_texts
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder

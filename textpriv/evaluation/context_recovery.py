@@ -8,7 +8,7 @@ no guarantee changes. The passes over a document are in ``hidden_markov``; what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
 from textpriv.evaluation import hidden_markov
-from textpriv.evaluation.language_models import LanguageModel, score_in_context
 from textpriv.evaluation.law import Law
-from textpriv.evaluation.ngrams import NGrams
+from textpriv.language.ngrams import NGrams
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 
 __all__ = [
@@ -130,9 +129,7 @@ def context_posterior(
     outputs: NDArray[np.int32],
     offsets: NDArray[np.int64],
     candidates: Candidates,
-    model: NGrams | LanguageModel,
-    *,
-    words: Sequence[str] | None = None,
+    model: NGrams,
 ) -> NDArray[np.float32]:
     """How likely each candidate of each position is, given the released words of its document.
 
@@ -159,22 +156,9 @@ def context_posterior(
     """
     released = _checked(outputs, candidates, model)
     found = np.zeros((len(released), candidates.words.shape[1] + 1), np.float32)
-    if isinstance(model, NGrams):
-        arrays = candidates.arrays(others=True)
-        for part in _parts(offsets):
-            hidden_markov.posterior(released[part], *arrays, model.arrays, found[part])
-        return found[:, :-1]
-    known = len(candidates.words)
-    for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-        for at in range(begin, end):
-            choice, law = candidates.words[released[at]], candidates.law[released[at]]
-            inside = choice < known
-            score = np.full(len(choice), -np.inf)
-            score[inside] = score_in_context(model, released, begin, end, at, words, choice[inside])
-            peak = score.max()
-            # Where the model knows none of the candidates the law alone is left.
-            weight = law * np.exp(score - peak) if np.isfinite(peak) else law
-            found[at, :-1] = weight / weight.sum() if weight.sum() > 0 else law / law.sum()
+    arrays = candidates.arrays(others=True)
+    for part in _parts(offsets):
+        hidden_markov.posterior(released[part], *arrays, model.arrays, found[part])
     return found[:, :-1]
 
 
@@ -182,9 +166,8 @@ def context_marginals(
     outputs: NDArray[np.int32],
     offsets: NDArray[np.int64],
     candidates: Candidates,
-    model: NGrams | LanguageModel,
+    model: NGrams,
     *,
-    words: Sequence[str] | None = None,
     among: NDArray[np.bool_] | None = None,
 ) -> Marginals:
     """The likeliest word of each position, given the released words of its document; see :func:`context_posterior`.
@@ -202,7 +185,7 @@ def context_marginals(
         ``np.mean(found.guess == written)`` is the context recovery of the words that were written, where words outside
         the vocabulary are written as V.
     """
-    shares = context_posterior(outputs, offsets, candidates, model, words=words)
+    shares = context_posterior(outputs, offsets, candidates, model)
     choice = candidates.words[outputs]
     if among is not None:
         shares = np.where(among[choice], shares, 0.0).astype(np.float32)
@@ -248,10 +231,10 @@ def _parts(offsets: NDArray[np.int64]) -> Iterator[slice]:
 
 
 def _checked(
-    outputs: NDArray[np.int32], candidates: Candidates, model: NGrams | LanguageModel
+    outputs: NDArray[np.int32], candidates: Candidates, model: NGrams
 ) -> NDArray[np.int32]:
     size = len(candidates.words)
-    if isinstance(model, NGrams) and model.size != size:
+    if model.size != size:
         raise TextprivError(
             f"the model knows {model.size:,} words, and the mechanism {size:,}: use one vocabulary."
         )

@@ -21,8 +21,8 @@ from textpriv.evaluation.context_recovery import (
     likeliest_paths,
     sampled_paths,
 )
-from textpriv.evaluation.ngrams import NGrams
 from textpriv.evaluation.recovery import COMMON
+from textpriv.language.ngrams import NGrams
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import KeyedStreams

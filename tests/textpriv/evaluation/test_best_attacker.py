@@ -8,7 +8,7 @@ import pytest
 import textpriv
 from textpriv.errors import OutOfReachError, TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText, largest_epsilon
-from textpriv.evaluation.ngrams import NGrams
+from textpriv.language.ngrams import NGrams
 
 SIZE, COMMON = 40, 5
 PRIOR = np.arange(SIZE, 0, -1.0) / np.arange(SIZE, 0, -1.0).sum()

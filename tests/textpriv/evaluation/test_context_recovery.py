@@ -19,9 +19,9 @@ from textpriv.evaluation.context_recovery import (
     likeliest_paths,
     sampled_paths,
 )
-from textpriv.evaluation.ngrams import NGrams
 from textpriv.evaluation.recovery import word_recovery
 from textpriv.index import Index
+from textpriv.language.ngrams import NGrams
 from textpriv.mechanisms import TEM, UNKNOWN, TreeTEM
 from textpriv.randomness import KeyedStreams
 from textpriv.vocabulary import Vocabulary
@@ -197,32 +197,6 @@ def test_context_helps_where_words_follow_each_other_and_two_of_them_more_than_o
         right.append(np.mean(found.guess == written))
     assert right[0] < right[1] + 0.02
     assert right[2] > right[1] + 0.2
-
-
-def test_a_language_model_is_multiplied_with_the_law_and_asked_with_private_words_alone():
-    mech, asked = mechanism(), []
-    words = mech.index.vocabulary.words
-    candidates = Candidates.of(mech, np.ones(SIZE + 1), SIZE + 1)
-
-    def favourite(left, right, choice):
-        asked.append((left, right))
-        return np.where(choice == 2, 3.0, 0.0)
-
-    outputs = np.array([0, 1, 4])
-    shares = context_posterior(outputs, np.array([0, 2, 3]), candidates, favourite, words=words)
-    law = laws_of(mech)[:SIZE, outputs].T * np.exp([0, 0, 3, 0, 0])
-    assert_allclose(shares[:, :SIZE], law / law.sum(axis=1, keepdims=True), rtol=1e-5)
-    assert asked == [("", "w1"), ("w0", ""), ("", "")]
-    # Where it allows no word, the law alone is left.
-    none = context_posterior(
-        outputs[:1], np.array([0, 1]), candidates, lambda *a: np.full(SIZE, -np.inf), words=words
-    )
-    assert_allclose(none[0], candidates.law[0] / candidates.law[0].sum(), rtol=1e-5)
-    for wrong in (lambda *a: np.zeros(2), lambda *a: np.full(SIZE, np.nan)):
-        with pytest.raises(TextprivError, match="one log-probability a candidate"):
-            context_posterior(outputs, np.array([0, 3]), candidates, wrong, words=words)
-    with pytest.raises(TextprivError, match="give words"):
-        context_posterior(outputs, np.array([0, 3]), candidates, favourite)
 
 
 def test_what_does_not_fit_together_is_refused():

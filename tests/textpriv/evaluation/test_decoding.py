@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose
 from textpriv.errors import TextprivError
 from textpriv.evaluation.context_recovery import Candidates, context_posterior, likeliest_paths
 from textpriv.evaluation.decoding import FORMS, MARK, Decoder, expected_recovery
-from textpriv.evaluation.ngrams import NGrams
 from textpriv.index import Index
+from textpriv.language.ngrams import NGrams
 from textpriv.mechanisms import TEM, TreeTEM
 from textpriv.privatizer import Privatizer
 from textpriv.tokenization.policy import TokenPolicy

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from textpriv.errors import TextprivError
-from textpriv.evaluation.ngrams import NGrams
+from textpriv.language.ngrams import NGrams
 
 IDS = np.array([0, 1, 0, 1, 0, 2, -1, 1, 0, 1], dtype=np.int32)
 

@@ -8,9 +8,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from textpriv.errors import TextprivError
-from textpriv.evaluation import general_english as module
-from textpriv.evaluation.general_english import general_english
-from textpriv.evaluation.ngrams import NGrams
+from textpriv.language import general_english as module
+from textpriv.language.general_english import general_english
+from textpriv.language.ngrams import NGrams
 
 ARPA = """\\data\\
 ngram 1=4

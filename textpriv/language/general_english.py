@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from textpriv.errors import TextprivError
-from textpriv.evaluation.ngrams import NGrams
 from textpriv.files import atomic_write, cache_folder, one_at_a_time, sha256_file
+from textpriv.language.ngrams import NGrams
 from textpriv.optional import needs
 
 __all__ = ["EXTRA", "general_english"]
