@@ -291,7 +291,7 @@ class Laws:
 
     def _tree(self, space: str, method: str, height: float, power: float, apart: bool) -> Make:
         return lambda e: textpriv.TreeTEM(
-            self.tree(space, method, height, apart), e, prior=self.counts**power, rate="half"
+            self.tree(space, method, height, apart), e, prior=self.counts**power
         )
 
     def all(self) -> dict[str, Make]:

@@ -29,14 +29,9 @@ def vocabulary(precision: str):
 
 
 def mechanisms(index):
-    from textpriv import TEM, BalancedTEM, Madlib, PermuteAndFlip, SmoothedTEM, Tree, TreeTEM
+    from textpriv import TEM, Madlib, Tree, TreeTEM
 
     yield TEM(index, 2.0)
-    yield TEM(index, 2.0, rate="calibrated")
-    yield TEM(index, 2.0, rate="best")
-    yield SmoothedTEM(index, 2.0, 0.8)
-    yield BalancedTEM(index, 2.0)
-    yield PermuteAndFlip(index, 2.0)
     yield Madlib(index, 6.0, search="exact")
     yield TreeTEM(Tree.build(index.vocabulary, metric="euclidean"), 2.0)
     yield TreeTEM(Tree.build(index.vocabulary, "single", metric="euclidean"), 2.0, prior="zipf")

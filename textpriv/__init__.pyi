@@ -8,16 +8,12 @@ from .guarantees.certificate import Certificate as Certificate
 from .guarantees.certificate import certify as certify
 from .guarantees.epsilon import eps_from_odds as eps_from_odds
 from .guarantees.epsilon import epsilon_for as epsilon_for
-from .guarantees.epsilon import epsilon_from_odds as epsilon_from_odds
 from .guarantees.protection import choose as choose
 from .index import Index as Index
 from .index import Tree as Tree
 from .ledger import Document as Document
 from .ledger import Ledger as Ledger
-from .mechanisms.balanced import BalancedTEM as BalancedTEM
 from .mechanisms.madlib import Madlib as Madlib
-from .mechanisms.permute_and_flip import PermuteAndFlip as PermuteAndFlip
-from .mechanisms.smoothed import SmoothedTEM as SmoothedTEM
 from .mechanisms.tem import TEM as TEM
 from .mechanisms.tree_tem import TreeTEM as TreeTEM
 from .privatizer import Privatizer as Privatizer

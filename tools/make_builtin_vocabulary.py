@@ -132,7 +132,6 @@ def main(wheel: Path) -> None:
     manifest["law"] = {
         "mechanism": "textpriv.TEM.v1",
         "prior": "zipf",
-        "rate": "half",
         "meaning": "a word is kept, or replaced by one drawn by closeness and commonness; rank stands for frequency",
     }
     manifest["records"] = [{"binding": AMOUNTS_BINDING, "content": record_of(measure(index))}]

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import textpriv
 from textpriv.corpus import PrivatizerSettings, privatize_corpus
 from textpriv.errors import CorpusError, LimitError
 from textpriv.index import Index
@@ -55,19 +54,6 @@ def test_its_index_loads_and_holds_what_a_new_one_would(earlier):
     assert old.vocabulary.words[:3] == ["the", "of", "and"]
     np.testing.assert_array_equal(old.neighbours.ids, new.neighbours.ids)
     np.testing.assert_array_equal(old.neighbours.distances, new.neighbours.distances)
-
-
-@pytest.mark.parametrize("rate", ["half", "best"])
-def test_its_records_are_not_believed_but_computed_anew(earlier, rate):
-    # Records of that time are not bound to an algorithm.
-    index = Index.load(earlier / "words")
-    fresh = Index.build(index.vocabulary, k=4, hnsw=False)
-    reused, computed = (
-        textpriv.certify(textpriv.TEM(each, 2.0, rate=rate), reuse=each is index)
-        for each in (index, fresh)
-    )
-    assert reused.holds
-    assert reused.rho == computed.rho
 
 
 def test_what_its_ledger_counted_still_counts(earlier, tmp_path):

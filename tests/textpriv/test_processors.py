@@ -137,23 +137,17 @@ def matrices():
     return factor @ factor.T / 64, factor[:, :13] @ factor[:, :13].T / 64
 
 
-def laws(index, angular, manhattan, mahalanobis, singular):
-    from textpriv import TEM, BalancedTEM, Madlib, PermuteAndFlip, SmoothedTEM
+def laws(index, angular, manhattan, mahalanobis):
+    from textpriv import TEM, Madlib
 
     for prior in ("zipf", "uniform"):
-        for rate in ("half", "calibrated", "best"):
-            yield f"TEM {prior} {rate}", TEM(index, 2.0, prior, rate=rate)
-        yield f"smoothed {prior}", SmoothedTEM(index, 2.0, 0.8, prior)
-    yield "balanced", BalancedTEM(index, 2.0)
-    yield "permute and flip", PermuteAndFlip(index, 2.0)
+        yield f"TEM {prior}", TEM(index, 2.0, prior)
     yield "Madlib", Madlib(index, 6.0, search="exact")
     yield "Madlib of eight directions", Madlib(index, 6.0, search="exact", projection=8)
-    yield "TEM angular", TEM(angular, 9.0, rate="calibrated")
-    yield "TEM manhattan", TEM(manhattan, 0.6, rate="best")
-    yield "permute and flip angular", PermuteAndFlip(angular, 9.0)
-    yield "TEM mahalanobis", TEM(mahalanobis, 2.0, rate="calibrated")
+    yield "TEM angular", TEM(angular, 9.0)
+    yield "TEM manhattan", TEM(manhattan, 0.6)
+    yield "TEM mahalanobis", TEM(mahalanobis, 2.0)
     yield "Madlib mahalanobis", Madlib(mahalanobis, 6.0, search="exact")
-    yield "permute and flip singular", PermuteAndFlip(singular, 2.0)
 
 
 def checksum(*parts: object) -> str:

@@ -6,7 +6,6 @@ and ``amounts``.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -148,9 +147,6 @@ class TemOptions:
     gamma: Annotated[
         float | None, typer.Option(help="Distance beyond which all words count alike.")
     ] = None
-    rate: Annotated[
-        Literal["half", "calibrated"], typer.Option(help="How the exponent follows from epsilon.")
-    ] = "half"
 
 
 def epsilon(
@@ -180,9 +176,7 @@ def epsilon(
             say("Next: textpriv choose --recovery SHARE, or textpriv epsilon --keep SHARE")
         return
     apart = wanted.apart(opened)
-    calibrated = law.rate == "calibrated" and wanted.odds is None
-    bars = console().is_terminal and calibrated  # no two displays at a time
-    with contextlib.nullcontext() if bars else console().status("looking at words"):
+    with console().status("looking at words"):
         found = choose_epsilon(
             opened,
             **wanted.named,
@@ -192,8 +186,6 @@ def epsilon(
             draws=wanted.draws,
             prior=law.prior,
             gamma=law.gamma,
-            rate=law.rate,
-            progress=bars,
         )
     if as_json:
         print_json({"index": name, "distance": apart, **vars(found)})

@@ -397,7 +397,6 @@ def report(
 
     settings = release.settings(**spans.settings())
     private.check(output, context, spans.policy, *files_of(settings.index, settings))
-    release.law.announce()
     privatizer = settings.build()
     samples: list[str] = []
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from textpriv.cli.messages import say
 from textpriv.errors import IndexFolderError, TextprivError
 from textpriv.files import lost_by
 from textpriv.mechanisms import mechanism_names
@@ -224,34 +223,19 @@ class MechanismOptions:
     prior: Annotated[
         str | None,
         typer.Option(
-            help="All but permute-and-flip: how often each word is used in public text: zipf (by rank, the "
-            "default of all but balanced and tree), uniform (as published), counts (stored in the index), or a file of "
-            "'word count' lines; tree: full (the default), which spends the whole budget."
+            help="tem, tree: how often each word is used in public text: zipf (by rank, the default of tem), uniform (as "
+            "published), counts (stored in the index), or a file of 'word count' lines; tree: full (the default), which "
+            "spends the whole budget."
         ),
     ] = None
     gamma: Annotated[
         float | None,
-        typer.Option(help="All but madlib and tree: distance beyond which all words count alike."),
+        typer.Option(help="tem: distance beyond which all words count alike."),
     ] = None
     beta: Annotated[
         float | None,
         typer.Option(
-            help="tem with --prior uniform, permute-and-flip: chance of leaving gamma, from which gamma "
-            "follows (default 0.001)."
-        ),
-    ] = None
-    rate: Annotated[
-        Literal["half", "calibrated", "best"] | None,
-        typer.Option(
-            help="tem, tree: how the exponent follows from epsilon: half of it (the default of tem), calibrated (the "
-            "most that these vectors allow, the default of tree), or best (tem: which also moves the prior). Computed "
-            "once for an index."
-        ),
-    ] = None
-    share: Annotated[
-        float | None,
-        typer.Option(
-            help="smoothed: the exponent as a share of epsilon, from 0.5 to below 1 (default 0.6)."
+            help="tem with --prior uniform: chance of leaving gamma, from which gamma follows (default 0.001)."
         ),
     ] = None
     search: Annotated[
@@ -304,19 +288,7 @@ class MechanismOptions:
         from textpriv.mechanisms import registry
 
         settings = self.settings(required(epsilon, index))
-        self.announce()
         return registry.get(self.mechanism)(**settings)(open_index(index))
-
-    def announce(self) -> None:
-        """Say that the next step may take long, where the law is searched for on the index."""
-        searched = (SHORT_NAMES["smoothed"], SHORT_NAMES["balanced"])
-        tree = self.mechanism == SHORT_NAMES["tree"]  # where it takes seconds
-        if self.mechanism in searched or (self.rate not in (None, "half") and not tree):
-            say(
-                "",
-                "calibrating the law (the first time a minute or more for 40,000 words; kept with the index)",
-                "dim",
-            )
 
 
 def refuse_existing(out: Path, force: bool, *read: str | Path | None) -> None:

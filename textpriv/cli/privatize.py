@@ -402,7 +402,6 @@ def privatize(
         resume=run.resume,
         overwrite=force,
     )
-    release.law.announce()
     privatizer = settings.build()
     with _saying_what_is_left(target), shown_progress(console(), as_json) as advance:
         report = privatize_corpus(

@@ -85,7 +85,7 @@ def laws(vocabulary: Vocabulary) -> dict[str, Make]:
             projected, e, prior="uniform"
         ),
         f"TEM, projected to {_PROJECTION}, Zipf prior": lambda e: TEM(projected, e),
-        "tree, Zipf prior": lambda e: TreeTEM(tree, e, prior="zipf", rate="half"),
+        "tree, Zipf prior": lambda e: TreeTEM(tree, e, prior="zipf"),
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -24,11 +24,9 @@ from textpriv.evaluation.deniability import WordSample
 from textpriv.guarantees.figure_kernels import TINY, different_outputs, keep_probabilities
 from textpriv.index.index import Index
 from textpriv.index.neighbours import product_threads
-from textpriv.index.progress import reporter
 from textpriv.index.tree import Tree
 from textpriv.mechanisms.base import ALGORITHM, EPSILONS, Mechanism, checksum, positive
-from textpriv.mechanisms.calibration.privacy_constant import log_normalisers, tight_constants
-from textpriv.mechanisms.tem import LARGEST_EXPONENT, TEM
+from textpriv.mechanisms.tem import TEM
 from textpriv.mechanisms.tree_tem import TreeTEM
 from textpriv.metrics import ANGULAR, EUCLIDEAN, is_builtin
 from textpriv.statement import UnsoundWarning
@@ -37,9 +35,8 @@ from textpriv.vocabulary.vocabulary import Prior
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["Choice", "choose_epsilon", "eps_from_odds", "epsilon_for", "epsilon_from_odds"]
+__all__ = ["Choice", "choose_epsilon", "eps_from_odds", "epsilon_for"]
 
-Report = bool | Callable[[str, int, int], None]
 _FEW_WORDS = 4096  # of so small a vocabulary all words are looked at
 # Multiplications over the words that are looked at of a larger one: about two seconds.
 _WORK = 2.5e9
@@ -52,7 +49,7 @@ _GRID = 5  # epsilons of one pass over the words
 _WIDTH = 0.06  # how far they reach to both sides of a first estimate, as a part of it
 
 
-def epsilon_from_odds(odds: float, d_ref: float) -> float:
+def eps_from_odds(odds: float, d_ref: float) -> float:
     """The epsilon at which two words at distance ``d_ref`` are told apart by odds of at most ``odds`` to 1.
 
     Parameters
@@ -75,7 +72,7 @@ def epsilon_from_odds(odds: float, d_ref: float) -> float:
 
     Examples
     --------
-    >>> round(epsilon_from_odds(20.0, 2.0), 4)
+    >>> round(eps_from_odds(20.0, 2.0), 4)
     1.4979
     """
     if positive("odds", odds) <= 1:
@@ -83,14 +80,6 @@ def epsilon_from_odds(odds: float, d_ref: float) -> float:
             f"odds must be above 1: at 1 to 1 nothing can be told apart, and no word gets through; got {odds}."
         )
     return math.log(odds) / positive("the reference distance", d_ref)
-
-
-def eps_from_odds(odds: float, d_ref: float) -> float:
-    """The former name of :func:`epsilon_from_odds`, deprecated."""
-    warnings.warn(
-        "eps_from_odds is called epsilon_from_odds now.", DeprecationWarning, stacklevel=2
-    )
-    return epsilon_from_odds(odds, d_ref)
 
 
 @dataclass(frozen=True)
@@ -136,9 +125,7 @@ class Wanted(TypedDict, total=False):
     mechanism: str
     gamma: float | None
     beta: float
-    rate: str
     sample: int | None
-    progress: Report
 
 
 def epsilon_for(index: Index, **wanted: Unpack[Wanted]) -> float:
@@ -171,7 +158,7 @@ def epsilon_for(index: Index, **wanted: Unpack[Wanted]) -> float:
         nearest word with another vector. For nine tenths of them pass ``index.reference_distance_90``.
     draws : int
         With ``distinct``. Default: 1000.
-    prior, gamma, beta, rate
+    prior, gamma, beta
         Settings of the mechanism, as for :class:`textpriv.TEM`.
     word_prior : see :meth:`Vocabulary.prior_weights`
         How often each word is met.
@@ -180,8 +167,6 @@ def epsilon_for(index: Index, **wanted: Unpack[Wanted]) -> float:
     sample : int, optional
         How many words to look at. Default: all of them up to 4,096, beyond that a fixed public sample
         (:meth:`WordSample.of`) of as many as take about two seconds, 512 to 4,096. Every word counts with ``len(index)``.
-    progress : bool or callable
-        Show the passes over all pairs of words of the calibrated rate.
 
     Returns
     -------
@@ -222,16 +207,13 @@ def choose_epsilon(
     mechanism: str = "tem",
     gamma: float | None = None,
     beta: float = 1e-3,
-    rate: str = "half",
     sample: int | None = None,
-    progress: Report = False,
 ) -> Choice:
     """Find the epsilon of :func:`epsilon_for`, and say how well it is known.
 
     Parameters
     ----------
-    index, keep, distinct, odds, recovery, of, context, distance, draws, prior, word_prior, mechanism, gamma, beta, rate
-    sample, progress
+    index, keep, distinct, odds, recovery, of, context, distance, draws, prior, word_prior, mechanism, gamma, beta, sample
         As for :func:`epsilon_for`.
 
     Raises
@@ -244,10 +226,10 @@ def choose_epsilon(
             f"epsilon_for needs a textpriv.Index first; got {type(index).__name__}. Build one with Index.build(vocab)."
         )
     named = {"keep": keep, "distinct": distinct, "odds": odds, "recovery": recovery}
-    _check_wanted(named, mechanism, rate)
+    _check_wanted(named, mechanism)
     if odds is not None:
         reference = index.reference_distance if distance is None else distance
-        epsilon = _with_room(index, epsilon_from_odds(odds, reference), reference)
+        epsilon = _with_room(index, eps_from_odds(odds, reference), reference)
         return Choice(epsilon, "odds", float(odds), float(odds), 0.0, 0)
     if distance is not None:
         raise MechanismError("distance= belongs to odds=; leave it out.")
@@ -265,8 +247,8 @@ def choose_epsilon(
     weights = index.vocabulary.prior_weights(word_prior)
     search: _Search | _ByRecovery
     if recovery is not None:
-        if isinstance(index, Tree) and (gamma is not None or rate != "half"):
-            raise MechanismError("a law over a tree has no gamma and one rate; leave these out.")
+        if isinstance(index, Tree) and gamma is not None:
+            raise MechanismError("a law over a tree has no gamma; leave it out.")
         if context is None or isinstance(context, PublicText):
             text = context
         else:
@@ -277,7 +259,7 @@ def choose_epsilon(
         search = _Search(index, name, wanted, draws, weights, _sample_size(index, sample))
     if not (isinstance(prior, str) and prior in ("full", "zipf", "uniform", "counts")):
         prior = index.vocabulary.prior_weights(prior)  # a file is read once, not for every epsilon
-    return _solved(search, prior, gamma, beta, rate, progress)
+    return _solved(search, prior, gamma, beta)
 
 
 def _with_room(index: Index, epsilon: float, distance: float) -> float:
@@ -306,8 +288,6 @@ def _solved(
     prior: Any,
     gamma: float | None,
     beta: float,
-    rate: str,
-    progress: Report,
 ) -> Choice:
     """What was recorded of a search, or what it finds now."""
     index = search.index
@@ -318,7 +298,6 @@ def _solved(
             "uniform": named == "uniform",
             "gamma": gamma,
             "beta": beta,
-            "rate": rate,
         }
     )
     recorded = index.find_record(binding) if is_builtin(index.metric) else None
@@ -326,22 +305,19 @@ def _solved(
     if found is not None:
         return found
 
-    def half(epsilon: float, cap: float | None = None) -> TEM:
-        chosen = gamma if cap is None else cap
-        return TEM(index, epsilon=epsilon, prior=prior, gamma=chosen, beta=beta, rate="half")
+    def tem(epsilon: float) -> TEM:
+        return TEM(index, epsilon=epsilon, prior=prior, gamma=gamma, beta=beta)
 
     if isinstance(search, _ByRecovery) and isinstance(index, Tree):
         found = search.solve(lambda epsilon: TreeTEM(index, epsilon, prior=prior))
-    elif rate == "half":
-        found = search.solve(half)
     else:
-        found = _at_calibrated_rate(search, half, progress)
+        found = search.solve(tem)
     if is_builtin(index.metric):
         index.keep_record(binding, asdict(found))
     return found
 
 
-def _check_wanted(given: Mapping[str, float | None], mechanism: str, rate: str) -> None:
+def _check_wanted(given: Mapping[str, float | None], mechanism: str) -> None:
     """Refuse anything but one target, and names that there are not."""
     named = [name for name, value in given.items() if value is not None]
     if len(named) != 1:
@@ -349,8 +325,6 @@ def _check_wanted(given: Mapping[str, float | None], mechanism: str, rate: str) 
             f"say what is wanted by exactly one of {', '.join(f'{name}=' for name in given)}; got "
             f"{' and '.join(named) or 'none'}."
         )
-    if rate not in ("half", "calibrated"):
-        raise MechanismError(f"unknown rate {rate!r}; use 'half' or 'calibrated'.")
     if mechanism not in ("tem", "madlib"):
         raise MechanismError(f"unknown mechanism {mechanism!r}; use 'tem' or 'madlib'.")
 
@@ -628,29 +602,3 @@ class _ByRecovery:
         start = 4 / (self.index.reference_distance or 4.0)
         found = largest_epsilon(make, self.wanted, self.attacker, start)
         return Choice(found.epsilon, self.name, self.wanted, found.share, found.error, 0)
-
-
-def _at_calibrated_rate(
-    search: _Search | _ByRecovery, half: Callable[[float, float | None], TEM], progress: Report
-) -> Choice:
-    """Find the epsilon whose calibrated mechanism has the law that reaches the target.
-
-    A law is a rate and a gamma. The rate that reaches the target is found as if it were epsilon / 2; its constant over all
-    pairs of words is the least epsilon that allows it. Where gamma depends on epsilon, the two are found in turn.
-    """
-    index = search.index
-    cap: float | None = None
-    for _ in range(20):
-        choice = search.solve(lambda epsilon, cap=cap: half(epsilon, cap))  # type: ignore[misc]
-        weights, rate, gamma = half(choice.epsilon, cap).exponential_law()
-        with reporter(progress) as report:
-            log_z = log_normalisers(index, weights, [rate], [gamma], report("normalisers"))
-            (constant,) = tight_constants(
-                index, [rate], [gamma], log_z, progress=report("pairs of words")
-            )
-        epsilon = min(max(constant.value / (1 - 1e-6), rate), 2 * rate)
-        due = min(half(epsilon, None).gamma, LARGEST_EXPONENT / rate)
-        if math.isclose(due, gamma, rel_tol=1e-7):
-            break
-        cap = due
-    return replace(choice, epsilon=epsilon)

@@ -17,22 +17,16 @@ import catalogue
 from textpriv.errors import MechanismError
 
 if TYPE_CHECKING:
-    from textpriv.mechanisms.balanced import BalancedTEM
     from textpriv.mechanisms.base import UNKNOWN, Mechanism
     from textpriv.mechanisms.madlib import Madlib
-    from textpriv.mechanisms.permute_and_flip import PermuteAndFlip
-    from textpriv.mechanisms.smoothed import SmoothedTEM
     from textpriv.mechanisms.tem import TEM
     from textpriv.mechanisms.tree_tem import TreeTEM
 
 __all__ = [
     "TEM",
     "UNKNOWN",
-    "BalancedTEM",
     "Madlib",
     "Mechanism",
-    "PermuteAndFlip",
-    "SmoothedTEM",
     "TreeTEM",
     "find_mechanism",
     "mechanism_names",
@@ -88,11 +82,8 @@ def find_mechanism(name: str) -> Any:
 
 
 _HOME = {
-    "BalancedTEM": "balanced",
     "Madlib": "madlib",
     "Mechanism": "base",
-    "PermuteAndFlip": "permute_and_flip",
-    "SmoothedTEM": "smoothed",
     "TEM": "tem",
     "TreeTEM": "tree_tem",
     "UNKNOWN": "base",

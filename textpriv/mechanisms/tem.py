@@ -21,12 +21,9 @@ from textpriv.arithmetic import log
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, positive
-from textpriv.mechanisms.base_measure import BaseMeasure, numbers
-from textpriv.mechanisms.calibration.prior_search import search_prior
-from textpriv.mechanisms.calibration.privacy_constant import largest_rate
+from textpriv.mechanisms.base_measure import BaseMeasure
 from textpriv.mechanisms.sampling import drawn_distances
 from textpriv.mechanisms.tem_sampler import EnvelopeSampler
-from textpriv.metrics import INTERPRETED
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement, UnsoundWarning
 
@@ -75,22 +72,13 @@ class TEM(Mechanism):
         30 / t in any case, so that every probability keeps a known relative precision.
     beta : float
         Used by the default gamma of the uniform prior, which is Theorem 3's at rate epsilon / 2 (it serves larger rates).
-    rate : {"half", "calibrated", "best"}
-        "half": t = epsilon / 2, as published. "calibrated": the largest t in [epsilon / 2, epsilon] whose exact
-        constant over all pairs is at most epsilon (1 - 1e-6), computed once and recorded with the index; it needs exact
-        lists. "best": first moves the prior some half steps towards the measure on which the normaliser is constant, as
-        many as keep the most words (:mod:`textpriv.mechanisms.calibration.prior_search`; a small vocabulary may start
-        from the uniform measure), then calibrates. The guarantee is the same.
 
     Attributes
     ----------
     t : float
-        The rate in use.
+        The rate, half of epsilon.
     gamma : float
         The truncation in use.
-    rho_bound : float
-        Nothing tells two words apart by more than this per unit of distance: epsilon at the half rate, the constant over
-        all pairs, with the rounding of distances charged, at a calibrated one.
 
     Raises
     ------
@@ -109,15 +97,8 @@ class TEM(Mechanism):
         prior: str | PathLike[str] | Mapping[str, float] | NDArray[Any] = "zipf",
         gamma: float | None = None,
         beta: float = 1e-3,
-        rate: str = "half",
     ) -> None:
         super().__init__(index, epsilon)
-        if rate not in ("half", "calibrated", "best"):
-            raise MechanismError(
-                f"unknown rate {rate!r}; use 'half' (t = epsilon / 2), 'calibrated' or 'best'."
-            )
-        self.rate = rate
-        self.rho_bound = self.epsilon
         if not index.exact:
             warnings.warn(
                 f"TEM over approximate lists (recall {index.recall:.4f}) has no proved guarantee: a missed neighbour "
@@ -137,7 +118,7 @@ class TEM(Mechanism):
             wanted = truncation(beta, len(index), self.epsilon / 2)
         else:
             wanted = math.inf
-        self.t = self._find_rate(wanted)
+        self.t = self.epsilon / 2
         self.gamma = min(wanted, LARGEST_EXPONENT / self.t)
         self._sampler = EnvelopeSampler(index, self.measure, self.t, self.gamma)
 
@@ -148,7 +129,6 @@ class TEM(Mechanism):
             "prior": self.prior,
             "gamma": self._gamma,
             "beta": self.beta,
-            "rate": self.rate,
         }
 
     def __repr__(self) -> str:
@@ -162,117 +142,9 @@ class TEM(Mechanism):
         return bound
 
     def drawn_from(self) -> dict[str, Any]:
-        """What the sampler reads besides: the measure, which a prior search may have found, the rate and the truncation."""
+        """What the sampler reads besides: the measure, the rate and the truncation."""
         measure = checksum(self.measure.parts)
         return {**super().drawn_from(), "prior": measure, "law": [self.t, self.gamma]}
-
-    def _find_rate(self, gamma: float) -> float:
-        """Fix the measure for a wanted truncation, and return the rate."""
-        if self.rate == "half":
-            return self.epsilon / 2
-        if self.rate == "best":
-            self._search_prior(gamma)
-        return self._calibrate(gamma)
-
-    def _search_prior(self, gamma: float) -> None:
-        """Replace the prior by the one that a prior search finds: recorded for exactly this prior, or searched now."""
-        self._refuse_unproved()
-        binding = {"kind": "levelling", **self.binding()}
-        record = self.index.find_record(binding)
-        weights = None if record is None else numbers(record.get("weights"), len(self.index))
-        if record is None or weights is None or not (weights > 0).all():
-            searched = search_prior(
-                self.index,
-                self.measure.weights,
-                self.epsilon,
-                lambda rate: min(gamma, LARGEST_EXPONENT / rate),
-            )
-            record = {
-                "start": searched.start,
-                "steps": searched.steps,
-                "evidence": list(searched.evidence),
-                "weights": searched.weights.tolist(),
-            }
-            self.index.keep_record(binding, record)
-            weights = searched.weights
-        self.measure = BaseMeasure(weights)
-
-    def _refuse_unproved(self) -> None:
-        if not self.index.exact or self.index.metric.kind == INTERPRETED:
-            spender = f"rate={self.rate!r}" if self.name == TEM.name else self.name
-            raise MechanismError(
-                f"{spender} needs exact lists and a metric of this library, since it spends what is proved and nothing "
-                "else. Use TEM with rate='half'."
-            )
-
-    def _calibrate(self, gamma: float) -> float:
-        """The largest rate that keeps the promise: recorded for exactly this law, or computed now."""
-        self._refuse_unproved()
-        index = self.index
-        binding = {"kind": "calibration", **self.binding()}
-        record = index.find_record(binding)
-        if record is None or not (
-            self._keeps_promise(record.get("t"), record.get("rho_with_rounding"))
-            and self._confirmed(
-                record.get("pair"),
-                record["rho_with_rounding"],
-                record["t"],
-                gamma,
-                self.measure.weights,
-            )
-        ):
-            rate, constant = largest_rate(
-                index, self.measure.weights, self.epsilon, gamma, LARGEST_EXPONENT
-            )
-            record = {"t": rate, "rho_with_rounding": constant.value, "pair": list(constant.pair)}
-            index.keep_record(binding, record)
-        self.rho_bound = float(record["rho_with_rounding"])
-        return float(record["t"])
-
-    def _keeps_promise(self, t: Any, rho: Any) -> bool:
-        """Whether a recorded rate and constant keep the promise, as everything that is computed does."""
-        if not (
-            isinstance(t, float)
-            and isinstance(rho, float)
-            and self.epsilon / 2 <= t <= self.epsilon
-        ):
-            return False
-        # Half of epsilon is proved for every measure; only the rounding charged may put its constant above.
-        return 0 < rho <= (self.epsilon if t > self.epsilon / 2 else math.inf)
-
-    def _confirmed(
-        self,
-        pair: Any,
-        rho: float,
-        rate: float,
-        gamma: float,
-        weights: NDArray[np.float64],
-        kappa: NDArray[np.float64] | None = None,
-    ) -> bool:
-        """Whether a recorded constant is what its pair loses by the law, so that no record is believed unseen.
-
-        It shows that rate, constant and law belong together, not that no other pair is worse: that takes a certificate.
-        With a background ``kappa`` (V,) that is 0 for some word the constant is an upper bound, else it is attained.
-        """
-        size = len(self.index)
-        if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1]:
-            return size == 1  # no pair to compare
-        if not all(type(word) is int and 0 <= word < size for word in pair):
-            return False
-        words = np.array(pair)
-        scores = -rate * np.minimum(
-            self.index.distances_of(words), min(gamma, LARGEST_EXPONENT / rate)
-        )
-        if kappa is not None and kappa.any():
-            with np.errstate(divide="ignore"):
-                scores = np.logaddexp(scores, np.log(kappa[words])[:, None])
-        first, second = scores - np.log(np.exp(scores) @ weights)[:, None]
-        loss = float(np.abs(first - second).max())
-        stated = rho * self.index.distance(*pair)
-        attained = kappa is None or bool((kappa > 0).all()) or not kappa.any()
-        return loss <= (1 + 1e-9) * stated + 1e-9 and not (
-            attained and loss < (1 - 1e-6) * stated - 1e-9
-        )
 
     # The law
 
@@ -317,20 +189,15 @@ class TEM(Mechanism):
     def worst_word_loss(self) -> float:
         """Largest loss between any two words, in nats (mechanisms.md TEM-12)."""
         diameter = self.index.diameter_bound
-        if self.rate == "half":
-            return self.epsilon * min(diameter, self.gamma)
-        # A calibrated rate promises epsilon d, and beyond the truncation no more than twice its own exponent.
-        return min(self.epsilon * diameter, 2 * self.t * self.gamma)
+        return self.epsilon * min(diameter, self.gamma)
 
     @property
     def statement(self) -> PrivacyStatement:
         """The guarantee of one drawn word."""
         prior = self.prior if isinstance(self.prior, str) else "given"
         return self._stated(
-            f"TEM (epsilon {self.epsilon:g}, prior {prior}, gamma {self.gamma:.4g}, {self.rate} rate t {self.t:.4g})",
-            "1-Lipschitz score, exponential mechanism: TEM, Theorem 2; prior and truncation: mechanisms.md 3.1, 3.3"
-            if self.rate == "half"
-            else "the exact constant over all pairs of words, computed for this vocabulary: mechanisms.md 3.3",
+            f"TEM (epsilon {self.epsilon:g}, prior {prior}, gamma {self.gamma:.4g}, rate t {self.t:.4g})",
+            "1-Lipschitz score, exponential mechanism: TEM, Theorem 2; prior and truncation: mechanisms.md 3.1, 3.3",
             "words, vectors, metric and prior",
             self.worst_word_loss,
             self.unknown_word_loss,
@@ -353,7 +220,6 @@ def configure(
     prior: str = "zipf",
     gamma: float | None = None,
     beta: float = 1e-3,
-    rate: str = "half",
 ) -> Callable[[Index], TEM]:
     """Registered as ``textpriv.TEM.v1``: settings of a TEM that is made when its index is known."""
-    return partial(TEM, epsilon=epsilon, prior=prior, gamma=gamma, beta=beta, rate=rate)
+    return partial(TEM, epsilon=epsilon, prior=prior, gamma=gamma, beta=beta)

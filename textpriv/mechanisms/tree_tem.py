@@ -38,7 +38,6 @@ __all__ = ["TreeTEM", "configure"]
 # other half is for the arithmetic of normalisers.
 SLACK = 2e-9
 _SHOWN = 5  # words of each group that are named
-_TOLERATED = 1e-10  # of epsilon, that a constant may exceed it by rounding; a certificate tolerates ten times as much
 
 
 class TreeTEM(Mechanism):
@@ -55,10 +54,7 @@ class TreeTEM(Mechanism):
         order, where it has no names); the highest must be among them, and one that is left out gets the odds of the next
         above it. Heights are then the logarithms of these odds, and epsilon is 1.
     prior : see :meth:`Vocabulary.prior_weights`, or "full"
-        Public base measure. "full" is the one under which the whole budget is spent.
-    rate : {"calibrated", "half"}, optional
-        The largest rate of which the constant over all pairs keeps the promise (the default, and for ``"full"`` epsilon
-        itself), or half of epsilon, which does for every prior.
+        Public base measure. "full" is the one under which the rate is epsilon; with any other it is half of that.
 
     Attributes
     ----------
@@ -85,19 +81,12 @@ class TreeTEM(Mechanism):
         *,
         levels: Mapping[str, float] | None = None,
         prior: str | PathLike[str] | Mapping[str, float] | NDArray[Any] = "full",
-        rate: str | None = None,
     ) -> None:
         if (epsilon is None) == (levels is None):
             raise MechanismError(
                 "TreeTEM takes epsilon, or levels={'synonyms': 3, 'any': 3000} with the odds of each: give one of them."
             )
-        if rate not in (None, "calibrated", "half"):
-            raise MechanismError(f"unknown rate {rate!r}; use 'calibrated' or 'half'.")
         full = isinstance(prior, str) and prior == "full"
-        if full and rate == "half":
-            raise MechanismError(
-                "prior='full' is the measure that spends all of epsilon: halve epsilon, or choose another prior."
-            )
         self.levels = None
         if levels is not None:
             # As numbers of one type: 3 and 3.0 are one setting, and draw the same under a key.
@@ -110,7 +99,7 @@ class TreeTEM(Mechanism):
             else _with_odds(tree, self.levels),
             1.0 if epsilon is None else epsilon,
         )
-        self.prior, self.rate = prior, rate
+        self.prior = prior
         weights = None
         if not full:
             weights = self.index.vocabulary.prior_weights(prior)[self.index.order]
@@ -121,22 +110,11 @@ class TreeTEM(Mechanism):
         self._log_measure = np.log(self._law.measure.weights)
 
     def _settle(self, weights: NDArray[np.float64] | None) -> TreeLaw:
-        """The law at the largest rate that keeps the promise."""
+        """The law: all of epsilon with the full measure, half of it with any other."""
         if len(self.index.heights) == 0:  # one atom: nothing to tell apart
             return TreeLaw.at(self.index, self.epsilon, np.ones(len(self.index)))
-        low = TreeLaw.at(self.index, self.epsilon / 2, weights)
-        if self.rate == "half":
-            return low
-        high = TreeLaw.at(self.index, self.epsilon, weights)
-        if high.constant.value <= self.epsilon * (1 + _TOLERATED):
-            return high
-        for _ in range(40):
-            middle = TreeLaw.at(self.index, (low.rate + high.rate) / 2, weights)
-            if middle.constant.value <= self.epsilon:
-                low = middle
-            else:
-                high = middle
-        return low
+        rate = self.epsilon if weights is None else self.epsilon / 2
+        return TreeLaw.at(self.index, rate, weights)
 
     def _tables(self) -> tuple[Any, ...]:
         return tuple(Tables.of(self.index, self._law))
@@ -147,7 +125,6 @@ class TreeTEM(Mechanism):
             "epsilon": self.epsilon if self.levels is None else None,
             "levels": self.levels,
             "prior": self.prior,
-            "rate": self.rate,
         }
 
     def __repr__(self) -> str:
@@ -352,12 +329,11 @@ def configure(
     epsilon: float | None = None,
     levels: Mapping[str, float] | None = None,
     prior: str = "full",
-    rate: str | None = None,
 ) -> Callable[[Index], TreeTEM]:
     """Registered as ``textpriv.TreeTEM.v1``: settings of a TreeTEM that is made when its tree is known."""
 
     def make(index: Index) -> TreeTEM:
-        return TreeTEM(index, epsilon, levels=levels, prior=prior, rate=rate)
+        return TreeTEM(index, epsilon, levels=levels, prior=prior)
 
     return make
 

@@ -24,7 +24,7 @@ from textpriv.bounds import odds_in_words
 from textpriv.errors import TextprivError
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import COMMON
-from textpriv.guarantees.epsilon import epsilon_from_odds
+from textpriv.guarantees.epsilon import eps_from_odds
 from textpriv.index.index import Index
 from textpriv.index.storage import LEVELS
 from textpriv.index.tree import Tree
@@ -59,7 +59,6 @@ AGAIN = (
 )
 
 _PRIORS = ("full", "zipf", "uniform", "counts")
-RATES = ("half", "calibrated", "best")
 
 
 @dataclass(frozen=True)
@@ -73,8 +72,6 @@ class Settings:
     mechanism : str
     prior : str or None
         None where the mechanism takes none, or as its default.
-    rate : str or None
-        None where the mechanism takes none.
     levels : tuple of (str, float)
         The odds at most of levels of a tree; empty where epsilon is given.
     """
@@ -82,7 +79,6 @@ class Settings:
     epsilon: float | None
     mechanism: str = "tem"
     prior: str | None = None
-    rate: str | None = None
     levels: tuple[tuple[str, float], ...] = ()
 
     @classmethod
@@ -99,28 +95,19 @@ class Settings:
             raise Refusal(422, "send epsilon or levels, not both.")
         epsilon = None if levels else _number("epsilon", given.get("epsilon"), _LARGEST_EPSILON)
         mechanism = _one_of("mechanism", given.get("mechanism", "tem"), tuple(mechanism_names()))
-        prior, rate = given.get("prior"), given.get("rate")
+        prior = given.get("prior")
         if prior is not None:
             _one_of("prior", prior, _PRIORS)
-        if rate is not None:
-            _one_of("rate", rate, RATES)
         taken = options_of(mechanism)
         prior = prior if "prior" in taken else None
-        rate = rate if "rate" in taken else None
         if levels and "levels" not in taken:
             raise Refusal(422, f"levels are for a tree, and {mechanism} takes none; send epsilon.")
-        return cls(epsilon, mechanism, prior, rate, levels)
-
-    @property
-    def slow(self) -> bool:
-        """Whether making the mechanism may compute a rate, which takes long for a large vocabulary."""
-        searched = self.rate in ("calibrated", "best") and self.mechanism != "tree"
-        return searched or self.mechanism in ("smoothed", "balanced")
+        return cls(epsilon, mechanism, prior, levels)
 
     def options(self) -> dict[str, Any]:
         """Keyword arguments of the registered mechanism."""
         levels = dict(self.levels) or None
-        given = {"epsilon": self.epsilon, "prior": self.prior, "rate": self.rate, "levels": levels}
+        given = {"epsilon": self.epsilon, "prior": self.prior, "levels": levels}
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -164,15 +151,14 @@ class Playground:
 
     Notes
     -----
-    A mechanism is made when it is first asked for, in a thread of its own, and kept with the last few. One whose rate has to
-    be computed takes about a minute for 40,000 words; meanwhile :meth:`ready` returns None, and other settings are answered.
-    The rate is then recorded with the index, under its public settings.
+    A mechanism is made when it is first asked for, in a thread of its own, and kept with the last few. Meanwhile
+    :meth:`ready` returns None, and other settings are answered.
     """
 
     def __init__(self, index: Index) -> None:
         self.index = index
         self.epsilon = (
-            rounded(epsilon_from_odds(_ODDS, index.reference_distance or 1.0))
+            rounded(eps_from_odds(_ODDS, index.reference_distance or 1.0))
             if index.metric.kind == TREE
             else amounts(index)[1].epsilon
         )
@@ -189,7 +175,6 @@ class Playground:
         self._content = np.ones(len(index), dtype=bool)
         self._content[np.argsort(-weights, kind="stable")[: min(COMMON, len(index) // 4)]] = False
         self._quick = ThreadPoolExecutor(2, thread_name_prefix="playground")
-        self._slow = ThreadPoolExecutor(1, thread_name_prefix="playground-rate")
         # Tokens and classes hang on the policy alone, so one reader serves every mechanism.
         self._reader = self._make(Settings(self.epsilon, self.mechanisms[0]))
         self._reading = threading.Lock()
@@ -203,13 +188,12 @@ class Playground:
     @property
     def mechanisms(self) -> list[str]:
         """Those that this index can carry."""
-        exact, tree = ("smoothed", "balanced"), self.index.metric.kind == TREE
+        tree = self.index.metric.kind == TREE
         return [
             name
             for name, registered in mechanism_names().items()
             if getattr(registry.get(registered), "over_trees", False) == tree
             and not (name == "madlib" and self.index.metric.kind != EUCLIDEAN)
-            and not (name in exact and not self.index.exact)
         ]
 
     @property
@@ -220,13 +204,6 @@ class Playground:
         return [
             name for name in _PRIORS if (name != "counts" or stored) and (name != "full" or tree)
         ]
-
-    @property
-    def rates(self) -> tuple[str, ...]:
-        """Those that this index can carry, the default first."""
-        if self.index.metric.kind == TREE:
-            return ("calibrated", "half")
-        return RATES if self.index.exact else RATES[:1]
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -259,8 +236,7 @@ class Playground:
                 return self._made[settings]
             if sum(not future.done() for future, _ in self._made.values()) >= _WAITING:
                 raise Refusal(503, "other settings are being prepared; try again in a minute.")
-            executor = self._slow if settings.slow else self._quick
-            self._made[settings] = executor.submit(self._make, settings), time.monotonic()
+            self._made[settings] = self._quick.submit(self._make, settings), time.monotonic()
             for old in [each for each, (future, _) in self._made.items() if future.done()]:
                 if len(self._made) <= _AT_HAND:
                     break

@@ -323,10 +323,8 @@ def _grid(mechanism: Mechanism) -> list[float]:
 
 
 def _at(mechanism: Mechanism, epsilon: float) -> Mechanism:
-    """The same mechanism at another epsilon, at the published rate: a calibrated one would take minutes for every point."""
+    """The same mechanism at another epsilon."""
     settings = {**mechanism.settings(), "epsilon": epsilon}
-    if "rate" in settings:
-        settings["rate"] = "half"
     return type(mechanism)(mechanism.index, **settings)
 
 
@@ -340,15 +338,13 @@ class _Figures:
     now: tuple[float, float, float]
     errors: list[float]  # standard ones of the first two; 0 where all words were looked at
     looked_at: int
-    rate: str
 
 
 def _movable(mechanism: Mechanism) -> bool:
     """Whether a curve over epsilon can be had: others than these calibrate themselves whenever they are made."""
-    from textpriv.mechanisms.permute_and_flip import PermuteAndFlip
     from textpriv.mechanisms.tem import TEM
 
-    return type(mechanism) in (TEM, PermuteAndFlip)
+    return type(mechanism) is TEM
 
 
 def _means(found: Deniability) -> tuple[float, float, float]:
@@ -365,9 +361,7 @@ def _figures(mechanism: Mechanism, epsilons: list[float]) -> _Figures:
     errors = [float(now.sample.standard_error(each)) for each in (now.keep, now.distinct)]
     looked_at = len(now.sample.ids)
     if not others:
-        return _Figures([], "", "", current, errors, looked_at, "")
-    settings = mechanism.settings()
-    rate = str(settings.get("rate", "half"))
+        return _Figures([], "", "", current, errors, looked_at)
     bands = []
     rows: list[tuple[float, ...]] = []
     for epsilon, figures, mean in zip(epsilons, found[1:], means, strict=True):
@@ -406,7 +400,7 @@ def _figures(mechanism: Mechanism, epsilons: list[float]) -> _Figures:
         mark=(mechanism.epsilon, current[1], f"here: {current[1]:,.0f}"),
         name="distinct-chart",
     )
-    return _Figures(rows, keep.svg(), distinct.svg(), current, errors, looked_at, rate)
+    return _Figures(rows, keep.svg(), distinct.svg(), current, errors, looked_at)
 
 
 def _round_up(value: float) -> float:

@@ -64,8 +64,7 @@ def application(playground: Playground, *, remote: bool = False) -> Guard:
             seconds = time.monotonic() - since
             return JSONResponse(
                 {
-                    "preparing": "The rate for these settings is being computed from the public vectors: about a minute for "
-                    "40,000 words. It is then kept with the index.",
+                    "preparing": "The tables for these settings are being made from the public vectors.",
                     "seconds": round(seconds, 1),
                     "settings": asdict(settings),
                 },
@@ -113,11 +112,10 @@ def _page(playground: Playground) -> tuple[str, str]:
         index=index,
         mechanisms=playground.mechanisms,
         takes={
-            name: [option for option in ("prior", "rate") if option in options_of(name)]
+            name: [option for option in ("prior",) if option in options_of(name)]
             for name in playground.mechanisms
         },
         priors=playground.priors,
-        rates=playground.rates,
         levels=playground.levels,
         longest=LONGEST,
         again=AGAIN,
@@ -135,7 +133,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, error.status)
 
 
-_FIELDS = {"text", "word", "epsilon", "levels", "mechanism", "prior", "rate"}
+_FIELDS = {"text", "word", "epsilon", "levels", "mechanism", "prior"}
 
 
 def _parse(body: bytes, field: str) -> dict[str, Any]:

@@ -16,7 +16,6 @@ import textpriv
 from textpriv.cli.app import app
 from textpriv.corpus import PrivatizerSettings
 from textpriv.mechanisms import TreeTEM
-from textpriv.web.playground import Playground, Settings
 from textpriv.web.report import report_page
 
 WORDS = ["".join(parts) for parts in itertools.product("bdfgk", "aeiou", "nrst", "ao")]
@@ -214,25 +213,3 @@ def test_the_spacy_forms_draw_from_a_tree_and_bring_it_along(folder, tmp_path):
     doc = spacy.load(tmp_path / "pipeline")("bana kuto")
     assert {token.text for token in doc} <= set(WORDS)
     assert "told apart by odds of at most 3 to 1" in str(doc._.textpriv["statement"]["notes"])
-
-
-def test_the_playground_of_a_tree_offers_what_it_carries(folder):
-    playground = Playground(textpriv.Index.load(folder))
-    try:
-        assert playground.mechanisms == ["tree"]
-        assert playground.priors == ["full", "zipf", "uniform"]
-        assert playground.rates[0] == "calibrated"
-        chosen = Settings.read({"epsilon": 2.0, "mechanism": "tree", "rate": "calibrated"})
-        answer = playground.privatize("bana kuto", chosen)
-        assert answer is not None
-        assert answer["drawn"] == 2
-        law = playground.explain("bana", chosen)
-        assert law is not None
-        own = TreeTEM(playground.index, 2.0)
-        assert law["groups"][0].startswith(
-            f"any: {len(WORDS)} words, told apart by odds of at most 404 to 1"
-        )
-        assert len(law["groups"]) == 3
-        assert law["keep"] == pytest.approx(np.exp(own.log_prob("bana")[own.resolve("bana")]))
-    finally:
-        playground.close()

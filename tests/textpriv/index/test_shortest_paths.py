@@ -108,15 +108,6 @@ def test_every_form_in_which_an_index_is_asked_for_distances_gives_the_same(inde
     assert index.distance(1, 80) == table[1, 80] == table[80, 1]
 
 
-@pytest.mark.parametrize("rate", ["half", "calibrated"])
-def test_the_certificate_over_all_pairs_stands(index, rate):
-    certificate = certify(TEM(index, 1.0, prior="zipf", rate=rate))
-    assert certificate.holds
-    assert certificate.exact
-    assert certificate.pairs >= 119 * 118 // 2
-    assert "lists" in " ".join(certificate.observed)
-
-
 def test_a_table_that_is_not_that_of_the_vectors_is_refuted(index):
     other = Index.build(index.vocabulary, graph=5, k=16)
     parts = vars(index).copy()

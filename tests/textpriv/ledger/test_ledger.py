@@ -936,7 +936,7 @@ def test_everything_that_decides_a_draw_changes_the_settings(index):
         Terms.of(TEM(index, epsilon=6.0), TokenPolicy(number="mask")),
         Terms.of(TEM(index, epsilon=7.0), policy),
         Terms.of(TEM(index, epsilon=6.0, gamma=1.0), policy),
-        Terms.of(TEM(index, epsilon=6.0, rate="calibrated"), policy),
+        Terms.of(TEM(index, epsilon=6.0), policy),
         Terms.of(TEM(index, epsilon=6.0, prior=counts), policy),
         Terms.of(TEM(index, epsilon=6.0, prior=counts[::-1]), policy),
         Terms.of(TEM(fewer, epsilon=6.0), policy),
@@ -957,7 +957,7 @@ def test_the_same_settings_are_recognised_in_another_process_and_after_saving(in
 
 
 def test_a_rate_that_is_computed_is_recognised_by_its_value(index):
-    mechanism = TEM(index, epsilon=6.0, rate="calibrated")
+    mechanism = TEM(index, epsilon=6.0)
     before = Terms.of(mechanism, TokenPolicy())
     mechanism.t *= 1 - 1e-12
     assert Terms.of(mechanism, TokenPolicy()).settings != before.settings

@@ -1109,11 +1109,6 @@ def test_a_beta_outside_0_to_1_is_refused(three_points, beta):
         TEM(three_points, 1.0, "uniform", beta=beta)
 
 
-def test_an_unknown_rate_is_refused(three_points):
-    with pytest.raises(MechanismError, match="nonsense"):
-        TEM(three_points, 1.0, rate="nonsense")
-
-
 @pytest.mark.parametrize("prior", ["uniform", "zipf"])
 def test_a_vocabulary_of_one_word_always_gives_that_word(index_of, stream, prior):
     mechanism = TEM(index_of([[1.0, 2.0]]), 1.0, prior)

@@ -252,18 +252,8 @@ def test_estimated_laws_are_relative_frequencies_of_the_same_public_draws(index)
         assert sum(probability for _, probability, _ in outputs) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
-    "kind", [textpriv.PermuteAndFlip, textpriv.SmoothedTEM, textpriv.BalancedTEM]
-)
-def test_every_mechanism_with_a_law_has_a_page(kind, index):
-    mechanism = kind(index, epsilon=2.0)
-    entry = data_of(report_page(mechanism, words=3))["words"][0]
-    own = index.vocabulary.id(entry["word"])
-    assert entry["keep"] == pytest.approx(np.exp(mechanism.log_prob(own)[own]), rel=6e-4)
-
-
 def test_at_another_rate_the_point_is_this_mechanisms_and_the_curve_the_published_ones(index):
-    mechanism = textpriv.TEM(index, epsilon=2.0, rate="calibrated")
+    mechanism = textpriv.TEM(index, epsilon=2.0)
     page = report_page(mechanism, words=3)
     assert "at its calibrated rate" in Page(page).text
     found = deniability(mechanism, sample=200, draws=1000)

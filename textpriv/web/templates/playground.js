@@ -3,7 +3,7 @@
 (function () {
   const byId = (name) => document.getElementById(name);
   const text = byId("text"), epsilon = byId("epsilon"), slide = byId("slide"), output = byId("output");
-  const status = byId("status"), mechanism = byId("mechanism"), prior = byId("prior"), rate = byId("rate");
+  const status = byId("status"), mechanism = byId("mechanism"), prior = byId("prior");
   const lowest = Math.log(epsilon.dataset.lowest), highest = Math.log(epsilon.dataset.highest);
   let timer = 0, asked = 0, drawn = "", draws = 0, spent = 0;
 
@@ -17,7 +17,6 @@
       for (const each of odds) if (each.value !== "") given.levels[each.dataset.level] = Number(each.value);
     } else given.epsilon = Number(epsilon.value);
     if (prior.value !== "" && !prior.disabled) given.prior = prior.value;
-    if (!rate.disabled) given.rate = rate.value;
     return given;
   };
 
@@ -135,12 +134,11 @@
   epsilon.addEventListener("input", () => { place(); soon(); });
   for (const each of odds) each.addEventListener("input", () => { fit(); soon(); });
   text.addEventListener("input", soon);
-  for (const each of [mechanism, prior, rate]) each.addEventListener("change", () => { fit(); soon(); });
+  for (const each of [mechanism, prior]) each.addEventListener("change", () => { fit(); soon(); });
   byId("mark").addEventListener("change", () => output.classList.toggle("marked", byId("mark").checked));
   byId("form").addEventListener("submit", (event) => { event.preventDefault(); draw(); });
   const fit = () => {
     const takes = mechanism.selectedOptions[0].dataset;
-    rate.disabled = !("rate" in takes);
     prior.disabled = !("prior" in takes);
     epsilon.disabled = slide.disabled = byLevels();
     for (const each of odds.slice(0, -1)) each.disabled = !byLevels();
