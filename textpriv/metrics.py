@@ -642,7 +642,7 @@ def get_metric(metric: str | Metric | dict[str, Any]) -> Metric:
 
 def is_builtin(metric: Metric) -> bool:
     """Whether a metric's settings say all of it, as those of this library do; a user's own is known by its name only."""
-    return metric.kind in (GRAPH, TREE) or type(metric) is METRICS.get(metric.name)
+    return metric.kind != INTERPRETED
 
 
 def check_metric(metric: Metric, vectors: NDArray[Any], *, sample: int = 96, seed: int = 0) -> None:

@@ -19,7 +19,7 @@ from textpriv.engines import datasets, ray, spark
 from textpriv.engines.batch import Columns, PrivatizerSettings
 from textpriv.errors import IndexFolderError, TextprivError, VocabularyError
 from textpriv.index import Index
-from textpriv.index.storage import meta_checksum
+from textpriv.index.folder import meta_checksum
 from textpriv.index.tree import Tree
 from textpriv.tokenization.spacy_tokenizer import SpacyTokenizer
 from textpriv.vocabulary import Vocabulary

@@ -21,13 +21,11 @@ from textpriv.cli.inspect import audit, certify, explain, leaks, playground, rep
 from textpriv.cli.messages import as_job, console, print_json, say
 from textpriv.cli.options import (
     Command,
-    Device,
     Force,
     Json,
     Limit,
     Metric,
     NewFolder,
-    Search,
     VectorLanguage,
     read_text,
     refuse_existing,
@@ -104,15 +102,6 @@ class IndexOptions:
             min=1,
         ),
     ] = None
-    graph: Annotated[
-        int | None,
-        typer.Option(
-            help="Take distances along shortest paths over each word's so many nearest neighbours. No distance gets "
-            "shorter, so the promise is about the longer ones and does not hold for those of the vectors. Up to 50,000 "
-            "words; the folder takes 4 bytes for each pair of them.",
-            min=1,
-        ),
-    ] = None
     k: Annotated[int, typer.Option(help="Nearest words kept for each word.", min=1)] = 256
     limit: Limit = None
     prior: Annotated[
@@ -135,20 +124,6 @@ class IndexOptions:
             help="File of words to leave out, one a line; it must be public, as the words are."
         ),
     ] = None
-    backend: Annotated[
-        Search,
-        typer.Option(
-            help="How the nearest words are found. Only exact keeps the proved guarantee."
-        ),
-    ] = "exact"
-    hnsw: Annotated[
-        bool,
-        typer.Option(
-            "--hnsw/--no-hnsw",
-            help="Also store the graph that --mechanism madlib searches, where hnswlib is installed.",
-        ),
-    ] = True
-    device: Device = "cpu"
 
 
 def index(
@@ -185,14 +160,10 @@ def index(
         vocabulary = vocabulary.without(read_text(options.without).split("\n"))
     built = Index.build(
         vocabulary,
-        metric=options.metric,
+        options.metric,
         k=options.k,
         projection=options.projection,
-        graph=options.graph,
-        backend=options.backend,
         progress=terminal.is_terminal,
-        hnsw=options.hnsw,
-        device=options.device,
     )
     from textpriv.tokenization.encoder import find_split_words
 
@@ -203,10 +174,8 @@ def index(
         "words": len(vocabulary),
         "dimensions": vocabulary.vectors.shape[1],
         "language": built.language,
-        "metric": built.metric.name,
+        "metric": built.space,
         "k": built.k,
-        "backend": built.backend,
-        "recall": built.recall,
         "words_cut": cut["count"],
         "seconds": round(time.perf_counter() - started, 3),
     }

@@ -18,7 +18,6 @@ from textpriv.cli.choosing import Context, id_of, public_texts
 from textpriv.cli.messages import console, print_json, warn
 from textpriv.cli.options import (
     SHORT_NAMES,
-    Device,
     Epsilon,
     FileFormat,
     Folder,
@@ -182,7 +181,6 @@ def certify(
             "--reuse", help="Take the certificate kept with the index, if it is for these settings."
         ),
     ] = False,
-    device: Device = "cpu",
     as_json: Json = False,
 ) -> None:
     """Compute what a mechanism really guarantees on these vectors, and whether its claim holds.
@@ -195,7 +193,7 @@ def certify(
     from textpriv.guarantees.certificate import certify as compute
 
     made = law.build(epsilon, index_name(folder))
-    certificate = compute(made, progress=console().is_terminal, reuse=reuse, device=device)
+    certificate = compute(made, progress=console().is_terminal, reuse=reuse)
     if as_json:
         print_json(certificate.to_dict())
     else:

@@ -187,12 +187,6 @@ VectorLanguage = Annotated[
 ]
 FileFormat = Literal["jsonl", "csv", "tsv", "text", "parquet"]
 Search = Literal["exact", "hnsw"]
-Device = Annotated[
-    str,
-    typer.Option(
-        help="Where distances of many pairs are computed: cpu, or a CUDA device of torch such as cuda."
-    ),
-]
 NewFolder = Annotated[Path, typer.Argument(help="Folder to make.")]
 Metric = Annotated[str, typer.Option(help="Distance between vectors.")]
 Limit = Annotated[int | None, typer.Option(help="Take only the first words of SOURCE.", min=1)]
@@ -293,7 +287,7 @@ class MechanismOptions:
 
 def refuse_existing(out: Path, force: bool, *read: str | Path | None) -> None:
     """Refuse a folder that is there and is not to be replaced, or holds what is read: before the long work, not after it."""
-    from textpriv.index.storage import META
+    from textpriv.index.folder import META
 
     refuse_lost(out, "OUT", *read)
     if out.exists() and not force:

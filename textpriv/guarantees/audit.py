@@ -31,7 +31,6 @@ from textpriv.guarantees.significance import (
     two_samples,
 )
 from textpriv.index.index import Index
-from textpriv.index.shortest_paths import distances_anew
 from textpriv.index.tree import Tree
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, positive
 from textpriv.randomness import KeyedStreams
@@ -244,8 +243,7 @@ def _attack(mechanism: Mechanism, epsilon: float, sizes: _Sizes) -> tuple[list[C
     claimed = mechanism.statement.epsilon
     bound = epsilon if claimed is None else min(claimed, epsilon)
     # By the metric itself, not by the index: what the index holds is part of what is tried.
-    vectors = mechanism.index.vocabulary.vectors  # places of leaves, where it is a tree
-    apart = distances_anew(vectors, mechanism.index.metric, np.arange(len(vectors)))
+    apart = mechanism.index.distances_of(np.arange(len(mechanism.index)))
     laws = _laws(mechanism)
     if laws is None:
         checks.append(_drawn_ratio(mechanism, apart, bound, 3 * sizes.draws))

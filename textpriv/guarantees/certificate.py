@@ -25,10 +25,8 @@ from textpriv.guarantees.significance import LEVEL, goodness_of_fit, largest_rat
 from textpriv.html_card import card
 from textpriv.index.index import Index
 from textpriv.index.progress import reporter
-from textpriv.index.shortest_paths import distances_anew
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.mechanisms.calibration.privacy_constant import (
-    LOGARITHMS,
     Constant,
     inputs,
     rounding_charged,
@@ -184,9 +182,7 @@ class Certificate:
         )
 
 
-def certify(
-    mechanism: Mechanism, *, progress: Report = False, reuse: bool = False, device: str = "cpu"
-) -> Certificate:
+def certify(mechanism: Mechanism, *, progress: Report = False, reuse: bool = False) -> Certificate:
     """Compute the tight constant of a mechanism and judge its claim.
 
     Parameters
@@ -202,10 +198,6 @@ def certify(
         Return a certificate saved with the index, if one is bound to exactly this mechanism. One over a metric of the
         user's own is always computed anew, since such a metric is recorded by its name alone.
 
-    device : str
-        "cpu", or a CUDA device of torch ("cuda", "cuda:1") for the passes over all pairs of a closed exponential law, in
-        float64 as on the processor. Other laws are always certified on the processor.
-
     Returns
     -------
     Certificate
@@ -220,10 +212,6 @@ def certify(
         raise MechanismError(
             f"certify needs a mechanism such as textpriv.TEM(index, epsilon=...); got {type(mechanism).__name__}."
         )
-    if device != "cpu":
-        from textpriv.index.torch_distances import choose_device
-
-        choose_device(device)
     index = mechanism.index
     # Certificates of the first version had looked at no draw and at no list.
     binding = {"kind": "certificate", "version": 2, **mechanism.binding()}
@@ -236,7 +224,7 @@ def certify(
     trustworthy = index.exact and index.metric.kind != INTERPRETED
     own = _own(mechanism, progress) if trustworthy else None
     if law is not None and trustworthy and _agrees(mechanism, *law):
-        result = _closed(mechanism, *law, progress, device)
+        result = _closed(mechanism, *law, progress)
     elif own is not None:
         result = own
     elif mechanism.has_law:
@@ -334,8 +322,7 @@ def _observe_lists(index: Index) -> tuple[bool, str]:
     words, size = inputs(index), len(index)
     count = max(1, min(_LISTS, _ENTRIES // size))
     chosen = words[np.unique(np.linspace(0, len(words) - 1, count).astype(int))]
-    vectors = index.vocabulary.vectors
-    apart = distances_anew(vectors, index.metric, chosen)
+    apart = index.distances_of(chosen)
     ids, listed = index.neighbours.ids[chosen], index.neighbours.distances[chosen]
     error = 4 * index.tau
     wrong = np.abs(np.take_along_axis(apart, ids, axis=1) - listed).max(axis=1) > error
@@ -374,11 +361,8 @@ def _closed(
     rate: float,
     gamma: float,
     progress: Report,
-    device: str = "cpu",
 ) -> _Found:
     index = mechanism.index
-    if device != "cpu":
-        return _closed_on_device(mechanism, weights, rate, gamma, progress, device)
     with reporter(progress) as report:
         log_z = mechanism.log_normalisers(report("normalisers"))[None]
         (constant,) = tight_constants(
@@ -415,39 +399,6 @@ def _of_shared_laws(mechanism: Mechanism) -> list[Constant]:
     return constants
 
 
-def _closed_on_device(
-    mechanism: Mechanism,
-    weights: NDArray[np.float64],
-    rate: float,
-    gamma: float,
-    progress: Report,
-    device: str,
-) -> _Found:
-    """The closed form as in :func:`_closed`, with both passes over all pairs on a device of torch."""
-    from textpriv.index import torch_distances as on
-
-    index = mechanism.index
-    chosen, kind = on.choose_device(device), index.metric.kind
-    words = inputs(index)
-    with reporter(progress) as report:
-        log_z = on.log_normalisers(
-            chosen, kind, index.coordinates, weights, [rate], [gamma], report("normalisers")
-        )
-        constants = on.tight_constants(
-            chosen,
-            kind,
-            index.coordinates[words],
-            [rate],
-            [gamma],
-            log_z[:, words],
-            LOGARITHMS[np.float64],
-            report("pairs of words"),
-        )
-    ((value, row, column),) = constants
-    constant = Constant(value, (int(words[row]), int(words[column])))
-    return _over_all_pairs(mechanism, constant, f"closed form over all pairs, float64, on {chosen}")
-
-
 def _own(mechanism: Mechanism, progress: Report) -> _Found | None:
     """The closed form that a mechanism has of its own; None without one, or if its law shows more or its pair less."""
     index = mechanism.index
@@ -482,7 +433,7 @@ def _by_law(mechanism: Mechanism, progress: Report) -> _Found:
     free, metric = allowance(mechanism), index.metric
     given = None
     if metric.kind not in (GRAPH, INTERPRETED, TREE):
-        given = metric.coordinates(index.vocabulary.vectors.astype(np.float64))
+        given = index.coordinates
     best = Constant(0.0, (0, 0))
     with reporter(progress) as report:
         tell = report("laws")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from textpriv.arithmetic import principal_directions
 from textpriv.errors import MetricError, TextprivError
-from textpriv.index.storage import LEVELS
+from textpriv.index.folder import LEVELS
 from textpriv.index.tree import cut_levels
 from textpriv.index.tree_nodes import TreeMetric
 from textpriv.metrics import EUCLIDEAN, Metric, get_metric

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError, VocabularyError
-from textpriv.index.storage import LEVELS
+from textpriv.index.folder import LEVELS
 
 __all__ = ["read_paths", "tree_of", "wordnet_paths"]
 

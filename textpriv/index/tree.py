@@ -22,13 +22,11 @@ from numpy.typing import ArrayLike, NDArray
 from textpriv.bounds import at_most
 from textpriv.errors import IndexFolderError, TextprivError
 from textpriv.html_card import card
+from textpriv.index.folder import LEVELS, TREE, Found, refuse, write_tables
 from textpriv.index.index import Index
-from textpriv.index.neighbours import Neighbourhoods
 from textpriv.index.progress import reporter
 from textpriv.index.rank_bands import RankBands
-from textpriv.index.records import Records
-from textpriv.index.saving import write_arrays, write_listing
-from textpriv.index.storage import LEVELS, TREE, TREE_FORMAT, read_tree, verify_files
+from textpriv.index.records import RECORDS, Records
 from textpriv.index.tree_nodes import Nodes, TreeMetric
 from textpriv.index.typical import Typical
 from textpriv.metrics import Metric, Rounding
@@ -111,19 +109,33 @@ class Tree(Index):
         representatives[self.order] = one
         metric = TreeMetric(self.gaps, self.heights)
         content = [leaves.fingerprint(), metric.settings()]
-        super().__init__(
-            leaves,
-            metric,
-            vectors,
-            Neighbourhoods(np.empty((size, 0), np.int32), np.empty((size, 0)), None),
-            representatives,
-            backend="exact",
-            recall=1.0,
-            rounding=Rounding(0.0, 0.0),
-            diameter_bound=float(self.heights[-1]) if len(self.heights) else 0.0,
-            fingerprint=hashlib.sha256(json.dumps(content).encode()).hexdigest(),
-            path=path,
-        )
+        self.vocabulary, self.metric, self.path = leaves, metric, path
+        self.coordinates, self.representatives = vectors, read_only(representatives)
+        self.neighbour_ids = np.empty((size, 0), np.int32)
+        self.neighbour_steps = np.empty((size, 0), np.int32)
+        self.fingerprint = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+        self._records = Records(None if path is None else path / RECORDS)
+
+    rounding = Rounding(0.0, 0.0)
+
+    @property
+    def space(self) -> str:
+        """Name of the distance."""
+        return "tree"
+
+    @property
+    def diameter_bound(self) -> float:
+        """The height of the root."""
+        return float(self.heights[-1]) if len(self.heights) else 0.0
+
+    def distance(self, first: str | int, second: str | int) -> float:
+        """Height of the lowest node above two words, each given as text or id."""
+        pair = (np.array([self.vocabulary.resolve(word)]) for word in (first, second))
+        return float(self._paired(*pair)[0])
+
+    def distances_between(self, word: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Distances from a word to some others."""
+        return self._paired(np.full(len(others), word), others)
 
     # Distances
 
@@ -140,7 +152,7 @@ class Tree(Index):
         np.maximum.accumulate(self.gaps[:position][::-1], out=numbers[:position][::-1])
         return numbers
 
-    def distances_of(self, words: NDArray[np.int64], *, device: str = "cpu") -> NDArray[np.float64]:
+    def distances_of(self, words: NDArray[Any], *, device: str = "cpu") -> NDArray[np.float64]:
         """Distances from some words to every word: shape (len(words), V)."""
         table = np.concatenate([[0.0], self.heights])
         return np.stack([table[self.levels_of(int(word))[self.places]] for word in words])
@@ -348,59 +360,50 @@ class Tree(Index):
 
     # Files
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, target: Path) -> None:
         arrays: dict[str, NDArray[Any]] = {
             "order.npy": self.order,
             "gaps.npy": np.concatenate([self.gaps, np.zeros(1, np.uint8)]),
         }
         meta: dict[str, Any] = {
-            "format": TREE_FORMAT,
             "kind": TREE,
-            "words": len(self),
             "heights": self.heights.tolist(),
             "names": list(self.names),
             "source": self.source,
             "below": self.below,
             "separated": {"looked_at": self.separated[0], "shares": list(self.separated[1])},
-            "fingerprint": self.fingerprint,
         }
-        write_listing(self, folder, meta, write_arrays(self, folder, arrays))
+        write_tables(target, self, arrays, meta)
 
     @classmethod
-    def opened(
-        cls,
-        folder: Path,
-        meta: Mapping[str, Any],
-        metric: str | Metric | None,
-        *,
-        verify: bool,
-        check: bool,
-    ) -> Tree:
-        """Open a tree's folder whose listing was read; see :meth:`Index.load`."""
-        if metric is not None:
+    def load(cls, path: str | os.PathLike[str], *, verify: bool = True) -> Tree:
+        """Open a tree's folder; see :meth:`Index.load`."""
+        found = Index.load(path, verify=verify)
+        if not isinstance(found, Tree):
             raise IndexFolderError(
-                f"{folder} is a tree, whose distance is its own: leave metric out."
+                f"{path} is an index of vectors and no tree. Open it by Index.load, or make a tree from it."
             )
-        verify_files(folder, meta, list(meta["files"]), content=verify)
-        tables = read_tree(folder, meta)
-        looked, shares = meta["separated"]["looked_at"], meta["separated"]["shares"]
+        return found
+
+    @classmethod
+    def opened(cls, found: Found) -> Tree:
+        """Return the tree of a folder that was read."""
+        meta, arrays, size = found.meta, found.arrays, len(found.words)
         tree = cls(
             Vocabulary.trusted(
-                tables.words, np.empty((len(tables.words), 0)), tables.prior, meta.get("language")
+                found.words, np.empty((size, 0)), arrays.get("prior.npy"), meta.get("language")
             ),
-            tables.order,
-            tables.gaps[:-1],
+            arrays["order.npy"],
+            arrays["gaps.npy"][:-1],
             meta["heights"],
             names=meta["names"],
-            source=meta["source"] or "unknown",
+            source=meta["source"],
             below=meta["below"],
-            separated=(looked, shares),
-            path=folder.resolve(),
+            separated=(meta["separated"]["looked_at"], meta["separated"]["shares"]),
+            path=found.path.resolve(),
         )
         if tree.fingerprint != meta["fingerprint"]:
-            raise IndexFolderError(
-                f"{folder / 'index.json'} has the fingerprint of another tree; build the index again."
-            )
+            refuse(found.path / "index.json", "it has the fingerprint of another tree")
         return tree
 
     def find_record(self, binding: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -1,87 +1,76 @@
-"""How far apart typical words are: from running words to their nearest words with another vector.
+"""Typical distances: how far words, weighted by frequency, are from their nearest neighbours.
 
-Running words are words as often as text has them, so that the many rare words of a vocabulary do not decide what is called
-typical; and words that share a vector are one word here, since nothing tells them apart at any epsilon. These distances are
-for reading a guarantee. No guarantee and no law depends on them.
+They help people to read a guarantee. No guarantee and no output distribution depends on them.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.index.neighbours import Neighbourhoods, exact_lists, processors
-from textpriv.metrics import INTERPRETED, Metric, distances_from
+from textpriv.index.grid import Grid
 
-__all__ = ["RANKS", "REFERENCE", "Typical", "typical_distances", "weighted_quantiles"]
+__all__ = ["RANKS", "REFERENCE", "SHARES", "Typical", "typical_distances", "weighted_quantiles"]
 
 REFERENCE = 10  # the neighbour that statements speak of
 RANKS = (1, REFERENCE, 100)
 SHARES = (0.5, 0.9)
-_ROWS = 4096
-_FEW = 64  # one row in so many may be searched by itself; more of them are searched together
+_ROWS = 256
 
 
 class Typical(NamedTuple):
-    """Distances that half, and nine tenths, of all running words do not exceed."""
+    """Distances that half, and nine tenths, of all tokens do not exceed."""
 
     median: float
     ninety: float
 
 
 def typical_distances(
-    lists: Neighbourhoods,
-    representatives: NDArray[np.int32],
-    coordinates: NDArray[Any],
-    metric: Metric,
-    weights: NDArray[np.float64],
-    *,
-    beyond: float | None = None,
+    grid: Grid, neighbour_steps: NDArray[np.int32], weights: NDArray[np.float64]
 ) -> dict[int, Typical]:
-    """Find distances from running words to their 1st, 10th and 100th nearest words with another vector.
+    """Find distances from words to their 1st, 10th and 100th nearest words at a distance above 0.
 
     Parameters
     ----------
-    lists : Neighbourhoods
-    representatives : ndarray of int32, shape (V,)
-        Words of one representative are one word: they share their law.
-    coordinates : ndarray, shape (V, n)
-    metric : Metric
+    grid : Grid
+    neighbour_steps : ndarray of int32, shape (V, k)
     weights : ndarray, shape (V,)
         How often each word is met. Public.
-    beyond : float, optional
-        What stands for the distance to a word that a list does not reach. Without it, the nearest words up to the 10th
-        are searched where lists are too short, or too full of words with one vector.
 
     Returns
     -------
     dict of int to Typical
-        The 1st and the 10th always, the latter taken for the farthest word where there are fewer; the 100th only where
-        the lists reach it.
+        The 1st and the 10th always, taken for the farthest word where there are fewer; the 100th only where all lists
+        reach it.
     """
-    own, group = np.unique(representatives, return_inverse=True)
-    totals: NDArray[np.float64] = np.bincount(group, weights=weights).astype(np.float64)
-    found = _listed(lists, representatives, own)
-    if beyond is None:
-        short = np.flatnonzero(np.isinf(found[:, 1]))
-        if len(short):
-            found[short, :2] = _searched(coordinates[own], metric, short)
-    else:
-        found[:, :2] = np.where(np.isinf(found[:, :2]), beyond, found[:, :2])
-    ends = {
-        rank: Typical(*weighted_quantiles(column, totals, SHARES))
-        for rank, column in zip(RANKS, found.T, strict=True)
-    }
-    return {rank: typical for rank, typical in ends.items() if np.isfinite(typical.ninety)}
+    size, k = neighbour_steps.shape
+    equal = (neighbour_steps == 0).sum(axis=1)
+    found = {}
+    for rank in RANKS:
+        place = equal + rank - 1
+        short = np.flatnonzero(place >= k)
+        if rank > REFERENCE and short.size:
+            continue
+        steps = neighbour_steps[np.arange(size), np.minimum(place, k - 1)].copy()
+        for start in range(0, len(short), _ROWS):
+            steps[short[start : start + _ROWS]] = _ranked(grid, short[start : start + _ROWS], rank)
+        found[rank] = Typical(*weighted_quantiles(grid.length(steps), weights, SHARES))
+    return found
+
+
+def _ranked(grid: Grid, words: NDArray[np.int64], rank: int) -> NDArray[np.int32]:
+    """Steps from some words to the words of a rank, of those that are not at distance 0."""
+    steps = np.sort(grid.steps(words), axis=1)
+    place = (steps == 0).sum(axis=1) + rank - 1
+    return steps[np.arange(len(words)), np.minimum(place, steps.shape[1] - 1)]
 
 
 def weighted_quantiles(
     values: NDArray[np.float64], weights: NDArray[np.float64], shares: tuple[float, ...]
 ) -> tuple[float, ...]:
-    """For each share the least of the values such that those up to it hold that share of the weight.
+    """For each share the least value such that the values up to it have that share of the weight.
 
     Parameters
     ----------
@@ -96,47 +85,3 @@ def weighted_quantiles(
     wanted = np.array(shares) * reached[-1] * (1 + 1e-12)
     ends = np.minimum(np.searchsorted(reached, wanted), len(order) - 1)
     return tuple(np.asarray(values, dtype=np.float64)[order][ends].tolist())
-
-
-def _listed(
-    lists: Neighbourhoods, representatives: NDArray[np.int32], own: NDArray[np.int32]
-) -> NDArray[np.float64]:
-    """Distances of the rows ``own`` to their neighbours of each rank, as far as lists reach; infinite beyond.
-
-    Of the words that share a vector only the representative counts, so each is counted once.
-    """
-    found = np.full((len(own), len(RANKS)), np.inf)
-    first = representatives == np.arange(len(representatives))
-    for start in range(0, len(own), _ROWS):
-        rows = own[start : start + _ROWS]
-        counted = first[lists.ids[rows]]
-        counted[:, 0] = False  # the row itself
-        passed = np.cumsum(counted, axis=1, dtype=np.int32)
-        for column, rank in enumerate(RANKS):
-            reached = passed[:, -1] >= rank
-            ends = np.argmax(passed >= rank, axis=1)
-            at = lists.distances[rows, ends].astype(np.float64)
-            found[start : start + _ROWS, column] = np.where(reached, at, np.inf)
-    return found
-
-
-def _searched(
-    coordinates: NDArray[Any], metric: Metric, rows: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Distances of some rows to the nearest and the 10th nearest of all others, shape (len(rows), 2)."""
-    last = min(REFERENCE, len(coordinates) - 1)
-    if len(rows) * _FEW > len(coordinates):
-        distances = exact_lists(coordinates, metric, last + 1).distances[rows]
-        return distances[:, [min(1, last), last]].astype(np.float64)
-
-    def search(row: int) -> NDArray[np.float64]:
-        if metric.kind == INTERPRETED:
-            apart = metric.pairwise(coordinates[row : row + 1], coordinates)[0].copy()
-        else:
-            apart = np.empty(len(coordinates))
-            distances_from(metric.kind, coordinates, row, apart)
-        apart[row] = -1.0
-        return np.maximum(np.partition(apart, [min(1, last), last])[[min(1, last), last]], 0.0)
-
-    with ThreadPoolExecutor(processors()) as pool:
-        return np.array(list(pool.map(search, rows.tolist())))

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from textpriv.index.index import Index
 from textpriv.index.quantized import QuantizedRows
 from textpriv.index.rank_bands import NO_WORD
-from textpriv.index.some_lists import WordLists
 from textpriv.mechanisms.base_measure import PARTS, BaseMeasure, Ranges, quantiles
 from textpriv.uncompiled import exps, row_distances
 
@@ -123,7 +122,7 @@ def fill(
 def _fill(
     tables: Tables,
     words: NDArray[np.int64],
-    lists: WordLists,
+    lists: Any,
     index: Index,
     measure: BaseMeasure,
     ranges: Ranges,

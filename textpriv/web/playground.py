@@ -25,8 +25,8 @@ from textpriv.errors import TextprivError
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import COMMON
 from textpriv.guarantees.epsilon import eps_from_odds
+from textpriv.index.folder import LEVELS
 from textpriv.index.index import Index
-from textpriv.index.storage import LEVELS
 from textpriv.index.tree import Tree
 from textpriv.mechanisms import mechanism_names, registry
 from textpriv.metrics import EUCLIDEAN, TREE

@@ -13,7 +13,9 @@ from scipy.cluster.hierarchy import cophenet, linkage
 from scipy.spatial.distance import pdist, squareform
 
 from textpriv.errors import IndexFolderError, TextprivError
-from textpriv.index import Index, Tree, storage
+from textpriv.files import sha256_file
+from textpriv.index import Index, Tree
+from textpriv.index import folder as storage
 from textpriv.index.clustering import METHODS
 from textpriv.vocabulary import Vocabulary
 
@@ -144,21 +146,6 @@ def test_bisecting_cuts_large_groups_and_gives_a_tree_over_all_words(monkeypatch
     )
     groups = [tree.group(word, 1).tolist() for word in range(0, 400, 50)]
     assert groups == [[*range(start, start + 50)] for start in range(0, 400, 50)]
-
-
-@pytest.mark.parametrize("metric", ["euclidean", "unit_euclidean"])
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-def test_no_distance_of_single_linkage_exceeds_that_of_the_vectors(metric, scale):
-    vectors = np.concatenate([points(150), points(150) * 1e-3, points(20)]) * np.float32(scale)
-    vectors[-20:, :4] = 0
-    vectors[-5:] = vectors[:5]
-    tree = Tree.build(vocabulary(vectors), "single", metric=metric)
-    index = Index.build(vocabulary(vectors), metric=metric, k=2, hnsw=False)
-    below = tree.distances_of(np.arange(320))
-    assert (below <= index.distances_of(np.arange(320))).all()
-    assert (below[0, 1:5] > 0).all()
-    assert (np.diagonal(below[-5:, :5]) == 0).all()
-    assert tree.below == metric
 
 
 def test_of_more_than_64_heights_each_is_rounded_down_by_less_than_a_step():
@@ -332,31 +319,6 @@ def saved(folder) -> Tree:
     return tree
 
 
-def test_a_saved_tree_is_loaded_as_it_was_and_keeps_records(tmp_path):
-    tree = saved(tmp_path / "tree")
-    loaded = Index.load(tmp_path / "tree")
-    assert type(loaded) is Tree
-    for name in ("order", "gaps", "heights", "places", "representatives"):
-        assert np.array_equal(getattr(loaded, name), getattr(tree, name))
-    for name in ("names", "source", "separated", "fingerprint", "below", "diameter_bound"):
-        assert getattr(loaded, name) == getattr(tree, name)
-    assert np.array_equal(loaded.vocabulary.prior, tree.vocabulary.prior)
-    loaded.keep_record({"kind": "x"}, {"value": 1})
-    assert Index.load(tmp_path / "tree").find_record({"kind": "x"}) == {"value": 1}
-    with pytest.raises(IndexFolderError, match="exists"):
-        tree.save(tmp_path / "tree")
-    loaded.save(tmp_path / "again")
-    assert Index.load(tmp_path / "again").find_record({"kind": "x"}) == {"value": 1}
-    with pytest.raises(IndexFolderError, match="leave metric out"):
-        Index.load(tmp_path / "tree", metric="euclidean")
-
-
-def test_an_index_of_vectors_is_not_opened_as_a_tree(tmp_path):
-    Index.build(vocabulary(points(12)), k=3, hnsw=False).save(tmp_path / "index")
-    with pytest.raises(IndexFolderError, match="textpriv tree SOURCE OUT"):
-        Tree.load(tmp_path / "index")
-
-
 def test_a_tree_comes_out_of_a_pickle_as_it_was(tmp_path):
     tree = saved(tmp_path / "tree")
     taller = tree.reheighted([1.0, 1.0, 7.0], tree.names)
@@ -419,7 +381,6 @@ DAMAGES = {
     "listing: source": _meta(source=3),
     "listing: fingerprint": _meta(fingerprint="0" * 64),
     "listing: no fingerprint": _meta(fingerprint=3),
-    "listing: newer": _meta(format=3),
     "listing: no format": _meta(format="2"),
     "listing: another kind": _meta(kind="bush"),
     "listing: files": _meta(files={}),
@@ -444,7 +405,7 @@ def test_a_damaged_tree_with_right_checksums_is_refused_in_a_sentence(name, soun
     for file, entry in meta["files"].items():
         if (folder / file).is_file():
             entry["bytes"] = (folder / file).stat().st_size
-            entry["sha256"] = storage.checksum(folder / file)
+            entry["sha256"] = sha256_file(folder / file)
     meta["checksum"] = storage.meta_checksum(meta)
     (folder / "index.json").write_text(json.dumps(meta))
     with pytest.raises(IndexFolderError) as error:

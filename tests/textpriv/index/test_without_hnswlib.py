@@ -40,11 +40,6 @@ def test_madlib_searches_exactly_and_its_default_names_both_ways(index):
         Madlib(index, epsilon=10.0)
 
 
-def test_approximate_lists_name_the_extra(index):
-    with pytest.raises(TextprivError, match=r"textpriv\[hnsw\]"):
-        Index.build(index.vocabulary, backend="hnsw")
-
-
 def test_the_graph_names_the_extra(index):
     with pytest.raises(TextprivError, match=r"textpriv\[hnsw\]"):
         _ = index.graph

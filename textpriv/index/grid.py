@@ -1,0 +1,237 @@
+"""The metric: words as points on a grid of whole numbers, and exact distances between them.
+
+Vectors go through a public transform, are multiplied by one public scale and rounded. The rounded points are the metric of
+every mechanism: squared Euclidean distances of points are whole numbers, which a matrix product gives without rounding on
+every processor and in any order of summation, as long as no sum leaves the range in which floats hold whole numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textpriv.errors import MetricError
+from textpriv.vocabulary.vocabulary import Vocabulary, read_only
+
+__all__ = ["MANHATTAN", "RECOMMENDED", "SPACES", "Grid", "Moved"]
+
+RECOMMENDED, EUCLIDEAN, UNIT, MANHATTAN = SPACES = (
+    "recommended",
+    "euclidean",
+    "unit",
+    "manhattan",
+)
+
+_DIMENSIONS = 16  # of the recommended space
+_COMMON = 250  # words that the recommended space sets apart
+_STRETCH = 4.0  # how much larger distances between common words become
+_OFFSET = 3 * _STRETCH  # how far common words are from all others, in root mean square lengths
+_UNIT_BITS = 11  # of the length of a step, so that squared lengths are exact in float64, too
+_SAMPLE = 2000  # words on which we measure how far rounding moved the points
+_DIRECTIONS = 2.0**-24  # principal directions are rounded to multiples of this
+
+
+@dataclass(frozen=True)
+class Moved:
+    """How far rounding to the grid changed distances, as shares of them.
+
+    Attributes
+    ----------
+    pair_median, pair_99 : float
+        Median and 99th percentile over random pairs of words.
+    nearest_median, nearest_99 : float
+        The same over words and their nearest neighbours.
+    """
+
+    pair_median: float
+    pair_99: float
+    nearest_median: float
+    nearest_99: float
+
+
+class Grid:
+    """Points on a grid and the exact distances between them.
+
+    Parameters
+    ----------
+    space : str
+        One of :data:`SPACES`; "manhattan" sums absolute differences, all others are Euclidean.
+    points : ndarray of int8 or int16, shape (V, n)
+    unit : float
+        Length of one grid step.
+    """
+
+    def __init__(self, space: str, points: NDArray[Any], unit: float) -> None:
+        self.space, self.points, self.unit = space, read_only(points), unit
+
+    @classmethod
+    def of(
+        cls, vocabulary: Vocabulary, space: str, projection: int | None, fine: bool
+    ) -> tuple[Grid, NDArray[np.float64]]:
+        """Round a vocabulary's vectors to a grid; also return the coordinates before rounding.
+
+        Raises
+        ------
+        MetricError
+            If the vectors do not suit the space.
+        """
+        rows = _transformed(vocabulary, space, projection)
+        rows -= (rows.max(axis=0) + rows.min(axis=0)) / 2
+        largest = float(np.abs(rows).max(initial=0.0))
+        fine = fine or space == RECOMMENDED
+        peak, kind = (_finest(rows.shape[1]), np.int16) if fine else (127, np.int8)
+        unit = _unit_length(rows, largest / peak) if largest else 1.0
+        return cls(space, np.rint(rows / unit).astype(kind), unit), rows
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def steps(
+        self, rows: NDArray[Any], columns: slice | NDArray[Any] = slice(None)
+    ) -> NDArray[np.int32]:
+        """Distances from some words to some (default: all) words, in whole steps, shape (m, p).
+
+        Squared Euclidean distances, or sums of absolute differences in "manhattan".
+        """
+        if self.space == MANHATTAN:
+            from scipy.spatial.distance import cdist
+
+            apart = cdist(self._floats[rows], self._floats[columns], "cityblock")
+            return np.asarray(apart, dtype=np.int32)
+        products = self._floats[rows] @ self._floats[columns].T
+        steps: NDArray[np.int32] = products.astype(np.int32)
+        steps *= -2
+        steps += self._squares[columns]
+        steps += self._squares[rows][:, None]
+        return steps
+
+    def length(self, steps: Any) -> Any:
+        """Length in units of the metric of a number of steps, or of an array of them."""
+        if self.space == MANHATTAN:
+            return self.unit * np.asarray(steps, dtype=np.float64)
+        return self.unit * np.sqrt(steps, dtype=np.float64)
+
+    @cached_property
+    def diameter_bound(self) -> float:
+        """Twice the largest distance from the most central word: no two words are farther apart."""
+        offsets = np.abs(self.points.astype(np.int64)).sum(axis=1)
+        central = np.argsort(offsets, kind="stable")[:8]
+        return 2 * float(self.length(self.steps(central).max(axis=1).min()))
+
+    def moved(self, rows: NDArray[np.float64], neighbours: NDArray[np.int32]) -> Moved:
+        """Measure how far rounding moved the points, on a public sample of words."""
+        random = np.random.default_rng(0)
+        words = random.choice(len(self), size=min(_SAMPLE, len(self)), replace=False)
+        others = random.integers(0, len(self), size=len(words))
+        nearest = neighbours[words, min(1, neighbours.shape[1] - 1)]
+        return Moved(*self._changes(rows, words, others), *self._changes(rows, words, nearest))
+
+    def _changes(
+        self, rows: NDArray[np.float64], first: NDArray[Any], second: NDArray[Any]
+    ) -> list[float]:
+        order = 1 if self.space == MANHATTAN else 2
+        before = np.linalg.norm(rows[first] - rows[second], ord=order, axis=1)
+        between = (self.points[first].astype(np.int64) - self.points[second]) * self.unit
+        after = np.linalg.norm(between, ord=order, axis=1)
+        apart = before > 0
+        if not apart.any():
+            return [0.0, 0.0]
+        changes = np.abs(after - before)[apart] / before[apart]
+        return [float(each) for each in np.quantile(changes, [0.5, 0.99])]
+
+    @cached_property
+    def _floats(self) -> NDArray[Any]:
+        """The points as floats in which inner products of them are exact."""
+        peak = max(abs(int(self.points.min(initial=0))), int(self.points.max(initial=0)))
+        single = peak * peak * self.points.shape[1] < 2**24 and self.space != MANHATTAN
+        return np.ascontiguousarray(self.points, dtype=np.float32 if single else np.float64)
+
+    @cached_property
+    def _squares(self) -> NDArray[np.int32]:
+        squares = np.einsum("ij,ij->i", self._floats, self._floats, dtype=np.float64)
+        return squares.astype(np.int32)
+
+
+def _finest(dimensions: int) -> int:
+    """The largest coordinate of an int16 grid whose squared distances are below 2^31."""
+    return min(2**15 - 1, math.isqrt((2**29 - 1) // dimensions))
+
+
+def _unit_length(rows: NDArray[np.float64], least: float) -> float:
+    """The next number from a length up that has few binary digits.
+
+    It is a power of two where this moves no point: vectors of whole numbers stay as they are.
+    """
+    mantissa, exponent = math.frexp(least)
+    power = math.ldexp(1.0, exponent - (mantissa == 0.5))
+    if not np.mod(rows, power).any():
+        return power
+    return math.ldexp(math.ceil(mantissa * 2**_UNIT_BITS), exponent - _UNIT_BITS)
+
+
+# Public transforms
+
+
+def _transformed(vocabulary: Vocabulary, space: str, projection: int | None) -> NDArray[np.float64]:
+    """Coordinates of a space before rounding, shape (V, n)."""
+    if space not in SPACES:
+        raise MetricError(
+            f"There is no space {space!r}. Use one of {', '.join(SPACES)}. For a distance of your own, transform the "
+            'vectors so that it is Euclidean, and use space="euclidean"; unit vectors rank words as angles do.'
+        )
+    if projection is not None and space == MANHATTAN:
+        raise MetricError(
+            'A projection may lengthen Manhattan distances. Use space="euclidean" or "unit" with projection=.'
+        )
+    rows = vocabulary.vectors.astype(np.float64)
+    if space in (UNIT, RECOMMENDED):
+        rows = _unit_rows(rows)
+    if space == RECOMMENDED:
+        size = projection or min(_DIMENSIONS, rows.shape[1])
+        return _common_apart(_projected(rows, size), vocabulary)
+    return rows if projection is None else _projected(rows, projection)
+
+
+def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    peaks = np.abs(rows).max(axis=1)
+    zero = np.flatnonzero(peaks == 0)
+    if zero.size:
+        raise MetricError(
+            f"{zero.size} vectors are zero and have no direction; the first is row {zero[0] + 1}. Remove those words, or "
+            'use space="euclidean".'
+        )
+    rows = rows / peaks[:, None]
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+def _projected(rows: NDArray[np.float64], dimensions: int) -> NDArray[np.float64]:
+    """Project rows on the directions in which they vary most; this lengthens no distance but by rounding."""
+    size = rows.shape[1]
+    if not 1 <= dimensions <= size:
+        raise MetricError(f"projection= must be from 1 to {size} dimensions, not {dimensions}.")
+    centred = rows - rows.mean(axis=0)
+    _, directions = np.linalg.eigh(centred.T @ centred)
+    leading = directions[:, ::-1][:, :dimensions]
+    # One of the two signs, and few digits: the last ones differ between processors.
+    leading = leading * np.sign(leading[np.abs(leading).argmax(axis=0), np.arange(dimensions)])
+    return np.asarray(centred @ (np.rint(leading / _DIRECTIONS) * _DIRECTIONS))
+
+
+def _common_apart(rows: NDArray[np.float64], vocabulary: Vocabulary) -> NDArray[np.float64]:
+    """Move the commonest words far from all others, by one coordinate more, and from each other.
+
+    Words are common by the counts of the vocabulary, or else by their order.
+    """
+    common = min(_COMMON, len(rows) // 10)
+    rank = vocabulary.prior
+    first = np.arange(common) if rank is None else np.argsort(-rank, kind="stable")[:common]
+    scale = math.sqrt(float(np.square(rows).sum(axis=1).mean())) or 1.0
+    out = np.hstack([rows / scale, np.zeros((len(rows), 1))])
+    out[first] *= _STRETCH
+    out[first, -1] = _OFFSET
+    return out * scale
