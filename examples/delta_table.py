@@ -10,7 +10,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from textpriv.corpus import PrivatizerSettings
-from textpriv.engines.batch import BatchRelease, Columns, refuse_repeated
+from textpriv.engines.batch import BatchRelease, Columns
+from textpriv.engines.identity import refuse_repeated
 
 TEXTS = ["The police say the fire is out.", "The minister told the union.", "Rain in Sydney."]
 

@@ -65,7 +65,7 @@ class FailingAt(corpus.PartRunner):
     place: int = 0
 
     def __call__(self, task):
-        if task["base"] == self.place:
+        if 40 * task["file"] == self.place:
             raise OSError(5, "zanzibar")
         return super().__call__(task)
 
@@ -78,7 +78,7 @@ class KillingTheDriver(corpus.PartRunner):
     place: int = 0
 
     def __call__(self, task):
-        if task["base"] == self.place:
+        if 40 * task["file"] == self.place:
             os.kill(self.driver, signal.SIGKILL)
         return super().__call__(task)
 

@@ -53,7 +53,7 @@ Labels = Iterable[Sequence[Any]]  # spans of one text: start, end and kind
 
 CHANGED = (
     "whether a text has changed since its last release under the same name and key (a document without a name goes by its "
-    "number)"
+    "own text: equal ones of two releases come out equal)"
 )
 
 WORDS_CUT = (

@@ -188,9 +188,9 @@ def test_how_many_texts_differ_does_not_pass_by_the_type_of_categories(settings,
 
 
 def test_a_batch_is_released_without_metadata(settings):
-    numbers = pa.array([0], pa.uint64())
+    numbers = pa.array([1], pa.uint64())
     (batch,) = table(["canaryone"], number=numbers).to_batches()
-    done = BatchRelease(settings.build(), Columns("text", number="number"))(batch)
+    done = BatchRelease(settings.build(), Columns("text", occurrence="number"))(batch)
     shown = done.schema.to_string(show_field_metadata=True) + repr(done.schema.metadata)
     assert not MARK.search((shown + repr(done.to_pylist())).encode())
 

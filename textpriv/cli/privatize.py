@@ -259,7 +259,7 @@ class AccountOptions:
         str | None,
         typer.Option(
             help="Field or column with the name of each document, by which it is known again "
-            "wherever it stands; otherwise it is known by its number."
+            "wherever it stands; otherwise it is known by its own text."
         ),
     ] = None
     author: Annotated[

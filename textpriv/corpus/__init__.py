@@ -8,7 +8,8 @@ from textpriv.corpus.job import ENGINES
 from textpriv.corpus.records import STANDARD_STREAM, Batch, CorpusReader
 from textpriv.corpus.report import CorpusReport, Progress
 from textpriv.corpus.run import PART_RECORDS, privatize_corpus
-from textpriv.engines.batch import PrivatizerSettings, document_key
+from textpriv.engines.batch import PrivatizerSettings
+from textpriv.engines.identity import document_key, unnamed_key
 
 __all__ = [
     "ENGINES",
@@ -24,4 +25,5 @@ __all__ = [
     "document_key",
     "privatize_corpus",
     "read_records",
+    "unnamed_key",
 ]

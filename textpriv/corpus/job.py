@@ -64,7 +64,7 @@ PART_RECORDS = 20_000
 
 # The names of the columns that go to an engine after the texts, by how many columns of names there are.
 _KNOWN: tuple[dict[str, str], ...] = (
-    {"number": "number"},
+    {},
     {"document": "document"},
     {"document": "document", "author": "author"},
 )
@@ -201,6 +201,7 @@ class Plan:
         texts = tuple(f"text {number}" for number in range(len(self.text_columns)))
         return replace(
             Columns(texts, known_as=self.text_columns, **_KNOWN[len(self.names)]),
+            occurrence=None if self.names else tuple(f"{text} #" for text in texts),
             labels=None if self.labels is None else _LABELS,
             moved=MOVED if self.has_offsets else None,
         )
@@ -234,19 +235,18 @@ class Plan:
         name = self.files[file][0]
         return f"{name + ', ' if name else ''}record {position + 1}"
 
-    def arrow(self, reader: CorpusReader, batch: Batch, base: int) -> pa.RecordBatch | None:
+    def arrow(
+        self, reader: CorpusReader, batch: Batch, occurrences: Sequence[Sequence[int]]
+    ) -> pa.RecordBatch | None:
         """Return what an engine is given of a batch: the texts, and what the documents are known by."""
         if not batch.texts:
             return None
         import pyarrow as pa
 
-        texts = [batch.texts, *(reader.values(batch, name) for name in self.text_columns[1:])]
+        texts = self.texts(reader, batch)
         columns = dict(zip(self.columns.texts, map(string_array, texts), strict=True))
-        if not self.names:
-            numbers = pa.py_buffer(np.array(batch.positions, dtype=np.uint64) + np.uint64(base))
-            columns[str(self.columns.number)] = pa.Array.from_buffers(
-                pa.uint64(), len(batch.texts), [None, numbers]
-            )
+        for name, numbers in zip(self.columns.occurrences, occurrences, strict=True):
+            columns[name] = pa.array(np.array(numbers, dtype=np.uint64))
         known = (self.columns.document, self.columns.author)
         for column, name in zip(known, self.names, strict=False):
             columns[str(column)] = string_array(names_in(reader, batch, name))
@@ -256,6 +256,10 @@ class Plan:
                 each if isinstance(each, str) else json.dumps(each) for each in given
             )
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def texts(self, reader: CorpusReader, batch: Batch) -> list[list[str]]:
+        """Return the texts of a batch, column by column."""
+        return [batch.texts, *(reader.values(batch, name) for name in self.text_columns[1:])]
 
     def job(self, run: str, context: bytes, key: bytes | None, seed: int | None) -> dict[str, Any]:
         """Everything that decides the output, in plain values."""

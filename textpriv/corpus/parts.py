@@ -32,18 +32,15 @@ from textpriv.engines.batch import (
     PrivatizerSettings,
     named_error,
     release_in_process,
-    repeated_name,
 )
+from textpriv.engines.identity import Occurrences, repeated_name
 from textpriv.engines.local import InProcess, Released
 from textpriv.errors import CorpusError, TextprivError
-from textpriv.randomness import DistinctKeys
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from textpriv.privatizer import Privatizer
-
-__all__ = ["FileJoiner", "NameCheck", "PartRunner", "PartWriter", "join_file", "released_texts"]
+__all__ = ["FileJoiner", "Identities", "PartRunner", "PartWriter", "join_file", "released_texts"]
 
 
 def released_texts(
@@ -64,16 +61,19 @@ def released_texts(
     return [done.column(name).to_pylist() for name in names], tokens
 
 
-class NameCheck:
-    """The check that no two documents have one name, where no ledger counts them as versions of one document."""
+class Identities:
+    """What tells the documents of a run apart: that no two have one name, or the numbers of equal texts.
 
-    def __init__(self, plan: Plan, privatizer: Privatizer) -> None:
+    A ledger counts documents of one name as versions of one.
+    """
+
+    def __init__(self, plan: Plan, is_counted: bool) -> None:
         self._plan = plan
-        self._is_needed = bool(plan.names) and getattr(privatizer, "ledger", None) is None
-        self._distinct = DistinctKeys()
+        self._is_needed = not (plan.names and is_counted)
+        self._known = [Occurrences() for _ in (plan.names[:1] or plan.text_columns)]
 
-    def add(self, file: int, reader: CorpusReader, batch: Batch) -> None:
-        """Add the names in a batch.
+    def of(self, file: int, reader: CorpusReader, batch: Batch) -> list[list[int]]:
+        """Count a batch, and return the number of each text among the equal ones; nothing where documents have names.
 
         Raises
         ------
@@ -81,19 +81,28 @@ class NameCheck:
             For a name that a document before has had; names the record.
         """
         if not self._is_needed:
-            return
+            return []
+        if not self._plan.names:
+            texts = self._plan.texts(reader, batch)
+            return [list(map(k.count, each)) for k, each in zip(self._known, texts, strict=True)]
         column = self._plan.names[0]
         names = names_in(reader, batch, column)
         for position, name in zip(batch.positions, names, strict=True):
-            if not self._distinct.add(name):
+            if self._known[0].count(name) > 1:
                 raise repeated_name(self._plan.record(file, position), column)
+        return []
 
-    def read(self, file: int, stop: int | None = None) -> None:
-        """Add the names in a file, or in its first records, without anything being released."""
+    def read(self, file: int, stop: int | None = None) -> dict[int, list[int]]:
+        """Count a file, or its first records; return the numbers of records where one is not 1."""
+        later: dict[int, list[int]] = {}
         if self._is_needed:
             reader = self._plan.reader(file, stop=stop)
             for batch in reader:
-                self.add(file, reader, batch)
+                found = zip(*self.of(file, reader, batch), strict=True)
+                for position, numbers in zip(batch.positions, found, strict=False):
+                    if max(numbers) > 1:
+                        later[position] = list(numbers)
+        return later
 
 
 class PartWriter:
@@ -252,10 +261,13 @@ class PartRunner:
         start = Cursor(**task["start"])
         folder = Checkpoint.attach(Path(self.folder))
         reader = self.plan.reader(file, start, stop)
+        first = [1] * len(self.plan.text_columns)
 
         def jobs() -> Iterator[tuple[Batch, pa.RecordBatch | None]]:
             for batch in reader:
-                yield batch, self.plan.arrow(reader, batch, task["base"])
+                numbers = [task["later"].get(each, first) for each in batch.positions]
+                found = [] if self.plan.names else list(zip(*numbers, strict=True))
+                yield batch, self.plan.arrow(reader, batch, found)
 
         parts = PartWriter(self.plan, folder, file, reader)
         with contextlib.closing(parts):

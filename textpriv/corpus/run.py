@@ -35,7 +35,7 @@ from textpriv.corpus.checkpoint import (
     quarantine_path,
 )
 from textpriv.corpus.columns import ColumnRule
-from textpriv.corpus.formats import read_records, write_file
+from textpriv.corpus.formats import write_file
 from textpriv.corpus.job import (
     PART_RECORDS,
     Plan,
@@ -48,7 +48,7 @@ from textpriv.corpus.job import (
 )
 from textpriv.corpus.parts import (
     FileJoiner,
-    NameCheck,
+    Identities,
     PartRunner,
     PartWriter,
     join_file,
@@ -65,7 +65,7 @@ from textpriv.corpus.records import (
     written_stream,
 )
 from textpriv.corpus.report import CorpusReport, Progress, Tally, besides
-from textpriv.engines.batch import NO_SALT, BatchRelease, PrivatizerSettings, corpus_name
+from textpriv.engines.batch import NO_SALT, BatchRelease, PrivatizerSettings
 from textpriv.engines.local import InProcess
 from textpriv.errors import CorpusError
 from textpriv.files import sha256_file
@@ -136,7 +136,8 @@ def privatize_corpus(
         ``"spark"`` and ``"ray"``, and must describe ``privatizer``.
     document_column
         The field that names each document: its randomness then follows from the run key and this name, wherever in the
-        corpus it stands; without one it follows from its number in the corpus. Names pass through as they are, and must
+        corpus it stands. Without one it follows from the document's own text and its number among equal texts, so that an
+        edit of one record redraws that record only. Names pass through as they are, and must
         not be made from the text. Required with a ledger, which counts documents of one name as versions of one; without a
         ledger a name that is there twice is refused, for which some 100 bytes of memory are used a document.
     author_column
@@ -237,7 +238,13 @@ def privatize_corpus(
                 "set aside beside a stream: name a file as the output."
             )
         with _local_engine(plan, privatizer, settings, workers, secrets.token_bytes(16)) as local:
-            _write_stream(plan, target, local, watch, NameCheck(plan, privatizer))
+            _write_stream(
+                plan,
+                target,
+                local,
+                watch,
+                Identities(plan, getattr(privatizer, "ledger", None) is not None),
+            )
         return watch.report(time.perf_counter() - started)
     owners = None if offsets is None else Path(os.path.realpath(offsets))
     run = _Run(plan, target, privatizer, settings, key, watch, owners)
@@ -264,22 +271,6 @@ def _version_of(path: Path) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _first_texts(plan: Plan) -> Iterator[tuple[Any, ...]]:
-    """Yield the texts of the good records from the first one on, after their numbers in the corpus."""
-    base = 0
-    for _, path in plan.files:
-        records = 0
-        reader = read_records(
-            path, plan.format, plan.text_columns, "skip", max_text_bytes=plan.max_text_bytes
-        )
-        for batch in reader:
-            numbers = [base + position for position in batch.positions]
-            others = (reader.values(batch, name) for name in plan.text_columns[1:])
-            yield from zip(numbers, batch.texts, *others, strict=True)
-            records = batch.end.record
-        base += records
-
-
 def _local_engine(
     plan: Plan,
     privatizer: Privatizer,
@@ -296,7 +287,7 @@ def _local_engine(
 
 
 def _write_stream(
-    plan: Plan, target: str, local: InProcess | WorkerPool, watch: Tally, names: NameCheck
+    plan: Plan, target: str, local: InProcess | WorkerPool, watch: Tally, identities: Identities
 ) -> None:
     """Write one file to standard output, a device or a pipe, as it comes."""
     reader = plan.reader(0)
@@ -304,8 +295,7 @@ def _write_stream(
     def jobs() -> Iterator[tuple[Batch, pa.RecordBatch | None]]:
         for batch in reader:
             watch.add_columns(reader, batch.rows)
-            names.add(0, reader, batch)
-            yield batch, plan.arrow(reader, batch, 0)
+            yield batch, plan.arrow(reader, batch, identities.of(0, reader, batch))
         watch.add_columns(reader, ())  # of a header that stands alone
 
     def released() -> Iterator[tuple[Batch, list[list[str]]]]:
@@ -340,7 +330,7 @@ class _Run:
         self._key = key
         self._watch = watch
         self._context = NO_SALT
-        self._names = NameCheck(plan, privatizer)
+        self._identities = Identities(plan, getattr(privatizer, "ledger", None) is not None)
         self._entries: dict[tuple[int, int], Entry] = {}
         self._engine: tuple[str, str | None, int] | None = None
         self._resumed = 0
@@ -390,8 +380,6 @@ class _Run:
         if self._key is None and resume is None:
             # No two calls share a random stream, even for the same privatizer.
             self._context = secrets.token_bytes(16)
-        elif self._key is not None and not self._plan.names:
-            self._context += corpus_name(_first_texts(self._plan), self._key.secret)
         self._refuse_output(Checkpoint.attach(path), resume)
         if self.complete:
             Checkpoint.attach(path).remove()  # the run may have ended between its last two steps
@@ -495,27 +483,24 @@ class _Run:
 
     def _jobs(self) -> Iterator[tuple[tuple[int, CorpusReader, Batch | None, Cursor], Any]]:
         """Yield what is still to be done: each batch with what the engine is given, and each file's end with nothing."""
-        base = 0
         for file in range(len(self._plan.files)):
             done = 0
             while (file, done) in self._entries:
                 done += 1
             closed = self._folder.closed_file(file)
             if closed is not None and done == closed[0]:
-                self._names.read(file)
-                base += closed[1]
+                self._identities.read(file)
                 continue
             end = self._entries[file, done - 1].end if done else Cursor()
             if done:
-                self._names.read(file, stop=end.record)
+                self._identities.read(file, stop=end.record)
             reader = self._plan.reader(file, end)
             for batch in reader:
                 self._watch.add_columns(reader, batch.rows)
-                self._names.add(file, reader, batch)
+                numbers = self._identities.of(file, reader, batch)
                 end = batch.end
-                yield (file, reader, batch, end), self._plan.arrow(reader, batch, base)
+                yield (file, reader, batch, end), self._plan.arrow(reader, batch, numbers)
             yield (file, reader, None, end), None
-            base += end.record
 
     def _count(self, end: Cursor) -> int:
         return part_of(max(0, end.record - 1), self._plan.part_records) + 1
@@ -534,20 +519,23 @@ class _Run:
         for batch in first:
             self._watch.add_columns(first, batch.rows)
         tasks = []
-        base = 0
+        records = 0
         for file in range(len(plan.files)):
-            self._names.read(file)
+            later = self._identities.read(file)
             cursors = [Cursor(), *plan.reader(file).cursors()]
-            tasks += self._tasks(file, cursors, base)
-            base += cursors[-1].record
+            for task in self._tasks(file, cursors):
+                ends = task["start"]["record"], task["stop"]
+                own = {each: n for each, n in later.items() if ends[0] <= each < ends[1]}
+                tasks.append({**task, "later": own})
+            records += cursors[-1].record
             self._folder.close_file(file, self._count(cursors[-1]), cursors[-1].record)
         self._engine = (engine, address, workers)
         if tasks:
             runner = PartRunner(plan.absolute(), settings, self._context, str(self._folder.path))
-            with self._watched(base):
+            with self._watched(records):
                 self._each(tasks, runner)
 
-    def _tasks(self, file: int, cursors: Sequence[Cursor], base: int) -> list[dict[str, Any]]:
+    def _tasks(self, file: int, cursors: Sequence[Cursor]) -> list[dict[str, Any]]:
         """One task for each part that is missing; one for all of them where a file cannot be entered in its middle."""
         missing = [
             part for part in range(self._count(cursors[-1])) if (file, part) not in self._entries
@@ -558,7 +546,7 @@ class _Run:
         else:
             stops = [cursors[part + 1].record for part in missing]
         return [
-            {"file": file, "start": asdict(cursors[part]), "stop": stop, "base": base}
+            {"file": file, "start": asdict(cursors[part]), "stop": stop}
             for part, stop in zip(missing, stops, strict=False)
         ]
 

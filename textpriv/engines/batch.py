@@ -13,13 +13,11 @@ document is released the same way whichever file, batch, process or machine it i
 :func:`document_key`: the name of the text column, and
 
 * the document's name, which is the value in the document column, all different;
-* or, without names, its number and the corpus up to there. A number depends on the order of the corpus but not on how it
-  is cut into files.
+* or, without names, its own text and its number among the equal texts of the run (:mod:`textpriv.engines.identity`).
 
 Two texts of one document that stand in two columns are two documents: they come out independently also where they are
 equal, and each as if its column were released alone. Two rows of one name would be one document, and equal texts in them
-would come out equal: engines refuse them (:class:`textpriv.randomness.DistinctKeys`), except under a ledger, which counts
-them as versions of one document.
+would come out equal. Engines refuse them, except under a ledger, which counts them as versions of one document.
 
 What this does not hide, and the statement names: a document that is released again under the same key and the same run key
 comes out as before if its text is the same and otherwise if it has changed. Whoever sees both releases knows which.
@@ -33,20 +31,18 @@ import json
 import os
 import secrets
 import warnings
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.engines.identity import document_key, unnamed_key
 from textpriv.engines.schemas import types_alone
 from textpriv.errors import CorpusError, DocumentError, TextprivError
 from textpriv.mechanisms.base import UNKNOWN
-from textpriv.randomness import DistinctKeys, framed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,18 +55,13 @@ __all__ = [
     "BatchRelease",
     "Columns",
     "PrivatizerSettings",
-    "corpus_name",
-    "document_key",
     "named_error",
-    "refuse_repeated",
     "release_in_process",
-    "repeated_name",
     "string_array",
     "without_trace",
 ]
 
 
-_FIRST = 1000  # documents by which a corpus is known again
 _LOOKED_AT = 500  # words by which texts of another language are known
 NO_SALT = bytes(16)  # the context of a run that is to be repeated
 
@@ -185,11 +176,12 @@ class Columns:
     text
         The texts: strings, none of them null; several columns of them as a sequence of names.
     document
-        The name of each document; None if documents are known by their numbers.
+        The name of each document; None if documents are known by their texts.
     author
         The name of each document's author, for a ledger and for laws that draw the same for all spans of a person.
-    number
-        The number of each document in its corpus; not needed with ``document``.
+    occurrence
+        The number of each text among the equal ones of its column, from 1; several columns of numbers where there are
+        several columns of texts. Not needed with ``document``.
     labels
         The spans of each text that are known already (:func:`textpriv.spans.labels.read_labels`), of a privatizer with
         spans. The column is left out of what is released. None for no such column; with one column of texts only.
@@ -210,7 +202,7 @@ class Columns:
     text: str | Sequence[str] = "text"
     document: str | None = None
     author: str | None = None
-    number: str | None = None
+    occurrence: str | Sequence[str] | None = None
     known_as: str | Sequence[str] | None = None
     labels: str | None = None
     moved: str | None = None
@@ -241,6 +233,11 @@ class Columns:
         return _names(self.text)
 
     @property
+    def occurrences(self) -> tuple[str, ...]:
+        """The columns of numbers among equal texts."""
+        return () if self.occurrence is None else _names(self.occurrence)
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """What each column of texts is called in what documents are known by."""
         return self.texts if self.known_as is None else _names(self.known_as)
@@ -267,56 +264,6 @@ def _names(given: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def document_key(column: str, document: str | int, *, corpus: bytes = b"") -> bytes:
-    """Return what a document of a corpus is known by: the ``key`` that gives its text alone the same draws.
-
-    Parameters
-    ----------
-    column : str
-        The name of the text column.
-    document : str or int
-        The document's name, or its number where it has none.
-    corpus : bytes
-        What tells its corpus from others: nothing under a seed, and for documents that have names.
-
-    Examples
-    --------
-    >>> document_key("body", "letter-1") == document_key("subject", "letter-1")
-    False
-    """
-    if isinstance(document, str):
-        tag = b"d" + framed(document.encode("utf-8", "surrogatepass"))
-    else:
-        tag = b"n" + int(document).to_bytes(8, "big")
-    return framed(column.encode("utf-8", "surrogatepass")) + tag + corpus
-
-
-def corpus_name(texts: Iterable[tuple[Any, ...]], key: bytes) -> bytes:
-    """Return what a corpus is known by, however it is cut into files, from its first documents and their numbers.
-
-    A document is given as its number and its text, or its texts in all columns: each column is a corpus, and their names
-    stand one after the other.
-
-    For each document it has 24 bytes: the number, and a keyed hash of this document and of those before it. Two corpora
-    under one key must not share streams: documents of equal text and number would come out equal, and so betray that
-    they are. With the hash up to itself in its identity, a document is the same one only in corpora that begin alike; and
-    it stays the same when others are appended, also to a short corpus. Documents that have names need no corpus.
-    """
-    columns: dict[int, Any] = {}
-    entries: dict[int, bytes] = {}
-    for number, *row in islice(texts, _FIRST):
-        for column, text in enumerate(row):
-            if column not in columns:
-                columns[column] = hashlib.blake2b(
-                    key=key, digest_size=16, person=b"textpriv-corpus"
-                )
-            content = text.encode("utf-8", "surrogatepass")
-            columns[column].update(len(content).to_bytes(8, "big") + content)
-            entry = number.to_bytes(8, "big") + columns[column].digest()
-            entries[column] = entries.get(column, b"") + entry
-    return b"".join(entries.values())
-
-
 class BatchRelease:
     """The release of record batches; one in each process.
 
@@ -325,9 +272,7 @@ class BatchRelease:
     privatizer : Privatizer
     columns : Columns
     context : bytes
-        16 bytes that go into every document's key (``NO_SALT``, or secret ones of a run that is not to be repeated), and
-        after them what the corpus is known by in each column (:func:`corpus_name`). A seed repeats its run, and needs
-        neither.
+        16 bytes that go into every document's key: ``NO_SALT``, or secret ones of a run that is not to be repeated.
 
     Attributes
     ----------
@@ -350,14 +295,8 @@ class BatchRelease:
         self.columns = columns
         self.tokens: Counter[str] = Counter()
         self._drawn = self._unknown = 0
-        salt, corpus = context[:16], context[16:]
-        if privatizer.seed is not None:
-            salt, corpus = NO_SALT, b""
-        self._salt = b"" if salt == NO_SALT else salt
-        entries = [corpus[start : start + 24] for start in range(0, len(corpus), 24)]
-        count = len(entries) // len(columns.texts)
-        self._numbers = [int.from_bytes(entry[:8], "big") for entry in entries[:count]]
-        self._corpora = [entry[8:] for entry in entries]
+        is_repeated = privatizer.seed is not None or context == NO_SALT
+        self._salt = b"" if is_repeated else context
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch with private texts and the other columns as they are, without metadata of its schema.
@@ -494,27 +433,23 @@ class BatchRelease:
             if is_counted:
                 return [Document(name, author, part) for part in parts for name, author in known]
             return [
-                Document(document_key(part, name, corpus=self._salt), author)
+                Document(document_key(part, name, salt=self._salt), author)
                 for part in parts
                 for name, author in known
             ]
         if names is not None:
-            return [document_key(part, name, corpus=self._salt) for part in parts for name in names]
-        if self.columns.number is None:
+            return [document_key(part, name, salt=self._salt) for part in parts for name in names]
+        if not self.columns.occurrences:
             raise CorpusError(
                 "Each document needs a name of its own, from which its randomness follows: name their column."
             )
-        numbers = batch.column(_column_index(batch, self.columns.number)).to_pylist()
-        return [
-            document_key(part, number, corpus=self._salt + self._corpus_at(column, number))
-            for column, part in enumerate(parts)
-            for number in numbers
-        ]
-
-    def _corpus_at(self, column: int, number: int) -> bytes:
-        """What the corpus is known by at this document."""
-        before = bisect_right(self._numbers, number)
-        return self._corpora[column * len(self._numbers) + before - 1] if before else b""
+        keys: list[ReleaseKey] = []
+        for part, *known in zip(parts, self.columns.texts, self.columns.occurrences, strict=True):
+            text, number = (batch.column(_column_index(batch, name)).to_pylist() for name in known)
+            keys += [
+                unnamed_key(part, *each, salt=self._salt) for each in zip(text, number, strict=True)
+            ]
+        return keys
 
     def _names(self, batch: pa.RecordBatch, column: str) -> list[str]:
         """Read the names in a column; 7 and "7" are one name, for CSV cannot tell them apart."""
@@ -596,28 +531,6 @@ def without_trace(work: Callable[[Any], Any], given: Any) -> Any:
         raise  # says nothing private
     except Exception as error:
         raise RuntimeError(f"textpriv failed with {type(error).__name__}") from None
-
-
-def refuse_repeated(names: Iterable[Any], column: str) -> None:
-    """Refuse a name that two documents have; of each 16 bytes are kept (:class:`textpriv.randomness.DistinctKeys`).
-
-    Raises
-    ------
-    CorpusError
-        Says which document it is, and not its name.
-    """
-    distinct = DistinctKeys()
-    for number, name in enumerate(names):
-        if name is not None and not distinct.add(str(name)):
-            raise repeated_name(f"row {number + 1}", column)
-
-
-def repeated_name(document: str, column: str) -> CorpusError:
-    """What is said of a document with the name of one before it."""
-    return CorpusError(
-        f"{document}: a document before it has the same name in {column!r}, and equal texts under one name would come out "
-        "equal, and so betray that they are. Give each document a name of its own, or count versions of one in a ledger."
-    )
 
 
 class _Unnamed(CorpusError):

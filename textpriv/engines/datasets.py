@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textpriv.engines.batch import (
-    NO_SALT,
     BatchRelease,
     Columns,
     PrivatizerSettings,
-    corpus_name,
-    refuse_repeated,
     release_in_process,
 )
+from textpriv.engines.identity import Occurrences, refuse_repeated
 from textpriv.errors import CorpusError
 from textpriv.randomness import framed
 
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["privatize_dataset"]
 
-_NUMBER = "textpriv number"
+_NUMBER = "textpriv number of {}"
 
 AnyDataset = TypeVar(
     "AnyDataset", "Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict"
@@ -49,8 +47,8 @@ def privatize_dataset(
     Parameters
     ----------
     dataset : datasets.Dataset, IterableDataset, DatasetDict or IterableDatasetDict
-        Splits are one corpus, in their order: documents without names are counted on from one to the next, for which those
-        of an IterableDatasetDict are read once.
+        Splits are one corpus, in their order. Where documents have no names, all texts are read once before anything is
+        mapped.
     settings : PrivatizerSettings
         Its run key (``key_file`` or ``run_key``) makes the release repeatable, and so shows whether a text has changed
         between two of them. A ledger cannot be used.
@@ -58,7 +56,8 @@ def privatize_dataset(
         One column of texts, or several, which are released independently. Its name is part of what documents are known by.
     document_column : str, optional
         The name of each document, from which its randomness follows, all different: this column is read once before
-        anything is mapped. Without one, its number in the dataset. The same documents under the same settings and key
+        anything is mapped. Without one, its own text
+        and its number among equal texts. The same documents under the same settings and key
         come out as from ``textpriv.corpus``.
     author_column, labels_column : str, optional
         As ``author`` and ``labels`` in :class:`textpriv.engines.batch.Columns`; the labels are left out.
@@ -84,29 +83,22 @@ def privatize_dataset(
     """
     if settings.ledger is not None:
         raise CorpusError("A ledger counts in one process: use textpriv.corpus, or a run key.")
-    number = None if document_column is not None else _NUMBER
     columns = Columns(
-        text_column,
-        document=document_column,
-        author=author_column,
-        number=number,
-        labels=labels_column,
+        text_column, document=document_column, author=author_column, labels=labels_column
     )
+    if document_column is None:
+        columns = replace(columns, occurrence=[_NUMBER.format(name) for name in columns.texts])
     splits: dict[Any, Any] = dict(dataset) if isinstance(dataset, dict) else {None: dataset}
-    context = NO_SALT
     if document_column is not None:
         names = (_names(split, document_column) for split in splits.values())
         refuse_repeated(chain.from_iterable(names), document_column)
-    elif settings.seed is None:
-        context += corpus_name(_texts(splits.values(), columns.texts), settings.secret())
     # Settings that cannot be used are an error now.
-    release = release_in_process(settings, columns, context)
-    private, first = {}, 0
+    release = release_in_process(settings, columns)
+    known = [Occurrences() for _ in columns.occurrences]
+    private = {}
     for name, split in splits.items():
-        work = _Batches(settings, columns, context, first)
+        work = _Batches(settings, columns, _later(split, columns.texts, known))
         private[name] = _mapped(split, work, release, workers, batch_size)
-        if number is not None and len(private) < len(splits):
-            first += split.num_rows if hasattr(split, "num_rows") else sum(1 for _ in split)
     return type(dataset)(private) if isinstance(dataset, dict) else private[None]
 
 
@@ -159,20 +151,25 @@ def _fingerprint(dataset: Any, work: _Batches, release: BatchRelease) -> str:
         person=b"textpriv-cache",
     )
     settings = repr(
-        (__version__, seed, work.settings.detect, work.columns, work.first, dataset._fingerprint)
+        (__version__, seed, work.settings.detect, work.columns, work.later, dataset._fingerprint)
     )
-    for part in (settings.encode(), release.privatizer.fingerprint, work.context):
+    for part in (settings.encode(), release.privatizer.fingerprint):
         digest.update(framed(part))
     return digest.hexdigest()
 
 
-def _texts(splits: Iterable[Any], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    # Whatever the format: rows as plain values, with all columns.
-    rows = chain.from_iterable(split.with_format(None) for split in splits)
-    for number, row in enumerate(islice(rows, 1000)):
-        texts = [row.get(column) for column in columns]
-        if all(isinstance(text, str) for text in texts):
-            yield number, *texts
+def _later(
+    dataset: Any, columns: Sequence[str], known: Sequence[Occurrences]
+) -> dict[int, tuple[int, ...]]:
+    """Count the texts of a dataset; return the numbers of rows with a text that is not the first of its kind."""
+    later = {}
+    for row, values in enumerate(dataset.with_format(None) if known else ()):
+        # What is no text is an error when its batch is mapped.
+        texts = zip(known, (values.get(column) for column in columns), strict=True)
+        numbers = tuple(k.count(text) if isinstance(text, str) else 1 for k, text in texts)
+        if max(numbers) > 1:
+            later[row] = numbers
+    return later
 
 
 def _names(dataset: Any, column: str) -> Iterator[Any]:
@@ -191,8 +188,7 @@ class _Batches:
 
     settings: PrivatizerSettings
     columns: Columns
-    context: bytes
-    first: int = 0  # documents of the splits before
+    later: Mapping[int, tuple[int, ...]]  # numbers among equal texts, where one is not the first
 
     @property
     def left_out(self) -> list[str]:
@@ -201,12 +197,13 @@ class _Batches:
     def __call__(self, table: pa.Table, numbers: list[int]) -> pa.Table:
         import pyarrow as pa
 
-        release = release_in_process(self.settings, self.columns, self.context)
+        release = release_in_process(self.settings, self.columns)
         (batch,) = table.combine_chunks().to_batches() or [None]
         if batch is None:
             return table
         names = [name for name in batch.schema.names if name != self.columns.labels]
-        if self.columns.number is not None:
-            known = pa.array([self.first + number for number in numbers], pa.uint64())
-            batch = batch.append_column(self.columns.number, known)
+        first = (1,) * len(self.columns.texts)
+        for place, column in enumerate(self.columns.occurrences):
+            found = [self.later.get(number, first)[place] for number in numbers]
+            batch = batch.append_column(column, pa.array(found, pa.uint64()))
         return pa.Table.from_batches([release(batch).select(names)])

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from textpriv.engines.batch import (
-    NO_SALT,
     BatchRelease,
     Columns,
     PrivatizerSettings,
-    corpus_name,
     named_error,
-    refuse_repeated,
     string_array,
 )
+from textpriv.engines.identity import Occurrences, refuse_repeated
 from textpriv.errors import CorpusError, MechanismError
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["frame_statement", "privatize_frame"]
 
 _ROWS = 1000  # at a time
-_NUMBER = "textpriv number"
+_NUMBER = "textpriv number of {}"
 _SERIES = "text"  # what the column of a Series is known as
 
 
@@ -60,7 +59,8 @@ def privatize_frame(
         One column of texts, or several, which are released independently; that of a Series is known as "text". A Series has
         no columns with names.
     document_column : str, optional
-        The name of each document, from which its randomness follows, all different. Without one, its number.
+        The name of each document, from which its randomness follows, all different. Without one, its own text and its number
+        among equal texts.
     author_column, labels_column : str, optional
         As ``author`` and ``labels`` in :class:`textpriv.engines.batch.Columns`; the labels are left out.
 
@@ -87,14 +87,11 @@ def privatize_frame(
         table = frame.to_frame(_SERIES)
         names: dict[str, Any] = {"document_column": document_column, "author_column": author_column}
         return privatize_frame(table, settings=settings, **names)[_SERIES].rename(frame.name)
-    number = None if document_column is not None else _NUMBER
     columns = Columns(
-        text_column,
-        document=document_column,
-        author=author_column,
-        number=number,
-        labels=labels_column,
+        text_column, document=document_column, author=author_column, labels=labels_column
     )
+    if document_column is None:
+        columns = replace(columns, occurrence=[_NUMBER.format(name) for name in columns.texts])
     columns.check(list(frame.columns))
     texts = _released(frame, settings, columns)
     if labels_column is not None:
@@ -207,15 +204,11 @@ def _released(frame: Any, settings: PrivatizerSettings, columns: Columns) -> dic
         labels = frame[columns.labels].to_list()
         plain = (each if isinstance(each, str) else json.dumps(_listed(each)) for each in labels)
         given[columns.labels] = string_array(plain)
-    context = NO_SALT
-    if columns.number is not None:
-        given[columns.number] = pa.array(range(len(frame)), pa.uint64())
-        if settings.seed is None and settings.ledger is None:
-            rows = zip(range(len(frame)), *raw.values(), strict=True)
-            context += corpus_name(rows, settings.secret())
-    elif columns.document is not None and settings.ledger is None:
+    for column, texts in zip(columns.occurrences, raw.values(), strict=False):
+        given[column] = pa.array(map(Occurrences().count, texts), pa.uint64())
+    if columns.document is not None and settings.ledger is None:
         refuse_repeated(given[columns.document].to_pylist(), columns.document)
-    release = BatchRelease(settings.build(), columns, context)
+    release = BatchRelease(settings.build(), columns)
     private: dict[str, list[str]] = {name: [] for name in raw}
     for first in range(0, len(frame), _ROWS):
         batch = pa.RecordBatch.from_pydict(given).slice(first, _ROWS)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from textpriv.engines.batch import (
     Columns,
     PrivatizerSettings,
-    refuse_repeated,
     release_in_process,
     without_trace,
 )
+from textpriv.engines.identity import refuse_repeated
 from textpriv.engines.schemas import types_alone
 from textpriv.errors import CorpusError
 from textpriv.optional import how_to_install

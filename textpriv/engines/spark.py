@@ -19,9 +19,9 @@ from textpriv.engines.batch import (
     Columns,
     PrivatizerSettings,
     release_in_process,
-    repeated_name,
     without_trace,
 )
+from textpriv.engines.identity import repeated_name
 from textpriv.errors import CorpusError
 from textpriv.optional import how_to_install
 

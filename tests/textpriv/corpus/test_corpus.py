@@ -26,9 +26,9 @@ from textpriv.corpus import (
     ColumnRule,
     PrivatizerSettings,
     corpus_format,
-    document_key,
     privatize_corpus,
     read_records,
+    unnamed_key,
 )
 from textpriv.engines.workers import WorkerPool
 from textpriv.errors import CorpusError, IndexFolderError, MechanismError
@@ -333,11 +333,12 @@ def test_a_reader_can_be_read_again(tmp_path):
 # Randomness
 
 
-def test_a_document_is_named_by_its_record_number(tmp_path):
-    source = _write(tmp_path / "a.txt", b"one\n\xff\ntwo\nthree\n")
+def test_an_unnamed_document_has_the_key_of_its_text_and_occurrence(tmp_path):
+    source = _write(tmp_path / "a.txt", b"one\n\xff\ntwo\none\n")
     echo = Echo()
     privatize_corpus(source, tmp_path / "b.txt", echo, on_error="skip", batch_size=2)
-    assert echo.keys == [document_key("text", number) for number in (0, 2, 3)]
+    wanted = [("one", 1), ("two", 1), ("one", 2)]
+    assert echo.keys == [unnamed_key("text", *each) for each in wanted]
 
 
 def test_without_a_seed_two_runs_share_no_document_key(tmp_path):
@@ -578,8 +579,8 @@ def test_one_text_alone_is_released_as_it_is_in_a_file(tmp_path, folder):
     privatizer = PrivatizerSettings(str(folder), options={"epsilon": 4.0}, seed=3).build()
     report = privatize_corpus(source, tmp_path / "b.txt", privatizer, batch_size=2)
     alone = [
-        privatizer.privatize(text, key=document_key("text", position))
-        for position, text in enumerate(source.read_text().splitlines())
+        privatizer.privatize(text, key=unnamed_key("text", text))
+        for text in source.read_text().splitlines()
     ]
     assert (tmp_path / "b.txt").read_text().splitlines() == alone
     assert report.tokens == {"sampled": 100}

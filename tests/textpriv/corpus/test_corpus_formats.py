@@ -17,7 +17,7 @@ from echo import Echo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textpriv.corpus import ColumnRule, document_key, privatize_corpus, read_records
+from textpriv.corpus import ColumnRule, privatize_corpus, read_records, unnamed_key
 from textpriv.corpus.formats import parquet
 from textpriv.corpus.formats.parquet import _has_all_values
 from textpriv.corpus.records import Cursor
@@ -280,16 +280,16 @@ def test_shards_are_taken_by_the_numbers_in_their_names(tmp_path):
     echo = Echo()
     privatize_corpus(source, tmp_path / "out", echo)
     assert (tmp_path / "out" / "part-10.jsonl").read_text() == '{"text":"[text 1]"}\n'
-    assert echo.keys == [document_key("text", number) for number in range(3)]
+    assert echo.keys == [unnamed_key("text", f"text {number}") for number in range(3)]
 
 
-def test_documents_are_known_by_their_number_in_the_corpus_however_it_is_cut(tmp_path):
+def test_unnamed_documents_keep_their_keys_however_a_corpus_is_cut(tmp_path):
     keys = []
     for name, names, each in [("x", ["1.jsonl"], 12), ("y", [f"{n}.jsonl" for n in range(4)], 3)]:
         echo = Echo()
         privatize_corpus(_folder(tmp_path / name, names, each), tmp_path / f"out-{name}", echo)
         keys.append(echo.keys)
-    assert keys[0] == keys[1] == [document_key("text", number) for number in range(12)]
+    assert keys[0] == keys[1] == [unnamed_key("text", f"text {n}") for n in range(12)]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from textpriv.cli.app import app
 from textpriv.corpus import PrivatizerSettings, privatize_corpus
-from textpriv.engines.batch import document_key
+from textpriv.engines.identity import document_key
 from textpriv.errors import CorpusError, TextprivError
 from textpriv.ledger import Document
 from textpriv.run_key import RunKey

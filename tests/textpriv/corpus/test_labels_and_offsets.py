@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from textpriv.cli.app import app
 from textpriv.corpus import PrivatizerSettings, privatize_corpus
-from textpriv.engines.batch import document_key
 from textpriv.engines.frames import privatize_frame
+from textpriv.engines.identity import document_key
 from textpriv.errors import CorpusError, SpanError
 from textpriv.ledger import Document, Ledger
 from textpriv.privatizer import Privatizer

@@ -15,7 +15,8 @@ import pytest
 from engine_runs import WORDS, run
 
 from textpriv.corpus import PrivatizerSettings
-from textpriv.engines.batch import BatchRelease, Columns, document_key, release_in_process
+from textpriv.engines.batch import BatchRelease, Columns, release_in_process
+from textpriv.engines.identity import document_key
 from textpriv.errors import CorpusError, MechanismError
 from textpriv.files import CACHE_VARIABLE, one_at_a_time
 from textpriv.run_key import RunKey
@@ -81,11 +82,11 @@ def test_a_named_document_is_released_the_same_way_in_any_batch(table, settings,
     ("columns", "change"),
     [
         (Columns("text", document="id"), {"id": ["b"]}),
-        (Columns("text", number="n"), {"n": [1]}),
+        (Columns("text", occurrence="n"), {"n": [2]}),
     ],
 )
 def test_equal_texts_of_two_documents_are_drawn_independently(settings, columns, change):
-    batch = {"id": ["a"], "n": [0], "text": [" ".join(WORDS)]}
+    batch = {"id": ["a"], "n": [1], "text": [" ".join(WORDS)]}
     one = _release(settings, pa.RecordBatch.from_pydict(batch), columns)
     again = _release(settings, pa.RecordBatch.from_pydict(batch), columns)
     other = _release(settings, pa.RecordBatch.from_pydict({**batch, **change}), columns)

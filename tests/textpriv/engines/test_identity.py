@@ -409,3 +409,71 @@ def test_two_columns_of_a_corpus_are_counted_for_one_document(folder, tmp_path):
         target = tmp_path / f"{column}.jsonl"
         privatize_corpus(source, target, made.build(), text_column=column, document_column="id")
     assert Ledger(tmp_path / "ledger").spent(document="7").releases == 2
+
+
+# Documents without names
+
+
+def _unnamed(folder: Path, place: Path, texts: list[str], **more) -> list[str]:
+    """Release texts without names under the kept key, in a run of their own."""
+    place.mkdir()
+    source = _corpus(place / "in.jsonl", [{"text": text} for text in texts])
+    privatize_corpus(
+        source, place / "out.jsonl", _settings(folder).build(), key=_key(place.parent), **more
+    )
+    return _texts(place / "out.jsonl")
+
+
+def test_an_edit_of_an_unnamed_record_redraws_that_record_only(folder, tmp_path):
+    texts = [" ".join(WORDS[n:] + WORDS[:n]) for n in range(6)]
+    before = _unnamed(folder, tmp_path / "before", texts)
+    changed = [texts[0], texts[1] + " " + WORDS[0], *texts[2:]]
+    after = _unnamed(folder, tmp_path / "after", changed, part_records=2)
+    assert [n for n in range(6) if before[n] != after[n]] == [1]
+
+
+def test_equal_unnamed_texts_of_one_run_are_drawn_independently(index, folder, tmp_path):
+    first, second, third = _unnamed(folder, tmp_path / "a", [TEXT] * 3, part_records=1)
+    _assert_independent(first, second, TEM(index, 0.5))
+    _assert_independent(second, third, TEM(index, 0.5))
+
+
+def test_unnamed_texts_of_equal_words_share_no_stream(index, folder, tmp_path):
+    # The words that are drawn are the same; only the text itself tells the two apart.
+    first, second = _unnamed(folder, tmp_path / "a", [TEXT, TEXT.upper()])
+    _assert_independent(first, second, TEM(index, 0.5))
+
+
+def test_a_resumed_run_counts_the_equal_texts_of_its_finished_parts(folder, tmp_path):
+    def stop(progress):
+        if progress.documents >= 4:
+            raise KeyboardInterrupt
+
+    whole = _unnamed(folder, tmp_path / "a", [TEXT] * 6)
+    more = {"part_records": 2, "batch_size": 1, "resume": True}
+    with pytest.raises(KeyboardInterrupt):
+        _unnamed(folder, tmp_path / "b", [TEXT] * 6, on_progress=stop, **more)
+    (tmp_path / "b" / "in.jsonl").rename(tmp_path / "in.jsonl")
+    target = tmp_path / "b" / "out.jsonl"
+    report = privatize_corpus(
+        tmp_path / "in.jsonl", target, _settings(folder).build(), key=_key(tmp_path), **more
+    )
+    assert report.resumed == 4
+    assert _texts(target) == whole
+
+
+def test_a_run_is_not_resumed_on_another_input_of_the_same_size(folder, tmp_path):
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    def run(text, **more):
+        source = _corpus(tmp_path / "in.jsonl", [{"text": text}] * 3)
+        made = _settings(folder)
+        key, target = _key(tmp_path), tmp_path / "out.jsonl"
+        options = {"part_records": 1, "batch_size": 1, "resume": True, **more}
+        privatize_corpus(source, target, made.build(), key=key, **options)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(WORDS[0], on_progress=stop)
+    with pytest.raises(CorpusError, match="input"):
+        run(WORDS[1])
