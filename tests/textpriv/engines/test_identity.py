@@ -17,12 +17,11 @@ from scipy.stats import binom
 from textpriv.corpus import PrivatizerSettings, document_key, privatize_corpus
 from textpriv.corpus import run as corpus
 from textpriv.document_streams import _content
-from textpriv.errors import CorpusError, LedgerError, TextprivError
+from textpriv.errors import CorpusError, TextprivError
 from textpriv.index import Index
 from textpriv.ledger import Document, Ledger, settings_fingerprint
 from textpriv.mechanisms import TEM
 from textpriv.mechanisms import base as mechanism
-from textpriv.metrics import CallableMetric, pairwise_distances
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import DistinctKeys, document_identity
 from textpriv.run_key import RunKey
@@ -359,36 +358,6 @@ def test_two_text_columns_of_a_document_are_one_account_and_two_streams(index, t
 
 
 # Fingerprints
-
-
-def test_a_callable_metric_is_refused_with_a_run_key_and_a_ledger(index, tmp_path):
-    metric = CallableMetric(lambda a, b: 2 * pairwise_distances(0, a, b), "mine")
-    built = Index.build(Vocabulary(WORDS, np.array(index.vocabulary.vectors)), metric=metric)
-    tem = TEM(built, 1.0)
-    with pytest.raises(TextprivError, match="known by its name only"):
-        Privatizer(tem, run_key=RUN_KEY)
-    with pytest.raises(LedgerError, match="known by its name only"):
-        Privatizer(tem, ledger=Ledger(tmp_path / "ledger"))
-    assert Privatizer(tem).privatize(WORDS[0])
-
-
-def test_a_metric_of_the_users_own_by_another_way_is_refused_too(index):
-    class Half(type(index.metric)):
-        def coordinates(self, vectors):
-            return vectors / 2
-
-    built = Index.build(Vocabulary(WORDS, np.array(index.vocabulary.vectors)), metric=Half())
-    with pytest.raises(TextprivError, match="known by its name only"):
-        Privatizer(TEM(built, 1.0), run_key=RUN_KEY)
-
-
-def test_words_that_are_taken_for_one_are_among_the_settings(index):
-    vectors = np.array(index.vocabulary.vectors)
-    built = Index.build(Vocabulary(WORDS, vectors), hnsw=False)
-    before = settings_fingerprint(TEM(built, 1.0), TokenPolicy())
-    built.representatives = built.representatives.copy()
-    built.representatives[1] = 0
-    assert settings_fingerprint(TEM(built, 1.0), TokenPolicy()) != before
 
 
 def test_a_new_version_of_the_algorithms_is_new_settings_and_has_no_old_records(index, monkeypatch):
