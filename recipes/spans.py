@@ -37,7 +37,6 @@ from textpriv.spans.detectors import PresidioDetector, SpacyDetector
 from textpriv.spans.patterns import PatternDetector
 from textpriv.spans.policy import SpanPolicy
 from textpriv.spans.span import Span
-from textpriv.tokenization.batches import EncodedTexts
 
 app = typer.Typer(add_completion=False)
 
@@ -102,7 +101,7 @@ def survival(
 
 def mean_keep(mechanism: textpriv.TEM, texts: Sequence[str]) -> float:
     """The share of drawn tokens that the word law leaves as they are, exactly; an unknown word never stays."""
-    codes = textpriv.Privatizer(mechanism).read_batch(EncodedTexts.of(texts)).codes
+    codes = textpriv.Privatizer(mechanism).read_batch(texts).codes
     drawn = codes[codes >= UNKNOWN]
     words, counts = np.unique(drawn[drawn != UNKNOWN], return_counts=True)
     stays = [math.exp(mechanism.log_prob(int(word))[word]) for word in words]

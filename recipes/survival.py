@@ -25,9 +25,9 @@ from textpriv.privatizer import Privatizer
 from textpriv.spans.laws.base import SpanLaw
 from textpriv.spans.plan import piece_start
 from textpriv.spans.span import Span, checked
-from textpriv.tokenization.batches import KEPT, SPAN, EncodedTexts
+from textpriv.tokenization.batches import KEPT, SPAN
+from textpriv.tokenization.detokenizer import PrivateTokens
 from textpriv.tokenization.policy import MASK
-from textpriv.tokenization.private_tokens import PrivateTokens
 
 __all__ = [
     "Fate",
@@ -109,7 +109,7 @@ class MarkedTexts:
             raise TextprivError(f"there are {len(texts)} texts and the units of {len(units)}.")
         self.privatizer = privatizer
         self._texts = list(texts)
-        self._raw = privatizer.read_batch(EncodedTexts.of(self._texts), labels)
+        self._raw = privatizer.read_batch(self._texts, labels)
         self._units: list[tuple[int, Span, int, int]] = []
         for number, (text, tokens) in enumerate(zip(self._texts, self._tokens(), strict=True)):
             for unit in checked(text, units[number]):
@@ -348,9 +348,9 @@ def _of_words(privatizer: Privatizer, prior: Mapping[str, float]) -> Iterator[_G
     mechanism, words = privatizer.mechanism, privatizer.mechanism.index.vocabulary.words
     tokens: dict[Hashable, list[tuple[str, NDArray[np.int32]]]] = defaultdict(list)
     for original in prior:
-        read = privatizer.reader.encode(original)
+        read = privatizer.reader.encode([original])
         # What the policy keeps and masks is visible, and so is where it stands.
-        visible = tuple(np.minimum(read.codes, UNKNOWN).tolist()), tuple(read.kept)
+        visible = tuple(np.minimum(read.codes, UNKNOWN).tolist()), tuple(read.strings)
         tokens[visible].append((original, read.codes))
     for structure, read_so in tokens.items():
         originals = [original for original, _ in read_so]

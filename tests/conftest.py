@@ -46,8 +46,6 @@ os.environ.setdefault("TEXTPRIV_CACHE_DIR", str(_compiled() / "indexes"))
 
 from textpriv.index import Index  # noqa: E402
 from textpriv.randomness import KeyedStreams, Stream  # noqa: E402
-from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder  # noqa: E402
-from textpriv.tokenization.policy import TokenPolicy  # noqa: E402
 from textpriv.vocabulary import Vocabulary  # noqa: E402
 
 LEVEL = 1e-9
@@ -59,8 +57,6 @@ collect_ignore = ["without_torch"]  # what is there cannot be imported, which is
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
-# Privatizers share the rules of a language as long as one of them lives: with this, each test finds them there.
-_RULES = TextEncoder(["a"], TokenPolicy(), DEFAULT_LANGUAGE).tokenizer
 
 # The thread that watches bars of progress would stay for good, and beside a thread no pool of workers is copied: each
 # worker of every later test would begin from nothing.

@@ -113,7 +113,7 @@ def _shown(privatizers: Sequence[Privatizer]) -> dict[str, list[Text]]:
     for name, sample in SAMPLES.items():
         originals = [token for token in tokenizer(sample.lower()) if not token.is_space]
         raw = reader.read(sample)
-        shown[name] = [_mark(originals, private.release([raw])[0]) for private in privatizers]
+        shown[name] = [_mark(originals, private.release(raw)[0]) for private in privatizers]
     return shown
 
 

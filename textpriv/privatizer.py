@@ -1,15 +1,12 @@
-"""Texts to private texts: read, draw, rebuild.
+"""One document from str to str: read its tokens, draw them, join what is released.
 
-Everything that connects the tokens of a raw text with a mechanism stands here, once, for the library, the command line
-and the spaCy forms. Tokens are drawn over whole batches, and private texts put together by compiled code. How tokens
-are found and classified is in ``textpriv.tokenization.encoder``, which random stream a document has in
-``textpriv.document_streams``, the mathematics in ``textpriv.mechanisms``, files in ``textpriv.corpus``.
+Every form of textpriv (the library, spaCy, commands, engines) passes texts through :class:`Privatizer`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -18,59 +15,40 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.arguments import whole
-from textpriv.document_streams import DocumentStreams, ReleaseKey
-from textpriv.errors import DocumentError, MechanismError, TextprivError
-from textpriv.files import one_at_a_time
+from textpriv.errors import DocumentError, LedgerError, MechanismError, TextprivError
 from textpriv.index.index import Index
-from textpriv.ledger import Ledger, Terms, settings_fingerprint
+from textpriv.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
-from textpriv.metrics import is_builtin
-from textpriv.optional import needs
-from textpriv.randomness import DistinctKeys, Stream
+from textpriv.randomness import (
+    DistinctKeys,
+    DocumentKey,
+    KeyedStreams,
+    Stream,
+    document_identity,
+    framed,
+    identity_bytes,
+)
 from textpriv.spans.detectors import Detector
-from textpriv.spans.plan import SpanPlan
+from textpriv.spans.laws import Scopes
+from textpriv.spans.plan import DocumentSpans, SpanPlan
 from textpriv.spans.policy import SpanPolicy
 from textpriv.statement import PrivacyStatement
-from textpriv.tokenization.batches import (
-    EncodedTexts,
-    RawBatch,
-    RawTokens,
-    code_names,
-    named_counts,
-    several_texts,
-)
-from textpriv.tokenization.detokenizer import Spelling, arrange, marks_of, spell, spell_few
-from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, find_split_words
-from textpriv.tokenization.nearest import map_name
-from textpriv.tokenization.policy import NEAREST, TokenPolicy
-from textpriv.tokenization.private_tokens import PrivateTokens
-from textpriv.tokenization.token_runs import DocTokens
+from textpriv.tokenization.batches import RawBatch
+from textpriv.tokenization.detokenizer import Detokenizer, PrivateTokens
+from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, without_halves
+from textpriv.tokenization.policy import TokenPolicy
 
-__all__ = ["CHANGED", "WORDS_CUT", "PrivateTokens", "Privatizer", "ReleaseKey", "privatize"]
+__all__ = ["CHANGED", "PrivateTokens", "Privatizer", "ReleaseKey", "privatize"]
 
+ReleaseKey = DocumentKey | Document | Stream  # a document's randomness follows from it
 Labels = Iterable[Sequence[Any]]  # spans of one text: start, end and kind
 
 CHANGED = (
     "whether a text has changed since its last release under the same name and key (a document without a name goes by its "
     "own text: equal ones of two releases come out equal)"
 )
-
-WORDS_CUT = (
-    '{} of the {} words of the vocabulary are not read as one token where they stand between blanks (such as "{}"): there '
-    "they are protected as the tokens that are read in their place, whose number is not hidden"
-)
-
-MAPPED = (
-    "Before anything is drawn, a word outside the vocabulary is mapped to a word of it by a public function of the written "
-    "word alone: {}. It is protected as the word that it is mapped to: what is said of distances holds between the images "
-    "of two words, words of one image cannot be told apart, and words that are mapped to none are unknown ones"
-)
-
-READ_AS = "Texts are tokenized by spaCy's rules of the language {}"
-
-_TOKENS = 1 << 16  # drawn in one call of the sampler
-_FEW = 10_000  # tokens of private texts that are put together before there is code compiled for it
+_SEEDED = "The draws were seeded: whoever guesses the seed can undo them. For experiments only"
+_TOKENS = 1 << 16  # drawn in one call of the sampler, which bounds its memory
 
 
 class Privatizer:
@@ -85,18 +63,17 @@ class Privatizer:
     run_key : bytes, optional
         32 secret bytes from which a document's randomness is derived, with its key, the settings of this privatizer and
         the words that are drawn (:func:`textpriv.randomness.document_identity`): the same text under the same key, settings
-        and run key is released the same way again, and anything else independently. Whoever sees two releases learns
-        whether the text has changed between them, which the statement names. Needs ``keys`` for every document, and a
-        metric of this library: a function of the user's own is known by its name only.
+        and run key is released the same way again, and anything else independently. An observer of two releases learns
+        whether the text has changed between them; the statement says so. Needs ``keys`` for every document.
     ledger : Ledger, optional
-        Counts every document before it is drawn, and keeps its randomness, so that it can be released the same way again.
+        Counts every document before it is drawn, and keeps its randomness to release it the same way again.
         Needs ``keys`` for every document: its name, or a :class:`textpriv.ledger.Document` that names its author, too.
     language : str, optional
-        A spaCy language code, for the tokenizer. Default: that of the index, or English where the index knows none.
+        A spaCy language code, for the tokenizer. Default: that of the index, or English.
     spans : SpanPolicy, optional
-        Which kinds of spans are drawn by laws of their own; all else is words.
+        Kinds of spans that are drawn by laws of their own. Everything else is words.
     detector : Detector or sequence of Detector, optional
-        What finds spans, several together. None where each text comes with labels.
+        Finds the spans. None if each text comes with labels.
 
     Examples
     --------
@@ -124,41 +101,27 @@ class Privatizer:
             raise TextprivError(
                 f"a Privatizer needs a mechanism such as textpriv.TEM(index, epsilon=...); got {type(mechanism).__name__}."
             )
-        if policy is not None and not isinstance(policy, TokenPolicy):
-            raise TextprivError(
-                f"policy must be a textpriv.TokenPolicy; got {type(policy).__name__}. Use TokenPolicy.from_dict(...)."
-            )
-        self.mechanism = mechanism
-        self.policy = TokenPolicy() if policy is None else policy
-        if self.policy.unknown == NEAREST:
-            needs("rapidfuzz", "nearest")
-        self.seed = seed
-        self.language = language or mechanism.index.language or DEFAULT_LANGUAGE
-        self.ledger = ledger
-        self.spans = None if spans is None else SpanPlan.of(spans, detector)
         if spans is None and detector is not None:
-            raise TextprivError(
-                "a detector needs a policy that says what becomes of what it finds: pass spans=."
-            )
+            raise TextprivError("a detector needs a policy for the spans it finds: pass spans=.")
         if ledger is not None and (seed is not None or run_key is not None):
             raise TextprivError(
                 "a ledger keeps the randomness of every document it counts: give no seed and no run_key with it."
             )
-        if run_key is not None and not is_builtin(self.mechanism.index.metric):
-            raise TextprivError(
-                f"the metric {self.mechanism.index.metric.name!r} is known by its name only: after a change of its function "
-                "the same run key would serve two laws. Use a metric of this library, or leave the run key out."
-            )
-        self._few = _FEW
-        terms = None
+        self.mechanism = mechanism
+        self.policy = TokenPolicy() if policy is None else policy
+        self.seed = seed
+        self.language = language or mechanism.index.language or DEFAULT_LANGUAGE
+        self.ledger = ledger
+        self.spans = None if spans is None else SpanPlan.of(spans, detector)
+        self._has_run_key = run_key is not None
+        self._repeats = run_key is not None or seed is not None
+        self._streams = KeyedStreams(run_key, seed=seed)
+        # Laws that draw the same within a document or a person follow from the ledger's secret, if there is one.
+        self._scope_streams = self._streams if ledger is None else KeyedStreams(ledger.scope_key)
+        self._terms = None
         if ledger is not None:
             terms = Terms.of(mechanism, self.policy, self.language)
-            terms = replace(terms, settings=self.fingerprint)
-        self._source = DocumentStreams(
-            lambda: self.fingerprint, run_key, seed, ledger, terms, self.spans is not None
-        )
-
-    # The public face
+            self._terms = replace(terms, settings=self.fingerprint)
 
     def privatize(
         self, text: str, key: ReleaseKey | None = None, labels: Labels | None = None
@@ -168,39 +131,14 @@ class Privatizer:
         Parameters
         ----------
         text : str
-        labels : iterable of (start, end, kind), optional
-            Spans that are known already, beside those that the detector finds; offsets count characters.
         key : str, int, bytes or Document, optional
-            Names the document; the same text under the same key is released the same way again, another text
-            independently. Without one the randomness is new every time.
+            Names the document. The same text under the same key is released the same way again, another text
+            independently. Without a key the randomness is new every time.
+        labels : iterable of (start, end, kind), optional
+            Known spans, beside those that the detector finds; offsets count characters.
         """
         keys = None if key is None else [key]
         return next(self.pipe([text], keys, labels=None if labels is None else [labels]))
-
-    def privatize_span(self, text: str, kind: str, key: ReleaseKey | None = None) -> str:
-        """Return a private surface for one span by itself, for programs that put texts together on their own.
-
-        Parameters
-        ----------
-        text : str
-            Of the span alone; the mask ``[SPAN]`` comes back where no law can read it.
-        kind : str
-            What its detector calls it.
-        key : str, int, bytes or Document, optional
-            The document, and its author, within which consistent laws draw the same again; the statement then says what
-            that shows. All else is drawn anew: each call is a release of its own, and their losses add up.
-
-        Raises
-        ------
-        TextprivError
-            Without a policy of spans, and with a ledger, which counts whole documents.
-        """
-        if self.spans is None or self.ledger is not None:
-            raise TextprivError(
-                "a span by itself needs spans= and no ledger, which counts documents."
-            )
-        self._source.repeats |= key is not None
-        return self.spans.draw_alone(text, kind, self._source.scopes([key], 1)[0])
 
     def pipe(
         self,
@@ -216,27 +154,29 @@ class Privatizer:
         ----------
         texts : iterable of str
         keys : iterable of str, int, bytes or Document, optional
-            One for each document, all different (a ledger takes documents of one name for versions of one document). A
-            document's randomness follows from its key, its words and the settings, so the output depends neither on the
-            batch size nor on the other documents. Without keys every document gets fresh randomness (with a seed: that of
-            its position). To notice a repeated key 16 bytes of its hash are kept, about 100 bytes of memory a document.
+            One for each document, all different; under a ledger, documents with one name are versions of one document. The
+            output depends neither on the batch size nor on other documents. Without keys every document gets fresh
+            randomness, and with a seed that of its position. A hash of each key is kept, about 100 bytes.
         batch_size : int
             Documents drawn in one call; changes speed only.
         labels : iterable, optional
-            For each document its spans that are known already, as in :meth:`privatize`.
+            For each document its known spans, as in :meth:`privatize`.
 
         Raises
         ------
         TextprivError
-            For a text that is not a string, for fewer keys than texts, and for a key that was there before: under it two
-            equal texts would come out equal. Names the position of the document.
+            For a text that is not a string, for fewer keys than texts, and for a repeated key: two equal texts would come
+            out equal under it. Names the position of the document.
         LedgerError
             For a document that the ledger refuses; nothing of its batch is drawn.
         SpanError
             For labels that do not fit their text, and a detector that fails. Names the position of the document.
         """
-        source = several_texts(texts)
-        batch_size = whole("batch_size", batch_size)
+        if isinstance(texts, str | bytes | Mapping) or not batch_size >= 1:
+            raise TextprivError(
+                "pipe needs a list or another iterable of texts, and a batch_size from 1 up."
+            )
+        source = iter(texts)
         named = None if keys is None else iter(keys)
         known = None if labels is None else iter(labels)
         distinct = DistinctKeys()
@@ -245,183 +185,130 @@ class Privatizer:
             names: list[ReleaseKey] | None = None
             if named is not None:
                 names = list(islice(named, len(batch)))
-                if len(names) < len(batch):
-                    raise TextprivError(
-                        f"there are more texts than keys: document {position + len(names)} has none. Give one key for "
-                        "every text."
-                    )
-                self._source.refuse_repeated(names, distinct, position)
+                self._check_keys(names, len(batch), distinct, position)
             elif self.seed is not None:
                 names = list(range(position, position + len(batch)))
-            for number, text in enumerate(batch):
-                if not isinstance(text, str):
-                    raise TextprivError(
-                        f"document {position + number} is of type {type(text).__name__}, not text."
-                    )
             try:
                 of_batch = None if known is None else list(islice(known, len(batch)))
-                raw = self.read_batch(EncodedTexts.of(batch), of_batch)
-                yield from self.release_batch(raw, names)
+                yield from self.release_batch(self.read_batch(batch, of_batch), names)
             except DocumentError as error:
                 if error.position is None:
                     raise
                 raise error.named(f"document {position + error.position}") from None
             position += len(batch)
 
+    def privatize_span(self, text: str, kind: str, key: ReleaseKey | None = None) -> str:
+        """Return a private surface for one span alone, for programs that join texts themselves.
+
+        Parameters
+        ----------
+        text : str
+            Of the span alone. The mask ``[SPAN]`` comes back if no law can read it.
+        kind : str
+            The kind that its detector gives it.
+        key : str, int, bytes or Document, optional
+            The document and its author, within which consistent laws draw the same again; the statement then says so.
+            Everything else is drawn independently, and the losses of all calls add up.
+
+        Raises
+        ------
+        TextprivError
+            Without a policy of spans, and with a ledger, which counts whole documents.
+        """
+        if self.spans is None or self.ledger is not None:
+            raise TextprivError("a single span needs spans= and no ledger, which counts documents.")
+        self._repeats |= key is not None
+        return self.spans.draw_alone(text, kind, self._scopes([key])[0])
+
     @cached_property
     def fingerprint(self) -> bytes:
-        """32 bytes that stand for the settings: everything that decides, with a key and a text, what is drawn."""
+        """32 bytes that depend on every setting which decides, with a key and a text, what is drawn."""
         spans = None if self.spans is None else self.spans.fingerprint
         return settings_fingerprint(self.mechanism, self.policy, self.language, spans)
 
     @property
     def statement(self) -> PrivacyStatement:
-        """The guarantee of what this privatizer releases.
+        """The guarantee of the released texts.
 
-        Once documents were released under keys, it names what the repetition of a release shows.
+        After documents were released under keys, it names what a repeated release shows.
         """
-        return _statement(self, self._source.repeats)
-
-    # Tokens, for the spaCy forms
-
-    def read(self, text: str) -> RawTokens:
-        """Tokenize and classify a raw text, in a store of strings of its own; see :meth:`TextEncoder.encode`."""
+        statement = self.mechanism.statement.extended(
+            not_protected=self.policy.not_protected(), notes=self.policy.notes()
+        )
         if self.spans is not None:
-            raise TextprivError("a text with typed spans is read by read_batch, which finds them.")
-        return self.reader.encode(text)
+            statement = self.spans.extend(statement)
+        if self.language != DEFAULT_LANGUAGE:
+            note = f"Texts are tokenized by spaCy's rules of the language {self.language}"
+            statement = statement.extended(notes=(note,))
+        if self.ledger is not None:
+            changed = "whether a document has changed since its last release under the same name"
+            return statement.extended(not_protected=(changed,), notes=(self.ledger.statement,))
+        if self._repeats:
+            statement = statement.extended(not_protected=(CHANGED,))
+        if self.seed is not None:
+            statement = statement.extended(notes=(_SEEDED,), proved=False)
+        return statement
 
-    def read_batch(self, texts: EncodedTexts, labels: Sequence[Labels] | None = None) -> RawBatch:
-        """Find spans, tokenize and classify: the same tokens as :meth:`read` for many texts, many times as fast."""
-        if self.spans is not None:
-            return self.spans.read(texts, self.reader, labels)
-        if labels is not None:
-            raise TextprivError("labels need a policy that says what becomes of them: pass spans=.")
-        return self.reader.encode_batch(texts)
+    def warm(self) -> None:
+        """Load everything that texts need: compiled code, tables and the rules of the language. Call it before serving."""
+        batch = self.reader.encode(["a 1."])
+        self.mechanism.sample([UNKNOWN], Stream())
+        self.put_together(batch, np.zeros(np.count_nonzero(batch.codes >= UNKNOWN), np.int32))
 
-    def read_docs(self, columns: Sequence[NDArray[np.uint64]], strings: Sequence[Any]) -> RawBatch:
-        """Tokenize and classify the texts of documents of spaCy, as :meth:`read_batch` does it where there are no spans.
+    # Steps, for forms that need more than texts
 
-        Both are as of :class:`textpriv.tokenization.token_runs.DocTokens`.
-        """
-        if self.spans is not None:
-            raise TextprivError("typed spans are found in texts, by read_batch.")
-        return self.reader.encode_docs(list(map(DocTokens, columns, strings)))
+    def read(self, text: str) -> RawBatch:
+        """Tokenize and classify one text."""
+        return self.read_batch([text])
 
-    def release(
-        self, batch: RawBatch | Sequence[RawTokens], keys: Sequence[ReleaseKey | None] | None = None
-    ) -> list[PrivateTokens]:
-        """Draw private tokens for a batch of documents, in one call of the sampler.
-
-        Parameters
-        ----------
-        batch : RawBatch or sequence of RawTokens
-        keys : sequence of str, int, bytes, Document, Stream or None, optional
-            One for each document; None gives a document fresh randomness, a Stream is read as it is. That keys are all
-            different is looked at in :meth:`pipe`, not here.
+    def read_batch(self, texts: Sequence[str], labels: Sequence[Labels] | None = None) -> RawBatch:
+        """Find spans, tokenize and classify.
 
         Raises
         ------
-        LedgerError
-            For a document that the ledger refuses; nothing of the batch is drawn.
+        TextprivError
+            For a text that is not a string; ``position`` is its number.
         """
-        whole = batch if isinstance(batch, RawBatch) else RawBatch.of(batch)
-        whole, drawn = self._draw(whole, keys)
-        others = [whole.strings[number] for number in whole.string_ids.tolist()]
-        outputs, blanks, counts = self._arranged(whole, drawn, marks_of(others))
-        offsets, names = whole.offsets.tolist(), code_names(whole.kinds)
-        words, spans = self._spelling.words, whole.spans_between
-        undrawn, released = 0, []
-        for a, b, tally in zip(offsets, offsets[1:], counts.tolist(), strict=False):
-            before, undrawn = undrawn, undrawn + b - a - tally[0]
-            own = outputs[a:b], others[before:undrawn], blanks[a:b], words
-            released.append(PrivateTokens(*own, named_counts(names, tally), spans(a, b)))
-        return released
+        for position, text in enumerate(texts):
+            if not isinstance(text, str):
+                error = DocumentError(f"expected text, found {type(text).__name__}.")
+                error.position = position
+                raise error
+        texts = list(map(without_halves, texts))
+        if self.spans is not None:
+            return self.spans.read(texts, self.reader, labels)
+        if labels is not None:
+            raise TextprivError("labels need a policy for their spans: pass spans=.")
+        return self.reader.encode(texts)
 
-    def release_batch(
+    def release(
         self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None = None
-    ) -> EncodedTexts:
-        """Draw a batch of documents, in one call of the sampler, and put the private texts together.
+    ) -> list[PrivateTokens]:
+        """Draw the documents of a batch and return them as tokens.
 
         Parameters
         ----------
         batch : RawBatch
         keys : sequence of str, int, bytes, Document, Stream or None, optional
-            As in :meth:`release`.
+            One for each document. None gives a document fresh randomness; a Stream is read as it is. :meth:`pipe` checks
+            that keys are different, this method does not.
 
         Raises
         ------
         LedgerError
             For a document that the ledger refuses; nothing of the batch is drawn.
         """
+        return self._detokenizer.tokens(*self._draw(batch, keys))
+
+    def release_batch(
+        self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None = None
+    ) -> list[str]:
+        """Draw the documents of a batch, as :meth:`release` does, and return private texts."""
         return self.put_together(*self._draw(batch, keys))
 
-    def put_together(self, batch: RawBatch, drawn: NDArray[np.int32]) -> EncodedTexts:
-        """Put texts together from a batch's tokens, with these word ids for those that are drawn, in order."""
-        batch = batch.compact()
-        words, strings = self._spelling, Spelling.of(batch.strings)
-        outputs, blanks, _ = self._arranged(batch, drawn, strings.marks[batch.string_ids])
-        parts = outputs, blanks, batch.offsets, batch.string_ids
-        if self._few >= 0:
-            return spell_few(*parts, self.mechanism.index.vocabulary.words, batch.strings)
-        letters = words.letters, words.offsets, strings.letters, strings.offsets
-        return EncodedTexts(*spell(*parts, *letters))
-
-    def _arranged(
-        self, batch: RawBatch, drawn: NDArray[np.int32], marks: NDArray[np.uint8]
-    ) -> tuple[NDArray[np.int32], NDArray[np.bool_], NDArray[np.int64]]:
-        """The word of each token, whether a blank follows, and counts by document and code; see :func:`arrange`."""
-        size = len(batch.codes)
-        self._few = max(self._few - size, -1)
-        outputs, blanks = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.bool_)
-        counts = np.zeros((len(batch), len(code_names(batch.kinds))), dtype=np.int64)
-        call = arrange.py_func if self._few >= 0 else arrange
-        given = np.asarray(drawn, dtype=np.int32), self._spelling.marks, marks
-        if not call(batch.codes, batch.offsets, *given, outputs, blanks, counts):
-            raise MechanismError(
-                "a mechanism must draw one word id for every token that it is given."
-            )
-        return outputs, blanks, counts
-
-    def _draw(
-        self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None
-    ) -> tuple[RawBatch, NDArray[np.int32]]:
-        """The ids of the tokens that are drawn, in order; and the batch with what was drawn for its spans."""
-        codes = batch.codes
-        if not len(codes):
-            return batch, np.empty(0, dtype=np.int32)
-        drawn_at = (codes >= UNKNOWN).nonzero()[0]
-        if len(drawn_at) == len(codes):
-            ids, offsets = codes, batch.offsets
-        else:
-            ids, offsets = codes[drawn_at], drawn_at.searchsorted(batch.offsets)
-        # Documents without keys are told apart by nothing that stands in them.
-        spans = None if self.spans is None or keys is None else self.spans.documents(batch)
-        scopes = self._source.scopes(keys, len(batch)) if self.spans is not None else []
-        if self.spans is not None:
-            self.spans.require_persons(batch, scopes)  # before a ledger counts what cannot be drawn
-        streams = self._source.streams(ids, offsets, keys, spans)
-        if len(streams) < len(batch):  # documents without keys, drawn as one
-            offsets = offsets[[0, -1]]
-        if self.spans is not None:
-            each = streams if len(streams) == len(batch) else streams * len(batch)
-            batch = self.spans.draw(batch, each, scopes)
-        return batch, _drawn(self.mechanism, ids, offsets, streams)
-
-    # Tables
-
-    def warm(self) -> None:
-        """Load what many texts need: rules of the language, tables, compiled code.
-
-        What is compiled, and a built-in index that is built, is kept for other processes; those of one machine that do this
-        at the same time wait for the first.
-        """
-        with one_at_a_time("warm"):
-            self.mechanism.compile()
-            self.reader.compile()
-            uncounted = Privatizer(self.mechanism, self.policy, language=self.language)
-            self._few = uncounted._few = -1
-            uncounted.release_batch(self.reader.encode_batch(EncodedTexts.of(["a 1."])))
-        _ = self._spelling
+    def put_together(self, batch: RawBatch, drawn: NDArray[np.int32]) -> list[str]:
+        """Join texts from a batch, with these word ids for the tokens that are drawn, in order."""
+        return self._detokenizer.texts(batch, drawn)
 
     @cached_property
     def reader(self) -> TextEncoder:
@@ -430,99 +317,176 @@ class Privatizer:
         return words if self.spans is None else self.spans.reader(words)
 
     @cached_property
-    def _spelling(self) -> Spelling:
-        return Spelling.of(self.mechanism.index.vocabulary.words)
+    def _detokenizer(self) -> Detokenizer:
+        return Detokenizer(self.mechanism.index.vocabulary.words)
+
+    def _draw(
+        self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None
+    ) -> tuple[RawBatch, NDArray[np.int32]]:
+        """Draw the spans and words of a batch: return the batch with its spans drawn, and word ids for its words."""
+        drawn_at = np.flatnonzero(batch.codes >= UNKNOWN)
+        ids, offsets = batch.codes[drawn_at], np.searchsorted(drawn_at, batch.offsets)
+        scopes: list[Scopes] = []
+        spans = None
+        if self.spans is not None:
+            scopes = self._scopes([None] * len(batch) if keys is None else keys)
+            self.spans.require_persons(batch, scopes)  # before a ledger counts what cannot be drawn
+            spans = self.spans.documents(batch)
+        contents = [
+            DocumentSpans(ids[offsets[number] : offsets[number + 1]].astype("<i4").tobytes())
+            if spans is None
+            else spans[number]
+            for number in range(len(batch) if keys is not None else 0)
+        ]
+        streams = self._document_streams(np.diff(offsets).tolist(), keys, contents)
+        if self.spans is not None:
+            batch = self.spans.draw(batch, streams, scopes)
+        if keys is None:  # nothing distinguishes the documents: they read one stream, as one
+            offsets, streams = offsets[[0, -1]], streams[:1]
+        return batch, _sampled(self.mechanism, ids, offsets, streams)
+
+    def _document_streams(
+        self,
+        words: list[int],
+        keys: Sequence[ReleaseKey | None] | None,
+        contents: list[DocumentSpans],
+    ) -> list[Stream]:
+        """The random stream of each document. A ledger is asked first, before anything is drawn.
+
+        Two documents share a stream only if they have the same name, settings and words under the same run key. Documents
+        without a key read from one fresh stream.
+        """
+        fresh = Stream()
+        if self.ledger is not None:
+            return self._counted_streams(self.ledger, words, keys, contents)
+        if keys is None:
+            if self._has_run_key:
+                raise TextprivError(
+                    "a run key repeats the draws of every document, so each document needs a key of its own: pass keys=."
+                )
+            return [fresh] * len(words)
+        streams = []
+        for key, content in zip(keys, contents, strict=True):
+            if key is None or isinstance(key, Stream):
+                streams.append(key or fresh)
+            else:
+                self._repeats = True
+                identity = document_identity(self.fingerprint, _name(key), content.content)
+                streams.append(self._streams.stream(identity))
+        return streams
+
+    def _counted_streams(
+        self,
+        ledger: Ledger,
+        words: list[int],
+        keys: Sequence[ReleaseKey | None] | None,
+        contents: list[DocumentSpans],
+    ) -> list[Stream]:
+        """Charge the ledger for each document, and return the stream that it keeps for it."""
+        assert self._terms is not None
+        streams = [Stream() for _ in words]
+        charges, counted = [], []
+        for number, key in enumerate(keys or [None] * len(words)):
+            if key is None or isinstance(key, Stream):
+                raise LedgerError(
+                    "a ledger counts by the names of documents: pass one for each as key= or keys=."
+                )
+            drawn = contents[number]
+            if words[number] or drawn.count:  # else nothing that is protected is released
+                document = key if isinstance(key, Document) else Document(key)
+                losses = drawn.nats, drawn.rho, drawn.shared
+                charges.append(Charge(document, drawn.content, words[number], *losses))
+                counted.append(number)
+        try:
+            releases = ledger.charge_all(self._terms, charges)
+        except LedgerError as error:
+            if error.position is not None:
+                error.position = counted[error.position]
+            raise
+        for number, release in zip(counted, releases, strict=True):
+            streams[number] = release.stream()
+        return streams
+
+    def _scopes(self, keys: Sequence[ReleaseKey | None]) -> list[Scopes]:
+        """For each document, the secret functions of it and its author by which laws draw the same again."""
+        scopes = []
+        for key in keys:
+            if isinstance(key, Document):
+                scopes.append(Scopes(self._scope_streams, key.name, key.author))
+            else:
+                name = os.urandom(16) if key is None or isinstance(key, Stream) else key
+                scopes.append(Scopes(self._scope_streams, name))
+        return scopes
+
+    def _check_keys(
+        self, keys: Sequence[ReleaseKey], texts: int, distinct: DistinctKeys, position: int
+    ) -> None:
+        """Refuse too few keys, and a key that an earlier document has; a ledger counts versions of one document."""
+        if len(keys) < texts:
+            raise TextprivError(
+                f"there are more texts than keys: document {position + len(keys)} has none. Give one key for every text."
+            )
+        if self.ledger is not None:
+            return
+        for number, key in enumerate(keys):
+            if not (key is None or isinstance(key, Stream) or distinct.add(_name(key))):
+                raise TextprivError(
+                    f"document {position + number} has the key of an earlier document: two equal texts would come out "
+                    "equal. Give each document a key of its own."
+                )
 
     def __getstate__(self) -> dict[str, Any]:
         # The reader has seen raw words, and the streams hold the run key: neither travels.
-        return {
-            "mechanism": self.mechanism,
-            "policy": self.policy,
-            "seed": self.seed,
-            "language": self.language,
-            "ledger": self.ledger,
-            "spans": self.spans,
-            "named_run": self._source.named_run,
-        }
+        names = "mechanism", "policy", "seed", "language", "ledger", "spans", "_has_run_key"
+        return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if state["named_run"]:
+        plan, is_shared = (
+            state.pop("spans"),
+            state["seed"] is not None or state["ledger"] is not None,
+        )
+        if state.pop("_has_run_key"):
             raise TextprivError(
                 "a Privatizer with a run key does not travel between processes: the key is a secret. Make one there."
             )
-        plan, is_shared = state["spans"], state["seed"] is not None or state["ledger"] is not None
         if plan is not None and plan.needs_person and not is_shared:
             raise TextprivError(
                 "a law that draws once for a person would draw again in each process: make a Privatizer there, with the "
                 "same run key or ledger everywhere."
             )
-        self.__init__(  # type: ignore[misc]
-            state["mechanism"],
-            state["policy"],
-            state["seed"],
-            ledger=state["ledger"],
-            language=state["language"],
-            spans=None if plan is None else plan.policy,
-            detector=None if plan is None else plan.detectors,
-        )
+        if plan is not None:
+            state |= {"spans": plan.policy, "detector": plan.detectors}
+        self.__init__(**state)  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"Privatizer({self.mechanism!r}, {self.policy!r})"
 
 
-def _drawn(
+def _name(key: DocumentKey | Document) -> DocumentKey:
+    """The name of a document that no ledger counts."""
+    if not isinstance(key, Document):
+        return key
+    if key.part is None:
+        return key.name
+    return framed(identity_bytes(key.name)) + identity_bytes(key.part)
+
+
+def _sampled(
     mechanism: Mechanism, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: list[Stream]
 ) -> NDArray[np.int32]:
-    """Draw for whole documents, so many tokens at a time that their random words stay few; no draw depends on it."""
-    if offsets[-1] <= _TOKENS:
-        return mechanism.sample_documents(ids, offsets, streams)
+    """Draw whole documents, about 65,000 tokens in a call; no draw depends on the calls."""
     out = np.empty(len(ids), dtype=np.int32)
     first = 0
     while first < len(streams):
         last = int(np.searchsorted(offsets, offsets[first] + _TOKENS, side="right")) - 1
         last = max(first + 1, last)
         begin, end = int(offsets[first]), int(offsets[last])
-        out[begin:end] = mechanism.sample_documents(
-            ids[begin:end], offsets[first : last + 1] - begin, streams[first:last]
-        )
+        if begin < end:
+            out[begin:end] = mechanism.sample_documents(
+                ids[begin:end], offsets[first : last + 1] - begin, streams[first:last]
+            )
         first = last
     return out
-
-
-def _statement(privatizer: Privatizer, repeats: bool) -> PrivacyStatement:
-    """That of the mechanism, with what tokens, spans, ledger and keys add to it."""
-    statement = privatizer.mechanism.statement.extended(
-        not_protected=privatizer.policy.not_protected(), notes=privatizer.policy.notes()
-    )
-    if privatizer.policy.unknown == NEAREST:
-        statement = statement.extended(notes=(MAPPED.format(map_name(privatizer.language)),))
-    split = find_split_words(
-        privatizer.mechanism.index, privatizer.language, privatizer.policy.case
-    )
-    if split["count"]:
-        figures = f"{split['count']:,}", f"{split['words']:,}", split["example"]
-        statement = statement.extended(notes=(WORDS_CUT.format(*figures),))
-    if privatizer.spans is not None:
-        statement = privatizer.spans.extend(statement)
-    if privatizer.language != DEFAULT_LANGUAGE:
-        statement = statement.extended(notes=(READ_AS.format(privatizer.language),))
-    if privatizer.ledger is not None:
-        return statement.extended(
-            not_protected=(
-                "whether a document has changed since its last release under the same name",
-            ),
-            notes=(privatizer.ledger.statement,),
-        )
-    if repeats:
-        statement = statement.extended(not_protected=(CHANGED,))
-    if privatizer.seed is None:
-        return statement
-    return statement.extended(
-        notes=(
-            "The draws were seeded: whoever guesses the seed can undo them. For experiments only",
-        ),
-        proved=False,
-    )
 
 
 @overload
@@ -530,6 +494,7 @@ def privatize(  # type: ignore[overload-overlap]
     texts: str,
     epsilon: float | None = ...,
     *,
+    recovery: float | None = ...,
     index: Index | str | os.PathLike[str] | None = ...,
     language: str | None = ...,
     policy: TokenPolicy | None = ...,
@@ -541,6 +506,7 @@ def privatize(
     texts: Iterable[str],
     epsilon: float | None = ...,
     *,
+    recovery: float | None = ...,
     index: Index | str | os.PathLike[str] | None = ...,
     language: str | None = ...,
     policy: TokenPolicy | None = ...,
@@ -551,32 +517,35 @@ def privatize(
     texts: str | Iterable[str],
     epsilon: float | None = None,
     *,
+    recovery: float | None = None,
     index: Index | str | os.PathLike[str] | None = None,
     language: str | None = None,
     policy: TokenPolicy | None = None,
 ) -> str | list[str]:
-    """Make texts private in one call, by TEM with a Zipf prior; each is drawn anew.
+    """Make texts private in one call, by TEM with a Zipf prior and fresh randomness.
 
     Parameters
     ----------
     texts : str or iterable of str
     epsilon : float
-        Per unit of the index's distance. There is no default; without one the error shows what three of them mean.
+        Per unit of the index's distance. There is no default: without one the error shows three of them and their meaning.
+    recovery : float
+        In place of epsilon: the largest share of content words that the Bayes-optimal single-word attacker may recover.
     index : Index or path, optional
         Default: the built-in index of the language (:meth:`Index.builtin`).
     language : str, optional
-        Whose rules split the texts into tokens. Default: that of the index.
+        A spaCy language code, for the tokenizer. Default: that of the index.
     policy : TokenPolicy, optional
 
     Returns
     -------
     str or list of str
-        As many texts as were given, in their order. What is guaranteed is in ``Privatizer(...).statement``.
+        One text for each that was given, in order. ``Privatizer(...).statement`` says what is guaranteed.
 
     Raises
     ------
     TextprivError
-        Without an epsilon, or where it, the index or the language cannot be used.
+        Without an epsilon or a recovery, with both, or if the index or the language cannot be used.
 
     Examples
     --------
@@ -584,13 +553,20 @@ def privatize(
     >>> private.endswith(".")
     True
     """
-    from textpriv.amounts import explain_missing
     from textpriv.index.builtin import BUILTIN, open_index
     from textpriv.mechanisms.tem import TEM
 
     name = f"{BUILTIN}{language or DEFAULT_LANGUAGE}" if index is None else index
-    if epsilon is None:
+    if epsilon is not None and recovery is not None:
+        raise MechanismError("privatize takes an epsilon or a recovery, not both.")
+    if epsilon is None and recovery is None:
+        from textpriv.amounts import explain_missing
+
         raise MechanismError(f"privatize(texts, epsilon=...): {explain_missing(name)}")
     opened = name if isinstance(name, Index) else open_index(name)
-    private = Privatizer(TEM(opened, epsilon=epsilon), policy or TokenPolicy(), language=language)
+    if epsilon is None:
+        from textpriv.guarantees.epsilon import epsilon_for
+
+        epsilon = epsilon_for(opened, recovery=recovery)
+    private = Privatizer(TEM(opened, epsilon=epsilon), policy, language=language)
     return private.privatize(texts) if isinstance(texts, str) else list(private.pipe(texts))

@@ -165,9 +165,6 @@ def index(
         projection=options.projection,
         progress=terminal.is_terminal,
     )
-    from textpriv.tokenization.encoder import find_split_words
-
-    cut = find_split_words(built)
     built.save(out, overwrite=force)
     done = {
         "index": str(out),
@@ -176,7 +173,6 @@ def index(
         "language": built.language,
         "metric": built.space,
         "k": built.k,
-        "words_cut": cut["count"],
         "seconds": round(time.perf_counter() - started, 3),
     }
     if as_json:
@@ -187,11 +183,6 @@ def index(
             **done
         )
     )
-    if cut["count"]:
-        print(
-            f"{cut['count']:,} of the words are not read as one token where they stand between blanks, such as "
-            f'"{cut["example"]}": there they are protected as the tokens that are read in their place.'
-        )
     capitals = sum(word != word.lower() for word in vocabulary.words)
     if capitals > _MANY * len(vocabulary):
         say(

@@ -218,12 +218,11 @@ def _read_public(
 
     from textpriv.corpus.formats import read_records
     from textpriv.mechanisms.base import UNKNOWN
-    from textpriv.tokenization.batches import EncodedTexts
 
     parts: list[Any] = []
     lengths: list[Any] = []
     for batch in read_records(path, None, text_column):
-        read = privatizer.read_batch(EncodedTexts.of(batch.texts))
+        read = privatizer.read_batch(batch.texts)
         words = np.flatnonzero(read.codes >= UNKNOWN)
         parts.append(read.codes[words])
         lengths.append(np.diff(np.searchsorted(words, read.offsets)))

@@ -95,7 +95,6 @@ def tree(
     [bold]Example:[/bold] textpriv tree glove.6B.300d.txt.gz glove.tree --groups synonyms=8000,kind=800
     """
     from textpriv.index.tree import Tree
-    from textpriv.tokenization.encoder import find_split_words
     from textpriv.vocabulary.vocabulary import Vocabulary
 
     refuse_existing(out, force, source, options.prior)
@@ -120,7 +119,6 @@ def tree(
                 dimensions=options.dimensions,
                 progress=terminal.is_terminal,
             )
-    find_split_words(made)
     made.save(out, overwrite=force)
     looked, shares = made.separated
     done = {

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from textpriv.privatizer import Privatizer, ReleaseKey
-    from textpriv.tokenization.batches import EncodedTexts, RawBatch
+    from textpriv.tokenization.batches import RawBatch
 
 __all__ = [
     "NO_SALT",
@@ -337,7 +337,6 @@ class BatchRelease:
     def _with_offsets(self, batch: pa.RecordBatch, raw: RawBatch) -> pa.RecordBatch:
         """The batch with private texts, and a column of where their spans stood and stand now."""
         from textpriv.spans.offsets import moved_spans
-        from textpriv.tokenization.batches import EncodedTexts
 
         private = self.privatizer.release(raw, self._keys(batch))
         self._count(raw)
@@ -347,10 +346,10 @@ class BatchRelease:
             text = span.pop("document")
             column = self.columns.parts[text // rows]
             moved[text % rows].append({"column": column, **span})
-        done = self.with_texts(batch, EncodedTexts.of(each.text for each in private))
+        done = self.with_texts(batch, [each.text for each in private])
         return done.append_column(str(self.columns.moved), string_array(map(json.dumps, moved)))
 
-    def encoded(self, batch: pa.RecordBatch) -> EncodedTexts:
+    def encoded(self, batch: pa.RecordBatch) -> list[str]:
         """The texts of a batch, those of one column after those of another.
 
         Raises
@@ -358,16 +357,10 @@ class BatchRelease:
         CorpusError
             If there are none, or one of them is null or of another type; names the row.
         """
-        from textpriv.tokenization.batches import EncodedTexts
+        columns = ((batch.column(_column_index(batch, name)), name) for name in self.columns.texts)
+        return [text for column, name in columns for text in _texts(column, name)]
 
-        return EncodedTexts.joined(
-            [
-                _encoded(batch.column(_column_index(batch, name)), name)
-                for name in self.columns.texts
-            ]
-        )
-
-    def released(self, batch: pa.RecordBatch, raw: RawBatch) -> EncodedTexts:
+    def released(self, batch: pa.RecordBatch, raw: RawBatch) -> list[str]:
         """Draw what was read of a batch; of the batch itself only names and numbers are looked at."""
         released = self.privatizer.release_batch(raw, self._keys(batch))
         self._count(raw)
@@ -390,7 +383,7 @@ class BatchRelease:
                 stacklevel=2,
             )
 
-    def with_texts(self, batch: pa.RecordBatch, texts: EncodedTexts) -> pa.RecordBatch:
+    def with_texts(self, batch: pa.RecordBatch, texts: Sequence[str]) -> pa.RecordBatch:
         """Return the batch with these texts, those of one column after those of another.
 
         Raises
@@ -404,7 +397,7 @@ class BatchRelease:
         for number, name in enumerate(self.columns.texts):
             index = _column_index(batch, name)
             field = batch.schema.field(index)
-            column = _arrow(texts.part(number * rows, (number + 1) * rows))
+            column = string_array(texts[number * rows : (number + 1) * rows])
             if pa.types.is_large_string(column.type) and pa.types.is_string(field.type):
                 raise CorpusError(
                     f"The private texts of a batch of {rows:,} rows take 2 GiB or more, which a column of "
@@ -462,46 +455,34 @@ class BatchRelease:
 
 
 def string_array(texts: Iterable[str]) -> pa.StringArray | pa.LargeStringArray:
-    """Return texts as an Arrow array; unlike ``pyarrow.array`` this does not load pandas where that is installed."""
-    from textpriv.tokenization.batches import EncodedTexts
+    """Return texts as an Arrow array, of large strings if they need them.
 
-    return _arrow(EncodedTexts.of(texts))
-
-
-def _arrow(texts: EncodedTexts) -> pa.StringArray | pa.LargeStringArray:
-    """The texts as plain strings, or as large ones where they are too large for offsets of 32 bits."""
+    Unlike ``pyarrow.array`` this does not load pandas where that is installed.
+    """
     import pyarrow as pa
 
-    is_large = texts.offsets[-1] > np.iinfo(np.int32).max
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    is_large = ends[-1] > np.iinfo(np.int32).max
     array, width = (pa.LargeStringArray, np.int64) if is_large else (pa.StringArray, np.int32)
-    offsets = texts.offsets.astype(width)
-    return array.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(texts.data))
+    buffers = pa.py_buffer(ends.astype(width)), pa.py_buffer(b"".join(encoded))
+    return array.from_buffers(len(encoded), *buffers)
 
 
-def _encoded(column: pa.Array, name: str) -> EncodedTexts:
-    """The texts of a column, without a copy where Arrow keeps them one after another."""
+def _texts(column: pa.Array, name: str) -> list[str]:
+    """The texts of a column."""
     import pyarrow as pa
 
-    from textpriv.tokenization.batches import EncodedTexts
-
-    is_string, is_large = pa.types.is_string(column.type), pa.types.is_large_string(column.type)
-    if (is_string or is_large) and column.null_count == 0 and len(column) > 0:
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         _check_encoding(column, name)
-        _, buffer, data = column.buffers()
-        width = np.int32 if is_string else np.int64
-        # Of a slice of a larger array only its own part.
-        part = slice(column.offset, column.offset + len(column) + 1)
-        offsets = np.frombuffer(buffer, dtype=width)[part].astype(np.int64)
-        texts_of_part = np.frombuffer(data or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
-        return EncodedTexts(texts_of_part, offsets - offsets[0])
-    texts = column.to_pylist()
+    texts: list[str] = column.to_pylist()
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise CorpusError(
                 f"row {row + 1} of a batch: expected a text in {name!r}, found "
                 f"{'none (null)' if text is None else type(text).__name__}. Leave such rows out first."
             )
-    return EncodedTexts.of(texts)
+    return texts
 
 
 def _check_encoding(column: pa.Array, name: str) -> None:

@@ -24,7 +24,6 @@ from textpriv.evaluation.recovery import COMMON, content_prior
 from textpriv.index.index import Index
 from textpriv.language.ngrams import NGrams
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
-from textpriv.tokenization.batches import several_texts
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder
 from textpriv.tokenization.policy import TokenPolicy
 
@@ -58,7 +57,7 @@ class PublicText(NamedTuple):
         encoder = TextEncoder(
             index.vocabulary.words, TokenPolicy(), index.language or DEFAULT_LANGUAGE
         )
-        codes = (encoder.encode(text).codes for text in several_texts(texts))
+        codes = (encoder.encode([text]).codes for text in texts)
         return cls.of((each[each >= UNKNOWN] for each in codes), len(index))
 
     @property

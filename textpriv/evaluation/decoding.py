@@ -27,7 +27,7 @@ from textpriv.mechanisms.base import UNKNOWN
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import KeyedStreams
 from textpriv.statement import PrivacyStatement
-from textpriv.tokenization.batches import KEPT, EncodedTexts, RawBatch
+from textpriv.tokenization.batches import KEPT, RawBatch
 from textpriv.tokenization.policy import CLASSES
 
 __all__ = ["FORMS", "MARK", "Decoder", "Recovery", "expected_recovery"]
@@ -98,7 +98,7 @@ class Decoder:
 
     def texts(self, private: Sequence[str]) -> list[str]:
         """Decode private texts; each begins with ``[decoded]``."""
-        batch = self._taken_up(self.privatizer.read_batch(EncodedTexts.of(private)))
+        batch = self._taken_up(self.privatizer.read_batch(private))
         drawn = np.flatnonzero(batch.codes > UNKNOWN)
         words = self.words(batch.codes[drawn], np.searchsorted(drawn, batch.offsets))
         return [MARK + text for text in self.privatizer.put_together(batch, words)]
@@ -107,12 +107,13 @@ class Decoder:
         """The batch with the ids of words of the vocabulary that are of a class that was drawn, such as numbers."""
         vocabulary = self.privatizer.mechanism.index.vocabulary
         listed = [vocabulary.id(each) if each in vocabulary else -1 for each in batch.strings]
-        ids = np.array(listed, dtype=np.int32)[batch.string_ids]
+        ids = np.array(listed, dtype=np.int32)
         kept = np.flatnonzero(batch.codes <= KEPT)
         drawn = (ids >= 0) & self._drawn[KEPT - batch.codes[kept]]
         codes = batch.codes.copy()
         codes[kept[drawn]] = ids[drawn]
-        return replace(batch, codes=codes, string_ids=batch.string_ids[~drawn])
+        left = [string for string, gone in zip(batch.strings, drawn, strict=True) if not gone]
+        return replace(batch, codes=codes, strings=left)
 
     def words(self, outputs: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.int32]:
         """Decode released word ids, shape (T,), of documents ``outputs[offsets[j]:offsets[j + 1]]``."""

@@ -21,7 +21,6 @@ from textpriv.mechanisms.base import UNKNOWN
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
 from textpriv.spans.plan import FoundSpans, SpanPlan
-from textpriv.tokenization.batches import EncodedTexts, several_texts
 from textpriv.tokenization.encoder import TextEncoder
 from textpriv.tokenization.policy import CLASSES, TokenPolicy
 
@@ -168,7 +167,7 @@ def leak_report(
     >>> leak_report(["A good film!"], textpriv.Privatizer(mechanism)).classes["word"]
     2
     """
-    source = several_texts(texts)
+    source = iter(texts)
     policy, plan = privatizer.policy, privatizer.spans
     vocabulary = privatizer.mechanism.index.vocabulary.words
     # Keeping every class makes the reader tell all of them apart.
@@ -184,13 +183,12 @@ def leak_report(
                 raise TextprivError(
                     f"document {number} is of type {type(text).__name__}, not text."
                 )
-        encoded = EncodedTexts.of(batch)
         if plan is None:
-            told, read = apart.encode_batch(encoded), privatizer.read_batch(encoded)
+            told, read = apart.encode(batch), privatizer.read_batch(batch)
         else:
             found = _found(plan, batch, documents)
             spans += plan.outcomes(found)
-            told, read = (plan.split(encoded, found, by) for by in (apart, privatizer.reader))
+            told, read = (plan.split(batch, found, by) for by in (apart, privatizer.reader))
         documents += len(batch)
         for name, count in told.counts.items():
             if not name.startswith("span "):

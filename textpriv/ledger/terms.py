@@ -87,11 +87,9 @@ def settings_fingerprint(
     A key is used again only where it gives the same words again. So whatever the sampler reads belongs here: the weights
     of the prior and the rate themselves, what leaves the law alone (the length of the lists, the bounds on what they leave
     out), and the versions of the package and of its algorithms, since a new one may draw in another order. Of typed spans
-    their policy and detectors, in JSON types; of a map of unknown words what tells it from others.
+    their policy and detectors, in JSON types.
     """
     from textpriv import __version__
-    from textpriv.tokenization.nearest import map_name
-    from textpriv.tokenization.policy import NEAREST
 
     settings = {
         "version": __version__,
@@ -102,8 +100,6 @@ def settings_fingerprint(
     }
     if spans is not None:
         settings["spans"] = spans
-    if policy.unknown == NEAREST:
-        settings["map of unknown words"] = map_name(language)
     return _fingerprint(settings)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +17,8 @@ from spacy.util import filter_spans
 
 from textpriv.errors import MechanismError, RawTextError
 from textpriv.pipeline.names import EXTENSION
+from textpriv.tokenization.encoder import TextEncoder
 from textpriv.tokenization.policy import TokenPolicy
-from textpriv.tokenization.spacy_tokenizer import SpacyTokenizer
 
 __all__ = ["Carried", "CarriedAnnotations", "LostAnnotationWarning"]
 
@@ -56,8 +55,7 @@ class CarriedAnnotations:
 
     def __init__(self, names: Iterable[str], policy: TokenPolicy, language: str) -> None:
         self.names = tuple(dict.fromkeys(names))
-        self._lowered = policy.case == "lower"
-        self._positions = SpacyTokenizer(language, ("IDX", "LENGTH"))
+        self._encoder = TextEncoder([], policy, language)
         self._warned: set[str] = set()
         self._given: dict[str, Any] | None = None
         self._named: dict[str, Any] = {}
@@ -127,23 +125,10 @@ class CarriedAnnotations:
 
     def _entities(self, entities: list[tuple[int, int, str]], text: str, doc: Doc) -> list[Span]:
         """Return the entities as ranges of private tokens: those whose raw tokens they touch."""
-        offsets = None
-        if self._lowered:
-            # A few letters become two when they are lower-cased.
-            offsets = [0, *accumulate(len(letter.lower()) for letter in text)]
-            text = text.lower()
-        columns = self._positions.attributes_of(text).astype(np.int64)
-        if len(columns) != len(doc):
-            self._tell(
-                "ents",
-                "The entities of a document with a word of more than 1,000 characters are left out.",
-            )
-            return []
-        begins, ends = columns[:, 0], columns.sum(axis=1)
+        places = self._encoder.offsets(text)
+        begins, ends = places[:, 0], places[:, 1]
         found = []
         for first, last, label in entities:
-            if offsets is not None:
-                first, last = offsets[first], offsets[last]
             touched = np.flatnonzero((ends > first) & (begins < last))
             found.append(Span(doc, int(touched[0]), int(touched[-1]) + 1, label=label))
         return filter_spans(found)

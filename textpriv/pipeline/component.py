@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import spacy.util
-from spacy.attrs import ORTH, SPACY
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
@@ -19,8 +18,6 @@ from textpriv.pipeline.saving import SavableForm
 from textpriv.pipeline.tokenizer import PrivateTokenizer, refuse_twice
 
 __all__ = ["TextprivComponent", "make_component"]
-
-_COLUMNS = [ORTH, SPACY]  # which together tell a text
 
 
 class TextprivComponent(SavableForm):
@@ -149,17 +146,8 @@ class TextprivComponent(SavableForm):
         if doc.user_data.get(EXTENSION_KEY) is not None:
             refuse_twice()
         carried = self._annotations.read(doc, self._takes_entities)
-        if self._needs_text:
-            spans = [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
-            return Reading(doc.text, doc.vocab, doc._context, carried, spans)
-        # No more is read of its tokens than what tells the text: how another tokenizer cuts may depend on casing.
-        columns: Any = doc.to_array(_COLUMNS)
-        return Reading("", doc.vocab, doc._context, carried, columns=columns)
-
-    @property
-    def _needs_text(self) -> bool:
-        """Whether a document is known by its text, or its spans or entities are places in it."""
-        return self._is_named or self._spans is not None or "ents" in self._annotations.names
+        spans = [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
+        return Reading(doc.text, doc.vocab, doc._context, carried, spans)
 
     @property
     def _takes_entities(self) -> bool:

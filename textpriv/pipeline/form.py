@@ -77,17 +77,13 @@ class _Orths(dict[str, int]):
 
 
 class Reading(NamedTuple):
-    """One raw document, as far as it is needed to write the private one.
-
-    Of a `Doc` there are the columns "ORTH" and "SPACY" of its tokens instead of its text, where they will do.
-    """
+    """One raw document, as far as it is needed to write the private one."""
 
     text: str
     vocab: Vocab
     context: Any = None
     carried: Carried | None = None
     spans: Sequence[tuple[int, int, str]] = ()
-    columns: NDArray[np.uint64] | None = None
 
 
 class PrivateForm:
@@ -312,14 +308,8 @@ class PrivateForm:
 
     def _raw_batch(self, batch: Sequence[Reading]) -> RawBatch:
         """Tokenize and classify."""
-        privatizer = self._prepare()
-        columns = [reading.columns for reading in batch if reading.columns is not None]
-        if columns:
-            return privatizer.read_docs(columns, [reading.vocab.strings for reading in batch])
-        from textpriv.tokenization.batches import EncodedTexts
-
         labels = [reading.spans for reading in batch] if self._takes_entities else None
-        return privatizer.read_batch(EncodedTexts.of(reading.text for reading in batch), labels)
+        return self._prepare().read_batch([reading.text for reading in batch], labels)
 
     def _document(self, vocab: Vocab, tokens: PrivateTokens) -> Doc:
         kinds = tokens.spans
@@ -328,17 +318,8 @@ class PrivateForm:
             doc = _with_entities(vocab, tokens, kinds)
             self._count_words(vocab, before)
             return doc
-        orths = self._orths_of(vocab)
-        table = orths.table(self._open().vocabulary.words)
-        if table is None:
-            words: list[Any] = list(map(orths.__getitem__, tokens.words))
-        else:
-            hashes = table[tokens.outputs]
-            if tokens.others:
-                hashes[tokens.outputs < 0] = list(map(orths.__getitem__, tokens.others))
-            words = hashes.tolist()
         before = len(vocab)
-        doc = Doc(vocab, words=words, spaces=tokens.spaces)
+        doc = Doc(vocab, words=tokens.words, spaces=tokens.spaces)
         self._count_words(vocab, before)
         return doc
 

@@ -8,7 +8,6 @@ string that was put into the store by itself, as the labels of components are, i
 
 from __future__ import annotations
 
-import functools
 import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -22,19 +21,11 @@ from textpriv.tokenization.policy import CLASSES, MASK, TokenPolicy
 if TYPE_CHECKING:
     from textpriv.vocabulary.vocabulary import Vocabulary
 
-__all__ = ["RawTextWarning", "RawWordGuard", "words_of_rules"]
+__all__ = ["RawTextWarning", "RawWordGuard"]
 
 
 class RawTextWarning(UserWarning):
     """A pipeline is being saved that has seen raw words, and saves them too, since its config says so."""
-
-
-@functools.cache
-def words_of_rules(language: str) -> frozenset[str]:
-    """Words of the language's rules: every pipeline with a tokenizer of spaCy has them."""
-    from textpriv.tokenization.spacy_tokenizer import SpacyTokenizer
-
-    return frozenset(SpacyTokenizer(language, ()).words_of_rules())
 
 
 @dataclass
@@ -89,12 +80,13 @@ class RawWordGuard:
         words = {lexeme.orth_ for lexeme in vocab} - {MASK}
         if public is not None:
             words = {word for word in words if word not in public}
+        from textpriv.tokenization.encoder import TextEncoder, words_of_rules
+
         if words:
             words -= words_of_rules(self.language)
         if not words or public is None:
             return bool(words)
         from textpriv.mechanisms.base import UNKNOWN
-        from textpriv.tokenization.encoder import TextEncoder
 
         # What the policy keeps is released too, and a retokenizer joins several private words to one.
         never = {name: "mask" for name in CLASSES if getattr(self.policy, name) == "drop"}
@@ -103,7 +95,7 @@ class RawWordGuard:
         encoder = TextEncoder(public.words, replace(self.policy, **never), self.language)
         lowers = self.policy.case == "lower"
         for word in words:
-            raw = encoder.encode(word)
+            raw = encoder.encode([word])
             if UNKNOWN in raw.codes or "masked" in raw.counts or (lowers and word != word.lower()):
                 return True
         return False

@@ -22,7 +22,7 @@ import srsly
 
 from textpriv.errors import IndexFolderError
 from textpriv.pipeline.form import PrivateForm
-from textpriv.pipeline.raw_words import words_of_rules
+from textpriv.tokenization.encoder import words_of_rules
 
 __all__ = ["SavableForm"]
 

@@ -14,7 +14,7 @@ from typing import Any
 from textpriv.errors import SpanError
 from textpriv.files import atomic_write
 from textpriv.tokenization.batches import RawBatch
-from textpriv.tokenization.private_tokens import PrivateTokens
+from textpriv.tokenization.detokenizer import PrivateTokens
 
 __all__ = ["moved_spans", "write_owners_file"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,9 +28,9 @@ from textpriv.spans.laws.base import WHOSE
 from textpriv.spans.laws.mask import Mask
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
 from textpriv.spans.span import ReadSpan, Span, checked, without_overlaps
-from textpriv.tokenization.batches import SPAN, EncodedTexts, RawBatch, SpanTokens
+from textpriv.tokenization.batches import SPAN, RawBatch, SpanTokens
 from textpriv.tokenization.encoder import TextEncoder
-from textpriv.tokenization.policy import TokenPolicy
+from textpriv.tokenization.policy import MASK, TokenPolicy
 
 if TYPE_CHECKING:
     from textpriv.statement import PrivacyStatement
@@ -146,12 +146,12 @@ class SpanPlan:
     def reader(self, words: TextEncoder) -> TextEncoder:
         """What reads the pieces between the spans."""
         if self.passes:
-            return TextEncoder(_NOTHING, _AS_WRITTEN, words.tokenizer.language)
+            return TextEncoder(_NOTHING, _AS_WRITTEN, words.language)
         return words
 
     def read(
         self,
-        texts: EncodedTexts,
+        texts: Sequence[str],
         reader: TextEncoder,
         labels: Sequence[Iterable[Sequence[Any]]] | None = None,
     ) -> RawBatch:
@@ -159,7 +159,7 @@ class SpanPlan:
 
         Parameters
         ----------
-        texts : EncodedTexts
+        texts : sequence of str
         reader : TextEncoder
         labels : sequence, optional
             For each text spans that are known already: start, end and kind.
@@ -169,22 +169,20 @@ class SpanPlan:
         SpanError
             For a span that does not fit its text, and a detector that fails; ``position`` is the text's.
         """
-        return self.split(texts, self.find(list(texts), labels), reader)
+        return self.split(texts, self.find(texts, labels), reader)
 
     def split(
-        self, texts: EncodedTexts, found: Sequence[FoundSpans], reader: TextEncoder
+        self, texts: Sequence[str], found: Sequence[FoundSpans], reader: TextEncoder
     ) -> RawBatch:
         """Read the pieces of texts between the spans that were found."""
         spans = [span for each in found for span in each.stay]
         offsets = np.array([span[:2] for span in spans], dtype=np.int64).reshape(-1, 2)
         written = [each.text[span.start : span.end] for each in found for span in each.stay]
         tokens = SpanTokens(self._kinds, [span.value for span in spans], written, offsets)
-        if not spans:
-            return replace(reader.encode_batch(texts), spans=tokens)
-        spans_of = np.array([len(each.stay) for each in found])
-        batch = reader.encode_batch(_pieces(texts, found, offsets, spans_of))
+        spans_of = np.array([len(each.stay) for each in found], dtype=np.int64)
+        pieces = reader.encode([piece for each in found for piece in _pieces(each)])
         codes = np.array([SPAN - span.law for span in spans], dtype=np.int32)
-        return replace(_joined(batch, spans_of, codes), spans=tokens)
+        return replace(_joined(pieces, spans_of, codes), spans=tokens)
 
     def find(
         self,
@@ -325,12 +323,12 @@ class SpanPlan:
             )
             for span, surface in zip(chosen.tolist(), drawn, strict=True):
                 surfaces[span] = surface
-        numbers = {text: number for number, text in enumerate(dict.fromkeys(surfaces))}
-        string_ids = batch.string_ids.copy()
-        string_ids[is_span[batch.codes < UNKNOWN]] = [
-            len(batch.strings) + numbers[surface] for surface in surfaces
-        ]
-        return replace(batch, string_ids=string_ids, strings=[*batch.strings, *numbers])
+        strings = list(batch.strings)
+        for place, surface in zip(
+            np.flatnonzero(is_span[batch.codes < UNKNOWN]).tolist(), surfaces, strict=True
+        ):
+            strings[place] = surface
+        return replace(batch, strings=strings)
 
     @staticmethod
     def _offsets(batch: RawBatch) -> list[int]:
@@ -370,36 +368,13 @@ def piece_start(text: str, start: int, end: int) -> int:
     return start + (start > 0 and text.startswith(" ", start, end))
 
 
-def _pieces(
-    texts: EncodedTexts,
-    found: Sequence[FoundSpans],
-    offsets: NDArray[np.int64],
-    spans_of: NDArray[np.int64],
-) -> EncodedTexts:
-    """What stands before, between and after the spans of texts, as :func:`piece_start` parts it."""
-    of_texts = np.concatenate([[0], np.cumsum(spans_of)])
-    bounds = offsets.copy()
-    sizes = np.diff(texts.offsets)
-    for number in np.flatnonzero(spans_of).tolist():
-        if sizes[number] != len(found[number].text):  # a character of several bytes
-            first, last = of_texts[number : number + 2]
-            bounds[first:last] = _bytes_before(texts.part(number, number + 1).data)[
-                bounds[first:last]
-            ]
-    bounds += np.repeat(texts.offsets[:-1], spans_of)[:, None]
-    starts = np.insert(bounds[:, 1], of_texts[:-1], texts.offsets[:-1])
-    ends = np.insert(bounds[:, 0], of_texts[1:], texts.offsets[1:])
-    follows = np.ones(len(starts), dtype=np.bool_)
-    follows[of_texts[:-1] + np.arange(len(texts))] = False
-    follows &= starts < ends
-    starts[follows] += texts.data[starts[follows]] == ord(" ")
-    data = texts.data.tobytes()
-    return EncodedTexts.of_bytes(map(data.__getitem__, map(slice, starts.tolist(), ends.tolist())))
-
-
-def _bytes_before(data: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """How many bytes stand before each character of a text in UTF-8, and before its end."""
-    return np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
+def _pieces(found: FoundSpans) -> Iterator[str]:
+    """The text before, between and after its spans, as :func:`piece_start` separates them."""
+    end = 0
+    for span in found.stay:
+        yield found.text[piece_start(found.text, end, span.start) : span.start]
+        end = span.end
+    yield found.text[piece_start(found.text, end, len(found.text)) :]
 
 
 def _joined(pieces: RawBatch, spans_of: NDArray[np.int64], codes: NDArray[np.int32]) -> RawBatch:
@@ -408,12 +383,16 @@ def _joined(pieces: RawBatch, spans_of: NDArray[np.int64], codes: NDArray[np.int
     followed = np.ones(len(pieces), dtype=np.bool_)
     followed[last - 1] = False
     at = pieces.offsets[1:][followed]
-    undrawn = np.concatenate([[0], np.cumsum(pieces.codes < UNKNOWN)])[at]
+    undrawn = np.concatenate([[0], np.cumsum(pieces.codes < UNKNOWN)])[at].tolist()
+    strings, end = [], 0
+    for place in undrawn:
+        strings += [*pieces.strings[end:place], MASK]
+        end = place
     offsets = pieces.offsets[np.concatenate([[0], last])]
     offsets[1:] += np.cumsum(spans_of)
     return replace(
         pieces,
         codes=np.insert(pieces.codes, at, codes),
         offsets=offsets,
-        string_ids=np.insert(pieces.string_ids, undrawn, np.int32(0)),
+        strings=strings + pieces.strings[end:],
     )

@@ -1,1 +1,1 @@
-"""Tokenization: texts to token classes and word ids. Drawing and files are elsewhere."""
+"""Tokenization: texts to token codes by spaCy, and released tokens back to texts."""

@@ -1,25 +1,23 @@
-"""The blank after a token, and private texts put together from words and kept tokens, many of them by compiled code.
+"""Private texts from released tokens.
 
-Spacing is a function of the private tokens alone, so that none of the original survives. What is released is decided by the
-privatizer.
+Blanks follow from the released tokens alone, so nothing of the original spacing survives.
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from textpriv.errors import MechanismError
 from textpriv.mechanisms.base import UNKNOWN
-from textpriv.tokenization.batches import EncodedTexts
+from textpriv.tokenization.batches import SPAN, RawBatch, class_names, named_counts, tally
 
-__all__ = ["Spelling", "arrange", "marks_of", "spell", "spell_few"]
+__all__ = ["Detokenizer", "PrivateTokens"]
 
 _NONE_BEFORE, _NONE_AFTER = 1, 2
 _BLANKS = frozenset((" ", "\n", "\n\n"))
@@ -27,145 +25,122 @@ _CLOSING = _BLANKS.union(
     ". , ; : ! ? ) ] } % ... .. … ’ ” » 's 'm 're 've 'll 'd n't ’s ’m ’re ’ve ’ll ’d n’t".split()
 )
 _OPENING = _BLANKS.union("( [ { “ ‘ « $ £ € #".split())
-# Kana, Han and the marks and wide letters that are written with them, which have no blanks between words.
+# Kana, Han and the marks and wide letters that are written with them: no blanks between words.
 _UNSPACED = "[\u3000-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff9f]"
-# What spaCy splits off before a word in French and Italian ("l'", "dell'"), and after one in French ("-on").
+# spaCy splits off "l'" and "dell'" before a word in French and Italian, and "-on" after one in French.
 _OPENS = re.compile(rf"[^\W\d_]+['’]|.*{_UNSPACED}")
 _CLOSES = re.compile(rf"-[^\W\d_]+|{_UNSPACED}.*")
 
 
-@dataclass(frozen=True)
-class Spelling:
-    """Words, their letters in UTF-8 with offsets, and their marks as from :func:`marks_of`."""
+@dataclass(frozen=True, repr=False)
+class PrivateTokens:
+    """One private document as tokens.
 
-    words: NDArray[np.object_]
-    letters: NDArray[np.uint8]
-    offsets: NDArray[np.int64]
-    marks: NDArray[np.uint8]
+    Attributes
+    ----------
+    words : list of str
+        The private tokens.
+    spaces : list of bool
+        For each token, whether a blank follows.
+    outputs : ndarray of int32
+        Word ids of the drawn tokens, -1 for the others.
+    counts : dict
+        Number of tokens by class: sampled, masked, kept ones by class, and typed spans by kind.
+    spans : dict of int to str
+        The kind of each token that is a typed span.
+    """
 
-    @classmethod
-    def of(cls, words: Sequence[str]) -> Spelling:
-        """Those of some words."""
-        encoded = EncodedTexts.of(words)
-        array = np.empty(len(words), dtype=object)
-        array[:] = words
-        return cls(array, encoded.data, encoded.offsets, marks_of(words))
+    words: list[str]
+    spaces: list[bool]
+    outputs: NDArray[np.int32]
+    counts: dict[str, int]
+    spans: dict[int, str]
+
+    @property
+    def text(self) -> str:
+        """The private text."""
+        pairs = zip(self.words, self.spaces, strict=True)
+        return "".join(word + " " if space else word for word, space in pairs)
+
+    def __repr__(self) -> str:
+        return f"PrivateTokens({len(self)} tokens)"
+
+    def __len__(self) -> int:
+        return len(self.words)
 
 
-def marks_of(words: Sequence[str]) -> NDArray[np.uint8]:
-    """Of each word the sum of ``_NONE_BEFORE`` if it takes no blank before it, and ``_NONE_AFTER`` if none after it."""
-    # No word of letters alone is listed, and nearly all words are such: a whole vocabulary is looked through at every start.
-    marks = [0 if word.isascii() and word.isalpha() else _mark(word) for word in words]
-    # Of a buffer that can be written to, as other arrays: for one that cannot, code would be compiled once more.
-    return np.frombuffer(bytearray(marks), dtype=np.uint8)
+class Detokenizer:
+    """Put private texts together from words of a vocabulary and tokens that are released as they are.
+
+    Parameters
+    ----------
+    words : sequence of str
+        The vocabulary; a word's id is its index.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = np.array([*words, None], dtype=object)[:-1]
+        self._marks = np.array([_mark(word) for word in words], dtype=np.uint8)
+        self._spelled = np.concatenate([self._words, self._words + " "])
+
+    def texts(self, batch: RawBatch, drawn: NDArray[np.int32]) -> list[str]:
+        """The private texts of a batch, with these word ids for the tokens that are drawn, in order."""
+        is_drawn, blanks = self._arranged(batch, drawn)
+        pieces = np.empty(len(batch.codes), dtype=object)
+        pieces[is_drawn] = self._spelled[drawn + len(self._words) * blanks[is_drawn]]
+        others = zip(batch.strings, blanks[~is_drawn].tolist(), strict=True)
+        pieces[~is_drawn] = [string + " " if blank else string for string, blank in others]
+        each = pieces.tolist()
+        return ["".join(each[a:b]) for a, b in pairwise(batch.offsets.tolist())]
+
+    def tokens(self, batch: RawBatch, drawn: NDArray[np.int32]) -> list[PrivateTokens]:
+        """The same documents as tokens."""
+        is_drawn, blanks = self._arranged(batch, drawn)
+        pieces = np.empty(len(batch.codes), dtype=object)
+        pieces[is_drawn] = self._words[drawn]
+        pieces[~is_drawn] = batch.strings
+        words, spaces = pieces.tolist(), blanks.tolist()
+        outputs = np.full(len(batch.codes), -1, dtype=np.int32)
+        outputs[is_drawn] = drawn
+        kinds = batch.kinds
+        counts = tally(batch.codes, batch.offsets, len(class_names(kinds))).tolist()
+        at = np.flatnonzero(batch.codes <= SPAN)
+        of_span = dict(zip(at.tolist(), (SPAN - batch.codes[at]).tolist(), strict=True))
+        released = []
+        for (a, b), count in zip(pairwise(batch.offsets.tolist()), counts, strict=True):
+            spans = (
+                {place - a: kinds[of_span[place]] for place in range(a, b) if place in of_span}
+                if of_span
+                else {}
+            )
+            own = words[a:b], spaces[a:b], outputs[a:b], named_counts(kinds, count), spans
+            released.append(PrivateTokens(*own))
+        return released
+
+    def _arranged(
+        self, batch: RawBatch, drawn: NDArray[np.int32]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which tokens are drawn, and which are followed by a blank."""
+        is_drawn = batch.codes >= UNKNOWN
+        ids = np.asarray(drawn)
+        fits = ids.shape == (np.count_nonzero(is_drawn),)
+        if not fits or (ids.size and not 0 <= ids.min() <= ids.max() < len(self._words)):
+            raise MechanismError("a mechanism must draw one word id for every token it is given.")
+        marks = np.empty(len(is_drawn), dtype=np.uint8)
+        marks[is_drawn] = self._marks[ids]
+        of_string = {string: _mark(string) for string in set(batch.strings)}
+        marks[~is_drawn] = [of_string[string] for string in batch.strings]
+        blanks = np.zeros(len(is_drawn), dtype=np.bool_)
+        blanks[:-1] = (marks[:-1] & _NONE_AFTER == 0) & (marks[1:] & _NONE_BEFORE == 0)
+        ends = batch.offsets[1:]
+        blanks[ends[ends > 0] - 1] = False
+        return is_drawn, blanks
 
 
-@functools.lru_cache(maxsize=1 << 12)
 def _mark(word: str) -> int:
+    """The sum of ``_NONE_BEFORE`` for a word without a blank before it, and ``_NONE_AFTER`` for none after it."""
+    if word.isascii() and word.isalpha():
+        return 0
     closes = word in _CLOSING or _CLOSES.fullmatch(word) is not None
     opens = word in _OPENING or _OPENS.fullmatch(word) is not None
     return _NONE_BEFORE * closes + _NONE_AFTER * opens
-
-
-@njit(cache=True, nogil=True)
-def arrange(
-    codes: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-    drawn: NDArray[np.int32],
-    word_marks: NDArray[np.uint8],
-    other_marks: NDArray[np.uint8],
-    outputs: NDArray[np.int32],
-    blanks: NDArray[np.bool_],
-    counts: NDArray[np.int64],
-) -> bool:
-    """Write the word of each token, -1 for those not drawn, whether a blank follows, and how many there are of each code.
-
-    No blank follows the last token of a text and one that opens, and none stands before one that closes. ``drawn`` are the
-    words of the drawn tokens and ``other_marks`` the marks of the others, both in order. ``counts``, of zeros, has a row for
-    each text and a column for each of :func:`textpriv.tokenization.batches.code_names`. Returns whether there are as many
-    drawn words as drawn tokens, all of them ids; if not, the rest is not written.
-    """
-    taken, undrawn = 0, 0
-    for text in range(offsets.shape[0] - 1):
-        before = _NONE_AFTER
-        for token in range(offsets[text], offsets[text + 1]):
-            code = min(codes[token], UNKNOWN)
-            counts[text, UNKNOWN - code] += 1
-            if code == UNKNOWN:
-                if taken == drawn.shape[0] or not 0 <= drawn[taken] < word_marks.shape[0]:
-                    return False
-                outputs[token] = drawn[taken]
-                mark = word_marks[drawn[taken]]
-                taken += 1
-            else:
-                outputs[token] = -1
-                mark = other_marks[undrawn]
-                undrawn += 1
-            blanks[token] = False
-            if not (before & _NONE_AFTER or mark & _NONE_BEFORE):
-                blanks[token - 1] = True
-            before = mark
-    return taken == drawn.shape[0]
-
-
-def spell_few(
-    outputs: NDArray[np.int32],
-    blanks: NDArray[np.bool_],
-    offsets: NDArray[np.int64],
-    string_ids: NDArray[np.int32],
-    words: Sequence[str],
-    others: Sequence[str],
-) -> EncodedTexts:
-    """What :func:`spell` gives, without compiled code."""
-    undrawn = iter(string_ids.tolist())
-    tokens = [
-        (words[word] if word >= 0 else others[next(undrawn)]) + (" " if blank else "")
-        for word, blank in zip(outputs.tolist(), blanks.tolist(), strict=True)
-    ]
-    return EncodedTexts.of(
-        "".join(tokens[begin:end]) for begin, end in itertools.pairwise(offsets.tolist())
-    )
-
-
-@njit(cache=True, nogil=True)
-def spell(
-    outputs: NDArray[np.int32],
-    blanks: NDArray[np.bool_],
-    offsets: NDArray[np.int64],
-    string_ids: NDArray[np.int32],
-    word_letters: NDArray[np.uint8],
-    word_offsets: NDArray[np.int64],
-    other_letters: NDArray[np.uint8],
-    other_offsets: NDArray[np.int64],
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The texts of drawn words and of tokens that are not drawn, as UTF-8 with offsets."""
-    size, undrawn = outputs.shape[0], 0
-    for token in range(outputs.shape[0]):
-        word = outputs[token]
-        if word >= 0:
-            size += word_offsets[word + 1] - word_offsets[word]
-        else:
-            other = string_ids[undrawn]
-            undrawn += 1
-            size += other_offsets[other + 1] - other_offsets[other]
-    data = np.empty(size, np.uint8)
-    text_offsets = np.zeros(offsets.shape[0], np.int64)
-    end, undrawn = 0, 0
-    for text in range(offsets.shape[0] - 1):
-        for token in range(offsets[text], offsets[text + 1]):
-            word = outputs[token]
-            if word >= 0:
-                for letter in range(word_offsets[word], word_offsets[word + 1]):
-                    data[end] = word_letters[letter]
-                    end += 1
-            else:
-                other = string_ids[undrawn]
-                undrawn += 1
-                for letter in range(other_offsets[other], other_offsets[other + 1]):
-                    data[end] = other_letters[letter]
-                    end += 1
-            if blanks[token]:
-                data[end] = 32
-                end += 1
-        text_offsets[text + 1] = end
-    return data[:end].copy(), text_offsets

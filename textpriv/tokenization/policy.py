@@ -1,8 +1,7 @@
 """Token classes, and what is released for each.
 
-A policy decides, for every kind of token, whether the mechanism draws a replacement, a mask stands in, the token is left
-out, or it is released as written. Whatever is not drawn is named in the statement as not protected. Classes are found in
-``textpriv.tokenization.encoder``; here stand the choices and their meaning.
+A policy decides, for every class of token: the mechanism draws a replacement, a mask replaces it, it is left out, or it is
+released as written. The statement names every class that is not drawn as not protected.
 """
 
 from __future__ import annotations
@@ -13,15 +12,18 @@ from typing import Any
 
 from textpriv.errors import PolicyError
 
-__all__ = ["ACTIONS", "CLASSES", "LOWERED", "MASK", "NEAREST", "TokenPolicy"]
+__all__ = ["ACTIONS", "CLASSES", "LOWERED", "MASK", "TokenPolicy"]
 
 ACTIONS = ("sample", "mask", "drop", "keep")
-NEAREST = "nearest"  # of unknown words alone
 CLASSES = ("unknown", "number", "punctuation", "space", "stopword")
 MASK = "[MASK]"
 LOWERED = (
     "The text is lower-cased (str.lower) before it is tokenized: neither what is released nor the number of tokens "
     "depends on its casing"
+)
+SPLIT = (
+    'A word that the rules of the language split, such as "well-known", is protected as the tokens it is split into; their '
+    "number is not hidden"
 )
 
 # Released as written, or in lower case where the policy lowers the text.
@@ -59,9 +61,7 @@ class TokenPolicy:
     Attributes
     ----------
     unknown : str
-        Words outside the vocabulary. "sample" draws from the prior: one shared law, the same for all of them. "nearest"
-        draws as for the word of the vocabulary that a public map of misspellings and inflections gives
-        (:mod:`textpriv.tokenization.nearest`; needs the extra ``nearest``), and by the shared law where it gives none.
+        Words outside the vocabulary. "sample" draws from the prior: one shared law, the same for all of them.
     number : str
         Tokens that look like a number, also in words.
     punctuation : str
@@ -91,10 +91,9 @@ class TokenPolicy:
     def __post_init__(self) -> None:
         for name in CLASSES:
             action = getattr(self, name)
-            actions = (*ACTIONS, NEAREST) if name == "unknown" else ACTIONS
-            if action not in actions:
+            if action not in ACTIONS:
                 raise PolicyError(
-                    f"unknown action {action!r} for {name} tokens; use one of: {', '.join(actions)}."
+                    f"unknown action {action!r} for {name} tokens; use one of: {', '.join(ACTIONS)}."
                 )
         if self.case not in ("lower", "keep"):
             raise PolicyError(f"unknown case {self.case!r}; use 'lower' or 'keep'.")
@@ -118,7 +117,7 @@ class TokenPolicy:
 
     def draws(self, name: str) -> bool:
         """Whether the mechanism draws for tokens of a class."""
-        return getattr(self, name) in ("sample", NEAREST)
+        return bool(getattr(self, name) == "sample")
 
     def to_dict(self) -> dict[str, str]:
         """Return the choices by class."""
@@ -142,15 +141,11 @@ class TokenPolicy:
 
     def notes(self) -> tuple[str, ...]:
         """How the guarantee reads under this policy."""
-        notes = []
-        if self.case == "lower":
-            notes.append(LOWERED)
+        notes = [LOWERED] if self.case == "lower" else []
+        notes.append(SPLIT)
         if self.draws("unknown"):
             notes.append(
-                "All words outside the vocabulary that are mapped to none share one law, so they cannot be told "
-                "apart; that a word is one of them is hidden only up to the worst-case odds"
-                if self.unknown == NEAREST
-                else "All words outside the vocabulary share one law, so they cannot be told "
+                "All words outside the vocabulary share one law, so they cannot be told "
                 "apart; that a word is one of them is hidden only up to the worst-case odds"
             )
         return tuple(notes)

@@ -274,7 +274,7 @@ class Playground:
             return None
         with self._reading:  # spaCy's tokenizer is not made for several threads
             raw = self._reader.read(text)
-        (tokens,) = privatizer.release([raw], [Stream()])
+        (tokens,) = privatizer.release(raw, [Stream()])
         same = (raw.codes >= 0) & (raw.codes == tokens.outputs)
         drawn = int(np.count_nonzero(tokens.outputs >= 0))
         statement = privatizer.statement

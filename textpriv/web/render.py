@@ -85,7 +85,7 @@ def render(document: Doc | PrivateTokens | Iterable[Doc | PrivateTokens]) -> Ren
     >>> import numpy as np, textpriv
     >>> vocabulary = textpriv.Vocabulary(["good", "bad"], np.array([[0.0], [1.0]]))
     >>> privatizer = textpriv.Privatizer(textpriv.TEM(textpriv.Index.build(vocabulary), epsilon=6.0))
-    >>> page = textpriv.render(privatizer.release([privatizer.read("Good, bad!")]))
+    >>> page = textpriv.render(privatizer.release(privatizer.read("Good, bad!")))
     >>> "2 drawn" in page.html, "2 kept: punctuation" in page.html
     (True, True)
     """
@@ -179,14 +179,13 @@ def _of_tokens(tokens: PrivateTokens) -> str:
 def kinds_of(tokens: PrivateTokens) -> list[str]:
     """How each private token was released: the kinds that :func:`token_spans` takes, without "same"."""
     classes = [name for name in tokens.counts if name in _CLASSES]
-    others = iter(tokens.others)
     spans = tokens.spans
     kinds = []
     for place, output in enumerate(tokens.outputs.tolist()):
         if output >= 0:
             kinds.append(_DRAWN)
             continue
-        word = next(others)
+        word = tokens.words[place]
         if place in spans:
             kinds.append(f"{_SPAN}: {spans[place]}")
             continue

@@ -34,7 +34,6 @@ from textpriv.ledger import Document
 from textpriv.mechanisms.base import Mechanism
 from textpriv.randomness import KeyedStreams, Stream
 from textpriv.spans.plan import OUTCOMES, SpanPlan
-from textpriv.tokenization.batches import EncodedTexts
 from textpriv.web.charts import Chart, Line
 from textpriv.web.pages import asset, content_policy, fill
 from textpriv.web.render import kinds_of, token_spans
@@ -184,7 +183,7 @@ class Sample:
         if privatizer is None:
             raise TextprivError("samples are drawn by a privatizer: pass privatizer=.")
         shown = text[:_LONGEST_SAMPLE]
-        raw = privatizer.read_batch(EncodedTexts.of([shown]))
+        raw = privatizer.read_batch([shown])
         # Laws of spans may draw once for a document or a person, so it is one of a name of its own.
         named = Document(os.urandom(16), os.urandom(16)) if privatizer.spans else Stream()
         (tokens,) = privatizer.release(raw, [named])

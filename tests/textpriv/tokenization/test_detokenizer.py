@@ -1,86 +1,62 @@
-"""Where blanks stand between private tokens, and that a few texts are put together as many are."""
+"""Private texts are joined from released tokens alone."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from textpriv.tokenization.batches import MASKED, counts_of
-from textpriv.tokenization.detokenizer import Spelling, arrange, marks_of, spell, spell_few
+from textpriv.errors import MechanismError
+from textpriv.tokenization.batches import KEPT, MASKED, RawBatch
+from textpriv.tokenization.detokenizer import Detokenizer
 
-WORDS = ["film", "n't", "(", ")", ".", "é", "\u201c", "the", "\n"]
-
-
-def drawn(seed: int):
-    """Tokens of some texts, two of them empty, a third of them not drawn."""
-    rng = np.random.default_rng(seed)
-    outputs = np.where(rng.random(60) < 0.3, -1, rng.integers(len(WORDS), size=60)).astype(np.int32)
-    offsets = np.array([0, 0, 7, 20, 20, 59, 60])
-    others = ["[MASK]", ",", "(", "42"]
-    string_ids = rng.integers(len(others), size=(outputs < 0).sum()).astype(np.int32)
-    return outputs, offsets, string_ids, Spelling.of(WORDS), Spelling.of(others), others
+WORDS = ["film", "n't", "(", ")", ".", "é", "\u201c", "the", "\n", "l'", "映画"]
+OTHERS = ["[MASK]", ",", "(", "42", "\n\n"]
+CLOSING = {"n't", ")", ".", ",", "\n", "\n\n", "映画"}
+OPENING = {"(", "\u201c", "\n", "\n\n", "l'", "映画"}
+TOKENS = st.lists(st.sampled_from([*range(len(WORDS)), *OTHERS]), max_size=9)
 
 
-def plainly(outputs, offsets, string_ids, others) -> list[str]:
-    """The texts, token by token."""
-    ids, texts = iter(string_ids.tolist()), []
-    closing = {"n't", ")", ".", ",", "\n"}
-    opening = {"(", "\u201c", "\n"}
-    for begin, end in zip(offsets, offsets[1:], strict=False):
-        text, opens = "", True
-        for word in outputs[begin:end].tolist():
-            token = WORDS[word] if word >= 0 else others[next(ids)]
-            text += token if opens or token in closing else " " + token
-            opens = token in opening
-        texts.append(text)
-    return texts
+def batch_of(documents: list[list[int | str]]) -> tuple[RawBatch, np.ndarray]:
+    tokens = [token for document in documents for token in document]
+    codes = [
+        0 if isinstance(token, int) else MASKED if token == "[MASK]" else KEPT for token in tokens
+    ]
+    offsets = np.cumsum([0, *map(len, documents)])
+    strings = [token for token in tokens if isinstance(token, str)]
+    drawn = np.array([token for token in tokens if isinstance(token, int)], dtype=np.int32)
+    return RawBatch(np.array(codes, dtype=np.int32), offsets, strings), drawn
 
 
-def arranged(call, outputs, offsets, string_ids, others):
-    """What a form of ``arrange`` writes of tokens whose words are these."""
-    codes = np.where(outputs < 0, MASKED - np.arange(60) % 3, outputs).astype(np.int32)
-    written = (
-        np.empty(60, dtype=np.int32),
-        np.empty(60, dtype=np.bool_),
-        np.zeros((6, 8), dtype=int),
-    )
-    marks = marks_of(WORDS), marks_of([others[each] for each in string_ids])
-    call(codes, offsets, outputs[outputs >= 0], *marks, *written)
-    return codes, *written
+def plainly(document: list[int | str]) -> str:
+    words = [WORDS[token] if isinstance(token, int) else token for token in document]
+    text = "".join(words[:1])
+    for left, right in pairwise(words):
+        text += right if left in OPENING or right in CLOSING else f" {right}"
+    return text
 
 
-def test_a_blank_stands_between_tokens_but_not_where_one_opens_or_closes():
-    for seed in range(20):
-        outputs, offsets, string_ids, *_, others = drawn(seed)
-        _, _, blanks, _ = arranged(arrange, outputs, offsets, string_ids, others)
-        few = spell_few(outputs, blanks, offsets, string_ids, WORDS, others)
-        assert list(few) == plainly(outputs, offsets, string_ids, others)
+@given(st.lists(TOKENS, max_size=6))
+def test_blanks_follow_from_neighbouring_released_tokens(documents):
+    batch, drawn = batch_of(documents)
+    texts = [plainly(document) for document in documents]
+    detokenizer = Detokenizer(WORDS)
+    assert detokenizer.texts(batch, drawn) == texts
+    tokens = detokenizer.tokens(batch, drawn)
+    assert [each.text for each in tokens] == texts
+    for document, each in zip(documents, tokens, strict=True):
+        ids = [token if isinstance(token, int) else -1 for token in document]
+        assert each.outputs.tolist() == ids
+        assert each.counts["sampled"] == sum(token >= 0 for token in ids)
+        assert sum(each.counts.values()) == len(each) == len(document)
 
 
-def test_drawn_words_go_where_a_token_is_drawn_and_each_text_is_counted():
-    for seed in range(20):
-        outputs, offsets, string_ids, *_, others = drawn(seed)
-        codes, found, _, counts = arranged(arrange, outputs, offsets, string_ids, others)
-        assert found.tolist() == outputs.tolist()
-        for row, begin, end in zip(counts.tolist(), offsets, offsets[1:], strict=False):
-            expected = counts_of(codes[begin:end])
-            assert [each for each in row if each] == [each for each in expected.values() if each]
-
-
-def test_a_few_tokens_are_arranged_as_many_are():
-    for seed in range(20):
-        outputs, offsets, string_ids, *_, others = drawn(seed)
-        many = arranged(arrange, outputs, offsets, string_ids, others)
-        few = arranged(arrange.py_func, outputs, offsets, string_ids, others)
-        for one, other in zip(many, few, strict=True):
-            assert one.tolist() == other.tolist()
-
-
-def test_a_few_texts_are_put_together_as_many_are():
-    for seed in range(20):
-        outputs, offsets, string_ids, words, spelled, others = drawn(seed)
-        _, _, blanks, _ = arranged(arrange, outputs, offsets, string_ids, others)
-        letters = words.letters, words.offsets, spelled.letters, spelled.offsets
-        data, ends = spell(outputs, blanks, offsets, string_ids, *letters)
-        few = spell_few(outputs, blanks, offsets, string_ids, WORDS, others)
-        assert few.data.tobytes() == data.tobytes()
-        assert few.offsets.tolist() == ends.tolist()
+@pytest.mark.parametrize("drawn", [[0], [0, 1, 2], [0, 1 << 20], [-1, 0]])
+def test_draws_that_are_not_one_word_a_token_are_refused(drawn):
+    batch, _ = batch_of([[0, 1]])
+    for join in (Detokenizer(WORDS).texts, Detokenizer(WORDS).tokens):
+        with pytest.raises(MechanismError, match="one word id for every token"):
+            join(batch, np.array(drawn, dtype=np.int32))
