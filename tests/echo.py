@@ -8,13 +8,11 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from textpriv.tokenization.batches import EncodedTexts
-
 
 class Read:
     """Texts that also have codes, as a privatizer reads them."""
 
-    def __init__(self, texts: EncodedTexts) -> None:
+    def __init__(self, texts: Sequence[str]) -> None:
         self.texts = list(texts)
         codes = [np.frombuffer(text.encode("utf-32-le"), "<i4") for text in self.texts]
         self.codes = np.concatenate([np.empty(0, "<i4"), *codes])
@@ -30,13 +28,13 @@ class Echo:
     def __init__(self) -> None:
         self.keys: list[object] = []
 
-    def read_batch(self, texts: EncodedTexts) -> Read:
+    def read_batch(self, texts: Sequence[str]) -> Read:
         return Read(texts)
 
-    def release_batch(self, batch: Read, keys: Sequence[object]) -> EncodedTexts:
+    def release_batch(self, batch: Read, keys: Sequence[object]) -> list[str]:
         assert len(batch.texts) == len(keys)
         self.keys += keys
-        return EncodedTexts.of(f"[{text}]" for text in batch.texts)
+        return [f"[{text}]" for text in batch.texts]
 
 
 @contextmanager

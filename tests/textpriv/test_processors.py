@@ -165,7 +165,6 @@ def everything() -> dict[str, dict[str, str]]:
     from textpriv import Index, Privatizer
     from textpriv.ledger import settings_fingerprint
     from textpriv.metrics import Mahalanobis
-    from textpriv.tokenization.batches import EncodedTexts
 
     words = vocabulary()
     metrics = ["euclidean", "angular", "manhattan", *map(Mahalanobis, matrices())]
@@ -175,7 +174,7 @@ def everything() -> dict[str, dict[str, str]]:
     for name, mechanism in laws(*built):
         privatizer = Privatizer(mechanism, run_key=bytes(range(32)))
         if batch is None:  # all have the same words and policy, so they read the same tokens
-            batch = privatizer.read_batch(EncodedTexts.of(reviews(words.words)))
+            batch = privatizer.read_batch(reviews(words.words))
         released = privatizer.release_batch(batch, names)
         fingerprint = settings_fingerprint(mechanism, privatizer.policy)
         found[name] = checksum("\0".join(map(str, released))) + " " + fingerprint.hex()

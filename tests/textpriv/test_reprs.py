@@ -28,7 +28,7 @@ def test_what_is_shown_is_short_and_names_what_was_chosen(mechanism):
     settings = PrivatizerSettings(options={"epsilon": 3.4}, run_key=b"secret" * 5)
     assert repr(settings) == "PrivatizerSettings(options={'epsilon': 3.4})"
     assert repr(PrivateCorpus("raw", limit=3)) == "PrivateCorpus('raw', carry=['cats'])"
-    assert repr(privatizer.release([privatizer.read("a b")])[0]) == "PrivateTokens(2 tokens)"
+    assert repr(privatizer.release(privatizer.read("a b"))[0]) == "PrivateTokens(2 tokens)"
     for shown in (mechanism, mechanism.index, mechanism.statement, privatizer, settings):
         assert len(repr(shown)) < 200
 

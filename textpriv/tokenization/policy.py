@@ -22,7 +22,7 @@ LOWERED = (
     "depends on its casing"
 )
 SPLIT = (
-    'A word that the rules of the language split, such as "well-known", is protected as the tokens it is split into; their '
+    'A word that spaCy splits, such as "well-known", is protected as the tokens it is split into; their '
     "number is not hidden"
 )
 

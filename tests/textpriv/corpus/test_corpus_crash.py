@@ -86,7 +86,6 @@ import json, os, random, shutil, signal, sys, time
 sys.path[:0] = [sys.argv[1], os.path.join(sys.argv[1], "../..")]
 from test_corpus_crash import _bytes, _run
 from pathlib import Path
-from textpriv.tokenization.spacy_tokenizer import SpacyTokenizer
 
 index, folder, moments = sys.argv[2], Path(sys.argv[3]), random.Random(7)
 
@@ -103,9 +102,6 @@ def child(*arguments):
 
 told = []
 lasts = {}
-# The slowest thing to load is loaded once, before the children.
-make, made = SpacyTokenizer._new_tokenizer, {}
-SpacyTokenizer._new_tokenizer = lambda self: made.setdefault(0, None) or made.__setitem__(0, make(self)) or made[0]
 for source, name in [(sys.argv[4], "out"), (sys.argv[5], "out.jsonl.gz")]:
     warm = folder / f"warm-{name}"
     _run(index, source, warm, False)

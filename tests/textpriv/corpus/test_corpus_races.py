@@ -65,7 +65,6 @@ sys.path[:0] = [sys.argv[1], os.path.join(sys.argv[1], "../..")]
 from pathlib import Path
 from test_corpus_races import _raw, _run
 from textpriv.corpus import PrivatizerSettings, privatize_corpus
-from textpriv.tokenization.spacy_tokenizer import SpacyTokenizer
 from textpriv.corpus import run as corpus_run
 from textpriv.errors import CorpusError
 from textpriv.run_key import RunKey
@@ -82,8 +81,6 @@ def timed(target):
 
 corpus_run.only_writer = timed
 index, place, races = sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
-make, made = SpacyTokenizer._new_tokenizer, {}
-SpacyTokenizer._new_tokenizer = lambda self: made.setdefault(0, None) or made.__setitem__(0, make(self)) or made[0]
 sources = [_raw(place, False), _raw(place, True)]
 _run(index, sources[0], place / "warm.jsonl", False)
 plain = PrivatizerSettings(index, options={"epsilon": 4.0}, seed=3).build()

@@ -20,7 +20,6 @@ from textpriv.engines.identity import document_key
 from textpriv.errors import CorpusError, MechanismError
 from textpriv.files import CACHE_VARIABLE, one_at_a_time
 from textpriv.run_key import RunKey
-from textpriv.tokenization.batches import EncodedTexts
 
 # datasets
 
@@ -173,26 +172,6 @@ def test_the_schema_of_a_batch_stays(settings, kind):
     batch = pa.RecordBatch.from_pydict({"id": [1], "text": [WORDS[0]], "x": [[1]]}, schema=schema)
     release = BatchRelease(settings.build(), Columns("text", document="id"))
     assert release(batch).schema == schema
-
-
-def _of_two_gigabytes() -> EncodedTexts:
-    """A text too long for places of 32 bits; nobody looks at its letters, so that it takes no memory."""
-    return EncodedTexts(np.zeros(2**31, dtype=np.uint8), np.array([0, 2**31]))
-
-
-def test_texts_too_large_for_a_string_column_are_refused(settings):
-    batch = pa.RecordBatch.from_pydict({"id": ["a"], "text": ["x"]})
-    release = BatchRelease(settings.build(), Columns("text", document="id"))
-    with pytest.raises(CorpusError, match="a batch of 1 rows take 2 GiB or more"):
-        release.with_texts(batch, _of_two_gigabytes())
-
-
-def test_a_large_string_column_holds_texts_of_any_size(settings):
-    schema = pa.schema([("id", pa.string()), ("text", pa.large_string())])
-    batch = pa.RecordBatch.from_pydict({"id": ["a"], "text": ["x"]}, schema=schema)
-    release = BatchRelease(settings.build(), Columns("text", document="id"))
-    column = release.with_texts(batch, _of_two_gigabytes()).column(1)
-    assert np.frombuffer(column.buffers()[1], np.int64).tolist() == [0, 2**31]
 
 
 @pytest.mark.parametrize("replaced", ["key", "index"])

@@ -19,7 +19,6 @@ from textpriv.spans.detectors import RegexDetector
 from textpriv.spans.laws.dates import Date
 from textpriv.spans.laws.mask import Mask
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
-from textpriv.tokenization.batches import EncodedTexts
 from textpriv.tokenization.policy import ACTIONS, CLASSES, TokenPolicy
 from textpriv.vocabulary import Vocabulary
 
@@ -58,7 +57,7 @@ def test_classes_do_not_depend_on_what_is_done_with_them(index, name, action):
 def test_released_counts_are_those_of_the_release(index, name, action):
     private = privatizer(index, **{name: action})
     report = leak_report([TEXT], private)
-    (released,) = private.release([private.read(TEXT)])
+    (released,) = private.release(private.read(TEXT))
     by = report.by_release
     assert by["sampled"] == released.counts.get("sampled", 0)
     assert by["masked"] == released.counts.get("masked", 0)
@@ -154,7 +153,7 @@ def test_spans_are_counted_by_kind_and_what_becomes_of_them(index):
         ("PERSON", "drawn"): 1,
         ("TEAM", "no law"): 3,
     }
-    released = with_spans(index).release(with_spans(index).read_batch(EncodedTexts.of([SPANS])))
+    released = with_spans(index).release(with_spans(index).read_batch([SPANS]))
     drawn = {name: count for (name, what), count in report.spans.items() if what == "drawn"}
     assert drawn == {
         name.removeprefix("span "): count

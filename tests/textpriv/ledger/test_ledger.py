@@ -1075,7 +1075,7 @@ def test_a_refusal_counts_documents_from_the_first_batch_on(index, path):
 def test_a_ledger_needs_a_name_for_every_document(index, path, keys):
     private = Privatizer(TEM(index, epsilon=1.0), ledger=Ledger(path))
     with pytest.raises(LedgerError, match="names of documents"):
-        private.release([private.read("good")], keys)
+        private.release(private.read("good"), keys)
 
 
 @pytest.mark.parametrize("options", [{"seed": 1}, {"run_key": bytes(32)}])
@@ -1092,8 +1092,8 @@ def test_a_document_with_an_author_needs_a_ledger(index):
 def test_a_ready_stream_is_read_as_it_is(index, path):
     release = Ledger(path).charge(TERMS, _charge("a"))
     private = Privatizer(TEM(index, epsilon=1.0))
-    one = private.release([private.read(TEXT)], [release.stream()])
-    two = private.release([private.read(TEXT)], [Stream(release.key)])
+    one = private.release(private.read(TEXT), [release.stream()])
+    two = private.release(private.read(TEXT), [Stream(release.key)])
     assert one[0].text == two[0].text
 
 

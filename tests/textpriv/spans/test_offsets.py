@@ -16,7 +16,6 @@ from textpriv.spans.detectors import RegexDetector
 from textpriv.spans.laws.mask import Mask
 from textpriv.spans.offsets import moved_spans, write_owners_file
 from textpriv.spans.policy import SpanPolicy
-from textpriv.tokenization.batches import EncodedTexts
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,7 @@ pieces = st.lists(st.sampled_from(["w0", "XYZ", "Ann", ", ", " ", "(", "\u0130d"
 
 @given(st.lists(pieces.map("".join), min_size=1, max_size=3))
 def test_each_row_leads_from_the_span_to_its_surface(privatizer, texts):
-    raw = privatizer.read_batch(EncodedTexts.of(texts))
+    raw = privatizer.read_batch(texts)
     private = privatizer.release(raw)
     rows = list(moved_spans(raw, private))
     assert [texts[row["document"]][row["start"] : row["end"]] for row in rows] == raw.spans.texts
@@ -42,7 +41,7 @@ def test_each_row_leads_from_the_span_to_its_surface(privatizer, texts):
 
 
 def test_the_file_is_the_owners_alone_and_other_batches_are_refused(privatizer, tmp_path):
-    raw = privatizer.read_batch(EncodedTexts.of(["w0 Ann"]))
+    raw = privatizer.read_batch(["w0 Ann"])
     private = privatizer.release(raw)
     write_owners_file(tmp_path / "offsets", moved_spans(raw, private))
     assert stat.S_IMODE((tmp_path / "offsets").stat().st_mode) == 0o600

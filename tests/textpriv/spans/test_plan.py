@@ -26,7 +26,6 @@ from textpriv.spans.patterns import PATTERN_KINDS, PatternDetector
 from textpriv.spans.plan import FoundSpans, _pieces, piece_start
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
 from textpriv.spans.span import ReadSpan
-from textpriv.tokenization.batches import EncodedTexts
 from textpriv.tokenization.policy import TokenPolicy
 
 RUN_KEY = b"K" * 32
@@ -89,7 +88,7 @@ def test_two_documents_of_equal_structure_lose_at_most_the_sum_of_their_words_an
     names = [f"{a} {b} {c} [CODE]" for a, b, c in itertools.product(words, numbers, words)]
     for document in (documents[0], documents[14]):
         text = "{} {} {} XYZ".format(*document)
-        raw = privatizer.read_batch(EncodedTexts.of([text] * 4_000))
+        raw = privatizer.read_batch([text] * 4_000)
         released = list(privatizer.release_batch(raw))
         counts = [released.count(name) for name in names]
         assert sum(counts) == 4_000
@@ -148,9 +147,7 @@ def test_no_token_leaves_because_a_detector_missed_it(privatizer, blind, tokens)
 def test_a_span_is_read_without_what_stands_around_it_and_words_without_what_stands_in_it(
     privatizer,
 ):
-    first, second = (
-        privatizer.read_batch(EncodedTexts.of([text])) for text in ("w0 7, w1.", "w0 123, w1.")
-    )
+    first, second = (privatizer.read_batch([text]) for text in ("w0 7, w1.", "w0 123, w1."))
     np.testing.assert_array_equal(first.codes, second.codes)
     assert first.strings == second.strings
 
@@ -230,10 +227,7 @@ def test_pieces_are_what_stands_between_spans_without_the_blank_after_one(texts,
             [*(span.start for span in stay), len(text)],
         )
         slowly += [text[piece_start(text, a, b) : b] for a, b in zip(starts, ends, strict=True)]
-    offsets = np.array([span[:2] for stay in spans for span in stay], dtype=np.int64)
-    counts = np.array(list(map(len, spans)), dtype=np.int64)
-    pieces = _pieces(EncodedTexts.of(texts), found, offsets.reshape(-1, 2), counts)
-    assert list(pieces) == slowly
+    assert [piece for each in found for piece in _pieces(each)] == slowly
 
 
 # Streams
@@ -254,7 +248,7 @@ def test_under_a_key_the_output_depends_on_neither_batches_nor_neighbours_nor_th
 @pytest.mark.parametrize(("changed"), ["w0 2 w1", "w0 1 w1 AB", "1 w0 w1", "w0 01 w1"])
 def test_another_content_of_a_document_is_drawn_from_another_stream(mechanism, changed):
     keyed = Privatizer(mechanism, run_key=RUN_KEY, spans=POLICY, detector=DETECTOR)
-    batch = keyed.read_batch(EncodedTexts.of(["w0 1 w1", changed]))
+    batch = keyed.read_batch(["w0 1 w1", changed])
     first, second = keyed.spans.documents(batch)
     assert first.content != second.content
 
@@ -372,7 +366,7 @@ def test_a_span_that_does_not_fit_names_its_document_and_those_before_it_are_rel
 def test_overlapping_empty_and_unreadable_spans_go_by_the_rule(mechanism):
     labelled = Privatizer(mechanism, spans=POLICY)
     labels = [(0, 3, "CODE"), (2, 7, "CODE"), (4, 4, "NUMBER"), (8, 10, "NUMBER"), (8, 9, "OTHER")]
-    raw = labelled.read_batch(EncodedTexts.of(["abcdefg w0"]), [labels])
+    raw = labelled.read_batch(["abcdefg w0"], [labels])
     # 2 to 7 is the longest; "w0" is no number, and so is read as words like the rest.
     assert raw.spans.texts == ["cdefg"]
     assert raw.counts == {"sampled": 2, "span CODE": 1}
@@ -413,7 +407,7 @@ def test_one_account_counts_words_and_spans(mechanism, tmp_path):
 
 
 def test_a_span_alone_is_drawn_from_a_given_stream(privatizer):
-    raw = privatizer.read_batch(EncodedTexts.of(["1"]))
+    raw = privatizer.read_batch(["1"])
     released = [
         next(iter(privatizer.release_batch(raw, [Stream(bytes([number]) * 32)])))
         for number in range(64)

@@ -66,7 +66,7 @@ def mechanism(index):
 
 def released(mechanism, text=TEXT, **policy):
     privatizer = textpriv.Privatizer(mechanism, textpriv.TokenPolicy(**policy))
-    return privatizer.release([privatizer.read(text)])[0]
+    return privatizer.release(privatizer.read(text))[0]
 
 
 def doc_of(index, text=TEXT, **policy):
@@ -132,7 +132,7 @@ def test_a_drawn_word_that_looks_kept_is_said_to_be_unsure(index, monkeypatch):
 
 def test_hostile_words_are_escaped(mechanism):
     tokens = released(textpriv.TEM(mechanism.index, epsilon=1e6))
-    tokens.outputs[:1] = WORDS.index(HOSTILE)
+    tokens.words[0] = HOSTILE
     assert HOSTILE in sound(textpriv.render(tokens).html).text
 
 
