@@ -15,10 +15,6 @@ from textpriv.cli.app import app
 from textpriv.engines.batch import PrivatizerSettings
 from textpriv.errors import TextprivError, VocabularyError
 from textpriv.index import Index
-<<<<<<< HEAD
-from textpriv.index.folder import meta_checksum
-=======
->>>>>>> 842db2d (Follow strings in place of encoded texts in tests)
 from textpriv.index.tree import Tree
 from textpriv.tokenization.encoder import TextEncoder
 from textpriv.tokenization.policy import TokenPolicy
