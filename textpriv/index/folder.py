@@ -184,7 +184,7 @@ def read(path: Path, *, verify: bool) -> Found:
     """
     meta = _read_meta(path)
     kind = meta["kind"]
-    _verify(path, meta, [name for name in meta["files"] if name != GRAPH], content=verify)
+    _verify(path, meta, [name for name in meta["files"] if name != GRAPH] if verify else [])
     words = _words(path / WORDS, meta["words"])
     arrays = {
         name: _mapped(path / name, [meta.get(each, each) for each in shape], types)
@@ -202,12 +202,14 @@ def verify_graph(path: Path) -> None:
     meta = _read_meta(path)
     if GRAPH not in meta["files"]:
         refuse(path / META, f"it does not list {GRAPH!r}")
-    _verify(path, meta, [GRAPH], content=True)
+    _verify(path, meta, [GRAPH])
 
 
 def check_sample(path: Path, grid: Grid, ids: NDArray[np.int32], steps: NDArray[np.int32]) -> None:
     """Compute the lists of some words again; the sample is public and always the same."""
     size = len(ids)
+    if not grid.is_exact():
+        refuse(path / "points.npy", "a point is longer than any on a grid")
     for row in np.unique(np.linspace(0, size - 1, min(size, _SAMPLE)).astype(np.int64)).tolist():
         found = grid.steps(np.array([row]))[0]
         if not np.array_equal(found[ids[row]], steps[row]):
@@ -226,7 +228,7 @@ def _read_meta(path: Path) -> dict[str, Any]:
         refuse(file, "it is not of this version's format")
     if meta.get("checksum") != meta_checksum(meta):
         refuse(file, "it was altered after it was written")
-    if meta.get("kind") not in _FIELDS:
+    if meta.get("kind") not in (INDEX, TREE):
         refuse(file, "it names no kind of index")
     for name, is_sound in {**_FIELDS["both"], **_FIELDS[meta["kind"]]}.items():
         if not is_sound(meta.get(name)):
@@ -246,15 +248,14 @@ def _json(file: Path) -> Any:
         refuse(file, "it cannot be read")
 
 
-def _verify(path: Path, meta: Mapping[str, Any], names: list[str], *, content: bool) -> None:
-    for name in names:
-        file, recorded = path / name, meta["files"][name]
+def _verify(path: Path, meta: Mapping[str, Any], names: list[str]) -> None:
+    """Compare the sizes of all files, and the checksums of some, with the listing."""
+    for name, recorded in meta["files"].items():
+        file = path / name
         if not file.is_file():
             refuse(file, "it is missing" if not file.exists() else "it is no file")
         if file.stat().st_size != recorded["bytes"]:
             refuse(file, "it has another size than was written")
-    if not content:
-        return
     with ThreadPoolExecutor() as pool:
         found = pool.map(lambda name: sha256_file(path / name), names)
         for name, digest in zip(names, found, strict=True):

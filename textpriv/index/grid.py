@@ -1,8 +1,8 @@
 """The metric: words as points on a grid of whole numbers, and exact distances between them.
 
 Vectors go through a public transform, are multiplied by one public scale and rounded. The rounded points are the metric of
-every mechanism: squared Euclidean distances of points are whole numbers, which a matrix product gives without rounding on
-every processor and in any order of summation, as long as no sum leaves the range in which floats hold whole numbers.
+every mechanism. No point is longer than 2^11 steps, so all sums in a squared Euclidean distance are whole numbers up to
+2^24. A float32 matrix product gives them without rounding, on every processor and in any order of summation.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _DIMENSIONS = 16  # of the recommended space
 _COMMON = 250  # words that the recommended space sets apart
 _STRETCH = 4.0  # how much larger distances between common words become
 _OFFSET = 3 * _STRETCH  # how far common words are from all others, in root mean square lengths
+_LONGEST = 2**11  # steps from the centre to a point: four times its square is 2^24
 _UNIT_BITS = 11  # of the length of a step, so that squared lengths are exact in float64, too
 _SAMPLE = 2000  # words on which we measure how far rounding moved the points
 _DIRECTIONS = 2.0**-24  # principal directions are rounded to multiples of this
@@ -82,10 +83,11 @@ class Grid:
         """
         rows = _transformed(vocabulary, space, projection)
         rows -= (rows.max(axis=0) + rows.min(axis=0)) / 2
-        largest = float(np.abs(rows).max(initial=0.0))
-        fine = fine or space == RECOMMENDED
-        peak, kind = (_finest(rows.shape[1]), np.int16) if fine else (127, np.int8)
-        unit = _unit_length(rows, largest / peak) if largest else 1.0
+        kind = np.int16 if fine or space == RECOMMENDED else np.int8
+        # Rounding lengthens a point by at most half the root of its dimensions.
+        least = float(_lengths(rows).max()) / (_LONGEST - math.sqrt(rows.shape[1]) / 2)
+        least = max(least, float(np.abs(rows).max()) / np.iinfo(kind).max)
+        unit = _unit_length(rows, least) if least else 1.0
         return cls(space, np.rint(rows / unit).astype(kind), unit), rows
 
     def __len__(self) -> int:
@@ -101,14 +103,10 @@ class Grid:
         if self.space == MANHATTAN:
             from scipy.spatial.distance import cdist
 
-            apart = cdist(self._floats[rows], self._floats[columns], "cityblock")
-            return np.asarray(apart, dtype=np.int32)
-        products = self._floats[rows] @ self._floats[columns].T
-        steps: NDArray[np.int32] = products.astype(np.int32)
-        steps *= -2
-        steps += self._squares[columns]
-        steps += self._squares[rows][:, None]
-        return steps
+            apart = cdist(self.points[rows], self._doubles[columns], "cityblock")
+        else:
+            apart = _left(self.points[rows]) @ self._right[columns].T
+        return np.asarray(apart, dtype=np.int32)
 
     def length(self, steps: Any) -> Any:
         """Length in units of the metric of a number of steps, or of an array of them."""
@@ -144,22 +142,33 @@ class Grid:
         changes = np.abs(after - before)[apart] / before[apart]
         return [float(each) for each in np.quantile(changes, [0.5, 0.99])]
 
-    @cached_property
-    def _floats(self) -> NDArray[Any]:
-        """The points as floats in which inner products of them are exact."""
-        peak = max(abs(int(self.points.min(initial=0))), int(self.points.max(initial=0)))
-        single = peak * peak * self.points.shape[1] < 2**24 and self.space != MANHATTAN
-        return np.ascontiguousarray(self.points, dtype=np.float32 if single else np.float64)
+    def is_exact(self) -> bool:
+        """Whether no point is so long that float32 products round."""
+        squares = np.square(self.points.astype(np.int64)).sum(axis=1)
+        return int(squares.max()) <= _LONGEST**2
 
     @cached_property
-    def _squares(self) -> NDArray[np.int32]:
-        squares = np.einsum("ij,ij->i", self._floats, self._floats, dtype=np.float64)
-        return squares.astype(np.int32)
+    def _doubles(self) -> NDArray[np.float64]:
+        return self.points.astype(np.float64)
+
+    @cached_property
+    def _right(self) -> NDArray[np.float32]:
+        """Rows ``(-2 y, 1, |y|^2)``, whose product with ``(x, |x|^2, 1)`` is ``|x - y|^2``."""
+        rows = self.points.astype(np.float32)
+        squares = np.einsum("ij,ij->i", rows, rows)[:, None]
+        return np.hstack([-2 * rows, np.ones_like(squares), squares])
 
 
-def _finest(dimensions: int) -> int:
-    """The largest coordinate of an int16 grid whose squared distances are below 2^31."""
-    return min(2**15 - 1, math.isqrt((2**29 - 1) // dimensions))
+def _left(points: NDArray[Any]) -> NDArray[np.float32]:
+    rows = points.astype(np.float32)
+    squares = np.einsum("ij,ij->i", rows, rows)[:, None]
+    return np.hstack([rows, squares, np.ones_like(squares)])
+
+
+def _lengths(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Euclidean lengths of rows; none overflows or vanishes in a square."""
+    largest = np.abs(rows).max() or 1.0
+    return np.asarray(largest * np.linalg.norm(rows / largest, axis=1))
 
 
 def _unit_length(rows: NDArray[np.float64], least: float) -> float:

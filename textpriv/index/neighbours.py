@@ -18,7 +18,7 @@ __all__ = ["exact_lists", "processors", "product_threads"]
 
 Progress = Callable[[int, int], None]
 
-_CELLS = 1 << 23  # distances that a thread holds at a time
+_CELLS = 1 << 20  # distances that a thread holds at a time, so that they stay in its cache
 
 
 def processors() -> int:
@@ -58,7 +58,7 @@ def exact_lists(
         The word itself first, then the others by (steps, id).
     """
     size = len(grid)
-    height = max(1, min(256, _CELLS // size))
+    height = max(8, min(256, _CELLS // size))
     ids = np.empty((size, k), dtype=np.int32)
     steps = np.empty((size, k), dtype=np.int32)
 
@@ -87,8 +87,9 @@ def _nearest(
         )
     steps[own, rows] = -1
     edge = np.partition(steps, k - 1, axis=1)[:, k - 1]
-    row, word = np.nonzero(steps <= edge[:, None])
-    found = steps[row, word]
+    near = np.flatnonzero(steps <= edge[:, None])
+    row, word = np.divmod(near, steps.shape[1])
+    found = steps.ravel()[near]
     order = np.lexsort((found, row))  # stable: ties stay in the order of ids
     counts = np.bincount(row, minlength=len(rows))
     first = np.cumsum(counts) - counts

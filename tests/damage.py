@@ -1,0 +1,312 @@
+"""Makes damaged copies of an index folder with every checksum recomputed, and opens them, each in a process of its own.
+
+Run as a script with a folder for the copies; it prints one line of JSON for each damage, with what became of the copy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from textpriv.errors import TextprivError
+from textpriv.files import sha256_file
+from textpriv.index import Index, hnsw
+from textpriv.index.folder import meta_checksum
+from textpriv.mechanisms import TEM
+from textpriv.randomness import KeyedStreams
+from textpriv.vocabulary import Vocabulary
+
+Damage = Callable[[Path, dict[str, Any]], None]
+SIZE, K = 300, 12
+TABLES = ("points", "neighbour_ids", "neighbour_steps")
+
+
+def build(target: Path) -> Index:
+    """Save the sound index."""
+    vectors = np.random.default_rng(0).normal(size=(SIZE, 6)).astype(np.float32)
+    words = [f"w{i}" for i in range(SIZE)]
+    index = Index.build(Vocabulary(words, vectors, np.arange(1.0, SIZE + 1.0)), "unit", k=K)
+    index.graph  # noqa: B018 - so that it is saved, too
+    index.save(target)
+    return index
+
+
+def _array(name: str, change: Callable[[np.ndarray], Any]) -> Damage:
+    """Change an array in place, or put another one there."""
+
+    def damage(folder: Path, meta: dict[str, Any]) -> None:
+        array = np.load(folder / name)
+        changed = change(array)
+        np.save(folder / name, array if changed is None else changed)
+
+    return damage
+
+
+def _put(name: str, *place: int, value: Any) -> Damage:
+    return _array(name, lambda array: array.__setitem__(place, value))
+
+
+def _meta(change: Callable[[dict[str, Any]], Any]) -> Damage:
+    return lambda folder, meta: change(meta) and None
+
+
+def _bytes(name: str, content: bytes | Callable[[bytes], bytes]) -> Damage:
+    def damage(folder: Path, meta: dict[str, Any]) -> None:
+        file = folder / name
+        file.write_bytes(content(file.read_bytes()) if callable(content) else content)
+
+    return damage
+
+
+def _words(change: Callable[[list[Any]], Any]) -> Damage:
+    def damage(folder: Path, meta: dict[str, Any]) -> None:
+        words = json.loads((folder / "words.json").read_text())
+        change(words)
+        (folder / "words.json").write_text(json.dumps(words))
+
+    return damage
+
+
+def _in_place_of(name: str, kind: str) -> Damage:
+    """Put a folder, a pipe or a link to nowhere where a file should be."""
+
+    def damage(folder: Path, meta: dict[str, Any]) -> None:
+        (folder / name).unlink()
+        if kind == "folder":
+            (folder / name).mkdir()
+        elif kind == "pipe":
+            os.mkfifo(folder / name)
+        else:
+            (folder / name).symlink_to(folder / "nowhere")
+
+    return damage
+
+
+def _graph(place: int, form: str, value: Any) -> Damage:
+    def damage(content: bytes) -> bytes:
+        changed = bytearray(content)
+        struct.pack_into(form, changed, place if place >= 0 else len(changed) + place, value)
+        return bytes(changed)
+
+    return _bytes("hnsw.bin", damage)
+
+
+def _swapped(array: np.ndarray) -> np.ndarray:
+    return array[[1, 0, *range(2, len(array))]]
+
+
+_HEAD = hnsw._HEAD.size
+DEEP = b"[" * 200_000
+
+DAMAGES: dict[str, Damage] = {
+    # Lists
+    "neighbour beyond the vocabulary": _put("neighbours.npy", 3, 2, value=SIZE),
+    "neighbour far beyond": _put("neighbours.npy", 3, 2, value=2**31 - 1),
+    "neighbour below 0": _put("neighbours.npy", 7, 5, value=-1),
+    "neighbour far below 0": _put("neighbours.npy", 7, 5, value=-(2**31)),
+    "a word not first in its list": _array("neighbours.npy", lambda a: a[:, ::-1].copy()),
+    "a neighbour twice": _array("neighbours.npy", lambda a: a.__setitem__((9, 4), a[9, 7])),
+    "a word in its own list again": _put("neighbours.npy", 9, 4, value=9),
+    "neighbours of another word": _array(
+        "neighbours.npy", lambda a: a.__setitem__(np.s_[:, 1:], _swapped(a)[:, 1:])
+    ),
+    "neighbours as int64": _array("neighbours.npy", lambda a: a.astype(np.int64)),
+    "neighbours as floats": _array("neighbours.npy", lambda a: a.astype(np.float32)),
+    "neighbours as uint32": _array("neighbours.npy", lambda a: a.astype(np.uint32)),
+    "neighbours in columns": _array("neighbours.npy", np.asfortranarray),
+    "neighbours of other bytes": _array("neighbours.npy", lambda a: a.astype(">i4")),
+    "neighbours one row short": _array("neighbours.npy", lambda a: a[:-1]),
+    "neighbours one column short": _array("neighbours.npy", lambda a: a[:, :-1]),
+    "neighbours in one dimension": _array("neighbours.npy", np.ravel),
+    # Steps
+    "steps below 0": _put("steps.npy", 5, 1, value=-1),
+    "steps far below 0": _put("steps.npy", 5, 1, value=-(2**31)),
+    "steps that fall": _array("steps.npy", lambda a: a[:, ::-1].copy()),
+    "one step that falls": _put("steps.npy", 5, 3, value=0),
+    "a word away from itself": _put("steps.npy", 5, 0, value=1),
+    "steps of another scale": _array("steps.npy", lambda a: a * 2),
+    "steps of one": _array("steps.npy", lambda a: a + (a > 0)),
+    "a list that ends too far away": _put("steps.npy", 0, K - 1, value=2**31 - 1),
+    "steps as floats": _array("steps.npy", lambda a: a.astype(np.float32)),
+    "steps as int64": _array("steps.npy", lambda a: a.astype(np.int64)),
+    "steps as strings": _array("steps.npy", lambda a: a.astype("U8")),
+    "steps as complex": _array("steps.npy", lambda a: a.astype(complex)),
+    "steps one row short": _array("steps.npy", lambda a: a[:-1]),
+    # Vectors, points, weights
+    "a vector that is no number": _put("vectors.npy", 8, 1, value=np.nan),
+    "an infinite vector": _put("vectors.npy", 8, 1, value=-np.inf),
+    "vectors as whole numbers": _array("vectors.npy", lambda a: a.astype(np.int32)),
+    "vectors of other bytes": _array("vectors.npy", lambda a: a.astype(">f4")),
+    "vectors moved by a row": _array("vectors.npy", lambda a: np.roll(a, 1, axis=0)),
+    "points moved by a row": _array("points.npy", lambda a: np.roll(a, 1, axis=0)),
+    "one other point": _put("points.npy", 8, 1, value=7),
+    "points as floats": _array("points.npy", lambda a: a.astype(np.float32)),
+    "points as int32": _array("points.npy", lambda a: a.astype(np.int32)),
+    "points as uint8": _array("points.npy", lambda a: a.astype(np.uint8)),
+    "points too long for exact products": _array("points.npy", lambda a: a.astype(np.int16) * 200),
+    "points without columns": _array("points.npy", lambda a: a[:, :0]),
+    "points one row short": _array("points.npy", lambda a: a[:-1]),
+    "points not listed": _meta(lambda meta: meta["files"].pop("points.npy")),
+    "a weight of 0": _put("prior.npy", 8, value=0.0),
+    "a weight below 0": _put("prior.npy", 8, value=-1.0),
+    "a weight that is no number": _put("prior.npy", 8, value=np.nan),
+    "weights as float32": _array("prior.npy", lambda a: a.astype(np.float32)),
+    # Files that are no arrays
+    "an empty array file": _bytes("steps.npy", b""),
+    "a zip in place of an array": _bytes("steps.npy", b"PK\x03\x04" + b"x" * 99),
+    "a pickle in place of an array": _bytes("steps.npy", b"\x80\x04N."),
+    "a header that is no literal": _bytes("steps.npy", lambda c: c.replace(b"descr", b"d(((r")),
+    "a shape beyond memory": _bytes(
+        "steps.npy", lambda c: c.replace(b"(300, 12), ", b"(9**99, 1),")
+    ),
+    "an array cut short": _bytes("vectors.npy", lambda c: c[:-40]),
+    # Words
+    "words nested too deep": _bytes("words.json", DEEP),
+    "words that are no list": _bytes("words.json", b'{"a": 1}'),
+    "words that are no UTF-8": _bytes("words.json", b"\xff\xfe[]"),
+    "a word that is a number": _words(lambda words: words.__setitem__(3, 3)),
+    "a word that is empty": _words(lambda words: words.__setitem__(3, "")),
+    "a word twice": _words(lambda words: words.__setitem__(3, "w4")),
+    "half a surrogate pair": _words(lambda words: words.__setitem__(3, "\ud800")),
+    "two words exchanged": _words(lambda words: words.__setitem__(slice(2), ["w1", "w0"])),
+    "one word too many": _words(lambda words: words.append("more")),
+    # The listing
+    "a listing nested too deep": _bytes("index.json", DEEP),
+    "a negative count": _meta(lambda meta: meta.update(words=-SIZE)),
+    "a count that is text": _meta(lambda meta: meta.update(words=str(SIZE))),
+    "a count beyond every float": _meta(lambda meta: meta.update(dimension=10**400)),
+    "lists of no length": _meta(lambda meta: meta.update(k=0)),
+    "lists longer than the vocabulary": _meta(lambda meta: meta.update(k=SIZE + 1)),
+    "a unit of 0": _meta(lambda meta: meta.update(unit=0.0)),
+    "a unit below 0": _meta(lambda meta: meta.update(unit=-1.0)),
+    "a unit that is no number": _meta(lambda meta: meta.update(unit=float("nan"))),
+    "a unit that is text": _meta(lambda meta: meta.update(unit="1")),
+    "another unit": _meta(lambda meta: meta.update(unit=0.5)),
+    "no unit": _meta(lambda meta: meta.pop("unit")),
+    "another space": _meta(lambda meta: meta.update(space="manhattan")),
+    "a space that is none": _meta(lambda meta: meta.update(space="cosine")),
+    "a space with settings": _meta(lambda meta: meta.update(space=["unit"])),
+    "a projection below 1": _meta(lambda meta: meta.update(projection=0)),
+    "moves that are text": _meta(lambda meta: meta.update(moved=["near"] * 4)),
+    "moves beyond every float": _meta(lambda meta: meta.update(moved=[10**400] * 4)),
+    "too few moves": _meta(lambda meta: meta.update(moved=[0.0])),
+    "a language that is none": _meta(lambda meta: meta.update(language="../en")),
+    "another kind": _meta(lambda meta: meta.update(kind="tree")),
+    "a kind that is none": _meta(lambda meta: meta.update(kind=["index"])),
+    "no list of files": _meta(lambda meta: meta.update(files=None)),
+    "a file without a size": _meta(lambda meta: meta["files"]["vectors.npy"].pop("bytes")),
+    "a file outside the folder": _meta(
+        lambda meta: meta["files"].update({"../x": {"bytes": 0, "sha256": "0" * 64}})
+    ),
+    "vectors not listed": _meta(lambda meta: meta["files"].pop("vectors.npy")),
+    "a fingerprint that is none": _meta(lambda meta: meta.update(fingerprint=5)),
+    "the fingerprint of another index": _meta(lambda meta: meta.update(fingerprint="0" * 64)),
+    "another format": _meta(lambda meta: meta.update(format=-1)),
+    "no format": _meta(lambda meta: meta.pop("format")),
+    # The graph
+    "an empty graph": _bytes("hnsw.bin", b""),
+    "a graph cut short": _bytes("hnsw.bin", lambda c: c[:-5]),
+    "a graph of noise": _bytes("hnsw.bin", np.random.default_rng(0).bytes(5000)),
+    "a graph with a link beyond": _graph(_HEAD + 4, "<I", 2**31),
+    "a graph with too many links": _graph(_HEAD, "<I", 60_000),
+    "a graph with an entry beyond": _graph(52, "<I", SIZE + 5),
+    "a graph with too many levels": _graph(48, "<i", 60),
+    "a graph with lists of another length": _graph(56, "<Q", 2**40),
+    "a graph not listed": _meta(lambda meta: meta["files"].pop("hnsw.bin")),
+    "a graph with a last list beyond": _graph(-4, "<I", 68),
+    # Something else in the place of a file
+    **{
+        f"a {kind} in the place of {name}": _in_place_of(name, kind)
+        for kind in ("folder", "pipe", "link to nowhere")
+        for name in ("index.json", "words.json", "vectors.npy", "hnsw.bin")
+    },
+    # What does no harm
+    "a file more": lambda folder, meta: (folder / "notes.txt").write_text("x") and None,
+    "an entry more": _meta(lambda meta: meta.update(colour="red")),
+    "records that are no folder": lambda folder, meta: (
+        (folder / "records").write_text("x") and None
+    ),
+}
+HARMLESS = (
+    "a file more",
+    "an entry more",
+    "records that are no folder",
+)
+
+
+def break_copy(sound: Path, copy: Path, damage: Damage) -> None:
+    """Copy a folder, damage the copy, and make all its checksums right."""
+    shutil.copytree(sound, copy)
+    meta = json.loads((copy / "index.json").read_text())
+    damage(copy, meta)
+    for name, entry in (meta["files"] or {}).items():
+        file = copy / name
+        if isinstance(entry, dict) and file.is_file():
+            if "bytes" in entry:
+                entry["bytes"] = file.stat().st_size
+            entry["sha256"] = sha256_file(file)
+    meta["checksum"] = meta_checksum(meta)
+    listing = copy / "index.json"
+    if listing.is_file() and listing.read_bytes() == (sound / "index.json").read_bytes():
+        listing.write_text(json.dumps(meta))
+
+
+def _use(folder: Path, sound: Index) -> str:
+    """Open a folder and draw from it; say how it was refused, or whether it is equal."""
+    try:
+        index = Index.load(folder)
+        index.graph.knn_query(index.points[:5] * index.unit, k=3)
+        mechanism = TEM(index, 4.0)
+        words = np.arange(len(index), dtype=np.int32)
+        streams = [KeyedStreams(seed=1).stream("a")]
+        drawn = mechanism.sample_documents(words, np.array([0, len(words)]), streams)
+        index.find_record({"kind": "none"})
+    except TextprivError as error:
+        return f"refused: {error}"
+    pairs = [
+        (index.vocabulary.vectors, sound.vocabulary.vectors),
+        (index.vocabulary.prior, sound.vocabulary.prior),
+        *((getattr(index, name), getattr(sound, name)) for name in TABLES),
+    ]
+    same = all(np.array_equal(a, b) for a, b in pairs)
+    names = ("space", "unit", "moved", "reference_distance", "diameter_bound", "fingerprint")
+    same = same and all(getattr(index, name) == getattr(sound, name) for name in names)
+    same = same and index.vocabulary.words == sound.vocabulary.words
+    return "equal" if same and ((drawn >= 0) & (drawn < SIZE)).all() else "LOADED AND DIFFERS"
+
+
+def main(place: Path) -> None:
+    """Make and open every damaged copy."""
+    index = build(place / "sound")
+    # Loads and compiles all that the copies of this process need.
+    assert _use(place / "sound", index) == "equal"
+    for number, (name, damage) in enumerate(DAMAGES.items()):
+        copy = place / str(number)
+        break_copy(place / "sound", copy, damage)
+        answer, end = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                told = _use(copy, index)
+            except BaseException as error:
+                told = f"TRACEBACK {type(error).__name__}: {error}"
+            os.write(end, told.encode(errors="replace")[:4000])
+            os._exit(0)
+        os.close(end)
+        with os.fdopen(answer, "rb") as file:
+            told = file.read().decode()
+        status = os.waitpid(child, 0)[1]
+        print(json.dumps([name, told if status == 0 else f"DIED {status}"]), flush=True)
+        shutil.rmtree(copy)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
