@@ -1,7 +1,4 @@
-"""What is asked of a ledger and what it answers: documents and their losses in, permissions and sums out.
-
-Plain values. What the sums bound is proved at the top of ``ledger.ledger``, which adds them up.
-"""
+"""Questions to a ledger and its answers: documents and their losses in, keys and sums out."""
 
 from __future__ import annotations
 
@@ -19,20 +16,19 @@ DELTA = 1e-6  # of which statements speak
 
 @dataclass(frozen=True)
 class Document:
-    """The name of a document and of its author: what a ledger counts by.
+    """The name of a document and of its author, by which a ledger counts.
 
-    Names must not be made from the text: two documents of one name are two versions of one document.
+    Do not make names from the text: two documents of one name are two versions of one document. ``"7"`` and ``7`` are two
+    names.
 
     Attributes
     ----------
     name : str, int or bytes
-        ``"7"`` and ``7`` are two documents.
     author : str, int or bytes, optional
-        Whose text it is. ``"7"`` and ``7`` are two authors, to a ledger and to laws that draw once for a person; a corpus
-        reads names as text, so name them by text here, too.
+        Whose text it is, to a ledger and to laws that draw once for a person.
     part : str, int or bytes, optional
-        Which text of the document it is, where there are several: two parts of equal text are drawn independently, and
-        both are counted for the one document.
+        Which text of the document it is, if there are several. Two parts of equal text are drawn independently, and both
+        are counted for the one document.
     """
 
     name: DocumentKey = field(repr=False)
@@ -42,12 +38,12 @@ class Document:
 
 @dataclass(frozen=True)
 class Shared:
-    """A loss by one draw that documents share: counted once for all that a scope releases under the ledger.
+    """A loss by one draw that documents share, counted once for all releases of its scope.
 
     Attributes
     ----------
     drawn : bytes
-        What the draw follows from besides the ledger's key and the name of the scope; public.
+        What the draw follows from besides the ledger's key and the name of the scope. Public.
     scope : "person" or "document"
         Whose draw it is: the author's, or that of all versions of the document.
     nats, rho : float
@@ -68,14 +64,14 @@ class Charge:
     ----------
     document : Document
     content : bytes
-        What the mechanism is given of the document. Only the same content gets a stored key again: under one key, two
-        contents would show where they differ. It is stored as a keyed hash.
+        What the mechanism is given of the document. Only the same content gets a stored key again. It is stored as a keyed
+        hash.
     tokens : int
         How many words are drawn.
     nats, rho : float
-        What typed spans of it lose in the worst case, besides the words; rho in zCDP.
+        The most that is lost besides the words; rho in zCDP.
     shared : tuple of Shared
-        What it loses besides by draws that it shares with other releases.
+        What is lost by draws that this release shares with others.
     """
 
     document: Document
@@ -93,7 +89,7 @@ class Release:
     Attributes
     ----------
     key : bytes
-        32 secret bytes: the key of the one random stream that the document is drawn from.
+        32 secret bytes: the key of the random stream that the document is drawn from.
     charged : bool
         Whether this was counted now; False if the same release was counted before.
     """
@@ -108,19 +104,17 @@ class Release:
 
 @dataclass(frozen=True)
 class Spent:
-    """Sums over releases; what they bound is said at the top of :mod:`textpriv.ledger`.
+    """Sums over releases. What they bound is proved in :mod:`textpriv.ledger.ledger`.
 
     Attributes
     ----------
     documents, releases, tokens : int
-        Documents, independent releases of them, and words drawn.
     nats : float
-        Sum of ``tokens * word_loss`` and of what spans lose, what is drawn once for a person once: the log-odds between
-        any two collections of the same shape are at most this.
+        The log-odds between any two collections of the same shape are at most this.
     epsilon : mapping of str to float
         For each distance the sum of epsilon, in units of 1/distance.
     rho : float
-        Sum of ``tokens * word_rho`` and of that of spans, in zCDP.
+        In zCDP.
     """
 
     documents: int
@@ -131,26 +125,17 @@ class Spent:
     rho: float = 0.0
 
     def nats_at(self, delta: float = DELTA) -> float:
-        """The smaller of ``nats`` and the nats that ``rho`` converts to at a delta.
+        """Return the smaller of ``nats`` and the nats that ``rho`` converts to at a delta in (0, 1).
 
         Any set of outcomes is at most ``exp`` of it times as likely for one collection as for another of the same shape,
         plus delta.
-
-        Parameters
-        ----------
-        delta : float
-            In (0, 1).
         """
         return min(self.nats, epsilon_of_zcdp(self.rho, delta))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sums as JSON types."""
         return {
-            "documents": self.documents,
-            "releases": self.releases,
-            "tokens": self.tokens,
-            "nats": self.nats,
+            **vars(self),
             "epsilon": dict(self.epsilon),
-            "rho": self.rho,
             "nats_with_delta": {f"{DELTA:g}": self.nats_at()},
         }

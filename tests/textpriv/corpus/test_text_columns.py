@@ -170,7 +170,6 @@ def test_a_ledger_counts_every_column_of_a_document(tmp_path, settings):
         )
         spent = private.ledger.spent(document="n0")
         assert (spent.releases, list(spent.epsilon.values())) == (3, [1.5])
-        private.ledger.close()
     assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
 
 
