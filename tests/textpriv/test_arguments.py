@@ -19,10 +19,8 @@ from textpriv.errors import TextprivError
 from textpriv.guarantees.audit import audit
 from textpriv.guarantees.documents import compare_documents
 from textpriv.guarantees.epsilon import choose_epsilon
-from textpriv.ledger import Charge, Document, Ledger, Terms
 
 WORDS = [f"{first}{last}a" for first in "bdfgk" for last in "aeiou"]
-TERMS = Terms(settings=b"x", distance="euclidean", epsilon=2.0, word_loss=15.0)
 SECRET = "the patient was admitted"
 
 REAL = {
@@ -37,8 +35,6 @@ REAL = {
     "compare_documents": lambda made, value: compare_documents(
         made.tem, [WORDS[0]], [WORDS[1]], grid=value
     ),
-    "Ledger": lambda made, value: Ledger(made.file("ledger"), document_limit=value),
-    "Charge": lambda made, value: made.charge(tokens=1, nats=value),
     "TEM": lambda made, value: textpriv.TEM(made.index, epsilon=value),
     "TEM, gamma": lambda made, value: textpriv.TEM(made.index, epsilon=2, gamma=value),
     "TEM, beta": lambda made, value: textpriv.TEM(
@@ -53,7 +49,6 @@ WHOLE = {
     "documents_within, words": lambda made, value: made.tem.statement.documents_within(value),
     "document_loss": lambda made, value: made.tem.statement.document_loss(value),
     "author_loss": lambda made, value: made.tem.statement.author_loss([value]),
-    "Charge, tokens": lambda made, value: made.charge(tokens=value),
     "pipe": lambda made, value: list(made.privatizer.pipe(WORDS, batch_size=value)),
     "explain": lambda made, value: made.tem.explain(WORDS[0], n=value),
     "Index, k": lambda made, value: textpriv.Index.build(made.vocabulary, k=value, hnsw=False),
@@ -80,7 +75,7 @@ NO_NUMBER = {
     "-1": -1,
 }
 HUGE = {"huge": 10**400, "huge and below 0": -(10**400), "more digits than are printed": 10**5000}
-MAY_BE_LEFT_OUT = {"Ledger", "TEM, gamma"}
+MAY_BE_LEFT_OUT = {"TEM, gamma"}
 MAY_BE_INFINITE = {"TEM, gamma"}
 
 
@@ -100,10 +95,6 @@ class Made:
     def file(self, name: str):
         self._made += 1
         return self._folder / f"{self._made}-{name}"
-
-    def charge(self, **options: Any) -> None:
-        with Ledger(self.file("ledger")) as ledger:
-            ledger.charge(TERMS, Charge(Document("a"), b"content", **options))
 
     def corpus(self, **options: Any) -> None:
         privatize_corpus(self._folder / "in.txt", self.file("out.txt"), Echo(), **options)

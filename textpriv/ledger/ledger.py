@@ -194,7 +194,7 @@ class Ledger:
         return releases
 
     def _entry(self, terms: Terms, charge: Charge) -> _Entry:
-        document, words = charge.document, charge.tokens
+        document, words = charge.document, int(charge.tokens)
         if words < 0:
             raise LedgerError(f"tokens must be 0 or more; got {words}.")
         epsilon = _millionths("epsilon", terms.epsilon)
