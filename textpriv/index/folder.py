@@ -36,6 +36,7 @@ __all__ = [
     "INDEX",
     "LEVELS",
     "META",
+    "RECORDS",
     "TREE",
     "Found",
     "check_sample",
@@ -51,6 +52,7 @@ __all__ = [
 FORMAT = 3
 INDEX, TREE = "index", "tree"
 META, GRAPH, WORDS, PRIOR = "index.json", "hnsw.bin", "words.json", "prior.npy"
+RECORDS = "records"  # folder of certificates
 LEVELS = 64  # heights that a tree may have
 
 _SAMPLE = 32  # words whose lists are computed again
@@ -150,7 +152,7 @@ def write_tables(
     with open(target / META, "w", encoding="utf-8") as text:
         json.dump(listing, text, indent=1)
         flush(text)
-    index._records.copy_to(target / "records")
+    index._records.copy_to(target / RECORDS)
 
 
 def copy_graph(source: Path, target: Path) -> None:
@@ -380,7 +382,6 @@ _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
         ),
         "separated": _is_apart,
         "source": lambda value: isinstance(value, str),
-        "below": lambda value: value is None or isinstance(value, str),
     },
 }
 

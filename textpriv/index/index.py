@@ -21,7 +21,7 @@ from textpriv.index.hnsw import hnsw_index, read_graph
 from textpriv.index.neighbours import exact_lists
 from textpriv.index.old import OldNames, space_of
 from textpriv.index.progress import reporter
-from textpriv.index.records import RECORDS, Records
+from textpriv.index.records import Records
 from textpriv.index.typical import REFERENCE, Typical, typical_distances
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
@@ -72,7 +72,7 @@ class Index(OldNames):
         )
         self._grid = grid
         self.neighbour_ids, self.neighbour_steps = map(read_only, neighbours)
-        self._records = Records(None if path is None else path / RECORDS)
+        self._records = Records(None if path is None else path / folder.RECORDS)
 
     @classmethod
     def build(

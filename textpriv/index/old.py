@@ -15,6 +15,7 @@ from textpriv.index.quantized import QuantizedRows
 from textpriv.index.rank_bands import RankBands, band_starts
 from textpriv.metrics import EUCLIDEAN as EUCLIDEAN_KIND
 from textpriv.metrics import MANHATTAN as MANHATTAN_KIND
+from textpriv.metrics import TREE as TREE_KIND
 from textpriv.metrics import Metric, Rounding
 from textpriv.vocabulary.vocabulary import equal_rows, read_only
 
@@ -30,7 +31,7 @@ def space_of(name: str) -> str:
 class _GridMetric(Metric):
     def __init__(self, space: str, unit: float) -> None:
         self.name, self._unit = space, unit
-        self.kind = MANHATTAN_KIND if space == MANHATTAN else EUCLIDEAN_KIND
+        self.kind = {MANHATTAN: MANHATTAN_KIND, "tree": TREE_KIND}.get(space, EUCLIDEAN_KIND)
 
     def coordinates(self, vectors: NDArray[Any]) -> NDArray[Any]:
         return vectors

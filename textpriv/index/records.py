@@ -17,9 +17,7 @@ from typing import Any
 
 from textpriv.files import atomic_write, umask
 
-__all__ = ["RECORDS", "Records"]
-
-RECORDS = "records"  # the folder of records in that of an index
+__all__ = ["Records"]
 
 
 class Records:

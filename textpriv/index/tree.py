@@ -1,9 +1,8 @@
-"""A public rooted tree whose leaves are the words: an index that keeps a hierarchy in place of nearest lists.
+"""A public rooted tree whose leaves are the words, in place of grid points and nearest lists.
 
 The distance of two words is the height of the lowest node above both, an ultrametric. With the leaves in depth-first order
-it is the largest of the heights between them, so the whole tree is an order of the words and one height between each two
-neighbours in it: whatever stands there, it is a tree. Equal heights are one level, and there are at most 64. How trees are
-found stands in ``clustering`` and ``hierarchies``; no law stands here.
+it is the largest of the heights between them. So an order of the words and one height between each two neighbours in it are
+the whole tree, and any such numbers are a tree. There are at most 64 different heights.
 """
 
 from __future__ import annotations
@@ -19,32 +18,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from textpriv.bounds import at_most
 from textpriv.errors import IndexFolderError, TextprivError
 from textpriv.html_card import card
-from textpriv.index.folder import LEVELS, TREE, Found, refuse, write_tables
+from textpriv.index.clustering import clustered, cut_levels, rounded_down
+from textpriv.index.folder import LEVELS, RECORDS, TREE, Found, refuse, write_tables
+from textpriv.index.grid import Grid
 from textpriv.index.index import Index
+from textpriv.index.old import space_of
 from textpriv.index.progress import reporter
-from textpriv.index.rank_bands import RankBands
-from textpriv.index.records import RECORDS, Records
-from textpriv.index.tree_nodes import Nodes, TreeMetric
+from textpriv.index.records import Records
+from textpriv.index.tree_nodes import Nodes
 from textpriv.index.typical import Typical
-from textpriv.metrics import Metric, Rounding
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
-__all__ = ["Tree", "cut_levels"]
+__all__ = ["Tree"]
+
+_NEAREST, _SAMPLE = 10, 1000  # neighbours that are looked for, and words for which they are
 
 
 class Tree(Index):
-    """Vocabulary and a rooted tree over it: what a mechanism over a tree draws from.
+    """Vocabulary and a rooted tree over it.
 
     Make one with :meth:`build`, :meth:`from_file`, :meth:`from_paths` or :meth:`from_wordnet`, or open a saved one with
-    :meth:`load`. It is an :class:`Index` in all that its users ask of one, but has neither vectors nor nearest lists.
+    :meth:`load`. Like an :class:`Index` it has distances and a fingerprint, but neither points nor nearest lists.
 
     Parameters
     ----------
     vocabulary : Vocabulary
-        Words and perhaps a prior; its vectors are left out.
+        Words and perhaps a prior.
     order : array_like of int, shape (V,)
         Word ids in depth-first order.
     gaps : array_like of int, shape (V - 1,)
@@ -55,21 +56,21 @@ class Tree(Index):
         Of the heights, in the same order; or none.
     source : str
         What the tree was made from, for its readers.
-    below : str, optional
-        The metric of the vectors that no distance in the tree exceeds; only single linkage has one.
     separated : (int, sequence of float)
-        How many words were looked at, and what share of their ten nearest words by vectors lies outside their group of
+        Number of words looked at, and the share of their ten nearest words by vectors that is outside their group of
         each height.
 
     Attributes
     ----------
     order : ndarray of int32, shape (V,)
     places : ndarray of int32, shape (V,)
-        Where each word stands in that order.
+        The place of each word in that order.
     gaps : ndarray of uint8, shape (V - 1,)
     heights : ndarray of float64, shape (L,)
     names : tuple of str
     """
+
+    space, unit, below = "tree", 1.0, None
 
     def __init__(
         self,
@@ -80,62 +81,28 @@ class Tree(Index):
         *,
         names: Sequence[str] = (),
         source: str = "given",
-        below: str | None = None,
         separated: tuple[int, Sequence[float]] = (0, ()),
         path: Path | None = None,
     ) -> None:
         size = len(vocabulary)
+        self.vocabulary, self.source, self.path = vocabulary, source, path
         self.order = read_only(np.ascontiguousarray(order, dtype=np.int32))
         self.gaps = read_only(np.ascontiguousarray(gaps, dtype=np.uint8))
         self.heights = read_only(np.ascontiguousarray(heights, dtype=np.float64))
         self.names = tuple(names)
+        self.separated = int(separated[0]), tuple(map(float, separated[1]))
         _check(self, size)
         places = np.empty(size, dtype=np.int32)
         places[self.order] = np.arange(size, dtype=np.int32)
         self.places = read_only(places)
-        self.source, self.below = source, below
-        self.separated = int(separated[0]), tuple(map(float, separated[1]))
-        self._origin: tuple[Tree, NDArray[np.float64], tuple[str, ...]] | None = None
-        starts = np.concatenate([[0], np.flatnonzero(self.gaps) + 1])
-        first = np.minimum.reduceat(self.order, starts)
-        one = np.repeat(first, np.diff(starts, append=size))
-        vectors = self.places.astype(np.float64)[:, None]
-        leaves = Vocabulary.trusted(
-            vocabulary.words, vectors, vocabulary.prior, vocabulary.language
-        )
-        if "_ids" in vocabulary.__dict__:
-            leaves.__dict__["_ids"] = vocabulary._ids
-        representatives = np.empty(size, dtype=np.int32)
-        representatives[self.order] = one
-        metric = TreeMetric(self.gaps, self.heights)
-        content = [leaves.fingerprint(), metric.settings()]
-        self.vocabulary, self.metric, self.path = leaves, metric, path
-        self.coordinates, self.representatives = vectors, read_only(representatives)
-        self.neighbour_ids = np.empty((size, 0), np.int32)
-        self.neighbour_steps = np.empty((size, 0), np.int32)
-        self.fingerprint = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+        self.neighbour_ids = self.neighbour_steps = np.empty((size, 0), np.int32)
         self._records = Records(None if path is None else path / RECORDS)
 
-    rounding = Rounding(0.0, 0.0)
-
-    @property
-    def space(self) -> str:
-        """Name of the distance."""
-        return "tree"
-
-    @property
-    def diameter_bound(self) -> float:
-        """The height of the root."""
-        return float(self.heights[-1]) if len(self.heights) else 0.0
-
-    def distance(self, first: str | int, second: str | int) -> float:
-        """Height of the lowest node above two words, each given as text or id."""
-        pair = (np.array([self.vocabulary.resolve(word)]) for word in (first, second))
-        return float(self._paired(*pair)[0])
-
-    def distances_between(self, word: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Distances from a word to some others."""
-        return self._paired(np.full(len(others), word), others)
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over words, order and heights."""
+        content = [self.vocabulary.words, self.order.tolist(), self.gaps.tolist()]
+        return hashlib.sha256(json.dumps([*content, self.heights.tolist()]).encode()).hexdigest()
 
     # Distances
 
@@ -153,28 +120,35 @@ class Tree(Index):
         return numbers
 
     def distances_of(self, words: NDArray[Any], *, device: str = "cpu") -> NDArray[np.float64]:
-        """Distances from some words to every word: shape (len(words), V)."""
+        """Distances from some words to every word, shape (len(words), V)."""
         table = np.concatenate([[0.0], self.heights])
         return np.stack([table[self.levels_of(int(word))[self.places]] for word in words])
 
-    def _paired(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
-        metric = self.metric
-        assert isinstance(metric, TreeMetric)
-        ends = (self.places[np.asarray(words)].astype(np.int64) for words in (first, second))
-        return metric.table[metric.levels(*ends)]
+    def distance(self, first: str | int, second: str | int) -> float:
+        """Distance between two words, each given as text or id."""
+        row, column = map(self.vocabulary.resolve, (first, second))
+        return float(self.distances_of(np.array([row]))[0, column])
+
+    def distances_between(self, word: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Distances from a word to some others."""
+        return self.distances_of(np.array([word]))[0, others]
+
+    @cached_property
+    def representatives(self) -> NDArray[np.int32]:
+        """For each word the first word at distance 0."""
+        starts = self.nodes.start[: self.nodes.atoms]
+        return np.minimum.reduceat(self.order, starts)[self.nodes.atom][self.places]
+
+    @property
+    def diameter_bound(self) -> float:
+        """The height of the root."""
+        return float(self.heights[-1]) if len(self.heights) else 0.0
 
     @cached_property
     def typical(self) -> dict[int, Typical]:
-        """As for an index: the distances within which running words have so many others, words at distance 0 as one."""
-        weights = self.vocabulary.prior_weights(
-            "zipf" if self.vocabulary.prior is None else "counts"
-        )
-        return self.nodes.typical(self.heights, weights[self.order])
-
-    @cached_property
-    def bands(self) -> RankBands:
-        """None: a tree has no lists."""
-        return RankBands.none(len(self), 1)
+        """As for an index."""
+        prior = "zipf" if self.vocabulary.prior is None else "counts"
+        return self.nodes.typical(self.heights, self.vocabulary.prior_weights(prior)[self.order])
 
     def group(self, word: int, level: int) -> NDArray[np.int32]:
         """Ids of the words within a height (by its number, from 1) of a word, itself among them, by id."""
@@ -183,7 +157,7 @@ class Tree(Index):
     # Other trees of the same words
 
     def reheighted(self, heights: ArrayLike, names: Sequence[str] = ()) -> Tree:
-        """The same tree with other heights, shape (L,), not falling; levels of equal height become one.
+        """Return the same tree with other heights, shape (L,), not falling; levels of equal height become one.
 
         Raises
         ------
@@ -192,11 +166,11 @@ class Tree(Index):
         given = np.asarray(heights, dtype=np.float64)
         if given.shape != self.heights.shape:
             raise TextprivError(
-                f"the tree has {len(self.heights)} heights, and {given.size} were given."
+                f"The tree has {len(self.heights)} heights, and {given.size} were given."
             )
         values, number = np.unique(given, return_inverse=True)
         if (np.diff(given) < 0).any():
-            raise TextprivError("heights must not fall towards the root.")
+            raise TextprivError("Heights must not fall towards the root.")
         codes = np.concatenate([[0], number + 1]).astype(np.uint8)
         last = np.searchsorted(number, np.arange(len(values)), side="right") - 1
         looked, shares = self.separated
@@ -209,78 +183,55 @@ class Tree(Index):
             source=self.source,
             separated=(looked, [shares[at] for at in last] if shares else ()),
         )
-        made._origin = self, given, tuple(names)
+        made._records = self._records
         return made
-
-    def cut(self, groups: Mapping[str, int]) -> Tree:
-        """The tree of a few levels with names: each holds at most so many groups, and height 1 is that of the finest.
-
-        Parameters
-        ----------
-        groups : mapping from str to int
-            The level of all words together is added under the name "any" where it is missing.
-
-        Raises
-        ------
-        TextprivError
-            For numbers that name no level, or the same.
-        """
-        codes, names = cut_levels(self.heights[self.gaps.astype(int) - 1] * (self.gaps > 0), groups)
-        looked, shares = self.separated
-        top = [int(self.gaps[codes == level].max()) - 1 for level in range(1, len(names) + 1)]
-        return Tree(
-            self.vocabulary,
-            self.order,
-            codes,
-            np.arange(1.0, len(names) + 1),
-            names=names,
-            source=self.source,
-            separated=(looked, [shares[at] for at in top] if shares else ()),
-        )
 
     @classmethod
     def build(  # type: ignore[override]
         cls,
         vocabulary: Vocabulary,
-        method: str = "auto",
+        method: str = "ward",
         *,
-        heights: str = "distance",
         groups: Mapping[str, int] | None = None,
-        metric: str | Metric = "unit_euclidean",
-        dimensions: int | None = None,
+        space: str = "unit",
+        projection: int | None = None,
         progress: bool | Callable[[str, int, int], None] = False,
+        metric: str | None = None,
+        heights: str | None = None,
     ) -> Tree:
         """Find a tree in the vectors of a vocabulary, which must be public.
 
         Parameters
         ----------
         vocabulary : Vocabulary
-        method : {"auto", "ward", "average", "complete", "single", "kmeans"}
-            Ward, average and complete linkage take time that grows with the square of the words, average and complete
-            linkage also memory: 16 bytes for each pair. Single linkage (the largest ultrametric below the distance) keeps
-            the promise epsilon d in the metric of the vectors, too. Bisecting k-means, finished by Ward's method in groups
-            of up to 1,024 words, takes any number of them. "auto" is Ward up to 50,000 words, else bisecting k-means.
-        heights : {"distance", "rank", "levels"}
-            Heights are the distances at which groups were joined; or the logarithm of the mean group's size, as a part of
-            that of all words; or 1, 2, ... of the levels of ``groups``. At most 64 are kept, the others rounded down.
+        method : {"ward", "average", "complete", "single"}
+            How clusters are joined. Above 8,192 words k-means first makes groups of about 2,048 words.
         groups : mapping from str to int, optional
-            For ``heights="levels"``: names of levels and how many groups each has at most; see :meth:`cut`.
-        metric : str or Metric
-            In whose coordinates the words are clustered; one that is Euclidean there.
-        dimensions : int, optional
-            Cluster in so many principal directions only (not for single linkage, whose promise is of the whole distance).
+            Names of levels and how many groups each has at most; the level of all words together is added under the name
+            "any". Heights are then 1, 2, ...; without groups, up to 64 distances at which clusters were joined.
+        space, projection
+            As of :meth:`Index.build`.
         progress : bool or callable
-            As in :meth:`Index.build`.
+            As of :meth:`Index.build`.
 
         Raises
         ------
         MetricError, TextprivError
         """
-        from textpriv.index.clustering import built
-
+        space = space_of(space if metric is None else metric)
+        grid, _ = Grid.of(vocabulary, space, projection, fine=True)
         with reporter(progress) as report:
-            built_tree = built(vocabulary, method, heights, groups, metric, dimensions, report)
-        return cls(vocabulary, **built_tree.arrays, **built_tree.labels)
+            order, gaps = clustered(grid, method, report("clustering"))
+        names: list[str] = []
+        if groups is None:
+            codes, values = rounded_down(gaps)
+        else:
+            codes, names = cut_levels(gaps, groups)
+            values = np.arange(1.0, len(names) + 1)
+        source = f"{method} clustering of {len(vocabulary):,} words by {space} distance"
+        made = cls(vocabulary, order, codes, values, names=names, source=source)
+        made.separated = _separated(made, grid)
+        return made
 
     @classmethod
     def from_paths(
@@ -313,7 +264,9 @@ class Tree(Index):
         """
         from textpriv.index.hierarchies import tree_of
 
-        words = vocabulary if isinstance(vocabulary, Vocabulary) else _bare(vocabulary, language)
+        words = vocabulary
+        if not isinstance(words, Vocabulary):
+            words = Vocabulary(words, np.zeros((len(words), 1)), language=language)
         order, gaps, depth = tree_of(paths)
         if names and len(names) != depth:
             raise TextprivError(f"the longest path has {depth} groups, and {len(names)} names.")
@@ -370,7 +323,6 @@ class Tree(Index):
             "heights": self.heights.tolist(),
             "names": list(self.names),
             "source": self.source,
-            "below": self.below,
             "separated": {"looked_at": self.separated[0], "shares": list(self.separated[1])},
         }
         write_tables(target, self, arrays, meta)
@@ -398,7 +350,6 @@ class Tree(Index):
             meta["heights"],
             names=meta["names"],
             source=meta["source"],
-            below=meta["below"],
             separated=(meta["separated"]["looked_at"], meta["separated"]["shares"]),
             path=found.path.resolve(),
         )
@@ -406,27 +357,29 @@ class Tree(Index):
             refuse(found.path / "index.json", "it has the fingerprint of another tree")
         return tree
 
-    def find_record(self, binding: Mapping[str, Any]) -> dict[str, Any] | None:
-        """As for an index; a tree with other heights asks the one that it was made from."""
-        return Index.find_record(self if self._origin is None else self._origin[0], binding)
-
-    def keep_record(self, binding: Mapping[str, Any], content: dict[str, Any]) -> None:
-        """As for an index; a tree with other heights keeps it with the one that it was made from."""
-        Index.keep_record(self if self._origin is None else self._origin[0], binding, content)
-
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is not None:
             return super().__reduce__()
-        if self._origin is not None:
-            return Tree.reheighted, self._origin
-        arrays = self.vocabulary, np.array(self.order), np.array(self.gaps), np.array(self.heights)
-        return _remade, (arrays, self.names, self.source, self.below, self.separated, self._records)
+        arrays = np.array(self.order), np.array(self.gaps), np.array(self.heights)
+        return _remade, (self.vocabulary, *arrays, self.names, self.source, self.separated)
 
     def __repr__(self) -> str:
-        return f"Tree({len(self)} words, {len(self.heights)} heights, {self.source})"
+        return f"Tree({len(self):,} words, {len(self.heights)} heights, {self.source})"
 
     def _repr_html_(self) -> str:
-        return _card(self)
+        shown = ", ".join(f"{height:.3g}" for height in self.heights[-4:].tolist())
+        return card(
+            "Tree",
+            [
+                ("words", f"{len(self):,}"),
+                ("made from", self.source),
+                ("heights", f"{len(self.heights)}, the largest {shown}"),
+                ("levels", ", ".join(self.names) or "without names"),
+                ("counts", "stored" if self.vocabulary.prior is not None else "none"),
+                ("folder", "in memory only" if self.path is None else str(self.path)),
+                ("fingerprint", self.fingerprint[:16]),
+            ],
+        )
 
 
 def _check(tree: Tree, size: int) -> None:
@@ -444,65 +397,30 @@ def _check(tree: Tree, size: int) -> None:
         raise TextprivError(f"{len(tree.names)} names were given for {levels} heights.")
 
 
-def cut_levels(
-    gaps: NDArray[np.float64], groups: Mapping[str, int]
-) -> tuple[NDArray[np.uint8], list[str]]:
-    """Numbers of levels between neighbouring leaves for heights between them, shape (V - 1,), and the levels' names.
-
-    Levels that end up without a leaf between them are left out.
-    """
-    named = dict(groups)
-    if not all(type(number) is int and number >= 1 for number in named.values()):
-        raise TextprivError("each level has a whole number of groups from 1 up.")
-    if 1 not in named.values():
-        named["any"] = 1
-    ordered = sorted(named.items(), key=lambda each: -each[1])
-    if len(set(named.values())) != len(named) or len(named) > LEVELS:
-        raise TextprivError(
-            f"levels must have different numbers of groups, and be at most {LEVELS}."
-        )
-    falling = -np.sort(-gaps)
-    codes = np.where(gaps > 0, 1, 0).astype(np.uint8)
-    for number, (_, count) in enumerate(ordered[:-1], start=2):
-        # Above the height with which so many groups are left, words are apart; ties leave fewer groups.
-        if count <= len(gaps):
-            codes[gaps > falling[count - 1]] = number
-        else:
-            codes[gaps > 0] = number
-    used, number_of = np.unique(codes[codes > 0], return_inverse=True)
-    codes[codes > 0] = number_of + 1
-    return codes, [ordered[level - 1][0] for level in used.tolist()]
-
-
-def _bare(words: Sequence[str], language: str | None) -> Vocabulary:
-    return Vocabulary(words, np.zeros((len(words), 1)), language=language)
+def _separated(tree: Tree, grid: Grid) -> tuple[int, tuple[float, ...]]:
+    """Number of words looked at, and the share of their ten nearest words outside their group, by height."""
+    size, levels = len(tree), len(tree.heights)
+    if not levels:
+        return 0, ()
+    words = np.unique(np.linspace(0, size - 1, _SAMPLE).astype(np.int64))
+    nearest = min(_NEAREST, size - 1)
+    met = []
+    for word in words.tolist():
+        steps = grid.steps(np.array([word]))[0]
+        steps[word] = np.iinfo(np.int32).max
+        near = np.argpartition(steps, nearest - 1)[:nearest]
+        met.append(tree.levels_of(word)[tree.places[near]])
+    shares = [float((np.concatenate(met) > level).mean()) for level in range(1, levels + 1)]
+    return len(words), tuple(shares)
 
 
 def _remade(
-    arrays: tuple[Any, ...],
+    vocabulary: Vocabulary,
+    order: NDArray[np.int32],
+    gaps: NDArray[np.uint8],
+    heights: NDArray[np.float64],
     names: tuple[str, ...],
     source: str,
-    below: str | None,
     separated: tuple[int, tuple[float, ...]],
-    records: Records,
 ) -> Tree:
-    tree = Tree(*arrays, names=names, source=source, below=below, separated=separated)
-    tree._records = records
-    return tree
-
-
-def _card(tree: Tree) -> str:
-    """The tree as a notebook shows it."""
-    shown = ", ".join(at_most(float(height), 3) for height in tree.heights[-4:])
-    return card(
-        "Tree",
-        [
-            ("words", f"{len(tree):,}"),
-            ("made from", tree.source),
-            ("heights", f"{len(tree.heights)}, the largest {shown}"),
-            ("levels", ", ".join(tree.names) or "without names"),
-            ("counts", "stored" if tree.vocabulary.prior is not None else "none"),
-            ("folder", "in memory only" if tree.path is None else str(tree.path)),
-            ("fingerprint", tree.fingerprint[:16]),
-        ],
-    )
+    return Tree(vocabulary, order, gaps, heights, names=names, source=source, separated=separated)

@@ -1,84 +1,16 @@
-"""The nodes of a tree over words, and its distance: what an order of leaves and the heights between them say.
-
-The distance of two leaves is the height of the lowest node above both: the largest of the heights between them. The tree
-as an index, its files and how to make one stand in ``tree``.
-"""
+"""The nodes of a tree over words, from the heights between neighbouring leaves."""
 
 from __future__ import annotations
 
-import hashlib
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from textpriv.index.typical import RANKS, REFERENCE, SHARES, Typical, weighted_quantiles
-from textpriv.metrics import TREE as TREE_KIND
-from textpriv.metrics import Metric
 
-__all__ = ["Nodes", "TreeMetric"]
-
-
-class TreeMetric(Metric):
-    """The distance in a tree between two leaves, each given by its place in depth-first order.
-
-    Parameters
-    ----------
-    gaps : ndarray of uint8, shape (V - 1,)
-        Between neighbouring leaves: 0 where they are one, else the number of the height, from 1.
-    heights : ndarray of float64, shape (L,)
-        Rising, above 0.
-    """
-
-    name, kind = "tree", TREE_KIND
-
-    def __init__(self, gaps: NDArray[np.uint8], heights: NDArray[np.float64]) -> None:
-        self.gaps = gaps
-        self.table = np.concatenate([[0.0], heights])
-
-    @cached_property
-    def _largest(self) -> list[NDArray[np.uint8]]:
-        """The largest gap of each run of 1, 2, 4, ... gaps, by where it begins."""
-        tables = [self.gaps]
-        while 2 << (len(tables) - 1) <= len(self.gaps):
-            last, step = tables[-1], 1 << (len(tables) - 1)
-            tables.append(np.maximum(last[:-step], last[step:]))
-        return tables
-
-    def levels(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Numbers of the heights at which pairs of leaves meet, pair by pair; 0 for one leaf."""
-        low, high = np.minimum(first, second), np.maximum(first, second)
-        numbers = np.zeros(low.shape, dtype=np.uint8)
-        power = np.frexp((high - low).astype(np.float64))[1] - 1
-        for each in np.unique(power[high > low]).tolist():
-            at = (power == each) & (high > low)
-            table = self._largest[each]
-            numbers[at] = np.maximum(table[low[at]], table[high[at] - (1 << each)])
-        return numbers
-
-    def coordinates(self, vectors: NDArray[Any]) -> NDArray[Any]:
-        """Return the places of the leaves themselves."""
-        return vectors
-
-    def coordinate_errors(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
-        """Return zeros: nothing was rounded."""
-        return np.zeros(len(vectors))
-
-    def pairwise(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
-        """Distances between all leaves of ``a`` (m, 1) and ``b`` (p, 1), shape (m, p)."""
-        left, right = (np.asarray(each, dtype=np.int64).reshape(-1) for each in (a, b))
-        pairs = np.broadcast_arrays(left[:, None], right[None])
-        return self.table[self.levels(*pairs)]
-
-    def settings(self) -> dict[str, Any]:
-        """Return the heights, and a checksum of which stands between which leaves."""
-        shape = hashlib.sha256(self.gaps.tobytes()).hexdigest()
-        return {"name": self.name, "heights": self.table[1:].tolist(), "gaps": shape}
-
-    def __repr__(self) -> str:
-        return f"TreeMetric({len(self.table) - 1} heights)"
+__all__ = ["Nodes"]
 
 
 class Nodes(NamedTuple):
@@ -106,26 +38,24 @@ class Nodes(NamedTuple):
 
     @property
     def atoms(self) -> int:
-        """How many of the nodes are atoms."""
+        """Number of atoms."""
         return int(self.atom[-1]) + 1
 
     @classmethod
     def of(cls, gaps: NDArray[np.uint8]) -> Nodes:
-        """The nodes of a tree given by the numbers of the heights between its leaves."""
+        """Find the nodes of a tree given by the numbers of the heights between its leaves."""
         start, end, level, parent, atom = _begun(gaps)
-        atoms = int(atom[-1]) + 1
         # By rising level: a parent's is above its child's.
         rank = np.argsort(level, kind="stable").astype(np.int32)
         number = np.empty(len(rank), dtype=np.int32)
         number[rank] = np.arange(len(rank), dtype=np.int32)
         parents = np.where(parent[rank] < 0, -1, number[parent[rank]]).astype(np.int32)
-        assert np.array_equal(rank[:atoms], np.arange(atoms))
         return cls(start[rank], end[rank], level[rank], parents, atom)
 
     def typical(
         self, heights: NDArray[np.float64], weights: NDArray[np.float64]
     ) -> dict[int, Typical]:
-        """As ``typical_distances``: how high above running words, weighted by place, the groups of so many others are."""
+        """Typical distances, as :func:`textpriv.index.typical.typical_distances`, of words weighted by place."""
         atoms = self.atoms
         before = np.concatenate([[0], np.cumsum(np.bincount(self.atom[self.start[:atoms]]))])
         others = before[self.atom[self.end - 1] + 1] - before[self.atom[self.start]] - 1
