@@ -183,14 +183,12 @@ def _hnswlib() -> str:
 
 
 def _language_model() -> str:
-    version = _need("pocketsphinx", "language-model")
-    import pocketsphinx
+    from textpriv.language.general_english import general_english
 
-    path = pocketsphinx.get_model_path("en-us/en-us.lm.bin")
-    model = pocketsphinx.NGramModel.readfile(path)
-    if model.prob(["house", "white", "the"]) <= model.prob(["house"]):
+    model = general_english(["the", "white", "house"])
+    if model.probability(2, 1, 0) <= model.probability(2):
         raise RuntimeError("context does not make a word likelier that it should")
-    return f"{version} read its model of general English"
+    return "read the model of general English"
 
 
 def _spacy() -> str:
@@ -417,7 +415,9 @@ _EXAMINATIONS = (
     _Examination(
         "hnswlib", _hnswlib, remedy="pip install --force-reinstall --no-cache-dir hnswlib"
     ),
-    _Examination("language model", _language_model, remedy=_AGAIN.format("language-model")),
+    _Examination(
+        "language model", _language_model, remedy="pip install --force-reinstall textpriv"
+    ),
     _Examination("torch", _torch, remedy=_AGAIN.format("pairwise")),
     _Examination("pairwise", _learning, remedy=_AGAIN.format("pairwise")),
     _Examination("playground", _web, remedy=_AGAIN.format("playground")),

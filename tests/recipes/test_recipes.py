@@ -173,10 +173,8 @@ def test_every_recipe_is_run_here():
     parts = {"data", "keel", "peers", "ranking_peers", "survival", "text_sets"}
     assert {path.stem for path in RECIPES.glob("*.py")} - parts == {
         "benchmark",
-        "decoding",
         "retrieval",
         "spans",
-        "tradeoff",
         "uci",
     }
 
@@ -201,42 +199,6 @@ def test_spans(data_dir, tmp_path):
     shown = run("spans", "rate", "--data-dir", data_dir, "--reviews", "60")
     assert re.search(r"patterns, tickets: .* of the rate without", shown)
     assert shown.count("on top") == 2
-
-
-def test_decoding(data_dir, tmp_path, monkeypatch):
-    from textpriv.language.ngrams import NGrams
-
-    recipe = loaded("decoding")
-    # In place of a network: which words a text has.
-    monkeypatch.setattr(
-        recipe,
-        "Embeddings",
-        lambda: (
-            lambda texts: np.array(
-                [[word in text.split() for word in WORDS] for text in texts], dtype=float
-            )
-        ),
-    )
-    monkeypatch.setattr(
-        recipe, "general_english", lambda words: NGrams.alone(np.full(len(words) + 1, 0.01))
-    )
-    options = ["--limit", "400", "--reviews", "20", "--public", "100", "--recovered", "0.5"]
-    shown = run(
-        "decoding",
-        "--vectors",
-        data_dir / VECTORS,
-        "--data-dir",
-        data_dir,
-        "--out",
-        tmp_path / "d",
-        *options,
-    )
-    assert (tmp_path / "d.md").read_text() in shown
-    assert "| original | 1.000 | " in shown
-    assert len(re.findall(r"^\| decoded, \w+ \|", shown, re.MULTILINE)) == 3
-    given = "--vectors", data_dir / VECTORS, "--data-dir", data_dir, "--limit", "400"
-    shown = run("decoding", *given, "--public", "100", "--timing", "1000")
-    assert re.match(r"200 words, 400 in the vocabulary: .* recovered in context", shown)
 
 
 def write_sets(data_dir, folder, counts, reviews):
@@ -310,53 +272,11 @@ def test_text_sets_are_fetched_once_into_the_layout_of_a_local_copy(network, tmp
     assert not [file for file in folder.rglob("*") if "tmp" in file.name]
 
 
-def test_the_trade_off_is_prepared_from_the_network(network, tmp_path, monkeypatch):
-    recipe = loaded("tradeoff")
-    monkeypatch.setattr(recipe, "SHARED", 1)
-    monkeypatch.setattr(recipe, "TOPICS", 8)
-    command = ["tradeoff.py", "prepare", "--folder", str(tmp_path / "p"), "--words", "50"]
-    monkeypatch.setattr(sys, "argv", command)
-    recipe.main()
-    with np.load(tmp_path / "p" / "texts.npz", allow_pickle=False) as stored:
-        assert len(stored["imdb_train_lengths"]) == 40
-
-
 def test_a_text_set_that_cannot_be_fetched_names_the_option(network, tmp_path, monkeypatch):
     recipe = loaded("text_sets")
     monkeypatch.setattr(recipe, "YELP", str(tmp_path / "nowhere.csv"))
     with pytest.raises(loaded("data").DataUnavailable, match=r"Yelp .*--data-dir"):
         recipe.fetched_texts(tmp_path / "fetched")
-
-
-def test_tradeoff(data_dir, tmp_path, monkeypatch):
-    recipe = loaded("tradeoff")
-    monkeypatch.setattr(recipe, "ProcessPoolExecutor", _Threads)
-    monkeypatch.setattr(recipe, "SHARED", 1)
-    monkeypatch.setattr(recipe, "SHARES", (0.1, 0.2))
-    write_sets(data_dir, tmp_path, recipe.COUNTS, 40)
-    prepared, out = tmp_path / "prepared", tmp_path / "t.json"
-    recipe.prepare(tmp_path, prepared, 120)
-    recipe.run(prepared, out, 1, "^topic vectors, 8 dimensions", 2)
-    found = recipe.Results(out)
-    # The best attacker gets back what was asked for, so that what the laws keep may be compared.
-    for cells in found.content["choice"].values():
-        for share, cell in cells.items():
-            alone, _, read = cell["success"]
-            assert max(alone, read) == pytest.approx(float(share), abs=0.05)
-    # What is shown is the published law and the first of what was chosen from, twice at each share.
-    first = found.ranked()[0]
-    assert found.kept(first) == max(map(found.kept, found.content["choice"]))
-    assert {first, recipe.PUBLISHED} <= set(found.rows())
-    assert len(found.content["shown"]) == 4 * len(found.rows())
-    before = out.read_bytes()
-    recipe.run(prepared, out, 1, "^topic vectors, 8 dimensions", 2)
-    assert out.read_bytes() == before  # nothing is measured twice
-    shown = recipe.tables(found)
-    ahead = re.findall(r"([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\)", shown)
-    assert len(ahead) == 2 * len(recipe.SHOWN) * (first != recipe.PUBLISHED)
-    assert all(float(low) <= float(mean) <= float(high) for mean, low, high in ahead)
-    recipe.figures(found, tmp_path)
-    assert len(list(tmp_path.glob("tradeoff-*.svg"))) == len(recipe.SHOWN)
 
 
 # Each command once, and either source of its tables twice; one of them in processes.

@@ -57,7 +57,6 @@ def test_a_missing_extra_is_absent_and_names_the_command(monkeypatch):
     for name, extra in (
         ("torch", "pairwise"),
         ("hnswlib", "hnsw"),
-        ("language model", "language-model"),
         ("pairwise", "pairwise"),
         ("playground", "playground"),
         ("Spark", "spark"),

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from textpriv.cli.bench import bench
 from textpriv.cli.choosing import choose, distance, epsilon
 from textpriv.cli.decode import decode
 from textpriv.cli.inspect import audit, certify, explain, leaks, playground, report
@@ -254,7 +253,6 @@ for _command in (
     audit,
     leaks,
     report,
-    bench,
     playground,
     warm,
     doctor,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,19 +38,11 @@ _MANY = 0.5
 class ReadingOptions:
     """By which public model the words are guessed, and how."""
 
-    form: Annotated[
-        Literal["probable", "sampled", "nearest"],
-        typer.Option(
-            help="The likeliest words of a text together; words drawn as likely as they are; or the word of least expected "
-            "distance at each position."
-        ),
-    ] = "probable"
     model: Annotated[
         str | None,
         typer.Option(
             metavar="english|FILE",
-            help="Public language model: general English, with the extra language-model, or an ARPA file. Default: counted "
-            "in --public, else english.",
+            help="Public language model: general English, or an ARPA file. Default: counted in --public, else english.",
         ),
     ] = None
     public: Annotated[
@@ -63,7 +55,6 @@ class ReadingOptions:
     candidates: Annotated[
         int, typer.Option(help="Words that are looked at for each private one.", min=1)
     ] = 32
-    seed: Annotated[int | None, typer.Option(help="Of --form sampled.")] = None
 
     def load(
         self, privatizer: Privatizer, text_column: str
@@ -71,6 +62,7 @@ class ReadingOptions:
         """Return the model, and public text that it was not counted in."""
         import numpy as np
 
+        from textpriv.language.arpa import read_arpa
         from textpriv.language.general_english import general_english
         from textpriv.language.ngrams import NGrams
 
@@ -81,14 +73,14 @@ class ReadingOptions:
         if self.model is None and ids is not None and offsets is not None:
             border = offsets[(len(offsets) - 1) * (_HELD_OUT - 1) // _HELD_OUT]
             counted = offsets[offsets <= border]
-            model = NGrams.train(ids[:border], counted, len(words))
+            model = NGrams.from_ids(ids[:border], counted, len(words))
             ids, offsets = ids[border:], offsets[offsets >= border] - border
         elif self.model in (None, _ENGLISH):
             model = general_english(words)
         else:
-            model = NGrams.read_arpa(Path(str(self.model)), words)
+            model = read_arpa(Path(str(self.model)), words)
         if ids is None or offsets is None:
-            ids = model.sample(_DRAWN_WORDS, np.random.default_rng(0))
+            ids = model.sample(_DRAWN_WORDS, np.random.default_rng(0))[0]
             offsets = np.array([0, len(ids)])
         offsets = offsets[offsets <= max(_MOST_WORDS, offsets[1])]
         return model, ids[: offsets[-1]], offsets
@@ -145,9 +137,7 @@ def decode(
     policy = TokenPolicy(**vars(release.policy))
     privatizer = Privatizer(mechanism, policy, language=release.language)
     model, ids, offsets = reading.load(privatizer, text_column)
-    decoder = Decoder(
-        privatizer, model, form=reading.form, count=reading.candidates, seed=reading.seed
-    )
+    decoder = Decoder(privatizer, model, count=reading.candidates)
     recovery = expected_recovery(decoder, ids, offsets)
     documents = _write(plan, target, decoder)
     _report(target, documents, recovery, decoder, as_json)
@@ -162,7 +152,6 @@ def _report(
             {
                 "output": target,
                 "documents": documents,
-                "decoded": decoder.form,
                 "recovery": recovery.to_dict(),
                 "statement": statement.to_dict(),
             }

@@ -1,4 +1,19 @@
-"""What a mechanism does to text, measured: what can still be learned, what attacks find, and what stays visible.
+"""Measures of what a mechanism does to text: recovery, deniability, decoding, and what can still be learned."""
 
-Each question is a module of its own. Nothing here draws a text for release or changes a guarantee.
-"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from textpriv.evaluation.comparison import Task, compare
+
+__all__ = ["Task", "compare"]
+
+
+def __getattr__(name: str) -> Any:
+    # pandas and scikit-learn are extras.
+    if name in __all__:
+        from textpriv.evaluation import comparison
+
+        return getattr(comparison, name)
+    raise AttributeError(name)

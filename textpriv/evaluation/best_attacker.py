@@ -1,9 +1,8 @@
-"""The share of words that the better of two attackers gets back, and the largest epsilon at which it is no more than wished.
+"""Recovery by the better of two attackers, and the largest epsilon at which it is no more than wished.
 
-Epsilons of two laws do not compare; what an attacker gets back does (mechanisms.md 10.5). Attackers are the exact Bayes
-attacker of lone words (``recovery``), whom nobody beats who reads words one by one, and one who reads words in context by an
-n-gram model (``context_recovery``), whom a better model may beat; whoever does better counts.
-Everything is computed from public words, public text and the law.
+Epsilons of two mechanisms do not compare; recovery does. One attacker is the exact Bayes attacker on single words. The other
+reads words in context by an n-gram model, and a better model may beat it. Everything is computed from public words, public
+text and the output distribution.
 """
 
 from __future__ import annotations
@@ -22,28 +21,27 @@ from textpriv.evaluation.context_recovery import Candidates, context_posterior
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import COMMON, content_prior
 from textpriv.index.index import Index
-from textpriv.language.ngrams import NGrams
+from textpriv.language.ngrams import SYMBOLS, NGrams, token_ids
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
-from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder
-from textpriv.tokenization.policy import TokenPolicy
+from textpriv.randomness import KeyedStreams
 
 __all__ = ["BestAttacker", "PublicText", "Solution", "largest_epsilon"]
 
-_ATTACKED = 10_000  # words of public text at most
+_ATTACKED = 10_000  # tokens of public text at most
 _PRECISE = 1e-3  # relative: no epsilon larger by this is left out
-_NEAR = 5e-3  # relative: a share in context that is so near to the wanted one will do
+_NEAR = 5e-3  # relative distance of a recovery in context from the wanted one that will do
 _WIDEST = 10.0  # in the logarithm: the search goes no farther in one step
 
 
 class PublicText(NamedTuple):
-    """Public documents that an attacker in context is tried on, and the public model that he reads them by.
+    """Public documents that the context attacker is tried on, and the public model that it reads them by.
 
     Attributes
     ----------
     model : NGrams
         Counted in other text than ``ids``.
     ids : ndarray of int32, shape (T,)
-        Of all documents, one after the other; ``UNKNOWN`` for words outside the vocabulary.
+        Tokens of all documents as for :meth:`NGrams.of_ids`.
     offsets : ndarray of int64, shape (D + 1,)
     """
 
@@ -53,41 +51,26 @@ class PublicText(NamedTuple):
 
     @classmethod
     def read(cls, texts: Iterable[str], index: Index) -> PublicText:
-        """Read public texts in the words of an index; see :meth:`of`."""
-        encoder = TextEncoder(
-            index.vocabulary.words, TokenPolicy(), index.language or DEFAULT_LANGUAGE
-        )
-        codes = (encoder.encode([text]).codes for text in texts)
-        return cls.of((each[each >= UNKNOWN] for each in codes), len(index))
-
-    @property
-    def digests(self) -> list[str]:
-        """Checksums of all that an attack is computed from."""
-        arrays: list[NDArray[Any]] = [self.ids, self.offsets, *self.model.arrays]
-        return [checksum(each) for each in arrays]
-
-    @classmethod
-    def of(cls, documents: Iterable[NDArray[np.int32]], size: int) -> PublicText:
-        """Count a model in four of five documents, and keep the fifth to be attacked, up to 10,000 words.
-
-        Parameters
-        ----------
-        documents : iterable of ndarray of int32
-            Word ids below ``size``; ``UNKNOWN`` for other words.
+        """Count a model in four of five texts, and keep the fifth to be attacked, up to 10,000 tokens.
 
         Raises
         ------
         TextprivError
-            For fewer than five documents with words.
+            For fewer than five texts with words.
         """
+        ids, offsets = token_ids(texts, index.vocabulary.words, index.language or "en")
+        return cls.of(np.split(ids, offsets[1:-1]), len(index))
+
+    @classmethod
+    def of(cls, documents: Iterable[NDArray[np.int32]], size: int) -> PublicText:
+        """:meth:`read` for documents of token ids over a vocabulary of ``size`` words."""
         read = [each for each in documents if len(each)]
         if len(read) < 5:
             raise TextprivError(
-                f"an attack in context takes public text of at least 5 documents, a part to count in and a part to attack; "
-                f"got {len(read)}."
+                f"the context attacker needs at least 5 public texts; got {len(read)}. Give more."
             )
         counted = [each for number, each in enumerate(read) if number % 5]
-        model = NGrams.train(np.concatenate(counted), _offsets(counted), size)
+        model = NGrams.from_ids(np.concatenate(counted), _offsets(counted), size, symbols=SYMBOLS)
         attacked, total = [], 0
         for each in read[::5]:
             attacked.append(each[: _ATTACKED - total])
@@ -96,6 +79,12 @@ class PublicText(NamedTuple):
                 break
         return cls(model, np.concatenate(attacked), _offsets(attacked))
 
+    @property
+    def digests(self) -> list[str]:
+        """Checksums of all that an attack is computed from."""
+        arrays: list[NDArray[Any]] = [self.ids, self.offsets, *self.model.arrays]
+        return [checksum(each) for each in arrays]
+
 
 def _offsets(documents: list[NDArray[np.int32]]) -> NDArray[np.int64]:
     return np.cumsum([0, *map(len, documents)], dtype=np.int64)
@@ -103,20 +92,19 @@ def _offsets(documents: list[NDArray[np.int32]]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class BestAttacker:
-    """Who tries to get words back: the best there is for lone words, and where there is text a reader in context, too.
+    """The exact attacker on single words, and with public text the context attacker, too.
 
     Attributes
     ----------
     prior : ndarray of float64, shape (V,)
         How often each word is written; sums to 1.
     of : {"content", "all"}
-        Which words count: all but the commonest, by an attacker who is told that a lone word is one, or all.
+        Words that count. Attackers know that a word is a content word.
     text : PublicText, optional
-        Without it words are attacked alone.
     common : int
-        How many of the commonest words are no content words.
+        Number of commonest words that are no content words.
     candidates : int
-        Words that the attacker in context weighs for an output.
+        Words that the context attacker weighs for an output.
     """
 
     prior: NDArray[np.float64]
@@ -129,48 +117,57 @@ class BestAttacker:
         if self.of not in ("content", "all"):
             raise TextprivError(f"of= is 'content' or 'all'; got {self.of!r}.")
 
-    def alone(self, mechanism: Mechanism) -> float:
-        """Share of running words that the Bayes attacker gets back, exactly."""
-        law = Law(mechanism, self.prior)
-        return float(law.likeliest(self._counted)[1].sum())
-
     @cached_property
     def _counted(self) -> NDArray[np.float64]:
         """How often each word that counts is written."""
         return self.prior if self.of == "all" else content_prior(self.prior, self.common)
 
+    def alone(self, mechanism: Mechanism) -> float:
+        """Share of single words that the Bayes attacker recovers, exactly."""
+        ((_, joint),) = Law(mechanism, self.prior).likeliest([self._counted])
+        return float(joint.sum())
+
     def in_context(self, mechanism: Mechanism) -> tuple[float, float]:
-        """Share of the public text's words that are got back in context, of one draw under a fixed seed, and its error."""
+        """Share of the public text's words that the context attacker recovers from one draw, and its standard error."""
         assert self.text is not None
         model, ids, offsets = self.text
-        counts = np.append(self._counted, 0.0) if self.of == "content" else np.ones(model.size + 1)
-        told = (ids != UNKNOWN) & (counts[ids] > 0)
+        counts = np.append(self._counted, 0.0 if self.of == "content" else 1.0)
+        told = (ids >= UNKNOWN) & (counts[np.where(ids < 0, -1, ids)] > 0)
         if not told.any():
-            raise TextprivError("the public text has no words of the kind that is asked about.")
+            raise TextprivError("the public text has no words of the kind that counts.")
         released = self.released(mechanism)
-        # Who is told that a word is a content word leaves out all others, so there is room for content words.
-        weight = model.single + (counts if self.of == "content" else 0.0)
-        candidates = Candidates.of(mechanism, weight, self.candidates)
-        words = candidates.words[released[told]]
+        # An attacker who knows what is a content word leaves out all others: there is room for more content words.
+        prior = model.probability(np.append(np.arange(model.size), model.tokens - 1))
+        prior = prior + (counts if self.of == "content" else 0.0)
+        candidates = Candidates.of(mechanism, prior, self.candidates, released)
+        words = candidates.words_at(released[told])
         shares = context_posterior(released, offsets, candidates, model)[told]
         shares *= counts[words] > 0
         guess = words[np.arange(len(words)), shares.argmax(axis=1)]
-        share = float((guess == ids[told]).mean())
+        share = float((guess == np.where(ids < 0, model.size, ids)[told]).mean())
         return share, math.sqrt(share * (1 - share) / len(words))
 
     def released(self, mechanism: Mechanism) -> NDArray[np.int32]:
-        """The draw of the public text, shape (T,): one that moves little with epsilon, so that a share can be met."""
+        """A draw of the public text, shape (T,); it moves little with epsilon, so that a recovery can be met."""
         assert self.text is not None
-        return Law(mechanism).draws(self.text.ids, np.random.default_rng(0))
+        _, ids, offsets = self.text
+        if getattr(mechanism, "reads_context", False):
+            keys = KeyedStreams(seed=0)  # nothing here is private
+            streams = [keys.stream(f"public text {at}") for at in range(len(offsets) - 1)]
+            return mechanism.sample_documents(ids, offsets, streams)
+        drawn = ids.copy()
+        words = ids >= UNKNOWN
+        drawn[words] = Law(mechanism).draws(ids[words], np.random.default_rng(0))
+        return drawn
 
     def success(self, mechanism: Mechanism) -> tuple[float, float]:
-        """The share of words that the better of the two gets back, and its standard error: 0 for the exact one."""
+        """Share of words that the better attacker recovers, and its standard error: 0 for the exact one."""
         alone = self.alone(mechanism), 0.0
         return alone if self.text is None else max(alone, self.in_context(mechanism))
 
 
 class Solution(NamedTuple):
-    """An epsilon, the share of words that is got back at it, and the standard error of that: 0 where it is exact."""
+    """An epsilon, the recovery at it, and its standard error: 0 where it is exact."""
 
     epsilon: float
     share: float
@@ -180,12 +177,12 @@ class Solution(NamedTuple):
 def largest_epsilon(
     make: Callable[[float], Mechanism], wanted: float, attacker: BestAttacker, start: float = 1.0
 ) -> Solution:
-    """Find the largest epsilon at which the attacker gets back at most a share of words.
+    """Find the largest epsilon at which the attacker recovers at most a share of words.
 
     Parameters
     ----------
     make : callable
-        The mechanism at an epsilon; the share that is got back of it must rise with it.
+        The mechanism at an epsilon; its recovery must rise with it.
     wanted : float
         In (0, 1).
     attacker : BestAttacker
@@ -195,13 +192,13 @@ def largest_epsilon(
     Returns
     -------
     Solution
-        The share is at most what is wanted, and above it at an epsilon larger by a thousandth; or, where the attacker in
-        context is the better one, at most a two-hundredth below it.
+        Recovery is at most the wanted one, and above it at an epsilon larger by a thousandth; or, where the context attacker
+        is the better one, at most a two-hundredth below it.
 
     Raises
     ------
     OutOfReachError
-        Where no epsilon gives it.
+        If no epsilon gives it.
     """
     if not 0 < wanted < 1:
         raise TextprivError(f"recovery is a share of words between 0 and 1; got {wanted}.")
@@ -226,7 +223,7 @@ def _crossing(
 ) -> Solution:
     """The last point at which a rising share is no more than wanted, by Brent's method on log-odds and log epsilon.
 
-    What is ``known`` is the share at ``start``, which then is near the point.
+    ``known`` is the share at ``start``, which then is near the point.
     """
     from scipy.optimize import brentq
 
@@ -238,7 +235,7 @@ def _crossing(
         if known is not None and wanted * (1 - _NEAR) <= seen[at] <= wanted:
             return 0.0  # ends the search
         off = _log_odds(seen[at]) - _log_odds(wanted)
-        # Where it is what is wanted there may be a later point; and what is above it is so also by less than the odds tell.
+        # At the wanted share there may be a later point; above it the log-odds may round to 0.
         return max(off, 1e-12) if seen[at] > wanted else min(off, -1e-12)
 
     left = right = math.log(start)
@@ -249,8 +246,8 @@ def _crossing(
         if right - left > _WIDEST:
             end = f"least {min(seen.values()):.4g}" if above else f"most {max(seen.values()):.4g}"
             raise OutOfReachError(
-                f"no epsilon lets the attacker get back {wanted:g} of the words: with these settings it is at "
-                f"{end}. Choose a {'larger' if above else 'smaller'} share, or another prior."
+                f"no epsilon gives a recovery of {wanted:g}: with these settings it is at {end}. "
+                f"Choose a {'larger' if above else 'smaller'} one, or another prior."
             )
     # The bracket that is left is twice as wide as this.
     root = brentq(ahead, left, right, xtol=math.log1p(_PRECISE) * 0.49)

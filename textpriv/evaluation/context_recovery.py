@@ -1,18 +1,16 @@
-"""How many words an attacker gets back who reads them in context: a hidden Markov model of private text.
+"""Recovery of words in context: a hidden Markov model of private text.
 
-States are words, transitions are a public n-gram model, emissions the exact law of the mechanism (mechanisms.md 10.3). With
-all words as candidates the marginals are the Bayes-optimal attacker under that model; with the likeliest of each output, or
-against a better model, a lower bound on the best one. Everything is a function of the released words and public numbers, so
-no guarantee changes. The passes over a document are in ``hidden_markov``; what people read is made in ``decoding``.
+States are words, transitions a public n-gram model, emissions the exact output distribution of the mechanism. With all words
+as candidates the marginals are the Bayes-optimal attacker under that model. With the likeliest words of each output, or a
+better model, they are a lower bound on the best attacker. Everything is a function of released words and public numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
@@ -21,206 +19,165 @@ from textpriv.evaluation.law import Law
 from textpriv.language.ngrams import NGrams
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 
-__all__ = [
-    "Candidates",
-    "Marginals",
-    "context_marginals",
-    "context_posterior",
-    "likeliest_paths",
-    "sampled_paths",
-]
+__all__ = ["Candidates", "context_posterior", "likeliest_words"]
 
-_ROWS = 512  # of a law at a time
-_ROUNDING = 1e-6  # of probabilities that were summed up in float32
 _LONGEST = 2048  # words that are read at a time; a longer document is read in parts
+_ROUNDING = 1e-6
 
 
-class Candidates(NamedTuple):
-    """For each output the words that it most likely came from, and how likely each gives it.
+@dataclass(frozen=True)
+class Candidates:
+    """The words that each output most likely came from.
 
     Attributes
     ----------
-    words : ndarray of int32, shape (V, K)
-        Rising; V stands for a word outside the vocabulary.
-    law : ndarray of float64, shape (V, K)
-        ``P_w(y)``.
-    rest : ndarray of float64, shape (V,)
+    mechanism : Mechanism
+    outputs : ndarray of int64, shape (U,)
+        Word ids, rising.
+    words : ndarray of int32, shape (U, K)
+        Rising; V is a word outside the vocabulary.
+    law : ndarray of float64, shape (U, K)
+        Probability ``P_w(y)`` of the output after each.
+    rest : ndarray of float64, shape (U,)
         The mean of ``P_w(y)`` over all other words, by the prior.
     """
 
+    mechanism: Mechanism
+    outputs: NDArray[np.int64]
     words: NDArray[np.int32]
     law: NDArray[np.float64]
     rest: NDArray[np.float64]
 
     @classmethod
-    def of(cls, mechanism: Mechanism, prior: NDArray[np.float64], count: int) -> Candidates:
-        """The ``count`` largest ``prior[w] P_w(y)`` for every output y; ``prior`` has V + 1 entries, the last unknown."""
+    def of(
+        cls,
+        mechanism: Mechanism,
+        prior: NDArray[np.float64],
+        count: int,
+        outputs: NDArray[np.integer] | None = None,
+    ) -> Candidates:
+        """Find the ``count`` largest ``prior[w] P_w(y)`` for some outputs y, or for all.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            With a closed output distribution.
+        prior : ndarray, shape (V + 1,)
+            The last entry is that of words outside the vocabulary.
+        count : int
+        outputs : ndarray of int, optional
+        """
+        law = Law(mechanism)
+        size = len(law)
         if count < 1:
-            raise TextprivError(f"count is a whole number of candidates from 1 up; got {count}.")
-        table = Law(mechanism)
-        size = len(table)
+            raise TextprivError(f"the number of candidates is at least 1; got {count}.")
+        if len(prior) != size + 1:
+            raise TextprivError(
+                f"the model knows {len(prior) - 1:,} words, and the mechanism {size:,}. Use one vocabulary."
+            )
+        given = np.arange(size) if outputs is None else np.unique(outputs[outputs >= 0])
         kept = min(count, size + 1)
-        joint = np.full((size, kept), -1.0, dtype=np.float32)
-        words = np.full((size, kept), size, dtype=np.int32)
-        law = np.zeros((size, kept), dtype=np.float32)
-        least, whole = np.zeros(size, dtype=np.int64), np.zeros(size)
-        for begin in range(0, size, _ROWS):
-            block = np.arange(begin, min(begin + _ROWS, size))
-            _keep(table.rows(block), prior[block], begin, joint, words, law, least, whole)
-        unknown = np.exp(mechanism.log_prob(UNKNOWN)).astype(np.float32)
-        _keep(unknown[None], prior[size:], size, joint, words, law, least, whole)
-        order = np.argsort(words, axis=1, kind="stable")
-        words = np.take_along_axis(words, order, axis=1)
-        given = np.take_along_axis(law, order, axis=1).astype(np.float64)
-        left = prior.sum() - prior[words].sum(axis=1)
-        rest = np.maximum(whole - (prior[words] * given).sum(axis=1), 0.0)
-        # Where hardly any word is left, what is left of both is rounding.
-        rest = np.divide(rest, left, out=np.zeros(size), where=left > _ROUNDING)
-        return cls(words, given, np.minimum(rest, 1.0))
+        words = np.empty((len(given), kept), np.int32)
+        found = np.empty((len(given), kept))
+        rest = np.empty(len(given))
+        unknown = np.exp(mechanism.log_prob(UNKNOWN))
+        for some, block in law.columns(given):
+            block = np.column_stack([block, unknown[given[some]].astype(np.float32)])
+            joint = block * prior.astype(np.float32)
+            top = np.argpartition(-joint, kept - 1, axis=1)[:, :kept]
+            top.sort(axis=1)
+            words[some], found[some] = top, np.take_along_axis(block, top, axis=1)
+            left = prior.sum() - prior[top].sum(axis=1)
+            mass = joint.sum(axis=1, dtype=np.float64)
+            mass -= np.take_along_axis(joint, top, axis=1).sum(axis=1, dtype=np.float64)
+            rest[some] = np.where(
+                left > _ROUNDING, np.maximum(mass, 0) / np.maximum(left, 1e-12), 0
+            )
+        return cls(mechanism, given, words, found, np.minimum(rest, 1.0))
 
-    def arrays(self, *, others: bool) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Words and law with one more column for all other words; without others it has law 0."""
-        size = len(self.words)
-        rest = self.rest if others else np.zeros(size)
-        words = np.column_stack([self.words, np.full(size, size + 1, np.int32)])
-        return np.ascontiguousarray(words), np.ascontiguousarray(np.column_stack([self.law, rest]))
+    def words_at(self, released: NDArray[np.integer]) -> NDArray[np.int32]:
+        """Candidates of each released word, shape (T, K)."""
+        return self.words[np.searchsorted(self.outputs, released)]
 
+    def arrays(
+        self, released: NDArray[np.integer], model: NGrams
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Tokens and emissions of one document for ``hidden_markov``, behind the start of the document.
 
-@njit(cache=True, nogil=True)
-def _keep(
-    rows: NDArray[np.float32],
-    prior: NDArray[np.float64],
-    begin: int,
-    joint: NDArray[np.float32],
-    words: NDArray[np.int32],
-    law: NDArray[np.float32],
-    least: NDArray[np.int64],
-    whole: NDArray[np.float64],
-) -> None:
-    """Put words from ``begin`` on among the likeliest of each output, whose least likely one is ``least``; sum up all."""
-    for row in range(rows.shape[0]):
-        weight = np.float32(prior[row])
-        for output in range(rows.shape[1]):
-            value = rows[row, output] * weight
-            whole[output] += rows[row, output] * prior[row]
-            at = least[output]
-            if value > joint[output, at]:
-                joint[output, at], words[output, at] = value, begin + row
-                law[output, at] = rows[row, output]
-                least[output] = np.argmin(joint[output])
-
-
-class Marginals(NamedTuple):
-    """What the model says about each position.
-
-    Attributes
-    ----------
-    guess : ndarray of int32, shape (T,)
-        The likeliest word, V for one outside the vocabulary.
-    probability : ndarray of float32, shape (T,)
-        How likely it is.
-    """
-
-    guess: NDArray[np.int32]
-    probability: NDArray[np.float32]
+        A released symbol is its only candidate. A mechanism that reads its context has emissions of its own for each
+        position, which also depend on what was released before it.
+        """
+        drawn = released >= 0
+        at = np.searchsorted(self.outputs, released[drawn])
+        count = self.words.shape[1]
+        tokens = np.full((len(released) + 1, count), model.start, np.int32)
+        law = np.zeros((len(released) + 1, count + 1))
+        law[0, 0] = 1.0
+        tokens[1:] = model.of_ids(released)[:, None]
+        law[1:, 0] = 1.0
+        words = self.words[at]
+        given = np.column_stack([self.law[at], self.rest[at]])
+        if getattr(self.mechanism, "reads_context", False):
+            given[:, :-1] = self.mechanism.emissions(released, words)  # type: ignore[attr-defined]
+            given[:, -1] = 0.0
+        rows = np.flatnonzero(drawn) + 1
+        tokens[rows] = np.where(words == len(self.mechanism.index), model.tokens - 1, words)
+        law[rows] = given
+        return tokens, law
 
 
 def context_posterior(
-    outputs: NDArray[np.int32],
+    released: NDArray[np.integer],
     offsets: NDArray[np.int64],
     candidates: Candidates,
     model: NGrams,
 ) -> NDArray[np.float32]:
-    """How likely each candidate of each position is, given the released words of its document.
+    """How likely each candidate of each position is, given all released tokens of its document.
 
     Parameters
     ----------
-    outputs : ndarray of int32, shape (T,)
-        Released word ids of all documents, one after the other.
+    released : ndarray of int, shape (T,)
+        Word ids of all documents, one after the other; ``-2 - s`` is a released symbol with number s of the model.
     offsets : ndarray of int64, shape (D + 1,)
-        Document j holds ``outputs[offsets[j]:offsets[j + 1]]``.
+        Document j is ``released[offsets[j]:offsets[j + 1]]``.
     candidates : Candidates
-        Of the mechanism, under the prior of the model.
-    model : NGrams or LanguageModel
-        Public. With n-grams all released words of the document count, by forward-backward, in parts of 2,048 words; words
-        that are no candidates count together, as words that say nothing about their neighbours. A language model is asked
-        for each position with the released words around it, and multiplied by the law.
-    words : sequence of str
-        The vocabulary, for a language model, which reads text.
+        Of the mechanism, under the prior of the model, with all released words among its outputs.
+    model : NGrams
+        Public. Documents are read in parts of 2,048 tokens.
 
     Returns
     -------
     ndarray of float32, shape (T, K)
-        Row t is about ``candidates.words[outputs[t]]``; with n-grams all other words have what a row lacks of 1. Time grows
-        with the square of the candidates.
+        Row t is about ``candidates.words_at(released)[t]``; other words have what it lacks of 1. Rows of symbols are 0. Time
+        grows with the square of the number of candidates.
     """
-    released = _checked(outputs, candidates, model)
+    _check(released, candidates, model)
     found = np.zeros((len(released), candidates.words.shape[1] + 1), np.float32)
-    arrays = candidates.arrays(others=True)
     for part in _parts(offsets):
-        hidden_markov.posterior(released[part], *arrays, model.arrays, found[part])
+        tokens, law = candidates.arrays(released[part], model)
+        shares = np.zeros(law.shape, np.float32)
+        hidden_markov.posterior(tokens, law, model.arrays, shares)
+        found[part] = shares[1:]
+    found[released < 0] = 0.0
     return found[:, :-1]
 
 
-def context_marginals(
-    outputs: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-    candidates: Candidates,
-    model: NGrams,
-    *,
-    among: NDArray[np.bool_] | None = None,
-) -> Marginals:
-    """The likeliest word of each position, given the released words of its document; see :func:`context_posterior`.
-
-    Parameters
-    ----------
-    outputs, offsets, candidates, model, words
-        As there.
-    among : ndarray of bool, shape (V + 1,), optional
-        The attacker is told that what was written is one of these words, such as the content words.
-
-    Returns
-    -------
-    Marginals
-        ``np.mean(found.guess == written)`` is the context recovery of the words that were written, where words outside
-        the vocabulary are written as V.
-    """
-    shares = context_posterior(outputs, offsets, candidates, model)
-    choice = candidates.words[outputs]
-    if among is not None:
-        shares = np.where(among[choice], shares, 0.0).astype(np.float32)
-    rows, best = np.arange(len(shares)), shares.argmax(axis=1)
-    return Marginals(choice[rows, best], shares[rows, best])
-
-
-def likeliest_paths(
-    outputs: NDArray[np.int32],
+def likeliest_words(
+    released: NDArray[np.integer],
     offsets: NDArray[np.int64],
     candidates: Candidates,
     model: NGrams,
 ) -> NDArray[np.int32]:
-    """The likeliest candidates of each document, all together, by Viterbi's algorithm; see :func:`context_posterior`."""
-    released = _checked(outputs, candidates, model)
-    path, arrays = np.empty(len(released), np.int32), candidates.arrays(others=False)
+    """Decode each document to candidates that are likely together; see :func:`context_posterior`. Symbols stay."""
+    _check(released, candidates, model)
+    found = np.array(released, np.int32)
     for part in _parts(offsets):
-        hidden_markov.viterbi(released[part], *arrays, model.arrays, path[part])
-    return path
-
-
-def sampled_paths(
-    outputs: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-    candidates: Candidates,
-    model: NGrams,
-    rng: np.random.Generator,
-) -> NDArray[np.int32]:
-    """Candidates drawn for each document together, given its released words; see :func:`context_posterior`."""
-    released = _checked(outputs, candidates, model)
-    path, uniforms = np.empty(len(released), np.int32), rng.random(len(released))
-    arrays = candidates.arrays(others=False)
-    for part in _parts(offsets):
-        hidden_markov.sample(released[part], *arrays, model.arrays, uniforms[part], path[part])
-    return path
+        tokens, law = candidates.arrays(released[part], model)
+        path = hidden_markov.likeliest_path(tokens, law, model.arrays)[1:]
+        drawn = np.flatnonzero(released[part] >= 0)
+        words = candidates.words_at(released[part][drawn])
+        found[part.start + drawn] = words[np.arange(len(drawn)), path[drawn]]
+    return found
 
 
 def _parts(offsets: NDArray[np.int64]) -> Iterator[slice]:
@@ -230,16 +187,13 @@ def _parts(offsets: NDArray[np.int64]) -> Iterator[slice]:
             yield slice(start, min(start + _LONGEST, end))
 
 
-def _checked(
-    outputs: NDArray[np.int32], candidates: Candidates, model: NGrams
-) -> NDArray[np.int32]:
-    size = len(candidates.words)
+def _check(released: NDArray[np.integer], candidates: Candidates, model: NGrams) -> None:
+    size = len(candidates.mechanism.index)
     if model.size != size:
         raise TextprivError(
-            f"the model knows {model.size:,} words, and the mechanism {size:,}: use one vocabulary."
+            f"the model knows {model.size:,} words, and the mechanism {size:,}. Use one vocabulary."
         )
-    if len(outputs) and not 0 <= int(outputs.min()) <= int(outputs.max()) < size:
-        raise TextprivError(
-            "a released word has no id of the vocabulary; leave out what was not drawn."
-        )
-    return np.ascontiguousarray(outputs, dtype=np.int32)
+    if (released == UNKNOWN).any() or not np.isin(
+        released[released >= 0], candidates.outputs
+    ).all():
+        raise TextprivError("a released word has no candidates. Leave out what was not drawn.")

@@ -1,9 +1,7 @@
-"""Plausible deniability of single words, exact from the output law of a mechanism.
+"""Plausible deniability of single words, exact from the output distribution of a mechanism.
 
 Source: Feyisetan, Balle, Drake, Diethe, "Privacy- and Utility-Preserving Textual Analysis via Calibrated Multivariate
-Perturbations" (WSDM 2020), which names the figures and estimates them by 1,000 draws a word. Here they are computed from
-the law, without a draw; a mechanism without a closed law (Madlib) is sampled as in the paper. Which epsilon gives a wanted
-figure is asked in ``textpriv.guarantees.epsilon``.
+Perturbations" (WSDM 2020), who estimate these figures by 1,000 draws a word.
 """
 
 from __future__ import annotations
@@ -17,13 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
-from textpriv.index.neighbours import processors
 from textpriv.index.typical import weighted_quantiles
 from textpriv.mechanisms.base import Mechanism
-from textpriv.randomness import RandomWords
 from textpriv.vocabulary.vocabulary import Prior
 
-__all__ = ["Deniability", "WordSample", "deniabilities", "deniability", "sampled_deniability"]
+__all__ = ["Deniability", "WordSample", "deniabilities", "deniability"]
 
 
 @dataclass(frozen=True)
@@ -188,7 +184,7 @@ def deniabilities(
     draws: int = 1000,
     eta: float = 0.05,
 ) -> list[Deniability]:
-    """:func:`deniability` of several mechanisms over one index, word by word, so that each row of distances is found once.
+    """:func:`deniability` of several mechanisms over one index.
 
     Parameters
     ----------
@@ -196,7 +192,7 @@ def deniabilities(
     words, word_prior, sample, draws, eta
         As for :func:`deniability`.
     """
-    chosen = _choose(mechanisms[0], words, word_prior, sample, draws, eta)
+    chosen = _choose(mechanisms[0], words, word_prior, sample)
 
     def figures(mechanism: Mechanism, word: int) -> tuple[float, float, int]:
         law = np.exp(mechanism.log_prob(word))
@@ -208,10 +204,8 @@ def deniabilities(
         return float(law[word]), float(distinct), support
 
     different, rows = np.unique(chosen.ids, return_inverse=True)
-    with ThreadPoolExecutor(processors()) as pool:
-        every = pool.map(
-            lambda word: [figures(each, word) for each in mechanisms], different.tolist()
-        )
+    with ThreadPoolExecutor() as pool:
+        every = pool.map(lambda word: [figures(each, word) for each in mechanisms], different)
         table = np.array(list(every), dtype=np.float64)
     return [
         Deniability(
@@ -226,78 +220,17 @@ def deniabilities(
     ]
 
 
-def sampled_deniability(
-    mechanism: Mechanism,
-    rng: RandomWords | np.random.Generator,
-    words: Iterable[str | int] | None = None,
-    *,
-    word_prior: Prior = "zipf",
-    sample: int | None = 100,
-    draws: int = 1000,
-    eta: float = 0.05,
-) -> Deniability:
-    """Estimate the deniability of words by draws, for a mechanism without a closed law.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-    rng : random stream or numpy.random.Generator
-    words, word_prior, sample, draws, eta : see :func:`deniability`
-        Each word is drawn ``draws`` times; ``keep`` has a standard error of at most ``0.5 / sqrt(draws)`` a word.
-
-    Returns
-    -------
-    Deniability
-        ``keep`` and ``distinct`` as counted. ``support`` is that of the counts: it cannot exceed what the draws show, so it
-        is too small where a law is wide.
-
-    Raises
-    ------
-    TextprivError
-        For parameters without meaning.
-    """
-    chosen = _choose(mechanism, words, word_prior, sample, draws, eta)
-    different, rows = np.unique(chosen.ids, return_inverse=True)
-    keep, distinct, support = (np.empty(len(different)) for _ in range(3))
-    for row, word in enumerate(different.tolist()):
-        outputs = mechanism.sample(np.full(draws, word, dtype=np.int32), rng)
-        counts = np.sort(np.unique(outputs, return_counts=True)[1])[::-1]
-        keep[row] = np.mean(outputs == word)
-        distinct[row] = len(counts)
-        support[row] = np.searchsorted(np.cumsum(counts), (1 - eta) * draws - 1e-9) + 1
-    return Deniability(
-        chosen,
-        keep[rows],
-        distinct[rows],
-        support[rows].astype(np.int64),
-        int(draws),
-        float(eta),
-    )
-
-
 def _choose(
     mechanism: Mechanism,
     words: Iterable[str | int] | None,
     word_prior: Prior,
     sample: int | None,
-    draws: int,
-    eta: float,
 ) -> WordSample:
-    """The words to look at, after a look at the parameters."""
-    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
-        raise TextprivError(f"draws is a whole number from 1 up; got {draws!r}.")
-    if not 0 < eta < 1:
-        raise TextprivError(f"eta is a probability strictly between 0 and 1; got {eta}.")
-    if sample is not None and (
-        isinstance(sample, bool) or not isinstance(sample, int | np.integer) or sample < 2
-    ):
-        raise TextprivError(f"sample is a number of words from 2 up, or None; got {sample!r}.")
+    """The words to look at."""
     weights = mechanism.index.vocabulary.prior_weights(word_prior)
     if words is None:
-        chosen = WordSample.of(weights, sample)
-    else:
-        ids = np.array([mechanism.resolve(word) for word in words], dtype=np.int32)
-        if not len(ids) or ids.min() < 0:
-            raise TextprivError("words must name at least one word, all of them of the vocabulary.")
-        chosen = WordSample(ids, weights[ids] / weights[ids].sum(), len(ids))
-    return chosen
+        return WordSample.of(weights, sample)
+    ids = np.array([mechanism.resolve(word) for word in words], dtype=np.int32)
+    if not len(ids) or ids.min() < 0:
+        raise TextprivError("words must name at least one word, all of them of the vocabulary.")
+    return WordSample(ids, weights[ids] / weights[ids].sum(), len(ids))

@@ -1,9 +1,8 @@
-"""Compiled passes over a hidden Markov model of second order: what is in one document, position by position.
+"""Forward-backward passes over a hidden Markov model of second order.
 
-States are the candidates of two neighbouring positions, the last of which stands for all words that are none; it says
-nothing about its neighbours. K candidates take K squared steps a position, and a little more for each triple of the model
-that is met, since all other triples share their back-off. What the numbers mean stands in ``context_recovery``, where these
-passes are called.
+States are pairs of candidates of neighbouring positions; the last candidate of a position stands for all other words, and
+says nothing about its neighbours. K candidates take K squared steps a position, and one for each triple of the model.
+Callers put the start of the document at the first position.
 """
 
 from __future__ import annotations
@@ -14,12 +13,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["posterior", "sample", "viterbi"]
+from textpriv.language.ngrams import ONE
+
+__all__ = ["likeliest_path", "posterior"]
 
 
 @njit(cache=True, nogil=True)
 def _search(row: NDArray[np.int32], wanted: int, low: int, high: int) -> int:
-    """The first position of a rising row from ``low`` on at which no smaller number stands."""
+    """The first position from ``low`` on whose entry is not below ``wanted``."""
     while low < high:
         middle = (low + high) >> 1
         if row[middle] < wanted:
@@ -30,6 +31,18 @@ def _search(row: NDArray[np.int32], wanted: int, low: int, high: int) -> int:
 
 
 @njit(cache=True, nogil=True)
+def _weight(ends: NDArray[np.uint32], at: int, low: int) -> float:
+    """The weight at a position of a context that begins at ``low``."""
+    before = np.int64(ends[at - 1]) if at > low else np.int64(0)
+    return (np.int64(ends[at]) - before) / ONE
+
+
+@njit(cache=True, nogil=True)
+def _backoff(ends: NDArray[np.uint32], low: int, high: int) -> float:
+    return 1.0 - np.int64(ends[high - 1]) / ONE if high > low else 1.0
+
+
+@njit(cache=True, nogil=True)
 def _pairs(
     before: NDArray[np.int32],
     words: NDArray[np.int32],
@@ -37,287 +50,164 @@ def _pairs(
     listed: NDArray[np.int32],
     after: NDArray[np.float64],
 ) -> None:
-    """For candidates of two neighbours: which pair of the model they are, or -1, and how likely the second then is."""
-    single, backoff, offsets, seconds, pairs = model[:5]
-    last = words.shape[0] - 1
+    """Fill which pair of the model two neighbouring candidates are, or -1, and how likely the second is after the first."""
+    single, offsets, seconds, pairs = model[:4]
+    last = words.shape[0]
     for i in range(last + 1):
-        low, high, left = 0, 0, 1.0
+        low = high = 0
         if i < last:
             low, high = offsets[before[i]], offsets[before[i] + 1]
+        scale, at, left = _backoff(pairs, low, high), low, 1.0
         for j in range(last):
-            low = _search(seconds, words[j], low, high)
-            if low < high and seconds[low] == words[j]:
-                listed[i, j], after[i, j] = low, pairs[low]
-            else:
-                scale = backoff[before[i]] if i < last else 1.0
-                listed[i, j], after[i, j] = -1, scale * single[words[j]]
+            listed[i, j], after[i, j] = -1, 0.0
+            if j and words[j] == words[j - 1]:  # fills up a short list of candidates
+                continue
+            after[i, j] = scale * _weight(single, words[j], 0)
+            at = _search(seconds, words[j], at, high)
+            if at < high and seconds[at] == words[j]:
+                listed[i, j] = at
+                after[i, j] += _weight(pairs, at, low)
             left -= after[i, j]
         listed[i, last], after[i, last] = -1, max(left, 0.0)
 
 
 @njit(cache=True, nogil=True)
-def _start(
-    words: NDArray[np.int32], law: NDArray[np.float64], single: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """How likely each candidate of a document's first position is, with its output."""
-    found, left = np.empty(words.shape[0]), 1.0
-    for j in range(words.shape[0] - 1):
-        found[j] = single[words[j]]
-        left -= found[j]
-    found[-1] = max(left, 0.0)
-    return found * law
+def _thirds(
+    pair: int, words: NDArray[np.int32], model: tuple[Any, ...], excess: NDArray[np.float64]
+) -> float:
+    """Fill the weight of each candidate after a listed pair, others last; return the back-off weight."""
+    pair_offsets, thirds, triples = model[4:]
+    low, high = pair_offsets[pair], pair_offsets[pair + 1]
+    excess[:] = 0.0
+    if low == high:
+        return 1.0
+    scale, at = _backoff(triples, low, high), low
+    left = 1.0 - scale
+    for k in range(words.shape[0]):
+        at = _search(thirds, words[k], at, high)
+        if at < high and thirds[at] == words[k] and not (k and words[k] == words[k - 1]):
+            excess[k] = _weight(triples, at, low)
+            left -= excess[k]
+    excess[-1] = max(left, 0.0)
+    return scale
 
 
 @njit(cache=True, nogil=True)
 def _forward(
-    outputs: NDArray[np.int32],
-    words: NDArray[np.int32],
-    law: NDArray[np.float64],
-    model: tuple[Any, ...],
-    ahead: NDArray[np.float64],
-    listed: NDArray[np.int32],
-    after: NDArray[np.float64],
-) -> None:
-    """Fill, from the second position on, how likely each pair of candidates is by all outputs up to it."""
-    kept = words.shape[1]
-    pair_backoff, pair_offsets, thirds, triples = model[5:]
-    weight, start = np.empty(kept), _start(words[outputs[0]], law[outputs[0]], model[0])
-    for step in range(1, outputs.shape[0]):
-        _pairs(words[outputs[step - 1]], words[outputs[step]], model, listed[step], after[step])
-        emitted, total = law[outputs[step]], 0.0
+    words: NDArray[np.int32], law: NDArray[np.float64], model: tuple[Any, ...]
+) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.float64]]:
+    """How likely each pair of candidates is by all outputs up to the second, and what :func:`_pairs` fills."""
+    length, kept = law.shape
+    ahead = np.zeros((length, kept, kept))
+    listed, after = np.empty((length, kept, kept), np.int32), np.empty((length, kept, kept))
+    weight, excess = np.empty(kept), np.empty(kept)
+    for step in range(1, length):
+        _pairs(words[step - 1], words[step], model, listed[step], after[step])
+        total = 0.0
         for j in range(kept):
+            weight[:] = 0.0
             if step == 1:
-                for k in range(kept):
-                    ahead[1, j, k] = start[j] * after[1, j, k] * emitted[k]
-                    total += ahead[1, j, k]
-                continue
-            shared = 0.0
-            for i in range(kept):
-                pair = listed[step - 1, i, j]
-                shared += ahead[step - 1, i, j] * (1.0 if pair < 0 else pair_backoff[pair])
-            for k in range(kept):
-                weight[k] = shared * after[step, j, k]
-            for i in range(kept):
-                pair = listed[step - 1, i, j]
-                if pair < 0 or ahead[step - 1, i, j] <= 0:
-                    continue
-                low, high = pair_offsets[pair], pair_offsets[pair + 1]
-                if low == high:
-                    continue
-                left = 1.0 - pair_backoff[pair]
-                for k in range(kept - 1):
-                    low = _search(thirds, words[outputs[step], k], low, high)
-                    if low < high and thirds[low] == words[outputs[step], k]:
-                        more = triples[low] - pair_backoff[pair] * after[step, j, k]
-                        weight[k] += ahead[step - 1, i, j] * more
-                        left -= more
-                weight[kept - 1] += ahead[step - 1, i, j] * left
-            for k in range(kept):
-                ahead[step, j, k] = max(weight[k], 0.0) * emitted[k]
-                total += ahead[step, j, k]
-        for j in range(kept):
-            for k in range(kept):
-                if total > 0:
-                    ahead[step, j, k] /= total
-                else:  # numbers too small to be told from 0: begin again with what was put out here
-                    ahead[step, j, k] = emitted[k]
+                weight[:] = law[0, j] * after[1, j]
+            else:
+                shared = 0.0
+                for i in range(kept):
+                    scale = 1.0
+                    if listed[step - 1, i, j] >= 0 and ahead[step - 1, i, j] > 0:
+                        scale = _thirds(listed[step - 1, i, j], words[step], model, excess)
+                        if scale < 1.0:
+                            weight += ahead[step - 1, i, j] * excess
+                    shared += ahead[step - 1, i, j] * scale
+                weight += shared * after[step, j]
+            ahead[step, j] = weight * law[step]
+            total += ahead[step, j].sum()
+        if total > 0:
+            ahead[step] /= total
+        else:  # numbers too small to tell from 0: begin again with this output
+            ahead[step, :] = law[step]
+    return ahead, listed, after
 
 
 @njit(cache=True, nogil=True)
 def posterior(
-    outputs: NDArray[np.int32],
     words: NDArray[np.int32],
     law: NDArray[np.float64],
     model: tuple[Any, ...],
     found: NDArray[np.float32],
 ) -> None:
-    """Fill how likely each candidate of each position is, given all outputs of the document: shape (T, K).
+    """Fill how likely each candidate of each position is, given all outputs of the document; shape (T, K + 1).
 
     Parameters
     ----------
-    outputs : ndarray of int32, shape (T,)
-    words : ndarray of int32, shape (V, K)
-        Candidates of each output, rising; in the last column any number above.
-    law : ndarray of float64, shape (V, K)
-        How likely each gives the output; 0 in the last column leaves all other words out.
+    words : ndarray of int32, shape (T, K)
+        Candidates of each position, rising. A token that is repeated counts once.
+    law : ndarray of float64, shape (T, K + 1)
+        How likely each gives the output of its position; the last column is about all other words.
     model : tuple of ndarray
-        The fields of an n-gram model, in their order.
-    found : ndarray of float32, shape (T, K)
+        The arrays of an n-gram model.
+    found : ndarray of float32, shape (T, K + 1)
+        The first row is left as it is.
     """
-    length, kept = outputs.shape[0], words.shape[1]
-    ahead = np.empty((length, kept, kept))
-    listed, after = np.empty((length, kept, kept), np.int32), np.empty((length, kept, kept))
-    _forward(outputs, words, law, model, ahead, listed, after)
-    pair_backoff, pair_offsets, thirds, triples = model[5:]
+    length, kept = law.shape
+    ahead, listed, after = _forward(words, law, model)
     back, fresh = np.ones((kept, kept)), np.empty((kept, kept))
-    weight, share = np.empty(kept), np.zeros(kept)
-    if length == 1:
-        share[:] = _start(words[outputs[0]], law[outputs[0]], model[0])
-        found[0] = share / share.sum()
+    excess = np.empty(kept)
     for step in range(length - 1, 0, -1):
         if step < length - 1:
-            total = 0.0
             for j in range(kept):
-                shared = 0.0
-                for k in range(kept):
-                    weight[k] = law[outputs[step + 1], k] * back[j, k]
-                    shared += weight[k] * after[step + 1, j, k]
+                weight = law[step + 1] * back[j]
+                shared = (weight * after[step + 1, j]).sum()
                 for i in range(kept):
-                    pair = listed[step, i, j]
-                    scale = 1.0 if pair < 0 else pair_backoff[pair]
-                    value = scale * shared
-                    if pair >= 0 and ahead[step, i, j] > 0:
-                        low, high = pair_offsets[pair], pair_offsets[pair + 1]
-                        left = 1.0 - scale
-                        for k in range(kept - 1):
-                            if low == high:
-                                break
-                            word = words[outputs[step + 1], k]
-                            low = _search(thirds, word, low, high)
-                            if low < high and thirds[low] == word:
-                                more = triples[low] - scale * after[step + 1, j, k]
-                                value += weight[k] * more
-                                left -= more
-                        value += weight[kept - 1] * left
-                    fresh[i, j] = max(value, 0.0)
-                    total += fresh[i, j] * ahead[step, i, j]
-            if total > 0:
-                back[:] = fresh / total
-            else:
-                back[:] = 1.0
-        share[:] = 0.0
-        for i in range(kept):
-            for j in range(kept):
-                share[j] += ahead[step, i, j] * back[i, j]
+                    fresh[i, j] = shared
+                    if listed[step, i, j] >= 0 and ahead[step, i, j] > 0:
+                        scale = _thirds(listed[step, i, j], words[step + 1], model, excess)
+                        fresh[i, j] = scale * shared + (weight * excess).sum()
+            total = (fresh * ahead[step]).sum()
+            back[:] = fresh / total if total > 0 else np.ones((kept, kept))
+        share = (ahead[step] * back).sum(axis=0)
         found[step] = share / share.sum()
-        if step == 1:
-            for i in range(kept):
-                share[i] = 0.0
-                for j in range(kept):
-                    share[i] += ahead[1, i, j] * back[i, j]
-            found[0] = share / share.sum()
 
 
 @njit(cache=True, nogil=True)
-def _third(pair: int, word: int, low_order: float, model: tuple[Any, ...]) -> float:
-    """How likely a word is after a pair, or after two words that are none of the model's pairs."""
-    if pair < 0:
-        return low_order
-    pair_backoff, pair_offsets, thirds, triples = model[5:]
-    at = _search(thirds, word, pair_offsets[pair], pair_offsets[pair + 1])
-    if at < pair_offsets[pair + 1] and thirds[at] == word:
-        return triples[at]
-    return pair_backoff[pair] * low_order
+def likeliest_path(
+    words: NDArray[np.int32], law: NDArray[np.float64], model: tuple[Any, ...]
+) -> NDArray[np.int64]:
+    """The candidates of a document that are likeliest together, by Viterbi's algorithm, shape (T,); see :func:`posterior`.
 
-
-@njit(cache=True, nogil=True)
-def _drawn(weights: NDArray[np.float64], uniform: float) -> int:
-    """The position at which the running sum passes a share of the whole."""
-    left = uniform * weights.sum()
-    last = 0
-    for position in range(weights.shape[0]):
-        if weights[position] > 0:
-            last = position
-            left -= weights[position]
-            if left < 0:
-                break
-    return last
-
-
-@njit(cache=True, nogil=True)
-def sample(
-    outputs: NDArray[np.int32],
-    words: NDArray[np.int32],
-    law: NDArray[np.float64],
-    model: tuple[Any, ...],
-    uniforms: NDArray[np.float64],
-    path: NDArray[np.int32],
-) -> None:
-    """Draw the words of one document together, given all its outputs; all others are left out. See :func:`posterior`."""
-    length, kept = outputs.shape[0], words.shape[1]
-    ahead = np.empty((length, kept, kept))
-    listed, after = np.empty((length, kept, kept), np.int32), np.empty((length, kept, kept))
-    _forward(outputs, words, law, model, ahead, listed, after)
-    weight = _start(words[outputs[0]], law[outputs[0]], model[0])
-    if length == 1:
-        path[0] = words[outputs[0], _drawn(weight, uniforms[0])]
-        return
-    later = _drawn(ahead[length - 1].sum(axis=0), uniforms[length - 1])
-    now = _drawn(ahead[length - 1, :, later], uniforms[length - 2])
-    path[length - 1], path[length - 2] = words[outputs[-1], later], words[outputs[-2], now]
-    for step in range(length - 2, 0, -1):
-        word = words[outputs[step + 1], later]
-        for i in range(kept):
-            weight[i] = ahead[step, i, now] * _third(
-                listed[step, i, now], word, after[step + 1, now, later], model
-            )
-        later, now = now, _drawn(weight, uniforms[step - 1])
-        path[step - 1] = words[outputs[step - 1], now]
-
-
-@njit(cache=True, nogil=True)
-def viterbi(
-    outputs: NDArray[np.int32],
-    words: NDArray[np.int32],
-    law: NDArray[np.float64],
-    model: tuple[Any, ...],
-    path: NDArray[np.int32],
-) -> None:
-    """Find the likeliest words of one document, all together; all others are left out. See :func:`posterior`."""
-    length, kept = outputs.shape[0], words.shape[1]
-    pair_backoff, pair_offsets, thirds, triples = model[5:]
+    Other words are left out.
+    """
+    length, kept = law.shape
     came = np.zeros((length, kept, kept), np.int32)
     score, fresh = np.zeros((kept, kept)), np.zeros((kept, kept))
-    listed, new_listed = np.empty((kept, kept), np.int32), np.empty((kept, kept), np.int32)
-    after = np.empty((kept, kept))
-    start = _start(words[outputs[0]], law[outputs[0]], model[0])
-    if length == 1:
-        path[0] = words[outputs[0], np.argmax(start)]
-        return
+    listed, later = np.empty((kept, kept), np.int32), np.empty((kept, kept), np.int32)
+    after, excess = np.empty((kept, kept)), np.zeros(kept)
     for step in range(1, length):
-        _pairs(words[outputs[step - 1]], words[outputs[step]], model, new_listed, after)
-        emitted, highest = law[outputs[step]], 0.0
-        for j in range(kept):
+        _pairs(words[step - 1], words[step], model, later, after)
+        fresh[:] = 0.0
+        for j in range(kept - 1):
             if step == 1:
-                fresh[j] = start[j] * after[j]
-            else:
-                # All that back off share one best, whatever comes next.
-                shared, shared_i = 0.0, 0
-                for i in range(kept):
-                    pair = listed[i, j]
-                    if pair < 0 or pair_offsets[pair] == pair_offsets[pair + 1]:
-                        value = score[i, j] * (1.0 if pair < 0 else pair_backoff[pair])
-                        if value > shared:
-                            shared, shared_i = value, i
-                for k in range(kept):
-                    fresh[j, k], came[step, j, k] = shared * after[j, k], shared_i
-                for i in range(kept):
-                    pair = listed[i, j]
-                    if pair < 0 or score[i, j] <= 0:
-                        continue
-                    low, high = pair_offsets[pair], pair_offsets[pair + 1]
-                    if low == high:
-                        continue
-                    scale = score[i, j] * pair_backoff[pair]
-                    for k in range(kept):
-                        word = words[outputs[step], k]
-                        low = _search(thirds, word, low, high)
-                        if low < high and thirds[low] == word:
-                            value = score[i, j] * triples[low]
-                        else:
-                            value = scale * after[j, k]
-                        if value > fresh[j, k]:
-                            fresh[j, k], came[step, j, k] = value, i
-            for k in range(kept):
-                fresh[j, k] *= emitted[k]
-                highest = max(highest, fresh[j, k])
-        for j in range(kept):
-            for k in range(kept):
-                score[j, k] = fresh[j, k] / highest if highest > 0 else emitted[k]
-        listed[:] = new_listed
-    at = int(np.argmax(score))
-    now, later = at // kept, at % kept
-    path[length - 1], path[length - 2] = words[outputs[-1], later], words[outputs[-2], now]
+                fresh[j] = law[0, j] * after[j]
+                continue
+            for i in range(kept - 1):
+                if score[i, j] <= 0:
+                    continue
+                scale = 1.0
+                excess[:] = 0.0
+                if listed[i, j] >= 0:
+                    scale = _thirds(listed[i, j], words[step], model, excess)
+                for k in range(kept - 1):
+                    value = score[i, j] * (scale * after[j, k] + excess[k])
+                    if value > fresh[j, k]:
+                        fresh[j, k], came[step, j, k] = value, i
+        fresh *= law[step]
+        fresh[:, -1] = 0.0
+        highest = fresh.max()
+        for j in range(kept):  # numbers too small to tell from 0: begin again with this output
+            score[j] = fresh[j] / highest if highest > 0 else law[step]
+        listed[:] = later
+    path = np.zeros(length, np.int64)
+    if length > 1:
+        best = int(np.argmax(score[:-1, :-1].copy()))
+        path[length - 2], path[length - 1] = best // (kept - 1), best % (kept - 1)
     for step in range(length - 1, 1, -1):
-        later, now = now, came[step, now, later]
-        path[step - 2] = words[outputs[step - 2], now]
+        path[step - 2] = came[step, path[step - 1], path[step]]
+    return path

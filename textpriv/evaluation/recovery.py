@@ -1,8 +1,7 @@
-"""How many words the best attacker gets back: exactly, for all words, for content words, and word by word.
+"""Recovery of single words by the Bayes-optimal attacker: exact, for all words, content words and word by word.
 
-The attacker knows the law and how often each word is written, sees one output, and names the likeliest word; no other attack
-on a lone word is right more often. Words in context are the business of ``context_recovery``; what the guarantee alone
-allows is bounded in ``inversion``.
+The attacker knows the mechanism and how often each word is written, sees one output and names the likeliest word. No other
+attack on single words is right more often. ``context_recovery`` attacks words in context.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ _EXAMPLES = 8  # of the words of a band
 
 @dataclass(frozen=True)
 class WordRecovery:
-    """Success of the Bayes-optimal attacker.
+    """Success of the Bayes-optimal attacker on single words.
 
     Attributes
     ----------
     words : list of str
     everything : float
-        Share of running words that are guessed.
+        Share of all tokens that the attacker recovers.
     content : float
-        Share of running content words that are guessed, by an attacker who is told that they are.
+        Share of content words, by an attacker who knows that they are content words.
     by_word : ndarray of float64, shape (V,)
-        How often each word is guessed where it was written; content words by the attacker who is told.
+        Recovery of each word; of content words by the attacker who knows that.
     is_content : ndarray of bool, shape (V,)
     guess : ndarray of int64, shape (V,)
-        What the attacker who is not told names for each output.
+        Word that the first attacker names for each output.
     """
 
     words: list[str]
@@ -51,26 +50,26 @@ class WordRecovery:
     guess: NDArray[np.int64]
 
     def worst(self, count: int = 20) -> list[tuple[str, float]]:
-        """The content words that are guessed most often where they were written, with how often: the worst protected."""
+        """The content words with the highest recovery, and it."""
         score = np.where(self.is_content, self.by_word, -1.0)
         top = np.argsort(-score, kind="stable")[: min(count, int(self.is_content.sum()))]
         return [(self.words[word], float(self.by_word[word])) for word in top.tolist()]
 
 
 class Band(NamedTuple):
-    """The words that the best attacker guesses about equally often.
+    """Words with about the same recovery.
 
     Attributes
     ----------
     least, most : float
-        Share of the times a word is written that it is guessed: above ``least``, or 0, and up to ``most``.
+        Recovery above ``least``, or 0, and up to ``most``.
     words : int
     examples : tuple of str
-        The content words among them that are written most often.
+        The commonest content words among them.
     running : float
-        Share of running words, by the public prior.
+        Share of tokens, by the public prior.
     tokens : int or None
-        How often they were counted in texts.
+        Number of tokens in counted texts.
     """
 
     least: float
@@ -87,7 +86,7 @@ def hidden_words(
     counts: NDArray[np.int64] | None = None,
     edges: Sequence[float] = (1.0, 0.5, 0.2, 0.05, 0.01),
 ) -> list[Band]:
-    """Sort the words of a vocabulary by how well the law hides them, the worst hidden first.
+    """Sort the words of a vocabulary into bands of recovery, the highest first.
 
     Parameters
     ----------
@@ -95,7 +94,7 @@ def hidden_words(
     prior : ndarray of float64, shape (V,)
         How often each word is written; sums to 1.
     counts : ndarray of int64, shape (V,) or more, optional
-        How often each was counted in texts. The bands are then as private as these.
+        Counts of texts. The bands are then as private as these.
     edges : sequence of float
         Upper ends of the bands, falling from 1.
     """
@@ -104,32 +103,24 @@ def hidden_words(
     for least, most in zip((*edges[1:], -1.0), edges, strict=True):
         inside = (recovery.by_word > least) & (recovery.by_word <= most)
         listed = frequent[(inside & recovery.is_content)[frequent]][:_EXAMPLES].tolist()
-        shown = [recovery.words[word] for word in listed]
+        examples = tuple(recovery.words[word] for word in listed)
         tokens = None if counts is None else int(counts[: len(inside)][inside].sum())
-        bands.append(
-            Band(
-                max(least, 0.0),
-                most,
-                int(inside.sum()),
-                tuple(shown),
-                float(prior[inside].sum()),
-                tokens,
-            )
-        )
+        share = float(prior[inside].sum())
+        bands.append(Band(max(least, 0.0), most, int(inside.sum()), examples, share, tokens))
     return bands
 
 
 def content_prior(prior: NDArray[np.float64], common: int = COMMON) -> NDArray[np.float64]:
-    """The prior of the words that are not among so many of the commonest: 0 for these, in all 1.
+    """The prior of content words: 0 for the ``common`` commonest words, and 1 in all.
 
     Raises
     ------
     TextprivError
-        Where no word is left.
+        If no word is left.
     """
     if not 0 <= common < len(prior):
         raise TextprivError(
-            f"of {len(prior):,} words {common:,} cannot be left out as common ones; take fewer."
+            f"{common:,} of {len(prior):,} words cannot be common ones. Take fewer."
         )
     left = prior.copy()
     left[np.argsort(-prior, kind="stable")[:common]] = 0.0
@@ -139,32 +130,27 @@ def content_prior(prior: NDArray[np.float64], common: int = COMMON) -> NDArray[n
 def word_recovery(
     mechanism: Mechanism, word_prior: Prior = "zipf", *, common: int = COMMON
 ) -> WordRecovery:
-    """Compute how many words the best attacker gets back.
+    """Compute the recovery of single words.
 
     Parameters
     ----------
     mechanism : Mechanism
-        With a closed law. Takes a pass over all pairs of words, or two over the nodes of a tree.
+        With a closed output distribution. Takes a pass over all pairs of words.
     word_prior : see :meth:`Vocabulary.prior_weights`
         How often each word is written. Public.
     common : int
-        How many of the commonest words are no content words.
-
-    Raises
-    ------
-    TextprivError
+        Number of commonest words that are no content words.
     """
     law = Law(mechanism, word_prior)
     rare = content_prior(law.prior, common)
-    (guess, joint), (guess_told, joint_told) = law.likeliest_under([law.prior, rare])
+    (guess, joint), (guess_told, joint_told) = law.likeliest([law.prior, rare])
     is_content = rare > 0
+    told, untold = _shares(guess_told, joint_told, rare), _shares(guess, joint, law.prior)
     return WordRecovery(
         mechanism.index.vocabulary.words,
         float(joint.sum()),
         float(joint_told.sum()),
-        np.where(
-            is_content, _shares(guess_told, joint_told, rare), _shares(guess, joint, law.prior)
-        ),
+        np.where(is_content, told, untold),
         is_content,
         guess,
     )
@@ -173,7 +159,7 @@ def word_recovery(
 def _shares(
     guess: NDArray[np.int64], joint: NDArray[np.float64], prior: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """How often each word is guessed where it was written."""
+    """How often each word is named where it was written."""
     found = np.bincount(guess, weights=joint, minlength=len(prior))
     shares = np.divide(found, prior, out=np.zeros(len(prior)), where=prior > 0)
     return np.minimum(shares, 1.0)

@@ -142,7 +142,7 @@ def _best_guess(mechanism: Mechanism) -> NDArray[np.int64] | None:
     if not can_compare(mechanism):
         return None
     stored = mechanism.index.vocabulary.prior is not None
-    guess, _ = Law(mechanism, "counts" if stored else "zipf").likeliest()
+    ((guess, _),) = Law(mechanism, "counts" if stored else "zipf").likeliest()
     return guess
 
 

@@ -1,94 +1,70 @@
-"""The general-English trigram model of the package ``pocketsphinx`` as a model over a vocabulary.
+"""The small model of general English that comes with the package.
 
-The package holds 72,547 words, 2.1 million pairs and 1.7 million triples (``en-us.lm.bin``; BSD).
-Its own library writes them as an ARPA file, once, in a process of its own; the file is kept in the cache folder.
+``tools/make_language_model.py`` makes its files and names their source.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import gzip
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from textpriv.errors import TextprivError
-from textpriv.files import atomic_write, cache_folder, one_at_a_time, sha256_file
-from textpriv.language.ngrams import NGrams
-from textpriv.optional import needs
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["EXTRA", "general_english"]
+from textpriv.language.ngrams import OTHER, START, NGrams
 
-EXTRA = "language-model"
+__all__ = ["DATA", "STEP", "general_english"]
 
-# The header of the shipped file counts six pairs more than there are, and the library of 5.1.1 runs off their end.
-_SHIPPED = "db21d0642286677699e6dbc859d2e5395570222361999387ce60f6e1d01995d6"
-_PAIRS = 2_051_541
-_MODEL = "en-us/en-us.lm.bin"
+DATA = Path(__file__).with_name("data")
+STEP = 0.1  # of the logarithms in which the files keep weights
 
 
 def general_english(words: Sequence[str]) -> NGrams:
-    """Return the trigram model of general English, over a vocabulary.
+    """Return the trigram model of general English over a vocabulary.
 
     Parameters
     ----------
     words : sequence of str
-        In lower case, as the model's are.
-
-    Raises
-    ------
-    TextprivError
-        Where pocketsphinx is not installed, or its library cannot write the model.
+        In lower case. Words that the model does not know are as likely as its rarest one.
     """
-    package = needs("pocketsphinx", EXTRA)
-    model = Path(package.get_model_path(_MODEL))
-    digest = sha256_file(model)
-    kept = cache_folder() / f"en-us-{digest[:16]}.arpa.gz"
-    with one_at_a_time("language-model"):
-        if kept.exists():
-            return NGrams.read_arpa(kept, words)
-        with tempfile.TemporaryDirectory() as folder:
-            plain = Path(folder) / "model.arpa"
-            _write_apart(model, plain, _PAIRS if digest == _SHIPPED else 0)
-            found = NGrams.read_arpa(plain, words)  # looked at before it is kept
-            with (
-                contextlib.suppress(OSError),
-                atomic_write(kept) as file,
-                open(plain, "rb") as source,
-                gzip.open(file, "wb", compresslevel=1) as packed,
-            ):
-                shutil.copyfileobj(source, packed)
-            return found
-
-
-def _write_apart(model: Path, target: Path, pairs: int) -> None:
-    """Write a model as an ARPA file in a process of its own, which a fault of the library ends."""
-    program = f"from {__name__} import _write; import sys; _write(*sys.argv[1:])"
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program, str(model), str(target), str(pairs)], capture_output=True
+    with np.load(DATA / "en-pairs.npz") as one, np.load(DATA / "en-triples.npz") as two:
+        arrays = {name: np.asarray(each[name]) for each in (one, two) for name in each.files}
+    own = (DATA / "en-words.txt").read_text(encoding="utf-8").split()
+    size = len(words)
+    place = {word: at for at, word in enumerate(words)}
+    known = [place.get(word, size + 3) for word in own]
+    # The symbols of the files: start, other, full stop; then other words.
+    new = np.array([*known, size, size + 1, size + 2, size + 3], np.int64)
+    given = np.bincount(new, _weights(arrays["single"]), minlength=size + 4)
+    single = given.astype(np.float64)
+    single[:size] = np.maximum(single[:size], _weights(arrays["single"]).min())
+    first = new[np.repeat(np.arange(len(new)), arrays["pair_counts"])]
+    second = new[arrays["seconds"]]
+    order, position = _inside(first, second, size + 3)
+    pair = position[np.repeat(np.arange(len(first)), arrays["triple_counts"])]
+    third = new[arrays["thirds"]]
+    later, _ = _inside(pair, third, size + 3)
+    return NGrams.from_probabilities(
+        size,
+        (START, OTHER, "."),
+        single,
+        (first[order], second[order], _weights(arrays["pairs"])[order]),
+        (pair[later], third[later], _weights(arrays["triples"])[later]),
     )
-    if done.returncode:
-        raise TextprivError(
-            f"pocketsphinx cannot write {model} as an ARPA file (exit {done.returncode}). Install version 5.1.1, or give an "
-            "ARPA file of your own."
-        )
 
 
-def _write(model: str, target: str, pairs: str) -> None:
-    """Write a model as an ARPA file by the library's public interface in C (``pocketsphinx/model.h``)."""
-    library = ctypes.CDLL(needs("pocketsphinx._pocketsphinx", EXTRA).__file__)
-    pointer = ctypes.c_void_p
-    library.logmath_init.restype = library.ngram_model_read.restype = pointer
-    library.ngram_model_get_counts.restype = ctypes.POINTER(ctypes.c_uint32)
-    logarithms = pointer(library.logmath_init(ctypes.c_double(1.0001), 0, 0))
-    loaded = pointer(library.ngram_model_read(None, model.encode(), 0, logarithms))
-    if not loaded:
-        raise SystemExit(1)
-    if int(pairs):
-        library.ngram_model_get_counts(loaded)[1] = int(pairs)
-    arpa = library.ngram_str_to_type(b"arpa")
-    raise SystemExit(1 if library.ngram_model_write(loaded, target.encode(), arpa) else 0)
+def _weights(steps: NDArray[np.uint8]) -> NDArray[np.float64]:
+    return np.exp(-STEP * steps.astype(np.float64))
+
+
+def _inside(
+    context: NDArray[np.int64], last: NDArray[np.int64], count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Order of the n-grams whose tokens are below ``count`` in context, and the new place of each; -1 for none."""
+    kept = np.flatnonzero(
+        (context >= 0) & (context < max(count, context.max() + 1)) & (last < count)
+    )
+    kept = kept[np.lexsort((last[kept], context[kept]))]
+    position = np.full(len(last), -1)
+    position[kept] = np.arange(len(kept))
+    return kept, position

@@ -2,7 +2,7 @@
 
 Vectors trained on a few words of context put opposites beside each other; whole documents tell them apart, and keep what
 documents are about. Any table of public vectors declares a metric, and the promise is about that metric (mechanisms.md
-10.5). What a space is worth is measured in ``evaluation.tradeoff``; nothing here is private.
+10.5). What a space is worth is measured in ``evaluation.comparison``; nothing here is private.
 """
 
 from __future__ import annotations

@@ -314,7 +314,7 @@ class Playground:
         with self._lock:
             if settings not in self._guesses:
                 self._guesses[settings] = self._slow.submit(
-                    lambda: Law(mechanism, self._prior).likeliest()[0]
+                    lambda: Law(mechanism, self._prior).likeliest()[0][0]
                 )
                 if len(self._guesses) > _AT_HAND:
                     self._guesses.popitem(last=False)

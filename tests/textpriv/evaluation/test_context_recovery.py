@@ -1,4 +1,4 @@
-"""Words guessed in context: hidden Markov model against all paths, and what a language model adds."""
+"""Recovery in context: the hidden Markov model against all paths, and emissions that depend on what was released."""
 
 from __future__ import annotations
 
@@ -6,208 +6,161 @@ import itertools
 
 import numpy as np
 import pytest
-import small_trees as trees
 from numpy.testing import assert_allclose
-from scipy.stats import chi2
 
 from textpriv.errors import TextprivError
 from textpriv.evaluation import context_recovery
-from textpriv.evaluation.context_recovery import (
-    Candidates,
-    context_marginals,
-    context_posterior,
-    likeliest_paths,
-    sampled_paths,
-)
-from textpriv.evaluation.recovery import word_recovery
+from textpriv.evaluation.context_recovery import Candidates, context_posterior, likeliest_words
 from textpriv.index import Index
-from textpriv.language.ngrams import NGrams
-from textpriv.mechanisms import TEM, UNKNOWN, TreeTEM
-from textpriv.randomness import KeyedStreams
+from textpriv.language import NGrams
+from textpriv.mechanisms import TEM, UNKNOWN
 from textpriv.vocabulary import Vocabulary
 
-SIZE = 5
+SIZE, MARKS = 5, ("<s>", "<other>", ".")
+STOP = -4  # released
+STATES = [*range(SIZE), UNKNOWN]
 
 
-def mechanism(size: int = SIZE, epsilon: float = 1.0) -> TEM:
-    vectors = np.random.default_rng(1).normal(size=(size, 2))
-    names = [f"w{i}" for i in range(size)]
-    return TEM(Index.build(Vocabulary(names, vectors), k=4, hnsw=False), epsilon)
+def mechanism(epsilon: float = 1.0) -> TEM:
+    vectors = np.random.default_rng(1).normal(size=(SIZE, 2))
+    return TEM(Index.build(Vocabulary([f"w{i}" for i in range(SIZE)], vectors), k=4), epsilon)
 
 
-def model(size: int = SIZE, seed: int = 2, length: int = 60, order: int = 3) -> NGrams:
-    ids = np.random.default_rng(seed).integers(-1, size, length).astype(np.int32)
-    return NGrams.train(ids, np.array([0, length // 3, length]), size, order=order)
+def model(seed: int = 2, order: int = 3, size: int = SIZE) -> NGrams:
+    ids = np.random.default_rng(seed).choice([STOP, *range(-1, size)], 60)
+    return NGrams.from_ids(ids, np.array([0, 20, 60]), size, order, symbols=MARKS)
 
 
-def laws_of(mech) -> np.ndarray:
-    """The law of every word, the unknown one last."""
-    words = [*range(len(mech.index)), UNKNOWN]
-    return np.exp([mech.log_prob(word) for word in words])
+def weights_of(ngrams: NGrams) -> np.ndarray:
+    return ngrams.probability(np.append(np.arange(ngrams.size), ngrams.tokens - 1))
 
 
-def all_paths(law, ngrams, outputs) -> dict[tuple[int, ...], float]:
-    words = range(len(law))
-    after = {pair: ngrams.after(*pair) for pair in itertools.product(words, words)}
-    once = [ngrams.after(word) for word in words]
+def all_paths(emission, ngrams: NGrams, released) -> dict[tuple[int, ...], float]:
+    """Probability of every path of originals with its outputs; ``emission(position, word)``."""
+    choices = [STATES if output >= 0 else [output] for output in released]
     found = {}
-    for path in itertools.product(words, repeat=len(outputs)):
-        value = ngrams.single[path[0]] * law[path[0], outputs[0]]
-        for at, (word, output) in enumerate(zip(path[1:], outputs[1:], strict=True), start=1):
-            before = once[path[0]] if at == 1 else after[path[at - 2], path[at - 1]]
-            value *= before[word] * law[word, output]
+    for path in itertools.product(*choices):
+        tokens, value = ngrams.of_ids(np.array(path)), 1.0
+        for at, (word, output) in enumerate(zip(path, released, strict=True)):
+            before = tokens[at - 1] if at else ngrams.start
+            earlier = tokens[at - 2] if at > 1 else ngrams.start
+            value *= ngrams.probability(tokens[at], before, earlier)
+            value *= emission(at, word) if output >= 0 else 1.0
         found[path] = value
     return found
 
 
-# The hidden Markov model
-
-
-@pytest.mark.parametrize(("order", "seed"), [(1, 0), (2, 1), (3, 2), (3, 3), (3, 4)])
-def test_marginals_and_paths_are_those_of_all_paths(order, seed):
-    mech, ngrams = mechanism(), model(seed=seed, order=order)
-    candidates = Candidates.of(mech, ngrams.single, SIZE + 1)
+@pytest.mark.parametrize(("order", "seed"), [(1, 0), (2, 1), (3, 2), (3, 3)])
+def test_the_posterior_is_that_of_all_paths_with_symbols(order, seed):
+    mech, ngrams = mechanism(), model(seed, order)
+    candidates = Candidates.of(mech, weights_of(ngrams), SIZE + 1)
     rng = np.random.default_rng(seed)
-    lengths = [4, 1, 0, 5, 2]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    outputs = rng.integers(0, SIZE, offsets[-1]).astype(np.int32)
-    shares = context_posterior(outputs, offsets, candidates, ngrams)
-    found = context_marginals(outputs, offsets, candidates, ngrams)
-    told = context_marginals(
-        outputs, offsets, candidates, ngrams, among=np.arange(SIZE + 1) % 2 == 1
-    )
-    paths = likeliest_paths(outputs, offsets, candidates, ngrams)
-    for begin, end in itertools.pairwise(offsets):
-        if begin == end:
-            continue
-        every = all_paths(laws_of(mech), ngrams, outputs[begin:end])
-        total = sum(every.values())
-        assert every[tuple(paths[begin:end])] == pytest.approx(max(every.values()), rel=1e-5)
+    offsets = np.array([0, 4, 5, 5, 9])
+    released = rng.integers(0, SIZE, 9)
+    released[[1, 7]] = STOP
+    shares = context_posterior(released, offsets, candidates, ngrams)
+    law = {word: np.exp(mech.log_prob(word)) for word in STATES}
+    for begin, end in ((0, 4), (4, 5), (5, 9)):
+        part = released[begin:end]
+        every = all_paths(lambda at, word, part=part: law[word][part[at]], ngrams, part)
         for at in range(begin, end):
             wanted = np.zeros(SIZE + 1)
             for path, value in every.items():
-                wanted[path[at - begin]] += value / total
-            assert_allclose(shares[at], wanted[candidates.words[outputs[at]]], rtol=1e-4)
-            odd = wanted * (np.arange(SIZE + 1) % 2)
-            assert odd[told.guess[at]] == pytest.approx(odd.max(), rel=1e-5)
-            assert wanted[found.guess[at]] == pytest.approx(wanted.max(), rel=1e-5)
-            assert found.probability[at] == pytest.approx(wanted.max(), rel=1e-4)
+                if released[at] >= 0:
+                    wanted[path[at - begin]] += value / sum(every.values())
+            assert_allclose(shares[at], wanted, rtol=1e-4)
 
 
-@pytest.mark.parametrize("order", [1, 2, 3])
-def test_words_that_are_no_candidates_count_together_and_say_nothing_of_their_neighbours(order):
-    mech, ngrams = mechanism(), model(seed=7, order=order)
-    candidates, law = Candidates.of(mech, ngrams.single, 3), laws_of(mech)
-    outputs = np.array([0, 3, 1, 4])
-    every: dict[tuple[int, ...], float] = {}
-    for path in itertools.product(range(4), repeat=4):
-        value, words = 1.0, []
-        for at, (state, output) in enumerate(zip(path, outputs, strict=True)):
-            own = candidates.words[output]
-            before = [] if at == 0 or words[-1] is None else words[-2:] if at > 1 else words[-1:]
-            before = before[-1:] if None in before else before
-            after = ngrams.after(*before) if before else ngrams.single
-            if state < 3:
-                words.append(int(own[state]))
-                value *= after[own[state]] * law[own[state], output]
-            else:
-                others = np.setdiff1d(np.arange(SIZE + 1), own)
-                share = ngrams.single[others] / ngrams.single[others].sum()
-                words.append(None)
-                value *= after[others].sum() * (share @ law[others, output])
-        every[path] = value
-    shares = context_posterior(outputs, np.array([0, 4]), candidates, ngrams)
-    for at in range(4):
-        wanted = np.zeros(4)
+class Contextual(TEM):
+    """Draws by a prior that depends on the token released before; only its emissions are asked for here."""
+
+    reads_context = True
+
+    def law_at(self, before: int) -> np.ndarray:
+        law = np.exp([self.log_prob(word) for word in STATES])
+        law = law * (1.0 + ((np.arange(SIZE) + before) % 3))
+        return law / law.sum(axis=1, keepdims=True)
+
+    def emissions(self, released, words):
+        before = np.concatenate([[0], released[:-1]])
+        drawn = np.flatnonzero(released >= 0)
+        rows = [self.law_at(before[at])[words[n], released[at]] for n, at in enumerate(drawn)]
+        return np.array(rows)
+
+
+def test_emissions_of_a_contextual_mechanism_depend_on_what_was_released():
+    plain, ngrams = mechanism(), model()
+    mech = Contextual(plain.index, 1.0)
+    candidates = Candidates.of(mech, weights_of(ngrams), SIZE + 1)
+    released = np.array([0, 3, STOP, 1, 4])
+    before = [0, 0, 3, STOP, 1]
+    every = all_paths(
+        lambda at, word: mech.law_at(before[at])[word, released[at]], ngrams, released
+    )
+    shares = context_posterior(released, np.array([0, 5]), candidates, ngrams)
+    for at in (0, 1, 3, 4):
+        wanted = np.zeros(SIZE + 1)
         for path, value in every.items():
-            wanted[path[at]] += value
-        assert_allclose(shares[at], (wanted / wanted.sum())[:3], rtol=1e-4)
+            wanted[path[at]] += value / sum(every.values())
+        assert_allclose(shares[at], wanted, rtol=1e-4)
 
 
-def test_sampled_paths_come_as_often_as_they_are_likely():
-    """Chi-square over all paths of three words, 20,000 draws; a false alarm at most once in 1e9."""
-    mech, ngrams = mechanism(), model(seed=3)
-    candidates = Candidates.of(mech, ngrams.single, SIZE + 1)
-    outputs, draws = np.array([1, 0, 4]), 20_000
-    every = all_paths(laws_of(mech), ngrams, outputs)
-    drawn = sampled_paths(
-        np.tile(outputs, draws),
-        np.arange(draws + 1) * 3,
-        candidates,
-        ngrams,
-        np.random.default_rng(7),
-    ).reshape(draws, 3)
-    law = np.array([*every.values()]) / sum(every.values())
-    counts = np.bincount(drawn @ (SIZE + 1) ** np.arange(2, -1, -1), minlength=len(law))
-    statistic = ((counts - draws * law) ** 2 / (draws * law)).sum()
-    assert (draws * law).min() > 5
-    assert statistic < chi2.isf(1e-9, len(law) - 1)
+def test_words_that_are_no_candidates_count_together():
+    mech, ngrams = mechanism(), model(7)
+    candidates = Candidates.of(mech, weights_of(ngrams), 3)
+    law = np.exp([mech.log_prob(word) for word in STATES])
+    released = np.array([0])
+    own = candidates.words_at(released)[0]
+    first = ngrams.probability(np.append(np.arange(SIZE), ngrams.tokens - 1), ngrams.start)
+    others = np.setdiff1d(np.arange(SIZE + 1), own)
+    share = weights_of(ngrams)[others] / weights_of(ngrams)[others].sum()
+    rest = (1 - first[own].sum()) * (share @ law[others, 0])
+    wanted = first[own] * law[own, 0]
+    shares = context_posterior(released, np.array([0, 1]), candidates, ngrams)
+    assert_allclose(shares[0], wanted / (wanted.sum() + rest), rtol=1e-4)
+
+
+def test_candidates_are_the_likeliest_words_of_each_output():
+    mech, prior = mechanism(), np.array([0.1, 0.3, 0.05, 0.05, 0.2, 0.3])
+    law = np.exp([mech.log_prob(word) for word in STATES])
+    found = Candidates.of(mech, prior, 3, np.array([4, 1, 1, STOP]))
+    assert found.outputs.tolist() == [1, 4]
+    for row, output in enumerate((1, 4)):
+        joint = prior * law[:, output]
+        assert found.words[row].tolist() == sorted(np.argsort(-joint)[:3])
+        assert_allclose(found.law[row], law[found.words[row], output], rtol=1e-5)
+        others = np.setdiff1d(np.arange(6), found.words[row])
+        assert found.rest[row] == pytest.approx(joint[others].sum() / prior[others].sum())
+
+
+def test_a_decoded_document_is_the_likeliest_of_all_paths():
+    mech, ngrams = mechanism(), model(5)
+    candidates = Candidates.of(mech, np.append(weights_of(ngrams)[:-1], 0.0), SIZE)
+    law = {word: np.exp(mech.log_prob(word)) for word in STATES}
+    for seed in range(6):
+        released = np.random.default_rng(seed).integers(0, SIZE, 4)
+        released[2] = STOP if seed % 2 else released[2]
+        found = likeliest_words(released, np.array([0, 4]), candidates, ngrams)
+        every = all_paths(lambda at, word, r=released: law[word][r[at]], ngrams, released)
+        most = max(value for path, value in every.items() if UNKNOWN not in path)
+        assert every[tuple(found)] == pytest.approx(most)
 
 
 def test_a_long_document_is_read_in_parts(monkeypatch):
     mech, ngrams = mechanism(), model()
-    candidates = Candidates.of(mech, ngrams.single, 3)
-    outputs = np.random.default_rng(1).integers(0, SIZE, 10).astype(np.int32)
-    parts = context_posterior(outputs, np.array([0, 4, 8, 10]), candidates, ngrams)
-    monkeypatch.setattr(context_recovery, "_LONGEST", 4)
-    assert_allclose(context_posterior(outputs, np.array([0, 10]), candidates, ngrams), parts)
-
-
-def test_candidates_are_the_likeliest_words_of_each_output_with_their_law():
-    mech = mechanism(40)
-    prior = np.random.default_rng(3).dirichlet(np.ones(41))
-    found = Candidates.of(mech, prior, 7)
-    law = laws_of(mech)
-    for output in range(40):
-        wanted = np.sort(np.argsort(-prior * law[:, output])[:7])
-        assert found.words[output].tolist() == wanted.tolist()
-        assert_allclose(found.law[output], law[wanted, output], rtol=1e-5)
-
-
-def test_words_without_context_are_recovered_as_the_exact_attack_on_lone_words_says():
-    """Under a model in which every word stands alone; the share of 20,000 draws is compared at a false alarm of 1e-9."""
-    tree = trees.random_tree(20, 8, 3)
-    mech = TreeTEM(tree, 1.5)
-    prior = tree.vocabulary.prior_weights("zipf")
-    alone = NGrams.alone(np.append(prior, 0.0))
-    candidates = Candidates.of(mech, alone.single, 21)
-    written = np.random.default_rng(4).choice(20, 20_000, p=prior).astype(np.int32)
-    outputs = mech.sample(written, KeyedStreams(seed=1).stream("context"))
-    found = context_marginals(outputs, np.array([0, 20_000]), candidates, alone)
-    wanted = word_recovery(mech, common=5).everything
-    assert abs(np.mean(found.guess == written) - wanted) < np.sqrt(np.log(2e9) / 40_000)
-    # The mean of what the model believes is right on average, too.
-    assert abs(found.probability.mean() - wanted) < np.sqrt(np.log(2e9) / 40_000)
-
-
-def test_context_helps_where_words_follow_each_other_and_two_of_them_more_than_one():
-    """Each word follows from the two before it; so pairs say little, and triples nearly all."""
-    size, rng = 20, np.random.default_rng(5)
-    text = np.zeros(20_000, dtype=np.int32)
-    for at in range(2, len(text)):
-        text[at] = (text[at - 1] * 7 + text[at - 2] * 3 + rng.integers(1, 3)) % size
-    written = text[15_000:]
-    mech = mechanism(size, 4.0)
-    outputs = mech.sample(written, KeyedStreams(seed=2).stream("context"))
-    right = []
-    for order in (1, 2, 3):
-        ngrams = NGrams.train(text[:15_000], np.array([0, 15_000]), size, order=order)
-        candidates = Candidates.of(mech, ngrams.single, size + 1)
-        found = context_marginals(outputs, np.array([0, len(written)]), candidates, ngrams)
-        right.append(np.mean(found.guess == written))
-    assert right[0] < right[1] + 0.02
-    assert right[2] > right[1] + 0.2
+    candidates = Candidates.of(mech, weights_of(ngrams), 3)
+    released = np.random.default_rng(3).integers(0, SIZE, 50)
+    monkeypatch.setattr(context_recovery, "_LONGEST", 20)
+    found = context_posterior(released, np.array([0, 50]), candidates, ngrams)
+    parts = context_posterior(released, np.array([0, 20, 40, 50]), candidates, ngrams)
+    assert_allclose(found, parts)
 
 
 def test_what_does_not_fit_together_is_refused():
     mech, ngrams = mechanism(), model()
-    candidates = Candidates.of(mech, ngrams.single, 3)
-    for outputs, offsets, other in (
-        ([0, 1], [0, 2], model(size=9)),
-        ([0, UNKNOWN], [0, 2], ngrams),
-        ([0, SIZE], [0, 2], ngrams),
-    ):
+    candidates = Candidates.of(mech, weights_of(ngrams), 3, np.array([0, 1]))
+    for released, other in (([0, 1], model(size=9)), ([0, UNKNOWN], ngrams), ([0, 2], ngrams)):
         with pytest.raises(TextprivError):
-            context_marginals(np.array(outputs), np.array(offsets), candidates, other)
-    with pytest.raises(TextprivError, match="from 1 up"):
-        Candidates.of(mech, ngrams.single, 0)
+            context_posterior(np.array(released), np.array([0, 2]), candidates, other)
+    with pytest.raises(TextprivError, match="at least 1"):
+        Candidates.of(mech, weights_of(ngrams), 0)

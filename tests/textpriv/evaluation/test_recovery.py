@@ -1,4 +1,4 @@
-"""The best attacker's success, in all and word by word, against brute force."""
+"""Recovery of single words against brute force, and the epsilon at which it is as wished."""
 
 from __future__ import annotations
 
@@ -8,45 +8,39 @@ import small_trees as trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from scipy.stats import chisquare
 
-from textpriv.errors import TextprivError
+from textpriv.errors import OutOfReachError, TextprivError
+from textpriv.evaluation.best_attacker import BestAttacker, PublicText, largest_epsilon
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import WordRecovery, hidden_words, word_recovery
 from textpriv.index import Index
+from textpriv.language import NGrams
 from textpriv.mechanisms import TEM, TreeTEM
+from textpriv.mechanisms.base import UNKNOWN
 from textpriv.vocabulary import Vocabulary
 
-
-def brute_force(mechanism, prior, chosen):
-    """How often each of some words is guessed by an attacker who knows that it is one of them."""
-    laws = np.exp([mechanism.log_prob(word) for word in range(len(mechanism.index))])
-    own = np.where(chosen, prior, 0)
-    joint = own[:, None] * laws
-    guess = joint.argmax(axis=0)
-    right = np.zeros(len(prior))
-    np.add.at(right, guess, laws[guess, np.arange(len(prior))])
-    return joint.max(axis=0).sum() / own.sum(), right
+SIZE, COMMON = 40, 5
+PRIOR = np.arange(SIZE, 0, -1.0) / np.arange(SIZE, 0, -1.0).sum()
+CONTENT = np.where(np.arange(SIZE) < COMMON, 0.0, PRIOR) / PRIOR[COMMON:].sum()
 
 
-@pytest.mark.parametrize("prior", ["uniform", "zipf"])
-def test_success_and_its_table_are_those_of_brute_force(prior):
-    vectors = np.random.default_rng(4).normal(size=(60, 4))
-    index = Index.build(Vocabulary([f"w{i}" for i in range(60)], vectors), k=20, hnsw=False)
-    mechanism = TEM(index, 2.0, prior=prior)
-    written = index.vocabulary.prior_weights("zipf")
-    found = word_recovery(mechanism, common=10)
-    everything, by_word = brute_force(mechanism, written, np.ones(60, dtype=bool))
-    content, told = brute_force(mechanism, written, np.arange(60) >= 10)
-    assert_allclose([found.everything, found.content], [everything, content], rtol=1e-5)
-    assert_allclose(found.by_word, np.where(np.arange(60) >= 10, told, by_word), atol=1e-5)
-    worst = found.worst(20)
-    assert len(worst) == 20
-    assert_allclose([share for _, share in worst], np.sort(told[10:])[::-1][:20], atol=1e-5)
-    assert all(int(word[1:]) >= 10 for word, _ in worst)
+def index_of(vectors, k: int = 20, prior=None) -> Index:
+    words = [f"w{i}" for i in range(len(vectors))]
+    return Index.build(Vocabulary(words, vectors, prior=prior), k=min(k, len(vectors)))
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "angular"])
-@settings(max_examples=25)
+def laws_of(mechanism) -> np.ndarray:
+    return np.exp([mechanism.log_prob(word) for word in range(len(mechanism.index))])
+
+
+@pytest.fixture(scope="module")
+def make():
+    index = index_of(np.random.default_rng(0).normal(size=(SIZE, 3)), prior=PRIOR)
+    return lambda epsilon: TEM(index, epsilon, prior="uniform")
+
+
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32 - 1),
     k=st.integers(1, 30),
@@ -55,56 +49,153 @@ def test_success_and_its_table_are_those_of_brute_force(prior):
     same=st.integers(0, 4),
     left_out=st.integers(0, 39),
 )
-def test_short_lists_find_the_likeliest_words_of_all(
-    metric, seed, k, epsilon, gamma, same, left_out
-):
-    """Words that a list leaves out, truncated distances, equal vectors and words that are never written.
-
-    Scores are at most 1,000 nats, in single precision: off by 6e-5, and a joint probability by that part of it.
-    """
+def test_likeliest_words_are_those_of_all_pairs(seed, k, epsilon, gamma, same, left_out):
+    """Words beyond the lists, truncated distances, equal vectors, words that are never written."""
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(40, 3)).astype(np.float32)
     vectors[:same] = vectors[-1]
-    vocabulary = Vocabulary([f"w{i}" for i in range(40)], vectors)
-    index = Index.build(vocabulary, metric=metric, k=k, hnsw=False)
-    mechanism = TEM(index, epsilon, gamma=gamma)
-    laws = np.exp([mechanism.log_prob(word) for word in range(40)])
+    mechanism = TEM(index_of(vectors, k), epsilon, gamma=gamma)
     some = rng.permutation(rng.random(40) ** 8 * (np.arange(40) >= left_out))
-    priors = [index.vocabulary.prior_weights("zipf"), some / some.sum()]
-    for prior, (guess, value) in zip(priors, Law(mechanism).likeliest_under(priors), strict=True):
-        joint = prior[:, None] * laws
-        assert_allclose(value, joint.max(axis=0), rtol=1e-4)
-        assert_allclose(joint[guess, np.arange(40)], joint.max(axis=0), rtol=1e-4)
+    priors = [mechanism.index.vocabulary.prior_weights("zipf"), some / some.sum()]
+    for prior, (guess, value) in zip(priors, Law(mechanism).likeliest(priors), strict=True):
+        joint = prior[:, None] * laws_of(mechanism)
+        # Scores are at most 1,000 nats, in single precision.
+        assert_allclose(value, joint.max(axis=0), rtol=2e-4)
+        assert_allclose(joint[guess, np.arange(40)], joint.max(axis=0), rtol=2e-4)
 
 
 @pytest.mark.parametrize("name", trees.HARD)
-def test_over_a_tree_the_likeliest_words_are_those_of_all_pairs(name):
-    mechanism = TreeTEM(trees.HARD[name](), 1.3, prior="zipf")
-    law = Law(mechanism)
-    joint = law.prior[:, None] * np.exp(
-        [mechanism.log_prob(word) for word in range(len(mechanism.index))]
-    )
-    guess, value = law.likeliest()
+def test_likeliest_words_over_a_tree_are_those_of_all_pairs(name):
+    law = Law(TreeTEM(trees.HARD[name](), 1.3, prior="zipf"))
+    joint = law.prior[:, None] * laws_of(law.mechanism)
+    ((guess, value),) = law.likeliest()
     assert_allclose(value, joint.max(axis=0), rtol=1e-9)
     assert_allclose(joint[guess, np.arange(len(joint))], value, rtol=1e-9)
 
 
-def test_a_vocabulary_of_common_words_alone_has_no_content_words():
-    with pytest.raises(TextprivError, match="cannot be left out as common ones"):
-        word_recovery(TreeTEM(trees.star(40), 1.0))
+@pytest.mark.parametrize("tree", [False, True])
+def test_rows_and_columns_are_the_output_distributions(tree, monkeypatch):
+    monkeypatch.setattr("textpriv.evaluation.law._CELLS", 100)  # several blocks
+    index = index_of(np.random.default_rng(4).normal(size=(30, 4)))
+    law = Law(TreeTEM(trees.random_tree(30, 4, 2), 2.0) if tree else TEM(index, 2.0))
+    wanted, outputs = laws_of(law.mechanism), np.array([3, 4, 9, 20, 29])
+    assert_allclose(law.rows(np.array([2, 7])), wanted[[2, 7]], rtol=1e-4)
+    found = np.concatenate([block for _, block in law.columns(outputs)])
+    assert_allclose(found, wanted[:, outputs].T, rtol=1e-4)
+    sparse = law.sparse_rows(0.9).toarray()
+    assert_allclose(sparse[sparse > 0], wanted[sparse > 0], rtol=1e-4)
+    assert (sparse.sum(axis=1) >= 0.9 - 1e-6).all()
+    least = np.where(sparse > 0, sparse, 1).min(axis=1)
+    assert (sparse.sum(axis=1) - least < 0.9).all()
 
 
-def test_bands_hold_every_word_once_by_how_often_it_is_guessed():
+def test_recovery_and_its_table_are_those_of_brute_force():
+    mechanism = TEM(index_of(np.random.default_rng(4).normal(size=(60, 4))), 2.0)
+    written = mechanism.index.vocabulary.prior_weights("zipf")
+    found, law = word_recovery(mechanism, common=10), laws_of(mechanism)
+    is_content = np.arange(60) >= 10
+    wanted = np.zeros(60)
+    for chosen, share in ((np.ones(60, bool), found.everything), (is_content, found.content)):
+        joint = np.where(chosen, written, 0)[:, None] * law
+        assert share == pytest.approx(joint.max(axis=0).sum() / written[chosen].sum(), rel=1e-5)
+        named = joint.argmax(axis=0)
+        right = np.bincount(named, law[named, np.arange(60)], minlength=60)
+        wanted = np.where(chosen, right, wanted)
+    assert_allclose(found.by_word, wanted, atol=1e-5)
+    worst = found.worst(20)
+    assert_allclose([share for _, share in worst], np.sort(wanted[10:])[::-1][:20], atol=1e-5)
+    with pytest.raises(TextprivError, match="Take fewer"):
+        word_recovery(mechanism, common=60)
+
+
+def test_bands_have_every_word_once_by_its_recovery():
     by_word = np.array([1.0, 0.5, 0.51, 0.0, 0.02])
     is_content = np.array([True, True, True, False, True])
     found = WordRecovery(list("abcde"), 0.5, 0.5, by_word, is_content, np.arange(5))
     prior = np.array([0.1, 0.2, 0.3, 0.3, 0.1])
     bands = hidden_words(found, prior, np.array([1, 2, 3, 4, 5, 99]), edges=(1.0, 0.5, 0.01))
-    assert [(band.words, band.examples, band.tokens) for band in bands] == [
-        (2, ("c", "a"), 4),
-        (2, ("b", "e"), 7),
-        (1, (), 4),
-    ]
+    shown = [(band.words, band.examples, band.tokens) for band in bands]
+    assert shown == [(2, ("c", "a"), 4), (2, ("b", "e"), 7), (1, (), 4)]
     assert [band.running for band in bands] == pytest.approx([0.4, 0.3, 0.3])
-    assert (bands[0].least, bands[0].most, bands[-1].least) == (0.5, 1.0, 0.0)
-    assert hidden_words(found, prior)[0].tokens is None
+
+
+@pytest.mark.parametrize("word", [0, 17, UNKNOWN])
+def test_paired_draws_follow_the_output_distribution(make, word):
+    others = np.arange(SIZE, dtype=np.int32)
+    ids = np.insert(np.tile(others, 3), 50, np.full(20_000, word))
+    drawn = Law(make(2.0)).draws(ids, np.random.default_rng(1))[50:20_050]
+    seen, wanted = np.bincount(drawn, minlength=SIZE), np.exp(make(2.0).log_prob(word)) * 20_000
+    rare = wanted < 8
+    pairs = [(*each[~rare], each[rare].sum() + 1e-9) for each in (seen, wanted)]
+    # Three tests; a correct draw fails one of them with probability 3e-8.
+    assert chisquare(*pairs, sum_check=False).pvalue > 1e-8
+
+
+def test_paired_draws_of_near_mechanisms_differ_in_few_places(make):
+    ids = np.random.default_rng(2).integers(0, SIZE, size=20_000).astype(np.int32)
+    first, second = (Law(make(e)).draws(ids, np.random.default_rng(3)) for e in (2.0, 2.002))
+    moved = np.abs(laws_of(make(2.0)) - laws_of(make(2.002))).sum(axis=1).max()
+    # A draw moves with a probability of at most twice the total variation; seven deviations beyond.
+    assert 0 < (first != second).sum() < 20_000 * moved + 7 * np.sqrt(20_000 * moved)
+
+
+# The epsilon of a recovery
+
+
+def best_guess(mechanism, prior) -> float:
+    return float((prior[:, None] * laws_of(mechanism)).max(axis=0).sum())
+
+
+@pytest.mark.parametrize(("of", "prior"), [("content", CONTENT), ("all", PRIOR)])
+def test_the_largest_epsilon_is_that_of_brute_force(make, of, prior):
+    found = largest_epsilon(make, 0.4, BestAttacker(PRIOR, of, common=COMMON))
+    assert best_guess(make(found.epsilon), prior) == pytest.approx(found.share, abs=1e-6)
+    assert found.share <= 0.4 < best_guess(make(found.epsilon * 1.001), prior)
+
+
+def test_a_recovery_out_of_reach_is_refused(make):
+    with pytest.raises(TextprivError, match="between 0 and 1"):
+        largest_epsilon(make, 0.0, BestAttacker(PRIOR, common=COMMON))
+    least = best_guess(make(1e-6), CONTENT)
+    with pytest.raises(OutOfReachError, match=f"at least {least:.4g}. Choose a larger"):
+        largest_epsilon(make, 1e-4, BestAttacker(PRIOR, common=COMMON))
+
+
+def test_a_context_attacker_without_context_is_the_exact_one(make):
+    # All words as candidates, and a model that knows no pairs.
+    ids = np.random.default_rng(1).choice(SIZE, size=20_000, p=PRIOR).astype(np.int32)
+    model = NGrams.from_probabilities(SIZE, ("<s>",), np.append(PRIOR, [1e-9, 1e-9]))
+    text = PublicText(model, ids, np.arange(0, 20_001, 100))
+    mechanism = make(3.0)
+    read, _ = BestAttacker(PRIOR, "content", text, COMMON, SIZE + 1).in_context(mechanism)
+    told = int((ids >= COMMON).sum())
+    # Seven deviations of a share: below one false alarm in a million.
+    assert read == pytest.approx(best_guess(mechanism, CONTENT), abs=3.5 / np.sqrt(told))
+
+
+def test_the_better_attacker_counts(make):
+    # Each word is followed by the next one: context says more than the word.
+    ids = np.tile(np.arange(SIZE, dtype=np.int32), 50)
+    offsets = np.array([0, len(ids)])
+    text = PublicText(NGrams.from_ids(ids, offsets, SIZE, 2), ids, offsets)
+    alone, reader = BestAttacker(PRIOR, common=COMMON), BestAttacker(PRIOR, "content", text, COMMON)
+    found = largest_epsilon(make, 0.5, reader)
+    assert found.epsilon < 0.9 * largest_epsilon(make, 0.5, alone).epsilon
+    assert reader.alone(make(found.epsilon)) < found.share <= 0.5
+    assert reader.success(make(found.epsilon)) == reader.in_context(make(found.epsilon))
+    assert found.share == pytest.approx(0.5, rel=0.01)
+    assert reader.in_context(make(found.epsilon * 1.05))[0] > 0.5
+
+
+def test_public_text_is_attacked_by_a_model_of_other_text(make):
+    index = make(1.0).index
+    texts = [f"w{i} w{i + 1}, w{i + 2}." for i in range(30)]
+    text = PublicText.read(texts, index)
+    first = text.ids[: text.offsets[1]]
+    assert first.tolist()[:2] == [0, 1]
+    assert first[2] == first[-1] - text.model.symbols.index(",") + text.model.symbols.index(".")
+    assert len(text.offsets) == 7
+    # The first text is attacked, so no pair of it is counted.
+    assert text.model.find_pairs(0, 1) == -1
+    with pytest.raises(TextprivError, match="at least 5 public texts"):
+        PublicText.read(texts[:4], index)

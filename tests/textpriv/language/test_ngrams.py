@@ -1,61 +1,107 @@
-"""N-gram models: counts against hand-made ones, laws that sum to one, and ARPA files, whole and damaged."""
+"""N-gram models: counts by hand, distributions, exact draws, ARPA files and saved folders."""
 
 from __future__ import annotations
-
-import gzip
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import chisquare
 
 from textpriv.errors import TextprivError
-from textpriv.language.ngrams import NGrams
+from textpriv.language import NGrams
+from textpriv.language.arpa import read_arpa
+from textpriv.language.ngrams import ONE
+from textpriv.vocabulary import Vocabulary
 
-IDS = np.array([0, 1, 0, 1, 0, 2, -1, 1, 0, 1], dtype=np.int32)
+MARKS = ("<s>", "<other>", ".")
+IDS = np.array([0, 1, 0, 1, 0, 2, -1, 1, -4, 1], dtype=np.int32)  # -4 is the full stop
+ENDS = np.array([0, 5, 10])
+START, STOP, REST = 3, 5, 6  # tokens of three words and three symbols
 
 
-def test_a_trained_model_discounts_counts_and_backs_off_to_one_word_less():
-    model = NGrams.train(IDS, np.array([0, 5, 10]), 3, discount=0.5)
-    assert_allclose(model.single, (np.array([4, 4, 1, 1]) + 1) / 14)
-    # After 0 in a document: 1 three times and, across the border of documents, nothing.
-    after_0 = np.array([0.0, (3 - 0.5) / 3, 0.0, 0.0]) + 0.5 / 3 * model.single
-    assert_allclose(model.after(0), after_0)
-    # After 0, 1: 0 twice, and the end of a document.
-    assert_allclose(model.after(0, 1), [(2 - 0.5) / 2, 0, 0, 0] + 0.25 * model.after(1))
-    # After a pair that is not there: what the last word says.
+def counted(order: int = 3, size: int = 3) -> NGrams:
+    return NGrams.from_ids(IDS, ENDS, size, order, symbols=MARKS, discount=0.5)
+
+
+def test_counts_are_discounted_and_back_off_to_one_token_less():
+    model = counted()
+    single = (np.array([3, 4, 1, 0, 0, 1, 1]) + 1) / 17
+    assert_allclose(model.probability(np.arange(7)), single, atol=1e-8)
+    # After 0: 1 twice, and no pair across the border of documents.
+    after_0 = [0, 1.5 / 2, 0, 0, 0, 0, 0] + 0.25 * single
+    assert_allclose(model.after(0), after_0, atol=1e-8)
+    # After 0, 1: 0 twice.
+    assert_allclose(
+        model.after(0, 1), [1.5 / 2, 0, 0, 0, 0, 0, 0] + 0.25 * model.after(1), atol=1e-8
+    )
+    # After a pair that does not occur: as after its last token.
     assert_allclose(model.after(2, 0), model.after(0))
+    # A document begins after the start, and its second word after start and first.
+    assert model.probability(0, START) > 0.3
+    assert model.probability(1, 0, START) > model.probability(1, 0)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
-def test_every_law_of_a_trained_model_sums_to_one(order):
-    ids = np.random.default_rng(1).integers(-1, 6, 300).astype(np.int32)
-    model = NGrams.train(ids, np.array([0, 100, 100, 300]), 6, order=order)
-    for first in range(7):
-        assert model.after(first).sum() == pytest.approx(1.0)
-        for second in range(7):
-            assert model.after(first, second).sum() == pytest.approx(1.0)
+def test_every_context_gives_each_word_weight_and_one_in_all(order):
+    ids = np.random.default_rng(1).integers(-4, 6, 300)
+    model = NGrams.from_ids(ids, np.array([0, 100, 100, 300]), 6, order, symbols=MARKS)
+    for form, kept in ((model, slice(None)), (model.words_only(), [*range(6), 9])):
+        for first in range(10):
+            for context in ([first], *([first, second] for second in range(10))):
+                law = form.after(*context)
+                assert law.sum() == pytest.approx(1.0)
+                assert law[kept].min() >= 1 / ONE / ONE / ONE
 
 
-def test_the_probability_of_documents_is_that_of_their_words_in_turn():
-    model = NGrams.train(IDS, np.array([0, 5, 10]), 3)
-    ids, offsets = np.array([0, 1, 0, -1, 2, 2]), np.array([0, 4, 4, 6])
-    wanted = [model.single[0], model.after(0)[1], model.after(0, 1)[0], model.after(1, 0)[3]]
-    wanted += [model.single[2], model.after(2)[2]]
+def test_words_only_is_the_model_given_that_a_word_follows():
+    model = counted()
+    for other in (True, False):
+        kept = np.array([1, 1, 1, 0, 0, 0, other], bool)
+        for context in ((0,), (0, 1), (STOP,), (1, STOP), (2, 2), (START, 0)):
+            wanted = np.where(kept, model.after(*context), 0)
+            found = model.words_only(other=other).after(*context)
+            assert_allclose(found, wanted / wanted.sum(), atol=1e-7)
+
+
+def test_draws_follow_the_distribution_of_their_context():
+    model, rng = counted().words_only(), np.random.default_rng(0)
+    for context in ((START, START), (START, 0), (0, 1), (2, 0), (1, STOP)):
+        earlier, before = (np.full(20_000, token) for token in context)
+        law = model.after(*context)
+        times = np.bincount(model.draw(before, earlier, rng), minlength=7)
+        assert not times[law == 0].any()
+        # Five tests under one seed; a correct draw fails one of them with probability 5e-9.
+        assert chisquare(times[law > 0], 20_000 * law[law > 0]).pvalue > 1e-9
+    texts = model.sample(5, rng, documents=100)
+    assert texts.shape == (100, 5)
+    assert set(np.unique(texts)) == {-1, 0, 1, 2}
+
+
+def test_perplexity_is_the_geometric_mean_over_words():
+    model = counted()
+    ids, offsets = np.array([0, 1, 0, -1, -4, 2, 2]), np.array([0, 5, 7])
+    wanted = [model.after(START)[0], model.after(START, 0)[1], model.after(0, 1)[0]]
+    wanted += [model.after(1, 0)[REST], model.after(0, REST)[STOP]]
+    wanted += [model.after(START)[2], model.after(START, 2)[2]]
     assert_allclose(model.log_probabilities(ids, offsets), np.log(wanted))
-    assert model.perplexity(ids, offsets) == pytest.approx(np.prod(wanted) ** (-1 / 6))
+    words = [wanted[at] for at in (0, 1, 2, 5, 6)]
+    assert model.perplexity(ids, offsets) == pytest.approx(np.prod(words) ** (-1 / 5))
 
 
-def test_a_word_between_others_is_scored_by_all_that_it_changes():
-    model = NGrams.train(IDS, np.array([0, 5, 10]), 3)
-    wanted = [model.after(2, 0)[w] * model.after(0, w)[1] * model.after(w, 1)[2] for w in range(3)]
-    assert_allclose(model.between([1, 2, 0], [1, 2, 0]), np.log(wanted))
-    assert_allclose(model.between([], []), np.log(model.single[:3]))
+def test_text_is_counted_in_tokens_of_the_tokenizer():
+    vocabulary = Vocabulary(["good", "film", "n't"], np.eye(3))
+    model = NGrams.count(["A good film.", "Don't, good film!"], vocabulary)
+    film, stop, comma = 1, 3 + model.symbol("."), 3 + model.symbol(",")
+    assert model.probability(film, 0) > 0.5
+    assert model.probability(stop, film) > 0.15
+    assert model.probability(comma, 2) > 0.15
+    assert model.symbol("@") == 1
 
 
-@pytest.mark.parametrize("wrong", [{"discount": 1.0}, {"size": 2}, {"order": 4}])
-def test_what_cannot_be_counted_is_refused(wrong):
-    with pytest.raises(TextprivError):
-        NGrams.train(IDS, np.array([0, 10]), **{"size": 3, **wrong})
+def test_wrong_orders_and_ids_are_refused():
+    for size, order in ((2, 3), (3, 4)):
+        with pytest.raises(TextprivError):
+            counted(order, size)
 
 
 ARPA = """\\data\\
@@ -85,60 +131,50 @@ ngram 3=2
 """
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_an_arpa_file_is_read_with_its_back_off_and_scaled_to_laws(tmp_path, packed):
-    path = tmp_path / ("small.arpa.gz" if packed else "small.arpa")
-    path.write_bytes(gzip.compress(ARPA.encode()) if packed else ARPA.encode())
-    model = NGrams.read_arpa(path, ["red", "green"])
-    raw = np.array([10**-0.7, 10**-0.6, 10**-0.9 + 10**-1.0 + 10**-1.1])
-    assert_allclose(model.single, raw / raw.sum())
-    law = 10**-0.2 * model.single
-    law[1] = 10**-0.3
-    assert_allclose(model.after(0), law / law.sum())
-    law = 10**0.1 * model.after(1)
-    law[1] = 10**-0.1
-    assert_allclose(model.after(0, 1), law / law.sum())
-    assert_allclose(model.backoff[2] * model.single, model.after(2))
-    for first in range(3):
-        for second in range(3):
-            assert model.after(first, second).sum() == pytest.approx(1.0)
-    assert (len(model.pairs), len(model.triples)) == (2, 1)
-    short = NGrams.read_arpa(path, ["red", "green"], order=2)
-    assert_allclose(short.after(0, 1), model.after(1))
+@pytest.fixture
+def arpa(tmp_path):
+    path = tmp_path / "model.arpa"
+    path.write_text(ARPA)
+    return path
 
 
-HEAD = "\\1-grams:\n-1 red -0.1\n"
+def test_an_arpa_file_keeps_its_probabilities_of_listed_words(arpa):
+    model = read_arpa(arpa, ["green", "red", "blue"])
+    single = np.array([10**-0.6, 10**-0.7, 0, 10**-1, 0, 10**-0.9 + 10**-1.1])
+    assert_allclose(model.probability(np.arange(6)), single / single.sum(), atol=1e-8)
+    assert model.symbol(".") == model.symbol("<s>") == 0
+    # What is listed keeps its probability; all others share the rest as with one word less.
+    single /= single.sum()
+    others = (1 - 10**-0.3) / (1 - single[0]) * single
+    assert_allclose(model.after(1), np.where(np.arange(6) == 0, 10**-0.3, others), atol=1e-7)
+    assert model.probability(0, 0, 1) == pytest.approx(10**-0.1, abs=1e-6)
+    assert model.probability(0, 1, model.start) == pytest.approx(10**-0.2, abs=1e-6)
+    assert read_arpa(arpa, ["green", "red"], 2).probability(0, 0, 1) < 0.5
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("old", "new", "message"),
     [
-        ("\\1-grams:\nx red\n", "line 2"),
-        (HEAD + "nan green\n", "line 3: .* up to 0"),
-        (HEAD + "-inf green\n", "line 3"),
-        (HEAD + "0.1 green\n", "line 3"),
-        (HEAD + "-1 green nan\n", "line 3: .* from -99 to 99"),
-        (HEAD + "-1 green inf\n", "line 3"),
-        (HEAD + "-1 green 0 0\n", "line 3: expected a logarithm, 1 words"),
-        (HEAD + "\n\\2-grams:\n-1 red\n", "line 5: expected a logarithm, 2 words"),
-        (HEAD + "\\3-grams:\n-1 red green red\n", "line 4: the first two words are no bigram"),
-        ("ngram 1=2\n" + HEAD, "holds 1: is it whole"),
-        ("no model", "no unigrams"),
-        ("\\1-grams:\n-1 \udcff\n", "no UTF-8"),
+        ("-0.8 green", "0.8 green", "line 16: expected"),
+        ("-0.8 green", "x green", "line 16: expected"),
+        ("\nngram 3=2", "\nngram 3=3", "is it whole|Is it whole"),
+        ("red green green", "green red green", "no bigram"),
     ],
 )
-def test_what_is_no_arpa_file_is_refused_by_its_line(tmp_path, content, said):
-    path = tmp_path / "wrong.arpa"
-    path.write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(TextprivError, match=said):
-        NGrams.read_arpa(path, ["red", "green"])
+def test_a_damaged_arpa_file_is_refused(arpa, old, new, message):
+    arpa.write_text(ARPA.replace(old, new))
+    with pytest.raises(TextprivError, match=message):
+        read_arpa(arpa, ["green", "red"])
 
 
-def test_a_file_that_cannot_be_opened_or_unpacked_is_named(tmp_path):
-    cut = tmp_path / "cut.arpa.gz"
-    cut.write_bytes(gzip.compress(ARPA.encode())[:60])
-    for path in (tmp_path / "none.arpa", cut):
-        with pytest.raises(TextprivError, match=f"{path.name} cannot be read"):
-            NGrams.read_arpa(path, ["red"])
-    with pytest.raises(TextprivError, match="order"):
-        NGrams.read_arpa(cut, ["red"], order=4)
+def test_a_saved_model_comes_back_and_a_changed_one_is_refused(tmp_path):
+    model = counted()
+    model.save(tmp_path)
+    again = NGrams.load(tmp_path)
+    assert again.symbols == MARKS
+    assert all(map(np.array_equal, again.arrays, model.arrays))
+    content = bytearray((tmp_path / "triples.npy").read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "triples.npy").write_bytes(content)
+    with pytest.raises(TextprivError, match="damaged"):
+        NGrams.load(tmp_path)

@@ -1,0 +1,295 @@
+"""Mechanisms at equal recovery, compared by what private text is still worth.
+
+An epsilon compares mechanisms under one metric only. Here each mechanism is set to the epsilon at which the better attacker
+recovers the same share of content words, and measured on one task.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textpriv.errors import OutOfReachError
+from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon
+from textpriv.evaluation.learning import ChannelNB, count_matrix
+from textpriv.evaluation.recovery import COMMON, content_prior
+from textpriv.language.general_english import general_english
+from textpriv.language.ngrams import NGrams, token_ids
+from textpriv.mechanisms.base import UNKNOWN, Mechanism
+from textpriv.optional import needs
+from textpriv.vocabulary.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+else:
+    DataFrame = needs("pandas").DataFrame
+
+__all__ = ["Comparison", "Documents", "Task", "at_epsilon", "compare", "interval"]
+
+_BOOTSTRAPS = 400
+CLEAR, COMMON_ONLY = "clear text", "commonest words only"
+_COLUMNS = (
+    *("mechanism", "asked", "epsilon", "alone", "context", "accuracy", "low", "high", "channel"),
+    *("perplexity", "cosine", "kept", "words_per_second"),
+)
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Labelled documents as word ids.
+
+    Attributes
+    ----------
+    ids : ndarray of int32, shape (T,)
+        Of all documents, one after the other; -1 for a word outside the vocabulary.
+    offsets : ndarray of int64, shape (D + 1,)
+    labels : ndarray, shape (D,)
+    """
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    labels: NDArray[Any]
+
+    @classmethod
+    def read(cls, texts: Sequence[str], labels: Sequence[Any], vocabulary: Vocabulary) -> Documents:
+        """Read texts over a vocabulary; symbols are left out."""
+        ids, offsets = token_ids(texts, vocabulary.words, vocabulary.language or "en")
+        kept = ids >= UNKNOWN
+        ends = np.concatenate([[0], np.cumsum(kept)])[offsets]
+        return cls(ids[kept], ends, np.asarray(labels))
+
+    def counts(self, words: int, ids: NDArray[np.int32] | None = None) -> Any:
+        """Word counts, shape (D, words), of these ids or of others in their places."""
+        return count_matrix(self.ids if ids is None else ids, self.offsets, words)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A classification to learn from private documents and to test on clear ones.
+
+    Attributes
+    ----------
+    train, test : Documents
+    judge : NGrams, optional
+        Model of the perplexity, counted in text that nothing else saw. Default: general English.
+    cost : float
+        C of the logistic regression on word counts.
+    """
+
+    train: Documents
+    test: Documents
+    judge: NGrams | None = None
+    cost: float = 0.1
+
+    def right(self, words: int, ids: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which test documents a logistic regression gets right that learned from these ids in place of ``train.ids``."""
+        model = needs("sklearn.linear_model").LogisticRegression(
+            C=self.cost, solver="liblinear", dual=True, tol=0.01, random_state=0
+        )
+        if len(np.unique(self.train.labels)) > 2:
+            model = needs("sklearn.multiclass").OneVsRestClassifier(model)
+        model.fit(self.train.counts(words, ids).log1p(), self.train.labels)
+        found: NDArray[np.bool_] = model.predict(self._tested(words).log1p()) == self.test.labels
+        return found
+
+    def right_by_channel(self, mechanism: Mechanism, ids: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """:meth:`right` for :class:`ChannelNB`."""
+        words = len(mechanism.index)
+        model = ChannelNB(mechanism).fit(self.train.counts(words, ids), self.train.labels)
+        found: NDArray[np.bool_] = model.predict(self._tested(words)) == self.test.labels
+        return found
+
+    def _tested(self, words: int) -> Any:
+        return self.test.counts(words)
+
+
+class Comparison(DataFrame):
+    """Rows of :func:`compare`, with a plot."""
+
+    @property
+    def _constructor(self) -> type[Comparison]:
+        return Comparison
+
+    def plot(self, measure: str = "accuracy", axes: Any = None) -> Any:
+        """Draw a measure over recovery, one line a mechanism, and return the axes."""
+        if axes is None:
+            axes = needs("matplotlib.pyplot").subplots(layout="constrained")[1]
+        for name, rows in self.groupby("mechanism", sort=False):
+            if name in (CLEAR, COMMON_ONLY):
+                axes.axhline(rows[measure].iloc[0], color="0.5", linestyle=":", label=name)
+                continue
+            axes.plot(rows["asked"], rows[measure], marker="o", label=name)
+            if measure == "accuracy":
+                axes.fill_between(rows["asked"], rows["low"], rows["high"], alpha=0.15)
+        axes.set(xlabel="content words that the better attacker recovers", ylabel=measure)
+        axes.legend(fontsize=8, frameon=False)
+        return axes
+
+
+def at_epsilon(mechanism: Mechanism, epsilon: float) -> Mechanism:
+    """The same mechanism at another epsilon."""
+    return type(mechanism)(mechanism.index, **{**mechanism.settings(), "epsilon": epsilon})
+
+
+def compare(
+    mechanisms: Sequence[Mechanism] | Mapping[str, Mechanism],
+    task: Task,
+    *,
+    recovery: Sequence[float] = (0.05, 0.1, 0.2),
+    attacker: BestAttacker | None = None,
+    draws: int = 3,
+    channel: bool = False,
+) -> Comparison:
+    """Set mechanisms to equal recovery and measure them on a task.
+
+    Parameters
+    ----------
+    mechanisms : sequence or mapping of str to Mechanism
+        Over one vocabulary, at any epsilon.
+    task : Task
+    recovery : sequence of float
+        Shares of content words that the better attacker recovers.
+    attacker : BestAttacker, optional
+        Default: the exact attacker on single words, by Zipf's law.
+    draws : int
+        Private copies of the training documents.
+    channel : bool
+        Also learn by :class:`ChannelNB`.
+
+    Returns
+    -------
+    Comparison
+        A ``DataFrame`` with the columns: mechanism; asked (recovery); epsilon (in units of the mechanism's own metric);
+        alone and context (recovery by each attacker); accuracy, low, high (with a 95 % interval over draws and test
+        documents); channel; perplexity; cosine (between the vectors of a content word and of its output); kept (share of
+        unchanged words); words_per_second. Clear text comes first, and the commonest words with all others deleted.
+
+    Raises
+    ------
+    TextprivError
+        Without scikit-learn.
+    """
+    named = mechanisms if isinstance(mechanisms, Mapping) else {repr(m): m for m in mechanisms}
+    first = next(iter(named.values()))
+    vocabulary = first.index.vocabulary
+    if attacker is None:
+        common = min(COMMON, len(vocabulary) // 4)
+        attacker = BestAttacker(vocabulary.prior_weights("zipf"), common=common)
+    measured = _Measured(vocabulary, task, attacker, draws, channel)
+    rows = measured.baselines()
+    for name, mechanism in named.items():
+        start = mechanism.epsilon
+        for asked in recovery:
+            row = {"mechanism": name, "asked": asked}
+            try:
+                make = partial(at_epsilon, mechanism)
+                start = largest_epsilon(make, asked, attacker, start).epsilon
+            except OutOfReachError:
+                rows.append(row)
+                continue
+            rows.append(row | measured.row(at_epsilon(mechanism, start)))
+    return Comparison(rows, columns=_COLUMNS)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Measures of private copies of a task's training documents."""
+
+    vocabulary: Vocabulary
+    task: Task
+    attacker: BestAttacker
+    draws: int
+    channel: bool
+
+    @cached_property
+    def _judge(self) -> NGrams:
+        judge = self.task.judge or general_english(self.vocabulary.words)
+        return judge.words_only()
+
+    @cached_property
+    def _content(self) -> NDArray[np.bool_]:
+        return content_prior(self.attacker.prior, self.attacker.common) > 0
+
+    def row(self, mechanism: Mechanism) -> dict[str, Any]:
+        """All columns of a mechanism."""
+        begun = time.perf_counter()
+        # Numpy's generator: what is measured is no secret.
+        drawn = [
+            mechanism.sample(self.task.train.ids, np.random.default_rng(seed))
+            for seed in range(self.draws)
+        ]
+        seconds = time.perf_counter() - begun
+        words = len(self.vocabulary)
+        found = {"epsilon": mechanism.epsilon, "alone": self.attacker.alone(mechanism)}
+        if self.attacker.text is not None:
+            found["context"] = self.attacker.in_context(mechanism)[0]
+        right = np.stack([self.task.right(words, ids) for ids in drawn])
+        found |= dict(zip(("accuracy", "low", "high"), interval(right), strict=True))
+        if self.channel:
+            by_channel = [self.task.right_by_channel(mechanism, ids) for ids in drawn]
+            found["channel"] = float(np.mean(by_channel))
+        speed = self.draws * len(self.task.train.ids) / seconds
+        return found | self._text(drawn[0]) | {"words_per_second": speed}
+
+    def _text(self, ids: NDArray[np.int32]) -> dict[str, float]:
+        """How the text of one draw reads, and how near its words are to the originals."""
+        train = self.task.train
+        known = train.ids >= 0
+        vectors = self.vocabulary.vectors
+        content = known & self._content[train.ids]
+        before, after = vectors[train.ids[content]], vectors[ids[content]]
+        lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
+        return {
+            "perplexity": self._judge.perplexity(ids, train.offsets),
+            "cosine": float(((before * after).sum(axis=1) / np.maximum(lengths, 1e-12)).mean()),
+            "kept": float((ids == train.ids)[known].mean()),
+        }
+
+    def baselines(self) -> list[dict[str, Any]]:
+        """Clear text, and the commonest words alone."""
+        train, words = self.task.train, len(self.vocabulary)
+        kept = np.where((train.ids >= 0) & ~self._content[train.ids], train.ids, UNKNOWN)
+        rows = []
+        for name, ids, share in ((CLEAR, train.ids, 1.0), (COMMON_ONLY, kept, 0.0)):
+            accuracy, low, high = interval(self.task.right(words, ids)[None])
+            row = {
+                "mechanism": name,
+                "alone": share,
+                "accuracy": accuracy,
+                "low": low,
+                "high": high,
+            }
+            rows.append(row | (self._text(ids) if name == CLEAR else {}))
+        return rows
+
+
+def interval(
+    first: NDArray[np.bool_], second: NDArray[np.bool_] | None = None
+) -> tuple[float, float, float]:
+    """Accuracy, or the lead of one over another, and a 95 % interval by resampling draws and test documents.
+
+    Parameters
+    ----------
+    first, second : ndarray of bool, shape (draws, documents)
+        Which test documents are right; the documents of both are the same.
+    """
+    rng = np.random.default_rng(0)
+    found = np.empty(_BOOTSTRAPS)
+
+    def drawn(right: NDArray[np.bool_]) -> Any:
+        # Draws of two mechanisms are independent, so they are resampled apart.
+        return right[rng.integers(len(right), size=len(right))].mean(axis=0)
+
+    for at in range(_BOOTSTRAPS):
+        times = rng.multinomial(first.shape[1], np.full(first.shape[1], 1 / first.shape[1]))
+        ahead = drawn(first) - (0.0 if second is None else drawn(second))
+        found[at] = ahead @ times / first.shape[1]
+    low, high = np.percentile(found, (2.5, 97.5))
+    mean = first.mean() - (0.0 if second is None else second.mean())
+    return float(mean), float(low), float(high)

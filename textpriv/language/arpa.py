@@ -1,0 +1,121 @@
+"""Reader of n-gram models in ARPA files, packed by gzip or not.
+
+ARPA models back off: a listed n-gram has its own probability, others the back-off weight of their context times that with
+one token less. Here each becomes its excess over the latter, at least 0, and contexts back off with what is left of 1.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textpriv.errors import TextprivError
+from textpriv.language.ngrams import OTHER, START, NGrams
+
+__all__ = ["read_arpa"]
+
+_LARGEST = 0.999  # of a context's probability that its successors have
+
+
+def read_arpa(path: Path, words: Sequence[str], order: int = 3) -> NGrams:
+    """Read the n-grams of up to ``order`` tokens over a vocabulary.
+
+    N-grams with a word outside the vocabulary are left out, so their contexts back off. The end of a sentence counts as the
+    start of the next one.
+
+    Parameters
+    ----------
+    path : Path
+    words : sequence of str
+        The vocabulary.
+    order : int
+        1, 2 or 3.
+
+    Raises
+    ------
+    TextprivError
+        Naming the line that cannot be read; for a file that ends early and one without unigrams of the vocabulary.
+    """
+    size = len(words)
+    place = {word: at for at, word in enumerate(words)} | {START: size, "</s>": size}
+    single = np.zeros(size + 3)
+    longer: dict[int, list[tuple[Any, ...]]] = {2: [], 3: []}
+    for probability, tokens in _entries(path, order):
+        ids = [place.get(token, size + 2) for token in tokens]
+        if len(ids) > 1 and max(ids) < size + 2:
+            longer[len(ids)].append((*ids, probability))
+        elif tokens != [START] and len(ids) == 1:
+            single[ids[0]] += probability
+    if not single[:size].any():
+        raise TextprivError(f"{path} has no unigrams of the vocabulary. Is it an ARPA file?")
+    model = NGrams.from_probabilities(size, (START, OTHER), single)
+    if not longer[2]:
+        return model
+    first, second, share = _sorted(longer[2])
+    pairs = (first, second, _excess(first, share, model.probability(second)))
+    model = NGrams.from_probabilities(size, (START, OTHER), single, pairs)
+    if not longer[3]:
+        return model
+    earlier, before, third, share = _sorted(longer[3])
+    context = model.find_pairs(earlier, before)
+    if (context < 0).any():
+        raise TextprivError(f"{path} has a trigram whose first two words are no bigram of it.")
+    triples = (context, third, _excess(context, share, model.probability(third, before)))
+    return NGrams.from_probabilities(size, (START, OTHER), single, pairs, triples)
+
+
+def _sorted(rows: list[tuple[Any, ...]]) -> list[NDArray[Any]]:
+    """Columns of n-grams in rising order; of equal ones the first."""
+    *tokens, share = (np.array(column) for column in zip(*rows, strict=True))
+    _, first = np.unique(np.stack(tokens, axis=1), axis=0, return_index=True)
+    return [column[first] for column in (*tokens, share)]
+
+
+def _excess(
+    context: NDArray[np.int64], share: NDArray[np.float64], less: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Weights of successors, given their probabilities and those with one token less."""
+    left = 1.0 - np.bincount(context, share)
+    others = 1.0 - np.bincount(context, less)
+    backoff = np.clip(left / np.maximum(others, 1e-9), 0.0, 1.0)
+    weights = np.maximum(share - backoff[context] * less, 0.0)
+    whole = np.bincount(context, weights)
+    return weights * np.minimum(1.0, _LARGEST / np.maximum(whole, 1e-12))[context]
+
+
+def _entries(path: Path, order: int) -> Iterator[tuple[float, list[str]]]:
+    """Yield probability and tokens of each n-gram; back-off weights follow from what is listed."""
+    declared: dict[int, int] = {}
+    section = number = 0
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):  # noqa: B007 - named in errors
+                parts = line.split()
+                if not parts:
+                    continue
+                if line[0] == "\\":
+                    section = int(line[1]) if line[1].isdigit() else 0
+                elif section == 0 and parts[0] == "ngram":
+                    length, _, count = parts[1].partition("=")
+                    declared[int(length)] = int(count)
+                elif 1 <= section <= order:
+                    tokens, probability = parts[1 : section + 1], 10.0 ** float(parts[0])
+                    if not section < len(parts) <= section + 2 or not probability <= 1:
+                        raise ValueError
+                    if section in declared:
+                        declared[section] -= 1
+                    yield probability, tokens
+    except (ValueError, OverflowError):
+        raise TextprivError(
+            f"{path}, line {number}: expected a logarithm up to 0, the words, and perhaps a back-off weight."
+        ) from None
+    except (OSError, EOFError, zlib.error):
+        raise TextprivError(f"{path} cannot be read as an ARPA file.") from None
+    if any(left for length, left in declared.items() if length <= order):
+        raise TextprivError(f"{path} does not have the n-grams that it declares. Is it whole?")
