@@ -1,7 +1,6 @@
 """The spaCy component and the strict tokenizer."""
 
 import functools
-import gc
 import importlib.metadata
 import io
 import itertools
@@ -18,11 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import spacy
-import srsly
 from spacy.tokens import Doc, DocBin, Span
-from spacy.training import Example
 from spacy.vocab import Vocab
-from thinc.api import Config
+from thinc.api import Config, ConfigValidationError
 
 import textpriv.pipeline
 from textpriv.errors import CorpusError, IndexFolderError, MechanismError, PolicyError, RawTextError
@@ -32,7 +29,9 @@ from textpriv.pipeline import (
     PrivateCorpus,
     PrivateTokenizer,
     RawTextWarning,
+    record,
 )
+from textpriv.pipeline.record import RECORD
 from textpriv.run_key import RunKey
 from textpriv.vocabulary import Vocabulary
 
@@ -59,7 +58,6 @@ TEXTS = [
 MECHANISM = {"@textpriv_mechanisms": "textpriv.TEM.v1", "epsilon": 1.0}
 
 Doc.set_extension("origin", default=None, force=True)
-Doc.set_extension("computed", getter=len, force=True)
 
 ignore_raw = pytest.mark.filterwarnings("ignore::textpriv.pipeline.RawTextWarning")
 
@@ -120,7 +118,7 @@ def test_only_public_words_and_kept_punctuation_come_out(form, reading):
         assert all(token.text in WORDS or token.is_punct for token in doc)
 
 
-def test_component_returns_a_new_doc_and_carries_nothing_over(folder):
+def test_a_new_doc_carries_nothing_of_the_raw_one(folder):
     nlp = component_form(folder)
     raw = nlp.make_doc("The patient zorblax was cold.")
     raw.user_data["secret"] = "zorblax"
@@ -158,29 +156,27 @@ def test_what_is_lost_of_a_raw_document_is_warned_of_once(folder):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nlp(raw)
-        component_form(folder, carry=["cats", "ents", "_.origin"])(labelled(nlp))
+        component_form(folder, carry=["cats", "ents"])(labelled(nlp))
 
 
-def test_what_is_carried_over_comes_out_as_it_was_and_is_named_in_the_statement(folder):
-    nlp = component_form(folder, carry=["cats", "ents", "_.origin"])
+def test_carried_annotations_come_out_and_are_named(folder):
+    nlp = component_form(folder, carry=["cats", "ents"])
     raw = labelled(nlp)
-    raw._.origin = "ward 7"
     private = nlp(raw)
     assert private.cats == {"complaint": 1.0}
-    assert private._.origin == "ward 7"
     assert [(e.start, e.end, e.label_) for e in private.ents] == [
         (2, 3, "PERSON"),
         (6, 7, "PERSON"),
     ]
     assert b"zorblax" not in private.to_bytes().lower()
     exposed = " ".join(private._.textpriv["statement"]["not_protected"])
-    for words in ("(cats), carried over", "(ents), carried over", "extension _.origin"):
+    for words in ("(cats), carried over", "(ents), carried over"):
         assert words in exposed
     assert "carried over" not in str(component_form(folder)("A dog.")._.textpriv["statement"])
 
 
 @pytest.mark.parametrize("text", ["İstanbul İ, ZORBLAX's!", "Mumblefrotz  QUIVERNETH\n\n(Zorblax)"])
-def test_entities_cover_the_letters_that_they_covered_whatever_the_casing(folder, text):
+def test_entities_cover_the_same_letters_in_any_casing(folder, text):
     # No word of these is in the vocabulary, so all come out as they were, lower-cased; İ becomes two letters.
     nlp = component_form(folder, carry=["ents"], policy={"unknown": "keep", "stopword": "keep"})
     raw = nlp.make_doc(text)
@@ -190,23 +186,10 @@ def test_entities_cover_the_letters_that_they_covered_whatever_the_casing(folder
             assert [each.text for each in nlp(raw.copy()).ents] == [token.lower_]
 
 
-@ignore_raw
-def test_the_choice_of_what_is_carried_over_is_saved_and_holds_no_raw_word(folder, tmp_path):
-    nlp = component_form(folder, carry=["cats", "ents"])
-    nlp(labelled(nlp))
-    nlp.to_disk(tmp_path / "saved")
-    loaded = spacy.load(tmp_path / "saved")
-    assert loaded(labelled(loaded)).cats == {"complaint": 1.0}
-    assert b"zorblax" not in pickle.dumps(part(nlp)._annotations).lower()
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"carry": ["tags"]}, "carry takes"),
-        ({"carry": ["_.textpriv"]}, "carry takes"),
-        ({"carry": ["_.nowhere"]}, "is not set"),
-        ({"carry": ["_.computed"]}, "is computed"),
         ({"carry": ["ents"], "policy": {"number": "drop"}}, "drops no token"),
     ],
 )
@@ -215,86 +198,30 @@ def test_what_cannot_be_carried_over_is_refused(folder, changes, words):
         component_form(folder, **changes)
 
 
-def test_a_part_of_a_raw_document_is_not_carried_over(folder):
-    nlp = component_form(folder, carry=["_.origin"])
-    raw = nlp.make_doc("The patient zorblax.")
-    raw._.origin = raw[2:3]
-    with pytest.raises(RawTextError, match="a part of the raw document") as caught:
-        nlp(raw)
-    assert "zorblax" not in str(caught.value)
-
-
 @both_forms
-def test_extension_holds_statement_and_counts(form, reading):
-    doc = reading(form)("The patient was cold.")
-    assert set(doc._.textpriv) == {"statement", "counts"}
-    assert doc._.textpriv["statement"]["epsilon"] == 1.0
-    assert sum(doc._.textpriv["counts"].values()) == len(doc)
-    assert Doc(doc.vocab).from_bytes(doc.to_bytes())._.textpriv == doc._.textpriv
-    json.dumps(doc._.textpriv)
-
-
-@both_forms
-def test_text_of_a_doc_equals_what_the_privatizer_writes(form, folder):
-    nlp = form(folder, seed=5)
-    key = part(nlp)._key(TEXTS[0])
-    expected = part(form(folder, seed=5)).privatizer.privatize(TEXTS[0], key=key)
-    assert nlp(TEXTS[0]).text == expected
-
-
-@both_forms
-def test_policy_of_the_config_is_applied(form, folder):
-    dropped = form(folder, policy={"punctuation": "drop"})("The patient , was cold !!")
-    assert len(dropped) == 4
-
-
-@both_forms
-@pytest.mark.parametrize(
-    "text", ["", " ", "\n\n", "...", "!?", "\ud800", "a \udfff b", "x" * 1_000_000, "\0"]
-)
-def test_odd_texts_do_not_crash(form, reading, text):
-    if form is component_form and any("\ud800" <= c <= "\udfff" for c in text):
-        pytest.skip("spaCy's own tokenizer refuses lone surrogates before the component runs")
+def test_a_doc_carries_the_name_of_its_statement(form, reading):
+    """Workers send each document: a statement with each would make two of them slower than one."""
     nlp = reading(form)
-    doc = nlp(text)
-    assert "x" * 100 not in doc.text
-    assert next(nlp.pipe([text])).text is not None
+    docs = list(nlp.pipe(["The patient was cold."] * 4, n_process=2, batch_size=2))
+    docs.append(Doc(nlp.vocab).from_bytes(docs[0].to_bytes()))
+    for doc in docs:
+        assert doc._.textpriv["statement"]["epsilon"] == 1.0
+        assert sum(doc._.textpriv["counts"].values()) == len(doc)
+        json.dumps(doc._.textpriv)
+        assert len(pickle.dumps(doc.user_data[RECORD])) < 200
 
 
-@both_forms
-def test_casing_does_not_show_in_the_number_of_tokens(form, reading):
-    nlp = reading(form)
-    specials = sorted(spacy.blank("en").tokenizer.rules)
-    forms = [[text, text.lower(), text.upper()] for text in specials]
-    texts = [text for variants in forms for text in variants if text.lower() == variants[1]]
-    lengths = [len(doc) for doc in nlp.pipe(texts)]
-    found = {}
-    for text, length in zip(texts, lengths, strict=True):
-        assert found.setdefault(text.lower(), length) == length
-    assert len(nlp("DONT")) == len(nlp("dont")) == 2
-
-
-@both_forms
-def test_empty_text_gives_an_empty_doc(form, reading):
-    doc = reading(form)("")
-    assert len(doc) == 0
-    assert doc._.textpriv is not None
-
-
-def test_strict_form_refuses_what_is_not_text(reading):
-    with pytest.raises(TypeError):
-        reading(strict_form).tokenizer(None)
+def test_a_process_that_never_drew_finds_the_statement(folder, monkeypatch):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("textpriv", config={"epsilon": 2.5})  # the built-in index is opened by workers
+    (doc,) = nlp.pipe(["The patient was cold."], n_process=2)
+    assert doc._.textpriv["statement"]["epsilon"] == 2.5
+    monkeypatch.setattr(record, "forms", ())
+    doc.user_data[RECORD] = {**doc.user_data[RECORD], "statement": "of another process"}
+    assert doc._.textpriv["statement"] is None
 
 
 # Randomness
-
-
-@both_forms
-def test_seeded_output_does_not_depend_on_batches(form, folder, reading):
-    expected = [reading(form, seed=7)(text).text for text in TEXTS]
-    nlp = form(folder, seed=7)
-    for size in (1, 2, 100):
-        assert texts_of(nlp.pipe(TEXTS, batch_size=size)) == expected
 
 
 @both_forms
@@ -304,19 +231,13 @@ def test_seeded_output_does_not_depend_on_processes(form, reading):
     assert texts_of(nlp.pipe(TEXTS, n_process=2, batch_size=2)) == expected
 
 
-def test_tokenizer_pipe_equals_its_calls_alone_and_in_front_of_a_pipeline(reading):
+def test_tokenizer_pipe_gives_what_single_calls_give(reading):
     nlp = reading(strict_form, seed=7)
     expected = [nlp.tokenizer(text).text for text in TEXTS]
     assert texts_of(nlp.tokenizer.pipe(iter(TEXTS), batch_size=2)) == expected
     docs = list(nlp.pipe(nlp.tokenizer.pipe(TEXTS)))
     assert texts_of(docs) == expected
     assert all(doc._.textpriv["statement"]["proved"] is False for doc in docs)  # by the seed
-
-
-@both_forms
-def test_seeds_give_different_outputs(form, folder, reading):
-    text = " ".join(WORDS)
-    assert reading(form, seed=7)(text).text != form(folder, seed=2)(text).text
 
 
 @both_forms
@@ -333,35 +254,10 @@ def test_unseeded_equal_texts_differ_also_across_processes(form, reading):
 
 
 @both_forms
-def test_as_tuples_keeps_contexts_with_their_docs(form, reading):
-    nlp = reading(form, seed=7)
-    pairs = list(nlp.pipe(zip(TEXTS, range(len(TEXTS)), strict=True), as_tuples=True))
-    assert [context for _, context in pairs] == list(range(len(TEXTS)))
-    assert [doc.text for doc, _ in pairs] == [nlp(text).text for text in TEXTS]
-
-
-@both_forms
 def test_as_tuples_works_with_processes(form, reading):
     pairs = [("The patient was cold.", {"id": 1}), ("A dog.", {"id": 2})]
     got = list(reading(form).pipe(pairs, as_tuples=True, n_process=2))
     assert [context for _, context in got] == [{"id": 1}, {"id": 2}]
-
-
-@both_forms
-def test_later_components_work_on_the_private_doc(form, folder):
-    nlp = form(folder)
-    nlp.add_pipe("sentencizer")
-    doc = nlp("The patient was cold. The dog was warm.")
-    assert len(list(doc.sents)) == 2
-
-
-@both_forms
-def test_evaluate_runs(form, folder):
-    nlp = form(folder)
-    nlp.add_pipe("sentencizer")
-    predicted = nlp.make_doc("The patient slept.")  # private already where the tokenizer is
-    reference = Doc(spacy.blank("en").vocab, words=[token.text for token in predicted])
-    assert "speed" in nlp.evaluate([Example(predicted, reference)])
 
 
 @both_forms
@@ -374,18 +270,7 @@ def test_words_first_seen_in_a_memory_zone_can_be_used_after_it(form, folder):
     assert texts_of(nlp.pipe(TEXTS)) == inside
 
 
-def test_the_component_reads_documents_alike_once_its_look_ups_are_compiled_also_in_a_memory_zone(
-    folder,
-):
-    nlp = component_form(folder)
-    before = [doc._.textpriv["counts"] for doc in nlp.pipe(TEXTS)]
-    part(nlp).privatizer.reader.compile()
-    with nlp.memory_zone():
-        assert [doc._.textpriv["counts"] for doc in nlp.pipe(TEXTS)] == before
-    assert [nlp(text)._.textpriv["counts"] for text in TEXTS] == before
-
-
-def test_component_sourced_from_another_pipeline_uses_the_docs_vocabulary(folder):
+def test_a_sourced_component_uses_the_docs_vocabulary(folder):
     nlp = spacy.blank("en")
     nlp.add_pipe("textpriv", source=component_form(folder))
     assert nlp("The patient was cold.").vocab is nlp.vocab
@@ -399,7 +284,7 @@ def test_every_doc_of_a_batch_keeps_its_own_vocabulary(folder):
     assert all(token.text in [*WORDS, "."] for doc in private for token in doc)
 
 
-def test_component_fails_closed_when_the_pipeline_swallows_errors(folder):
+def test_the_component_fails_closed_if_errors_are_swallowed(folder):
     nlp = component_form(folder / "not_there")
     nlp.set_error_handler(lambda name, proc, docs, error: None)
     with pytest.raises(IndexFolderError):
@@ -412,21 +297,25 @@ def test_component_fails_closed_when_the_pipeline_swallows_errors(folder):
 
 
 @both_forms
-def test_a_mechanism_must_be_chosen(form, folder):
-    with pytest.raises(MechanismError, match="epsilon"):
-        form(folder, mechanism=None)
-
-
-@both_forms
-def test_a_wrong_parameter_is_told_when_the_pipeline_is_made(form, folder):
-    with pytest.raises(MechanismError):
-        form(folder, mechanism={**MECHANISM, "epsilon": -1.0})
-
-
-@both_forms
-def test_an_unknown_policy_is_refused(form, folder):
+def test_wrong_options_are_refused_when_the_pipeline_is_made(form, folder):
+    for changes in ({"mechanism": None}, {"mechanism": {**MECHANISM, "epsilon": -1.0}}):
+        with pytest.raises(MechanismError, match="epsilon"):
+            form(folder, **changes)
     with pytest.raises(PolicyError):
         form(folder, policy={"verbs": "drop"})
+    with pytest.raises(ConfigValidationError):
+        form(folder, epsilom=3.0)
+
+
+def test_a_second_form_in_one_pipeline_is_refused(folder):
+    with pytest.raises(MechanismError, match="not both"):
+        strict_form(folder).add_pipe("textpriv", config=settings(folder))
+    late, twice = component_form(folder), component_form(folder)
+    late.tokenizer = strict_form(folder).tokenizer
+    twice.add_pipe("textpriv", name="again", config=settings(folder))
+    for nlp in (late, twice):
+        with pytest.raises(MechanismError, match="not both"):
+            nlp("The patient was cold.")
 
 
 @both_forms
@@ -437,29 +326,10 @@ def test_a_missing_index_is_told_at_first_use(form, folder):
 
 
 @both_forms
-def test_without_an_index_the_built_in_one_is_opened_at_first_use(form, folder):
+def test_without_an_index_the_built_in_one_is_opened(form, folder):
     nlp = form(folder, index=None)
     assert nlp("chest pain")._.textpriv["counts"]["sampled"] == 2
     assert part(nlp).privatizer.mechanism.index is Index.builtin("en")
-
-
-def test_component_in_a_strict_pipeline_is_refused(folder):
-    with pytest.raises(MechanismError, match="not both"):
-        strict_form(folder).add_pipe("textpriv", config=settings(folder))
-
-
-def test_strict_tokenizer_set_later_is_noticed(folder):
-    nlp = component_form(folder)
-    nlp.tokenizer = strict_form(folder).tokenizer
-    with pytest.raises(MechanismError, match="not both"):
-        nlp("The patient was cold.")
-
-
-def test_two_components_are_refused(folder):
-    nlp = component_form(folder)
-    nlp.add_pipe("textpriv", name="again", config=settings(folder))
-    with pytest.raises(MechanismError, match="not both"):
-        nlp("The patient was cold.")
 
 
 # Saving and loading
@@ -475,33 +345,6 @@ def test_saved_pipeline_loads_without_the_first_index(form, folder, tmp_path):
     shutil.rmtree(own)
     shutil.move(tmp_path / "saved", tmp_path / "moved")
     assert texts_of(spacy.load(tmp_path / "moved").pipe(TEXTS)) == expected
-
-
-@ignore_raw
-@both_forms
-def test_bytes_bring_the_index(form, folder):
-    nlp = form(folder, seed=7)
-    data = nlp.to_bytes()
-    other = form(folder.parent / "elsewhere", seed=7).from_bytes(data)
-    assert texts_of(other.pipe(TEXTS)) == texts_of(nlp.pipe(TEXTS))
-    assert texts_of(other.pipe(TEXTS, n_process=2)) == texts_of(nlp.pipe(TEXTS))
-
-
-def test_the_unpacked_index_goes_with_its_owner(folder):
-    tokenizer = strict_form(folder, index=None).tokenizer
-    tokenizer.from_bytes(strict_form(folder).tokenizer.to_bytes())
-    unpacked = tokenizer._folder
-    assert unpacked.is_dir()
-    assert unpacked.parent.stat().st_mode & 0o077 == 0
-    del tokenizer
-    gc.collect()
-    assert not unpacked.parent.exists()
-
-
-@pytest.mark.parametrize("name", ["../outside", "/outside", "a/../../outside"])
-def test_packed_files_cannot_leave_their_folder(folder, name):
-    with pytest.raises(IndexFolderError, match="outside"):
-        strict_form(folder).tokenizer.from_bytes(srsly.msgpack_dumps({"index": {name: b"x"}}))
 
 
 @ignore_raw
@@ -522,33 +365,6 @@ def test_strict_pipeline_can_be_saved_over_a_common_one(folder, tmp_path):
     nlp = strict_form(folder, seed=7)
     nlp.to_disk(tmp_path / "saved")
     assert spacy.load(tmp_path / "saved")(TEXTS[0]).text == nlp(TEXTS[0]).text
-
-
-@ignore_raw
-@both_forms
-def test_excluding_the_index_keeps_the_configured_path(form, folder, tmp_path):
-    part(form(folder)).to_disk(tmp_path / "part", exclude=["index"])
-    assert not (tmp_path / "part" / "index").exists()
-    assert part(form(folder)).to_bytes(exclude=["index"]) == srsly.msgpack_dumps({})
-    lost = part(form(folder.parent / "elsewhere"))
-    part(form(folder)).to_disk(tmp_path / "full")
-    lost.from_disk(tmp_path / "full", exclude=["index"])
-    with pytest.raises(IndexFolderError, match="elsewhere"):
-        _ = lost.privatizer
-
-
-@ignore_raw
-@both_forms
-def test_a_damaged_index_in_the_pipeline_is_refused(form, folder, tmp_path):
-    nlp = form(folder)
-    nlp.to_disk(tmp_path / "saved")
-    (index,) = (tmp_path / "saved").glob("*/index")
-    # The approximate index is compared when it is first used, which this mechanism never does.
-    files = [f for f in index.rglob("*") if f.is_file() and f.name != "hnsw.bin"]
-    largest = max(files, key=lambda f: f.stat().st_size)
-    os.truncate(largest, largest.stat().st_size // 2)
-    with pytest.raises(IndexFolderError):
-        spacy.load(tmp_path / "saved")
 
 
 @ignore_raw
@@ -584,21 +400,7 @@ def saved_in_every_way(nlp, path):
     yield "part pickled", lambda: pickle.dumps(part(nlp))
 
 
-def test_a_component_pipeline_that_has_read_raw_words_is_not_saved(folder, tmp_path):
-    nlp = component_form(folder, save_raw_words=False)
-    for _, save in saved_in_every_way(nlp, tmp_path / "fresh"):
-        save()
-    nlp(TEXTS[0])
-    for name, save in saved_in_every_way(nlp, tmp_path / "used"):
-        with pytest.raises(
-            RawTextError, match=r"Not saved.*textpriv\.PrivateTokenizer\.v1"
-        ) as raised:
-            save()
-        assert not any(word in str(raised.value).lower() for word in RAW), name
-    assert not any(word.encode() in all_bytes(tmp_path).lower() for word in RAW)
-
-
-def test_a_component_pipeline_is_saved_with_raw_words_where_its_config_says_so(folder, tmp_path):
+def test_raw_words_are_saved_with_a_warning_on_request(folder, tmp_path):
     nlp = component_form(folder, save_raw_words=True)
     nlp(TEXTS[0])
     for name, save in saved_in_every_way(nlp, tmp_path):
@@ -607,21 +409,7 @@ def test_a_component_pipeline_is_saved_with_raw_words_where_its_config_says_so(f
             save()
 
 
-@both_forms
-def test_which_public_words_came_raw_does_not_show_in_what_is_saved(form, folder, monkeypatch):
-    monkeypatch.setattr(textpriv.pipeline.form, "_COMMON_WORDS", 3)
-    stores = []
-    for words in (["garden", "horse"], ["tree", "river", "milk"]):
-        nlp = form(folder, seed=1, save_raw_words=False)
-        nlp("the")  # the same in both
-        Doc(nlp.vocab, words=words)
-        nlp.to_bytes()
-        assert all(word in nlp.vocab.strings for word in WORDS)
-        stores.append(set(nlp.vocab.strings))
-    assert stores[0] == stores[1]
-
-
-def test_a_component_pipeline_that_has_read_goes_to_workers_that_are_spawned(folder):
+def test_a_component_that_has_read_goes_to_spawned_workers(folder):
     nlp = component_form(folder, save_raw_words=False, seed=7)
     expected = nlp(TEXTS[0]).text
     with pytest.raises(RawTextError):
@@ -634,10 +422,34 @@ def test_a_component_pipeline_that_has_read_goes_to_workers_that_are_spawned(fol
     assert pickle.loads(sent)(TEXTS[0]).text == expected
 
 
-def test_saving_a_strict_pipeline_does_not_warn(folder, tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        strict_form(folder).to_disk(tmp_path / "saved")
+def test_a_pipeline_that_read_raw_words_is_not_saved_at_all(folder, tmp_path):
+    nlp = component_form(folder, save_raw_words=False)
+    for _, save in saved_in_every_way(nlp, tmp_path / "fresh"):
+        save()
+    nlp(TEXTS[0])
+    for name, save in saved_in_every_way(nlp, tmp_path / "used"):
+        with pytest.raises(RawTextError, match=r"Not saved.*PrivateTokenizer\.v1") as raised:
+            save()
+        assert not any(word in str(raised.value).lower() for word in RAW), name
+    assert not any(word.encode() in all_bytes(tmp_path).lower() for word in RAW)
+    assert list((tmp_path / "used").iterdir()) == []  # not even a half-written folder
+    kept = tmp_path / "fresh" / "whole"
+    with pytest.raises(RawTextError):
+        nlp.to_disk(kept)
+    assert (kept / "vocab").is_dir()  # a pipeline that was saved before stays
+
+
+@both_forms
+def test_which_public_words_came_raw_is_not_saved(form, folder):
+    stores = []
+    for words in (["garden", "horse"], ["tree", "river", "milk"]):
+        nlp = form(folder, seed=1, save_raw_words=False)
+        nlp("the")  # the same in both
+        Doc(nlp.vocab, words=words)
+        nlp.to_bytes()
+        assert all(word in nlp.vocab.strings for word in WORDS)
+        stores.append(set(nlp.vocab.strings))
+    assert stores[0] == stores[1]
 
 
 # No raw words
@@ -668,7 +480,7 @@ def test_strict_pipeline_keeps_no_raw_word_anywhere(folder, tmp_path):
 
 
 @ignore_raw
-def test_component_pipeline_keeps_raw_words_so_the_check_above_can_fail(folder, tmp_path):
+def test_the_check_above_finds_raw_words_of_a_component(folder, tmp_path):
     nlp = component_form(folder)
     for doc in nlp.pipe(TEXTS):
         assert not any(word in doc.text for word in RAW)
@@ -799,19 +611,9 @@ def raw_docs(raw_files):
         yield from DocBin().from_disk(raw_files / f"{name}.spacy").get_docs(Vocab())
 
 
-def test_training_with_a_reader_of_raw_words_is_refused_before_anything_is_saved(
-    folder, raw_files, tmp_path
-):
+def test_training_with_a_raw_reader_is_refused_before_saving(folder, raw_files, tmp_path):
     reader = {"@readers": "spacy.Corpus.v1", "path": "${paths.train}", "gold_preproc": False}
     with pytest.raises(RawTextError, match=r"textpriv\.PrivateCorpus\.v1"):
-        trained(folder, raw_files, tmp_path / "out", train=reader, dev=reader)
-    written = all_bytes(tmp_path).lower()
-    assert not any(word.encode() in written for word in RAW)
-
-
-def test_training_on_raw_tokens_is_refused_before_anything_is_saved(folder, raw_files, tmp_path):
-    reader = {"@readers": "spacy.Corpus.v1", "path": "${paths.train}", "gold_preproc": True}
-    with pytest.raises(RawTextError):
         trained(folder, raw_files, tmp_path / "out", train=reader, dev=reader)
     written = all_bytes(tmp_path).lower()
     assert not any(word.encode() in written for word in RAW)
@@ -844,9 +646,7 @@ def test_a_corpus_is_drawn_once_in_one_pipeline_and_anew_in_another(folder, raw_
     assert first == again != elsewhere
 
 
-def test_the_reader_carries_over_entities_where_asked_and_the_statement_names_them(
-    folder, tmp_path
-):
+def test_the_reader_carries_entities_and_the_statement_names_them(folder, tmp_path):
     raw = labelled(spacy.blank("en"))
     DocBin(docs=[raw]).to_disk(tmp_path / "raw.spacy")
     nlp = strict_form(folder)
@@ -863,13 +663,6 @@ def test_the_reader_carries_over_entities_where_asked_and_the_statement_names_th
             exposed = doc._.textpriv["statement"]["not_protected"]
             assert sum("carried over as they were" in line for line in exposed) == named
     assert "carried over" not in str(nlp("A dog.")._.textpriv["statement"])
-
-
-def test_a_corpus_reads_no_more_than_its_limit(folder, raw_files):
-    nlp = strict_form(folder, seed=1)
-    whole = texts_of(example.reference for example in PrivateCorpus(raw_files / "dev.spacy")(nlp))
-    part = texts_of(example.reference for example in PrivateCorpus(raw_files, limit=2)(nlp))
-    assert part == whole[:2]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no DocBin", b"x\x9c\x03\x00\x00\x00\x00\x01"])
@@ -928,9 +721,7 @@ def test_a_private_doc_passes_a_strict_pipeline(folder):
 
 
 @pytest.mark.parametrize("words", [["zorblax"], ["Garden"], ["old", "zorblax", "."]])
-def test_a_strict_pipeline_with_raw_words_in_its_vocabulary_is_neither_saved_nor_goes_on(
-    folder, tmp_path, words
-):
+def test_raw_words_in_a_strict_vocabulary_stop_the_pipeline(folder, tmp_path, words):
     nlp = strict_form(folder)
     nlp(TEXTS[0])
     Doc(nlp.vocab, words=words)
@@ -942,22 +733,7 @@ def test_a_strict_pipeline_with_raw_words_in_its_vocabulary_is_neither_saved_nor
         nlp(TEXTS[0])
 
 
-def test_words_that_were_raw_before_the_tokenizer_came_are_noticed(folder):
-    nlp = spacy.blank("en")
-    nlp("Then came zorblax.")
-    nlp.tokenizer = PrivateTokenizer(nlp.vocab, **resolved(folder))
-    with pytest.raises(RawTextError):
-        nlp.to_bytes()
-
-
-def resolved(folder):
-    return {
-        "index": folder,
-        "mechanism": spacy.registry.textpriv_mechanisms.get("textpriv.TEM.v1")(epsilon=1.0),
-    }
-
-
-def test_private_words_that_others_enter_do_not_stop_a_strict_pipeline(folder, tmp_path):
+def test_private_words_of_others_do_not_stop_a_strict_pipeline(folder, tmp_path):
     nlp = strict_form(folder, policy={"number": "keep"})
     nlp.add_pipe("sentencizer")
     texts = [*TEXTS, "Cough 42 times!?", "(1,000)"]
@@ -990,21 +766,7 @@ def test_under_a_run_key_a_text_is_drawn_once_in_all_pipelines(form, folder, key
 
 
 @both_forms
-def test_settings_under_one_run_key_share_no_draws(form, folder, key_file):
-    # By chance two outputs of these words are equal with probability below 2^-100.
-    text = " ".join(WORDS)
-    one = form(folder, run_key=str(key_file.path))(text).text
-    other = form(
-        folder, run_key=str(key_file.path), mechanism={**MECHANISM, "epsilon": 1.0 + 1e-9}
-    )(text).text
-    same = [a == b for a, b in zip(one.split(), other.split(), strict=True)]
-    assert sum(same) < len(same) / 2
-
-
-@both_forms
-def test_the_statement_names_what_equal_texts_show_where_they_are_drawn_once(
-    form, folder, key_file, raw_files
-):
+def test_the_statement_names_repeated_draws_of_equal_texts(form, folder, key_file, raw_files):
     def named(doc):
         return any(
             "which texts are equal" in each for each in doc._.textpriv["statement"]["not_protected"]
@@ -1037,9 +799,7 @@ def test_the_bytes_of_a_run_key_are_never_saved(form, folder, key_file, tmp_path
 
 
 @both_forms
-def test_a_missing_run_key_is_told_and_can_be_left_out_of_a_saved_pipeline(
-    form, folder, key_file, tmp_path
-):
+def test_a_missing_run_key_is_reported_and_can_be_left_out(form, folder, key_file, tmp_path):
     with pytest.raises(MechanismError, match=r"nowhere\.key.*run_key"):
         form(folder, run_key=str(tmp_path / "nowhere.key"))
     with pytest.raises(MechanismError, match="not both"):
@@ -1089,16 +849,6 @@ assert not any(name.startswith("textpriv") for name in sys.modules)
 print(json.dumps([[doc.text for doc in spacy.load(path).pipe(texts)] for path in sys.argv[2:]]))
 """
 
-ASSEMBLE = """
-import json, sys
-import spacy
-from spacy.util import load_config, load_model_from_config
-texts = json.loads(sys.argv[1])
-assert not any(name.startswith("textpriv") for name in sys.modules)
-made = [load_model_from_config(load_config(path), auto_fill=True) for path in sys.argv[2:]]
-print(json.dumps([[doc.text for doc in nlp.pipe(texts)] for nlp in made]))
-"""
-
 SPAWN = """
 import json, multiprocessing, sys, warnings
 import spacy
@@ -1112,7 +862,7 @@ if __name__ == "__main__":
 
 @ignore_raw
 @needs_entry_points
-def test_a_new_process_loads_both_forms_without_importing_textpriv(folder, tmp_path):
+def test_a_new_process_loads_both_forms_by_their_entry_points(folder, tmp_path):
     expected = []
     for form in (component_form, strict_form):
         nlp = form(folder, seed=7)
@@ -1120,18 +870,6 @@ def test_a_new_process_loads_both_forms_without_importing_textpriv(folder, tmp_p
         expected.append(texts_of(nlp.pipe(TEXTS)))
     paths = [tmp_path / form.__name__ for form in (component_form, strict_form)]
     assert fresh_process(LOAD, json.dumps(TEXTS), *paths, cwd=tmp_path) == expected
-
-
-@ignore_raw
-@needs_entry_points
-def test_a_config_alone_makes_the_pipeline_of_both_forms(folder, tmp_path):
-    paths = [tmp_path / "component.cfg", tmp_path / "strict.cfg"]
-    expected = []
-    for form, path in zip((component_form, strict_form), paths, strict=True):
-        nlp = form(folder, seed=7)
-        nlp.config.to_disk(path)
-        expected.append(texts_of(nlp.pipe(TEXTS)))
-    assert fresh_process(ASSEMBLE, json.dumps(TEXTS), *paths, cwd=tmp_path) == expected
 
 
 @needs_entry_points

@@ -19,7 +19,8 @@ from spacy.vocab import Vocab
 
 from textpriv.errors import CorpusError, MechanismError
 from textpriv.pipeline.annotations import Carried, CarriedAnnotations
-from textpriv.pipeline.names import DEFAULT_BATCH, READER_NAME, TOKENIZER_NAME
+from textpriv.pipeline.form import DEFAULT_BATCH
+from textpriv.pipeline.options import READER_NAME, TOKENIZER_NAME
 from textpriv.pipeline.tokenizer import PrivateTokenizer
 
 __all__ = ["PrivateCorpus", "make_corpus"]
