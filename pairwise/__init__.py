@@ -1,8 +1,8 @@
 """Private pairwise learning: metric learning and AUC maximisation under differential privacy.
 
-This package knows nothing of text. It shares a distribution with ``textpriv`` and imports none of it. The public names
-stand in ``__init__.pyi``, where type checkers read them; each is loaded when it is first used (the pattern of SPEC 1), so
-that importing the package does not import scikit-learn or torch.
+The public names are in ``__init__.pyi``, where type checkers read them. Each is loaded when it is first used (the pattern of
+SPEC 1), so that importing the package does not import scikit-learn. Of ``textpriv``, in the same distribution, only
+statements and the random stream are used.
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
-"""The errors of this package: each says what was expected, what was found and what to do.
+"""Errors of this package and checks of settings.
 
-Only the classes live here. Where an input is judged is the business of the module that uses it. No message ever holds a
-value taken from private data.
+Every message says what was expected, what was found and what to do. None holds a value taken from private data.
 """
 
 from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable
+from typing import TypeVar
 
 __all__ = [
     "BudgetClosedError",
@@ -14,6 +18,11 @@ __all__ = [
     "PairwiseError",
     "ServiceError",
     "UnsupportedEventError",
+    "check_number",
+    "check_positive",
+    "check_share",
+    "check_whole",
+    "without_context",
 ]
 
 
@@ -26,7 +35,7 @@ class InvalidParameterError(PairwiseError):
 
 
 class InvalidPairsError(PairwiseError):
-    """A list of pairs is malformed: self pairs, duplicates, indices out of range, wrong shape."""
+    """A list of pairs has the wrong shape, indices out of range, or a public topology that is no graph."""
 
 
 class UnsupportedEventError(PairwiseError):
@@ -45,9 +54,50 @@ class ServiceError(PairwiseError):
     """A server refused a request, cannot be reached, or answered with something that is no answer."""
 
 
-# Names of before.
-BudgetClosed = BudgetClosedError
-BudgetExceeded = BudgetExceededError
-InvalidPairs = InvalidPairsError
-InvalidParameter = InvalidParameterError
-UnsupportedEvent = UnsupportedEventError
+def check_number(name: str, value: object) -> None:
+    """Refuse a setting that is no real number."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidParameterError(f"{name} must be a number; found {type(value).__name__}.")
+
+
+def check_positive(**settings: float) -> None:
+    """Refuse settings that are no positive finite numbers."""
+    for name, number in settings.items():
+        check_number(name, number)
+        if not (math.isfinite(number) and number > 0):
+            raise InvalidParameterError(
+                f"{name} must be a positive finite number; found {number!r}."
+            )
+
+
+def check_whole(name: str, value: object, least: int = 1) -> None:
+    """Refuse a setting that is no whole number, or smaller than ``least``."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise InvalidParameterError(f"{name} must be a whole number >= {least}; found {value!r}.")
+
+
+def check_share(**settings: float) -> None:
+    """Refuse settings that are no shares in [0, 1)."""
+    for name, share in settings.items():
+        check_number(name, share)
+        if not 0 <= share < 1:
+            raise InvalidParameterError(f"{name} must be in [0, 1); found {share!r}.")
+
+
+Read = TypeVar("Read")
+
+# What reading a table may raise.
+_UNREADABLE = (ValueError, TypeError, OverflowError)
+
+
+def without_context(read: Callable[[], Read], refusal: Callable[[Exception], Exception]) -> Read:
+    """Return ``read()``; where it raises, raise what ``refusal`` makes of the error instead.
+
+    The new error is raised outside the handler. ``raise ... from None`` would keep the old one, which may quote private
+    values, as ``__context__``.
+    """
+    try:
+        return read()
+    except _UNREADABLE as error:
+        refused = refusal(error)
+    raise refused

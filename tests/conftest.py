@@ -97,8 +97,6 @@ _LONGEST = (
     "recipes/test_recipes.py",
     "test_docs.py",
     "textpriv/corpus/test_corpus_crash.py",
-    "pairwise/accounting/test_accounting.py",
-    "pairwise/estimators/test_audit.py",
     "textpriv/test_pipeline.py",
     "recipes/test_retrieval.py",
     "test_static_types.py",

@@ -21,14 +21,14 @@ CONFIGURATION = """
 strict = true
 follow_imports = silent
 ignore_missing_imports = true
-[mypy-torch.*,spacy.*,networkx.*,numba.*,scipy.*,sklearn.*,pyspark.*,ray.*,datasets.*,pyarrow.*]
+[mypy-spacy.*,networkx.*,numba.*,scipy.*,sklearn.*,pyspark.*,ray.*,datasets.*,pyarrow.*]
 follow_imports = skip
 """
 SCRIPT = """
 import numpy as np
 import pairwise
 import textpriv
-from pairwise import DPPMetricLearner, PrivateAUCClassifier, PrivateLDA, PrivateMetricLearner
+from pairwise import DPPMetricLearner, PrivateAUCClassifier, PrivateMetricLearner
 from textpriv import TEM, Index, Privatizer, TokenPolicy, Vocabulary, certify
 
 X, y = np.zeros((8, 2)), np.zeros(8)
@@ -38,8 +38,7 @@ scores: float = float(clf.decision_function(X)[0]) + clf.sensitivity()
 statement: pairwise.PrivacyStatement = clf.statement_
 metric = PrivateMetricLearner(epsilon=1.0, n_components=2).fit(X, y)
 matrix = metric.get_mahalanobis_matrix() @ metric.transform(X).T
-dpp = DPPMetricLearner(epsilon=4.0, delta=1e-5, kappa=3, noise="gaussian").fit(X, y)
-lda: PrivateLDA = PrivateLDA(epsilon=1.0).fit(X, y)
+dpp = DPPMetricLearner(epsilon=4.0, delta=1e-5, kappa=3).fit(X, y)
 
 vocabulary = Vocabulary(["a", "b"], X[:2])
 index: Index = Index.build(vocabulary, metric="euclidean", k=1)

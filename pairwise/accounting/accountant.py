@@ -1,173 +1,56 @@
-"""What releases cost: events in, epsilon out, and budgets that refuse.
+"""What releases cost: epsilon of an event, the filter of a budget, and the noise for a target.
 
-The Gaussian formulas are exact (mechanisms.md 1.1, 1.2); everything else goes through ``dp_accounting``, behind one
-function, ``epsilon_of``, that fixes how an event is to be read under each adjacency (mechanisms.md 1.4). Sensitivities are
-computed by the algorithms; nothing here sees data.
-
-**How to write an event.** All numbers are for the adjacency that is passed beside the event:
-
-* ``GaussianDpEvent(z)``: z = σ/Δ, Δ the l2 sensitivity under that adjacency.
-* ``LaplaceDpEvent(z)``: z = b/Δ₁, Δ₁ the l1 sensitivity under that adjacency.
-* ``ZCDpEvent(rho)``, ``ApproximateDpEvent(epsilon, delta)``: for that adjacency.
-* ``PoissonSampledDpEvent(q, GaussianDpEvent(z))``: z = σ/C, C the norm bound of one record, under every adjacency.
-* ``MixtureOfGaussiansDpEvent``: add/remove or zero-out only (``group_poisson_event``).
-* ``SampledWithoutReplacementDpEvent(n, b, GaussianDpEvent(z))``: replace-one only, z = σ/Δ with Δ the sensitivity of the
-  query on the sample.
-
-Items of a ``ComposedDpEvent`` run one after the other, each possibly computed from what came before, with parameters fixed
-in advance. Where the parameters themselves may be chosen by earlier results, a ``PrivacyBudget`` composes by a filter.
+Gaussian and zCDP formulas are exact; everything else goes through dp-accounting. Sensitivities are computed by the
+algorithms; nothing here sees data.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import dp_accounting
+import numpy as np
 from dp_accounting import dp_event
-from dp_accounting.pld import common as pld_common
 from dp_accounting.pld import privacy_loss_distribution as pld_lib
+from dp_accounting.rdp import rdp_privacy_accountant
+from scipy.special import logsumexp, ndtr
 
 from pairwise.accounting.events import (
     Adjacency,
-    ApproximateDpEvent,
-    _event_from_plain,
-    _freeze,
-    _leaves,
-    _merged,
-    check_event,
+    PureDpEvent,
     compose,
+    event_of_text,
+    leaves_of,
+    text_of_event,
 )
-from pairwise.accounting.gaussian import gaussian_epsilon, total_mu
-from pairwise.accounting.zcdp import zcdp_epsilon
+from pairwise.accounting.gaussian import check_privacy_parameters, gaussian_epsilon, total_mu
+from pairwise.accounting.zcdp import renyi_order, renyi_surcharge, zcdp_epsilon
 from pairwise.errors import InvalidParameterError, UnsupportedEventError
 
-__all__ = ["epsilon_of", "zcdp_cost"]
+__all__ = ["calibrate", "epsilon_of", "filtered_epsilon", "zcdp_cost"]
 
-# Widths of the grid of privacy losses. Every width gives a valid bound; a narrower one is tighter and slower.
-_WIDTHS = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4)
+Leaves = Sequence[tuple[dp_event.DpEvent, int]]
 
-
-def _refined(bound: Callable[[float], float], interval: float | None) -> float:
-    """Return a bound on the given grid, or on grids refined until about 0.1 % of it can be gained.
-
-    The surplus falls with the square of the width, so the last gain, over nine, tells what is left.
-    """
-    if interval is not None:
-        return bound(interval)
-    best = bound(_WIDTHS[0])
-    for width in _WIDTHS[1:]:
-        finer = bound(width)
-        gain = best - finer
-        best = min(best, finer)
-        if not gain > 9e-3 * best:
-            break
-    return best
-
-
-def _loss_distribution(
-    event: dp_event.DpEvent, count: int, adjacency: Adjacency, interval: float
-) -> pld_lib.PrivacyLossDistribution:
-    """Return the privacy loss distribution of ``count`` such releases, pessimistic.
-
-    Built here rather than by ``PLDAccountant``, since that one reads an unsampled Gaussian under replace-one as 2C/σ
-    (mechanisms.md 1.4) and refuses a Laplace release whose sensitivity is already that of the replacement.
-    """
-    step = {"value_discretization_interval": interval}
-    if isinstance(event, dp_event.GaussianDpEvent):
-        return pld_lib.from_gaussian_mechanism(event.noise_multiplier / math.sqrt(count), **step)
-    if isinstance(event, dp_event.LaplaceDpEvent):
-        one = pld_lib.from_laplace_mechanism(event.noise_multiplier, **step)
-    elif isinstance(event, dp_event.DiscreteLaplaceDpEvent):
-        one = pld_lib.from_discrete_laplace_mechanism(
-            event.noise_parameter, sensitivity=event.sensitivity, **step
-        )
-    elif isinstance(event, ApproximateDpEvent):
-        parameters = pld_common.DifferentialPrivacyParameters(event.epsilon, event.delta)
-        one = pld_lib.from_privacy_parameters(parameters, **step)
-    elif isinstance(event, dp_event.RandomizedResponseDpEvent):
-        # Its cost under replacement covers the other relations.
-        one = pld_lib.from_randomized_response(event.noise_parameter, event.num_buckets, **step)
-    elif isinstance(event, dp_event.MixtureOfGaussiansDpEvent):
-        one = pld_lib.from_mixture_gaussian_mechanism(
-            event.standard_deviation, event.sensitivities, event.sampling_probs, **step
-        )
-    else:
-        one = pld_lib.from_gaussian_mechanism(
-            event.event.noise_multiplier,
-            sampling_prob=event.sampling_probability,
-            neighboring_relation=adjacency.relation,
-            **step,
-        )
-    return one.self_compose(count)
-
-
-def _renyi_event(event: dp_event.DpEvent) -> dp_event.DpEvent:
-    """Return an event that ``RdpAccountant`` knows and that covers the given one; itself where none is needed."""
-    if isinstance(event, ApproximateDpEvent) and event.delta == 0:
-        return dp_event.ZCDpEvent(event.epsilon**2 / 2)  # Bun & Steinke 2016, proposition 1.4
-    return event
-
-
-def _renyi_epsilon(
-    leaves: Sequence[tuple[dp_event.DpEvent, int]], delta: float, adjacency: Adjacency
-) -> float | None:
-    """Return epsilon by Rényi accounting, or None where some event is not supported."""
-    accountant = dp_accounting.rdp.RdpAccountant(neighboring_relation=adjacency.relation)
-    for event, count in leaves:
-        known = _renyi_event(event)
-        if not accountant.supports(known):
-            return None
-        try:
-            accountant.compose(known, count)
-        except ValueError:
-            # With very much noise the accountant's expansion for samples leaves the range of its logarithms.
-            if not isinstance(event, dp_event.SampledWithoutReplacementDpEvent):
-                raise
-            accountant.compose(event.event, count)
-    return float(accountant.get_epsilon(delta))
-
-
-def _pure_epsilon(event: dp_event.DpEvent) -> float:
-    """Return the pure epsilon of a release, infinity where it has none."""
-    if isinstance(event, dp_event.LaplaceDpEvent):
-        return 1.0 / event.noise_multiplier if event.noise_multiplier > 0 else math.inf
-    if isinstance(event, dp_event.DiscreteLaplaceDpEvent):
-        return float(event.noise_parameter * event.sensitivity)
-    if isinstance(event, ApproximateDpEvent) and event.delta == 0:
-        return event.epsilon
-    if isinstance(event, dp_event.RandomizedResponseDpEvent):
-        if event.num_buckets == 1:
-            return 0.0
-        if event.noise_parameter == 0:
-            return math.inf
-        spread = event.noise_parameter / event.num_buckets
-        return math.log((1 - event.noise_parameter + spread) / spread)
-    return math.inf
+# Width of the grid of privacy losses, as a share of epsilon. Every width gives a valid bound; this one is within 0.2 %.
+_WIDTH = 1e-2
 
 
 def epsilon_of(
-    event: dp_event.DpEvent,
-    delta: float,
-    adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
-    *,
-    interval: float | None = None,
+    event: dp_event.DpEvent, delta: float, adjacency: Adjacency | str = Adjacency.REPLACE_ONE
 ) -> float:
     """Return an epsilon at which an event is (epsilon, delta)-DP; never too small up to rounding.
 
     Parameters
     ----------
     event : DpEvent
-        Written as the head of this module says.
+        Written as the head of ``accounting.events`` says.
     delta : float
         In [0, 1).
     adjacency : Adjacency or str
         The adjacency that the event's numbers are for.
-    interval : float, optional
-        Grid of the privacy loss distributions. Every value gives a valid bound; by default it is refined from 1e-2 down
-        to 1e-4 until a finer one would lower the result by about 0.1 % at most.
 
     Returns
     -------
@@ -181,181 +64,329 @@ def epsilon_of(
 
     Notes
     -----
-    The first rule that applies, and the smaller value where a sum of pure epsilons is available too:
-
-    1. all Gaussian: exactly, one Gaussian of μ = √ΣΔᵢ²/σᵢ² (mechanisms.md 1.2);
-    2. all Gaussian or zCDP: ρ adds up, converted by ``zcdp_epsilon`` (1.3);
-    3. all with a privacy loss distribution: their product (pessimistic discretisation);
-    4. all with a Rényi bound: ``RdpAccountant``; or the sum of pure epsilons plus that bound for the rest; or the cost
-       as if nothing were sampled;
-    5. otherwise each release known to Rényi accounting alone becomes one (εᵢ, δ/2k)-DP mechanism, k of them, and these
-       enter the product of rule 3 at δ.
+    The first rule that applies: all Gaussian, exactly; all Gaussian, zCDP or pure, by adding rho; all Gaussian or
+    Poisson-sampled, by the product of their privacy loss distributions; Rényi accounting. A sum of pure epsilons is used
+    wherever it is smaller.
     """
-    relation = Adjacency(adjacency)
     if math.isnan(delta) or not 0 <= delta < 1:
         raise InvalidParameterError(f"delta must be in [0, 1); found {delta!r}.")
-    return _epsilon_of_text(_freeze(event), float(delta), relation, interval)
+    return _epsilon_of_text(text_of_event(event), float(delta), Adjacency(adjacency))
 
 
 @lru_cache(maxsize=256)
-def _epsilon_of_text(
-    text: str, delta: float, adjacency: Adjacency, interval: float | None
-) -> float:
-    """Return ``epsilon_of`` the event that a text stands for; one fit asks for it to calibrate, to charge and to state."""
-    listed = list(_leaves(_event_from_plain(json.loads(text))))
-    leaves = _merged(listed)
-    if not leaves:
-        return 0.0
+def _epsilon_of_text(text: str, delta: float, adjacency: Adjacency) -> float:
+    """Return ``epsilon_of``; one fit asks for it to calibrate, to charge and to state."""
+    leaves = leaves_of(event_of_text(text))
     if any(isinstance(leaf, dp_event.NonPrivateDpEvent) for leaf, _ in leaves):
         return math.inf
+    _check_reading(leaves, adjacency)
+    pure = math.fsum(count * _pure_epsilon(leaf) for leaf, count in leaves)
+    if delta == 0 or not leaves:
+        return pure
+    if all(isinstance(leaf, dp_event.GaussianDpEvent) for leaf, _ in leaves):
+        mu = total_mu(math.sqrt(2.0 * count * _known(_rho(leaf))) for leaf, count in leaves)
+        return gaussian_epsilon(mu, delta)
+    if all(_rho(leaf) is not None for leaf, _ in leaves):
+        rho = math.fsum(count * _known(_rho(leaf)) for leaf, count in leaves)
+        return min(pure, zcdp_epsilon(rho, delta))
+    if all(isinstance(leaf, _WITH_DISTRIBUTION) for leaf, _ in leaves):
+        rough = _product_epsilon(leaves, delta, adjacency, _WIDTH)
+        if rough >= 0.5:
+            return min(pure, rough)
+        fine = _WIDTH * max(0.01, rough)
+        return min(pure, rough, _product_epsilon(leaves, delta, adjacency, fine))
+    return min(pure, _renyi_epsilon(leaves, delta, adjacency))
+
+
+_SAMPLED = (dp_event.PoissonSampledDpEvent, dp_event.MixtureOfGaussiansDpEvent)
+_WITH_DISTRIBUTION = (dp_event.GaussianDpEvent, *_SAMPLED)
+
+
+def _known(value: float | None) -> float:
+    assert value is not None
+    return value
+
+
+def _pure_epsilon(event: dp_event.DpEvent) -> float:
+    """Return the pure epsilon of a release, infinity where it has none."""
+    return event.epsilon if isinstance(event, PureDpEvent) else math.inf
+
+
+def _rho(event: dp_event.DpEvent) -> float | None:
+    """Return the rho at which one release is rho-zCDP, None where none is known."""
+    if isinstance(event, dp_event.GaussianDpEvent):
+        return 0.5 / event.noise_multiplier**2 if event.noise_multiplier > 0 else math.inf
+    if isinstance(event, dp_event.ZCDpEvent) and event.xi == 0:
+        return float(event.rho)
+    if isinstance(event, PureDpEvent):
+        return event.epsilon**2 / 2  # Bun and Steinke 2016, proposition 1.4
+    return None
+
+
+def _check_reading(leaves: Leaves, adjacency: Adjacency) -> None:
+    """Refuse an event that has no meaning under an adjacency, or no analysis at all."""
     for leaf, _ in leaves:
-        _check_reading(leaf, adjacency)
+        replaced = adjacency is Adjacency.REPLACE_ONE
+        if isinstance(leaf, dp_event.MixtureOfGaussiansDpEvent) and replaced:
+            raise UnsupportedEventError(
+                "a mixture of Gaussians covers add/remove and zero-out of a group, not replace-one. Ask for zero-out; a "
+                "changed record is then one removal and one insertion, (2ε, (1 + e^ε)δ)."
+            )
+        if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent) and not replaced:
+            raise UnsupportedEventError(
+                "sampling a fixed number of records without replacement is analysed for replace-one only; "
+                f"found {adjacency}. Ask for replace-one, or sample by independent coins."
+            )
+        known = _rho(leaf) is not None or isinstance(
+            leaf,
+            (
+                *_SAMPLED,
+                dp_event.SampledWithoutReplacementDpEvent,
+                dp_event.RepeatAndSelectDpEvent,
+                dp_event.NonPrivateDpEvent,
+            ),
+        )
+        sampled = isinstance(leaf, dp_event.PoissonSampledDpEvent)
+        if not known or (sampled and not isinstance(leaf.event, dp_event.GaussianDpEvent)):
+            raise UnsupportedEventError(
+                f"no accountant analyses {type(leaf).__name__}. Use an event listed at the head of "
+                "pairwise.accounting.events."
+            )
+
+
+def _product_epsilon(leaves: Leaves, delta: float, adjacency: Adjacency, width: float) -> float:
+    """Return epsilon of the product of all privacy loss distributions, pessimistic.
+
+    Built here rather than by ``PLDAccountant``, which reads an unsampled Gaussian under replace-one as 2C/sigma.
+    """
+    total: pld_lib.PrivacyLossDistribution | None = None
+    step = {"value_discretization_interval": width}
+    for leaf, count in leaves:
+        if isinstance(leaf, dp_event.GaussianDpEvent):
+            part = pld_lib.from_gaussian_mechanism(leaf.noise_multiplier / math.sqrt(count), **step)
+        elif isinstance(leaf, dp_event.MixtureOfGaussiansDpEvent):
+            part = pld_lib.from_mixture_gaussian_mechanism(
+                leaf.standard_deviation, leaf.sensitivities, leaf.sampling_probs, **step
+            ).self_compose(count)
+        else:
+            part = pld_lib.from_gaussian_mechanism(
+                leaf.event.noise_multiplier,
+                sampling_prob=leaf.sampling_probability,
+                neighboring_relation=adjacency.relation,
+                **step,
+            ).self_compose(count)
+        total = part if total is None else total.compose(part)
+    assert total is not None
+    return float(total.get_epsilon_for_delta(delta))
+
+
+def _renyi_epsilon(leaves: Leaves, delta: float, adjacency: Adjacency) -> float:
+    """Return epsilon by Rényi accounting at the best of many orders."""
+    orders = np.array(rdp_privacy_accountant.DEFAULT_RDP_ORDERS, dtype=float)
+    orders = orders[orders > 1]
+
+    def best(chosen: Leaves) -> float:
+        total = sum(count * _divergences(leaf, tuple(orders), adjacency) for leaf, count in chosen)
+        surcharges = np.array([renyi_surcharge(math.log(order - 1), delta) for order in orders])
+        return max(0.0, float(np.min(total + surcharges)))
+
+    # A secret sample never costs more than everybody's turn: the output is a mixture over samples, each of them dominated
+    # by the same Gaussian. For large samples the Rényi bound is the looser one.
+    plain = [(_unsampled(leaf), count) for leaf, count in leaves]
+    if plain == list(leaves):
+        return best(leaves)
+    unsampled = compose(dp_event.SelfComposedDpEvent(leaf, count) for leaf, count in plain)
+    return min(best(leaves), epsilon_of(unsampled, delta, adjacency))
+
+
+def _unsampled(event: dp_event.DpEvent) -> dp_event.DpEvent:
+    """Return a release that costs at least as much, without its sample of fixed size."""
+    sampled = isinstance(event, dp_event.SampledWithoutReplacementDpEvent)
+    return event.event if sampled else event
+
+
+def _divergences(event: dp_event.DpEvent, orders: tuple[float, ...], adjacency: Adjacency) -> Any:
+    """Return bounds on the Rényi divergence of one release at several orders, shape of ``orders``."""
+    alphas = np.array(orders)
+    rho = _rho(event)
+    if rho is not None:
+        return np.minimum(alphas * rho, _pure_epsilon(event))
+    if isinstance(event, dp_event.PoissonSampledDpEvent):
+        z, q = event.event.noise_multiplier, event.sampling_probability
+        if adjacency is Adjacency.REPLACE_ONE:
+            # No bound for samples is used here: a changed record moves the unsampled sum by 2C, and z is sigma/C.
+            return alphas * 0.5 / (z / 2) ** 2
+        return np.array([_mixture_divergence(z, (0.0, 1.0), (1 - q, q), a) for a in orders])
+    if isinstance(event, dp_event.MixtureOfGaussiansDpEvent):
+        largest = max(event.sensitivities)
+        z = event.standard_deviation / largest
+        sizes = tuple(each / largest for each in event.sensitivities)
+        chances = tuple(event.sampling_probs)
+        return np.array([_mixture_divergence(z, sizes, chances, a) for a in orders])
+    accountant = dp_accounting.rdp.RdpAccountant(list(orders), adjacency.relation)
+    if not accountant.supports(event):
+        raise UnsupportedEventError(f"no accountant analyses {type(event).__name__}.")
+    try:
+        accountant.compose(event)
+    except ValueError:
+        # With very much noise the accountant's expansion for samples leaves the range of its logarithms.
+        accountant.compose(_unsampled(event))
+    return np.array(accountant.rdp)
+
+
+@lru_cache(maxsize=4096)
+def _mixture_divergence(
+    z: float, sizes: tuple[float, ...], chances: tuple[float, ...], order: float
+) -> float:
+    """Return a bound on the Rényi divergence, in both directions, of a mixture of Gaussians and N(0, z²).
+
+    The mixture has components N(s, z²), 0 <= s <= 1, with the given chances. Its likelihood ratio r rises with x, so on a
+    cell of a grid E r^α is at most the mass of the cell times its value at the right end, and E r^(1-α) at the left end.
+    Beyond the grid r is at most that of the component s = 1, whose tail is known in closed form, and at least the chance
+    of s = 0. So the sums are upper bounds whatever the grid. Never more than unsampled: α/(2z²).
+    """
+    plain = order / (2.0 * z * z)
+    p = np.array(chances)
+    if sizes[0] != 0 or p[0] <= 0 or order > 1e6:
+        return plain
+    s = np.array(sizes)[p > 0] / z
+    p = p[p > 0]
+    floor = (order - 1.0) * -math.log(p[0])
+    edges = np.linspace(-12.0 - math.sqrt(2.0 * floor), 12.0 + max(order / z, z + 1.0 / z), 1 << 17)
+    log_ratio = logsumexp(np.multiply.outer(edges, s) + (np.log(p) - s * s / 2.0), axis=1)
+    mass = np.maximum(np.diff(ndtr(edges)), 0.0)
+    # Of large arguments differences of the other tail keep their digits.
+    upper = edges[:-1] > 0
+    mass[upper] = np.maximum(-np.diff(ndtr(-edges)), 0.0)[upper]
+    with np.errstate(divide="ignore", under="ignore"):
+        log_mass = np.log(mass * (1 + 1e-9))
+    last = float(edges[-1] - order / z)
+    forward = [
+        logsumexp(log_mass + order * log_ratio[1:]),
+        math.log(ndtr(edges[0]) + 1e-300) + order * log_ratio[0],
+        order * (order - 1.0) / (2.0 * z * z) + math.log(ndtr(-last) + 1e-300),
+    ]
+    backward = [
+        logsumexp(log_mass + (1.0 - order) * log_ratio[:-1]),
+        math.log(ndtr(edges[0]) + 1e-300) + floor,
+        math.log(ndtr(-edges[-1]) + 1e-300) + (1.0 - order) * log_ratio[-1],
+    ]
+    worst = max(float(logsumexp(forward)), float(logsumexp(backward)))
+    return min(plain, max(0.0, worst) / (order - 1.0))
+
+
+def filtered_epsilon(
+    event: dp_event.DpEvent, limit: tuple[float, float], adjacency: Adjacency
+) -> float:
+    """Return the epsilon of a Rényi filter for the limit (epsilon, delta).
+
+    While it stays within epsilon, all releases are (epsilon, delta)-DP together, although each of them may be chosen by the
+    results of those before (Feldman and Zrnic 2021; Lécuyer 2021). The order is fixed by the limit alone. The sum of pure
+    epsilons is a filter with delta = 0, so it may stand in for the other at every point.
+    """
+    epsilon, delta = limit
+    leaves = leaves_of(event)
+    if any(isinstance(leaf, dp_event.NonPrivateDpEvent) for leaf, _ in leaves):
+        return math.inf
+    _check_reading(leaves, adjacency)
     pure = math.fsum(count * _pure_epsilon(leaf) for leaf, count in leaves)
     if delta == 0:
         return pure
-    ratio = total_mu(
-        math.sqrt(count) / leaf.noise_multiplier if leaf.noise_multiplier > 0 else math.inf
-        for leaf, count in leaves
-        if isinstance(leaf, dp_event.GaussianDpEvent)
+    order = renyi_order(epsilon, delta)
+    spent = math.fsum(
+        count * _divergence_at(text_of_event(leaf), order, adjacency) for leaf, count in leaves
     )
-    others = [(leaf, n) for leaf, n in leaves if not isinstance(leaf, dp_event.GaussianDpEvent)]
-    if not others:
-        return min(pure, gaussian_epsilon(ratio, delta))
-    if ratio == math.inf:
-        return math.inf
-    if all(isinstance(leaf, dp_event.ZCDpEvent) and leaf.xi == 0 for leaf, _ in others):
-        rho = ratio**2 / 2 + math.fsum(count * leaf.rho for leaf, count in others)
-        return zcdp_epsilon(rho, delta)
-    if ratio > 0:
-        others.append((dp_event.GaussianDpEvent(1 / ratio), 1))
-    if _has_product(others):
-        return min(
-            pure,
-            _refined(lambda width: _product_epsilon(others, delta, adjacency, width), interval),
-        )
-    renyi = _renyi_epsilon(others, delta, adjacency)
-    if renyi is not None:
-        # A pure release only scales all odds, so its epsilon may also be added to that of the rest at the full delta.
-        rest = [(leaf, count) for leaf, count in others if _pure_epsilon(leaf) == math.inf]
-        result = min(pure, renyi)
-        if len(rest) < len(others):
-            apart = math.fsum(
-                c * _pure_epsilon(leaf) for leaf, c in others if (leaf, c) not in rest
-            )
-            impure = compose(dp_event.SelfComposedDpEvent(leaf, count) for leaf, count in rest)
-            result = min(result, apart + epsilon_of(impure, delta, adjacency, interval=interval))
-        # A secret sample never costs more than everybody's turn: the law is a mixture over samples, each of them
-        # dominated by the same Gaussian. For large samples the Rényi bound is the looser one.
-        if any(isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent) for leaf, _ in others):
-            unsampled = compose(
-                dp_event.SelfComposedDpEvent(
-                    leaf.event
-                    if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent)
-                    else leaf,
-                    count,
-                )
-                for leaf, count in others
-            )
-            result = min(result, epsilon_of(unsampled, delta, adjacency, interval=interval))
-        return result
-    return min(pure, _mixed_epsilon(listed, delta, adjacency, interval))
+    return min(pure, max(0.0, spent + renyi_surcharge(math.log(order - 1), delta)))
 
 
-def _check_reading(event: dp_event.DpEvent, adjacency: Adjacency) -> None:
-    """Refuse an event that has no meaning under an adjacency, in words that say what to do."""
-    if isinstance(event, dp_event.MixtureOfGaussiansDpEvent) and adjacency is Adjacency.REPLACE_ONE:
-        raise UnsupportedEventError(
-            "a mixture of Gaussians covers add/remove and zero-out of a group, not replace-one. Ask for zero-out; a "
-            "changed record is then one removal and one insertion, (2ε, (1 + e^ε)δ)."
-        )
-    if (
-        isinstance(event, dp_event.SampledWithoutReplacementDpEvent)
-        and adjacency is not Adjacency.REPLACE_ONE
-    ):
-        raise UnsupportedEventError(
-            "sampling a fixed number of records without replacement is analysed for replace-one only; "
-            f"found {adjacency}. Ask for replace-one, or sample by independent coins."
-        )
-
-
-def _has_product(leaves: Sequence[tuple[dp_event.DpEvent, int]]) -> bool:
-    """Return whether every release has a privacy loss distribution; those that no adjacency admits are refused before."""
-    return all(
-        isinstance(
-            leaf,
-            dp_event.GaussianDpEvent
-            | dp_event.LaplaceDpEvent
-            | dp_event.DiscreteLaplaceDpEvent
-            | dp_event.RandomizedResponseDpEvent
-            | dp_event.MixtureOfGaussiansDpEvent
-            | ApproximateDpEvent,
-        )
-        or (
-            isinstance(leaf, dp_event.PoissonSampledDpEvent)
-            and isinstance(leaf.event, dp_event.GaussianDpEvent)
-        )
-        for leaf, _ in leaves
-    )
-
-
-def _product_epsilon(
-    leaves: Sequence[tuple[dp_event.DpEvent, int]],
-    delta: float,
-    adjacency: Adjacency,
-    interval: float,
-) -> float:
-    """Return epsilon of the product of all privacy loss distributions."""
-    total: pld_lib.PrivacyLossDistribution | None = None
-    for leaf, count in leaves:
-        if isinstance(leaf, ApproximateDpEvent) and leaf.epsilon > 500:
-            return math.inf  # the odds overflow, and nobody is protected by them anyway
-        part = _loss_distribution(leaf, count, adjacency, interval)
-        total = part if total is None else total.compose(part)
-    return 0.0 if total is None else float(total.get_epsilon_for_delta(delta))
-
-
-def _mixed_epsilon(
-    leaves: Sequence[tuple[dp_event.DpEvent, int]],
-    delta: float,
-    adjacency: Adjacency,
-    interval: float | None,
-) -> float:
-    """Return epsilon by rule 5 of ``epsilon_of``: an (ε, δ)-DP mechanism has a dominating pair too (Kairouz et al. 2015)."""
-    with_law = [(leaf, count) for leaf, count in leaves if _has_product([(leaf, count)])]
-    renyi_only = [(leaf, count) for leaf, count in leaves if not _has_product([(leaf, count)])]
-    for leaf, count in renyi_only:
-        share = delta / (2 * len(renyi_only))
-        epsilon = _renyi_epsilon([(leaf, count)], share, adjacency)
-        if epsilon is None:
-            raise UnsupportedEventError(
-                f"no accountant analyses {type(leaf).__name__} under {adjacency}. "
-                "Use an event listed at the head of pairwise.accounting."
-            )
-        with_law.append((ApproximateDpEvent(epsilon, share), 1))
-    merged = _merged(with_law)
-    return _refined(lambda width: _product_epsilon(merged, delta, adjacency, width), interval)
+@lru_cache(maxsize=1024)
+def _divergence_at(text: str, order: float, adjacency: Adjacency) -> float:
+    event = event_of_text(text)
+    orders: tuple[float, ...] = (order,)
+    if isinstance(event, dp_event.RepeatAndSelectDpEvent):
+        # A selection is bounded at one order by what one trial costs at the others.
+        orders = (*rdp_privacy_accountant.DEFAULT_RDP_ORDERS, order)
+    return float(_divergences(event, orders, adjacency)[-1])
 
 
 def zcdp_cost(event: dp_event.DpEvent) -> float:
-    """Return the ρ at which an event is ρ-zCDP, its parts added up.
+    """Return the rho at which an event is rho-zCDP, its parts added up.
 
     Raises
     ------
     UnsupportedEventError
-        For a part without such a bound: samples, selections, releases with a δ.
+        For a part without such a bound: samples and selections.
     """
-    check_event(event)
     total = 0.0
-    for leaf, count in _leaves(event):
-        if isinstance(leaf, dp_event.GaussianDpEvent):
-            one = 0.5 / leaf.noise_multiplier**2 if leaf.noise_multiplier > 0 else math.inf
-        elif isinstance(leaf, dp_event.ZCDpEvent) and leaf.xi == 0:
-            one = leaf.rho
-        elif _pure_epsilon(leaf) < math.inf:
-            one = _pure_epsilon(leaf) ** 2 / 2  # Bun & Steinke 2016, proposition 1.4
-        else:
+    for leaf, count in leaves_of(event):
+        rho = math.inf if isinstance(leaf, dp_event.NonPrivateDpEvent) else _rho(leaf)
+        if rho is None:
             raise UnsupportedEventError(
                 f"no zCDP bound is known for {type(leaf).__name__}. Use Gaussian, zCDP or pure releases."
             )
-        total += count * one
+        total += count * rho
     return total
+
+
+class _Accountant(dp_accounting.PrivacyAccountant):
+    """``epsilon_of`` as an accountant of dp-accounting, which reads events by the adjacency in use."""
+
+    def __init__(self, adjacency: Adjacency) -> None:
+        super().__init__(adjacency.relation)
+        self._adjacency = adjacency
+
+    def _maybe_compose(
+        self, event: dp_event.DpEvent, count: int, do_compose: bool
+    ) -> dp_accounting.PrivacyAccountant.CompositionErrorDetails | None:
+        return None
+
+    def get_epsilon(self, target_delta: float) -> float:
+        """Return ``epsilon_of`` all that was composed."""
+        # A search for a root wants finite numbers.
+        return min(epsilon_of(self.ledger, target_delta, self._adjacency), 1e9)
+
+
+def calibrate(
+    make_event: Callable[[float], dp_event.DpEvent],
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency,
+    *,
+    guess: float = 1.0,
+) -> float:
+    """Return nearly the least noise parameter whose event costs at most (epsilon, delta).
+
+    Parameters
+    ----------
+    make_event : callable
+        Noise parameter (larger is more private) to event.
+    epsilon, delta : float
+        The target; epsilon = infinity gives 0.
+    adjacency : Adjacency
+        What the events are for.
+    guess : float, default=1.0
+        Where to start.
+    """
+    check_privacy_parameters(epsilon, delta)
+    if math.isinf(epsilon):
+        return 0.0
+    low = math.log(guess)
+    while low > -14 and epsilon_of(make_event(math.exp(low)), delta, adjacency) <= epsilon:
+        low -= 1.0
+    high = low + 1.0
+    while epsilon_of(make_event(math.exp(high)), delta, adjacency) > epsilon:
+        high += 1.0
+        if high > 30:
+            raise InvalidParameterError(
+                f"no noise reaches epsilon {epsilon:g} at delta {delta:g} with this event. Use fewer steps."
+            )
+    # In logarithms, so that one tolerance serves small and large noise.
+    found = dp_accounting.calibrate_dp_mechanism(
+        lambda: _Accountant(adjacency),
+        lambda logarithm: make_event(math.exp(logarithm)),
+        epsilon,
+        delta,
+        dp_accounting.ExplicitBracketInterval(high - 1.0, high),
+        tol=5e-4,
+    )
+    return math.exp(found)

@@ -1,19 +1,14 @@
-"""The budget: a total that several fits share, in a file that several processes may charge.
-
-What a charge costs is computed in ``accounting.accountant``.
-"""
+"""A privacy budget: a total that several fits share, in a file that several processes may charge."""
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import shutil
 import sqlite3
 import tempfile
 import uuid
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,17 +16,8 @@ from typing import Any
 
 from dp_accounting import dp_event
 
-from pairwise.accounting.accountant import _check_reading, epsilon_of
-from pairwise.accounting.events import (
-    Adjacency,
-    ApproximateDpEvent,
-    _event_from_plain,
-    _freeze,
-    _leaves,
-    _merged,
-    compose,
-)
-from pairwise.accounting.filters import _filtered_epsilon
+from pairwise.accounting.accountant import epsilon_of, filtered_epsilon
+from pairwise.accounting.events import Adjacency, compose, event_of_text, text_of_event
 from pairwise.accounting.gaussian import check_privacy_parameters
 from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.statement import PrivacyStatement
@@ -47,29 +33,17 @@ class Charge:
     event: dp_event.DpEvent
 
 
-_SCHEMA = """
-CREATE TABLE budget (
-    identity TEXT PRIMARY KEY, epsilon REAL NOT NULL, delta REAL NOT NULL,
-    adjacency TEXT NOT NULL, unit TEXT NOT NULL, composition TEXT NOT NULL, closed INTEGER NOT NULL DEFAULT 0
-);
-CREATE TABLE charge (number INTEGER PRIMARY KEY AUTOINCREMENT, label TEXT NOT NULL, event TEXT NOT NULL);
-"""
-
-
-_COMPOSITIONS = ("auto", "gaussian", "renyi", "basic")
-_FILTERS = {
-    "gaussian": "Smith and Thakurta 2022, a filter for Gaussian differential privacy; mechanisms.md 1.2",
-    "renyi": "Feldman and Zrnic 2021 and Lécuyer 2021, a filter for Rényi differential privacy; mechanisms.md 1.3",
-    "basic": "Rogers, Roth, Ullman and Vadhan 2016, a filter for (epsilon, delta)",
-}
+_TABLES = (
+    "CREATE TABLE budget (identity TEXT, epsilon REAL, delta REAL, adjacency TEXT, unit TEXT, closed INTEGER)",
+    "CREATE TABLE charge (number INTEGER PRIMARY KEY AUTOINCREMENT, label TEXT, event TEXT)",
+)
 
 
 class PrivacyBudget:
     """A limit (ε, δ) on everything released about one data set, shared by all copies of one budget.
 
-    Every private fit charges its event *before* any noise is drawn; the one that would pass the limit is refused with
-    ``BudgetExceededError`` and draws nothing. What is charged next, and how much noise it has, may be chosen by the results
-    of what was charged before: each way of composing is one for which that is proved.
+    Every private fit charges its event *before* any noise is drawn. The one that would pass the limit is refused with
+    ``BudgetExceededError`` and draws nothing. Results may decide what is charged next and how much noise it has.
 
     Parameters
     ----------
@@ -77,41 +51,27 @@ class PrivacyBudget:
         The limit, > 0.
     delta : float, default=1e-5
         In [0, 1); 0 admits pure mechanisms only.
-    adjacency : Adjacency or str, default=Adjacency.REPLACE_ONE
-        Guarantees under another adjacency cannot be added to this one and are refused.
+    adjacency : Adjacency or str, default="replace-one"
+        Releases under another adjacency are refused.
     unit : str, default="one record"
         Whose change is protected; a charge for another unit is refused.
-    composition : {"auto", "gaussian", "renyi", "basic"}, default="auto"
-        By which filter charges are added up, see the notes. ``"auto"``: by the first charge, which no result can have led
-        to: ``"gaussian"`` if it is all Gaussian, ``"basic"`` if a δ of its own is in it, else ``"renyi"``.
     path : str or Path, optional
-        Where to keep the account. A file that exists is continued, provided that its limits are the same. Without a
-        path it lives in a temporary folder until the process that created it ends or the ``with`` block is left.
+        Where to keep the account. A file that exists is continued if its limits are the same. Without a path it is in a
+        temporary folder, until the process that created it ends or the ``with`` block is left.
 
     Notes
     -----
-    The state is one SQLite file named by the budget, not by the object: copies made by ``sklearn.base.clone``,
-    ``copy.deepcopy`` and ``pickle``, in this or any other process of the machine (``GridSearchCV`` with ``n_jobs=2``),
-    are the same budget. Check and entry are one exclusive transaction, so two fits cannot both take the last of it.
+    The state is one SQLite file. Copies made by ``sklearn.base.clone``, ``copy.deepcopy`` and ``pickle``, in any process of
+    the machine, are the same budget. Check and entry are one exclusive transaction, so two fits cannot both take the last
+    of it.
 
-    Charges are for fits on the same people: keep one budget per data set. A fit on a part of it (a fold) is charged in
-    full. The filters, with the theorems that let events and their noise be chosen by earlier results:
-
-    * ``"gaussian"``: Σ(Δ/σ)² against the μ² of (ε, δ), exact (Smith and Thakurta 2022; Koskela, Tobaben and Honkela 2023).
-      Takes Gaussian releases, and pure ones as the Gaussian that dominates them.
-    * ``"renyi"``: Σ D_α against what (ε, δ) leaves at one order α, fixed by (ε, δ) alone (Feldman and Zrnic 2021; Lécuyer
-      2021). Takes Gaussian, zCDP and pure releases, selections, and samples, the last at their Rényi cost, or unsampled
-      where none is known. For Gaussian and zCDP releases nothing is lost against adding ρ.
-    * ``"basic"``: Σεᵢ and Σδᵢ (Rogers, Roth, Ullman and Vadhan 2016). Takes pure and (ε, δ) releases.
-    * The sum of pure epsilons is used wherever it is smaller.
-
-    Products of privacy loss distributions are used for a *single* charge only, whose parts are fixed in advance: stopping
-    when such a product would pass the limit is no filter, and can exceed δ. A kind that the filter cannot take is refused
-    with ``UnsupportedEventError``.
+    Keep one budget per data set. A fit on a part of it (a fold) is charged in full. Charges are added by a Rényi filter:
+    ΣD_α against what (ε, δ) leaves at one order α, fixed by (ε, δ) alone (Feldman and Zrnic 2021; Lécuyer 2021). The sum of
+    pure epsilons is used where it is smaller. A first charge alone costs what it costs, since no result led to it.
 
     Examples
     --------
-    >>> from pairwise.accounting.budget import PrivacyBudget
+    >>> from pairwise import PrivacyBudget
     >>> from pairwise.accounting.events import gaussian_event
     >>> with PrivacyBudget(epsilon=1.0, delta=1e-5) as budget:
     ...     budget.charge(gaussian_event(ratio=10.0), label="first")
@@ -126,39 +86,26 @@ class PrivacyBudget:
         adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
         unit: str = "one record",
         path: str | os.PathLike[str] | None = None,
-        composition: str = "auto",
     ) -> None:
         check_privacy_parameters(epsilon, delta, allow_pure=True)
-        if composition not in _COMPOSITIONS:
-            raise InvalidParameterError(
-                f"composition must be one of {', '.join(_COMPOSITIONS)}; found {composition!r}."
-            )
-        if not isinstance(unit, str):
-            raise InvalidParameterError(f"unit must be a text; found {type(unit).__name__}.")
-        if not isinstance(path, str | os.PathLike | None):
-            raise InvalidParameterError(
-                f"path must be a path or None; found {type(path).__name__}."
-            )
-        self.composition = composition
         self.epsilon = float(epsilon)
         self.delta = float(delta)
         self.adjacency = Adjacency(adjacency)
-        self.unit = unit
+        self.unit = str(unit)
         self._final: tuple[Charge, ...] | None = None
+        self._remove: Any = None
         if path is None:
             folder = tempfile.mkdtemp(prefix="pairwise-budget-")
-            self._path = str(Path(folder) / "budget.sqlite")
+            path = Path(folder) / "budget.sqlite"
             # Runs once: at the end of the with block, or when the process that created the folder ends.
-            self._remove: Any = weakref.finalize(_KEEPER, _remove_folder, folder, os.getpid())
-        else:
-            self._path = str(Path(path).absolute())
-            self._remove = None
+            self._remove = weakref.finalize(_KEEPER, _remove_folder, folder, os.getpid())
+        self._path = str(Path(path).absolute())
         self.identity = self._open_store()
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Other copies, and the file, have the limits that it was made with.
-        limits = ("epsilon", "delta", "adjacency", "unit", "composition", "identity")
-        if name in limits and name in vars(self):
+        fixed = ("epsilon", "delta", "adjacency", "unit", "identity")
+        if name in fixed and name in vars(self):
             raise InvalidParameterError(
                 f"{name} of a budget is fixed when it is made. Make another budget."
             )
@@ -167,6 +114,8 @@ class PrivacyBudget:
     # -- store
 
     def _open_store(self) -> str:
+        """Create the account, or continue the one at the path; return its identity."""
+        limits = (self.epsilon, self.delta, self.adjacency.value, self.unit)
         try:
             connection = sqlite3.connect(self._path, timeout=600, isolation_level=None)
         except sqlite3.OperationalError:
@@ -175,49 +124,27 @@ class PrivacyBudget:
             ) from None
         try:
             connection.execute("BEGIN EXCLUSIVE")
-            exists = connection.execute(
-                "SELECT count(*) FROM sqlite_master WHERE name = 'budget'"
-            ).fetchone()[0]
-            identity = uuid.uuid4().hex
-            if exists:
-                row = connection.execute(
-                    "SELECT identity, epsilon, delta, adjacency, unit, composition, closed FROM budget"
-                ).fetchone()
-                recorded = tuple(row[1:6])
-                wanted = (
-                    self.epsilon,
-                    self.delta,
-                    self.adjacency.value,
-                    self.unit,
-                    self.composition,
-                )
-                if recorded != wanted:
+            known = "SELECT count(*) FROM sqlite_master WHERE name = 'budget'"
+            if not connection.execute(known).fetchone()[0]:
+                for line in _TABLES:
+                    connection.execute(line)
+                identity = uuid.uuid4().hex
+                row = (identity, *limits)
+                connection.execute("INSERT INTO budget VALUES (?, ?, ?, ?, ?, 0)", row)
+            else:
+                row = connection.execute("SELECT * FROM budget").fetchone()
+                identity, recorded, closed = str(row[0]), tuple(row[1:5]), row[5]
+                if recorded != limits:
                     raise InvalidParameterError(
-                        f"the file at path holds a budget of (epsilon, delta, adjacency, unit, composition) = {recorded}; "
-                        f"asked for {wanted}. Open it with its own limits, or choose another path."
+                        f"the file at path holds a budget of (epsilon, delta, adjacency, unit) = {recorded}; asked for "
+                        f"{limits}. Open it with its own limits, or choose another path."
                     )
-                if row[6]:
+                if closed:
                     raise BudgetClosedError(
                         "the budget at path is closed. Start a new one elsewhere."
                     )
-                identity = row[0]
-            else:
-                for line in _SCHEMA.strip().split(";"):
-                    if line.strip():
-                        connection.execute(line)
-                connection.execute(
-                    "INSERT INTO budget VALUES (?, ?, ?, ?, ?, ?, 0)",
-                    (
-                        identity,
-                        self.epsilon,
-                        self.delta,
-                        self.adjacency.value,
-                        self.unit,
-                        self.composition,
-                    ),
-                )
             connection.execute("COMMIT")
-            return str(identity)
+            return identity
         except sqlite3.DatabaseError as error:
             raise InvalidParameterError(
                 "the file at path is not a budget of this package. Choose another path."
@@ -230,9 +157,8 @@ class PrivacyBudget:
         """Open the store exclusively; undo everything on an error."""
         try:
             # mode=rw: a store that has gone must not be silently replaced by an empty one.
-            connection = sqlite3.connect(
-                Path(self._path).as_uri() + "?mode=rw", uri=True, timeout=600, isolation_level=None
-            )
+            uri = Path(self._path).as_uri() + "?mode=rw"
+            connection = sqlite3.connect(uri, uri=True, timeout=600, isolation_level=None)
         except sqlite3.OperationalError as error:
             raise BudgetClosedError(
                 "the budget is closed or its store is gone, so nothing can be charged to it. Keep the with block open "
@@ -253,7 +179,7 @@ class PrivacyBudget:
     @staticmethod
     def _read(connection: sqlite3.Connection) -> tuple[Charge, ...]:
         rows = connection.execute("SELECT label, event FROM charge ORDER BY number").fetchall()
-        return tuple(Charge(label, _event_from_plain(json.loads(event))) for label, event in rows)
+        return tuple(Charge(label, event_of_text(event)) for label, event in rows)
 
     # -- use
 
@@ -270,7 +196,7 @@ class PrivacyBudget:
         Parameters
         ----------
         event : DpEvent
-            The release, written as the head of this module says.
+            The release, written as the head of ``accounting.events`` says.
         label : str
             For people; must not hold private text.
         adjacency : Adjacency or str, optional
@@ -297,12 +223,12 @@ class PrivacyBudget:
                 f"the budget protects {self.unit!r}; found a release for {unit!r}. "
                 "Keep a budget of its own for that unit."
             )
-        encoded = _freeze(event)
+        text = text_of_event(event)
         if self._final is not None:
             raise BudgetClosedError("the budget is closed, so nothing can be charged to it.")
         with self._transaction() as connection:
             before = self._read(connection)
-            cost = self._cost([*(c.event for c in before), _event_from_plain(json.loads(encoded))])
+            cost = self._cost([*(c.event for c in before), event_of_text(text)])
             # The relative allowance covers rounding in the accountants' searches, nothing else.
             if not cost <= self.epsilon * (1 + 1e-9):
                 raise BudgetExceededError(
@@ -310,33 +236,14 @@ class PrivacyBudget:
                     f"{cost:.6g} at delta {self.delta:g}; the budget allows {self.epsilon:g}. "
                     f"{len(before)} releases are charged. Nothing was drawn. Lower its epsilon or stop here."
                 )
-            connection.execute(
-                "INSERT INTO charge (label, event) VALUES (?, ?)", (str(label), encoded)
-            )
+            row = (str(label), text)
+            connection.execute("INSERT INTO charge (label, event) VALUES (?, ?)", row)
 
-    def _cost(self, events: Sequence[dp_event.DpEvent]) -> float:
-        # What no result can have led to, the first charge, costs what it costs. If it does not fit the filter as well,
-        # nothing is accepted after it, since every later charge only adds.
+    def _cost(self, events: list[dp_event.DpEvent]) -> float:
+        # If a first charge does not fit the filter as well, nothing is accepted after it, since later ones only add.
         if len(events) < 2:
             return epsilon_of(compose(events), self.delta, self.adjacency)
-        leaves = _merged(leaf for event in events for leaf in _leaves(event))
-        for leaf, _ in leaves:
-            if isinstance(leaf, dp_event.NonPrivateDpEvent):
-                return math.inf
-            _check_reading(leaf, self.adjacency)
-        limit = (self.epsilon, self.delta)
-        return _filtered_epsilon(leaves, limit, self.adjacency, self._filter(events[0]))
-
-    def _filter(self, first: dp_event.DpEvent) -> str:
-        """Return the filter in use, which the first charge decides where the user did not."""
-        if self.composition != "auto":
-            return self.composition
-        kinds = [leaf for leaf, _ in _leaves(first)]
-        if all(isinstance(leaf, dp_event.GaussianDpEvent) for leaf in kinds):
-            return "gaussian"
-        if any(isinstance(leaf, ApproximateDpEvent) and leaf.delta > 0 for leaf in kinds):
-            return "basic"
-        return "renyi"
+        return filtered_epsilon(compose(events), (self.epsilon, self.delta), self.adjacency)
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -365,7 +272,7 @@ class PrivacyBudget:
             delta=self.delta,
             unit=self.unit,
             proved=True,
-            proof=_FILTERS[self._filter(events[0] if events else dp_event.NoOpDpEvent())],
+            proof="Feldman and Zrnic 2021 and Lécuyer 2021, a filter for Rényi differential privacy",
             notes=(
                 f"{self._cost(events):.6g} of the limit is charged; had all releases been fixed before the first result was "
                 f"seen, they would be ({fixed:.6g}, {self.delta:g})-DP",
@@ -406,16 +313,8 @@ class PrivacyBudget:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = (
-            self.epsilon,
-            self.delta,
-            self.adjacency.value,
-            self.unit,
-            self._path,
-            self.identity,
-            self.composition,
-        )
-        return _reattach, state
+        state = {name: value for name, value in vars(self).items() if name[0] != "_"}
+        return _reattach, ({**state, "_path": self._path, "_remove": None, "_final": None},)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PrivacyBudget) and other.identity == self.identity
@@ -430,28 +329,17 @@ class PrivacyBudget:
         )
 
 
-def _reattach(
-    epsilon: float,
-    delta: float,
-    adjacency: str,
-    unit: str,
-    path: str,
-    identity: str,
-    composition: str,
-) -> PrivacyBudget:
+def _reattach(state: dict[str, Any]) -> PrivacyBudget:
     """Return another handle on an existing budget, in whatever process this is; never a new one."""
     budget = PrivacyBudget.__new__(PrivacyBudget)
-    budget.epsilon, budget.delta, budget.unit = epsilon, delta, unit
-    budget.adjacency = Adjacency(adjacency)
-    budget._path, budget.identity, budget.composition = path, identity, composition
-    budget._remove, budget._final = None, None
+    vars(budget).update(state)
     return budget
 
 
 def charge_to(
     budget: Any, event: dp_event.DpEvent, *, label: str, adjacency: Adjacency | str, unit: str
 ) -> None:
-    """Charge a release before it is drawn to what keeps its account, a ``PrivacyBudget`` or its like; None keeps none.
+    """Charge a release before it is drawn to a ``PrivacyBudget`` or its like; None keeps no account.
 
     Raises
     ------
@@ -468,7 +356,7 @@ def charge_to(
 
 
 class _Keeper:
-    """Lives as long as the process, so that temporary stores do too, even when the first handle is gone."""
+    """Owner of the finalizers of temporary stores, which lives as long as the process."""
 
 
 _KEEPER = _Keeper()

@@ -1,17 +1,16 @@
-"""Gaussian differential privacy in closed form: delta, epsilon, mu and sigma of a release, and checks of (epsilon, delta).
+"""Gaussian differential privacy in closed form: delta, epsilon and mu of a release, and checks of (epsilon, delta).
 
-Exact up to rounding on the safe side. Other kinds of releases are in the accountant.
+Exact up to rounding on the safe side.
 """
 
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable, Iterable
 
 from scipy.special import erfcx, ndtr
 
-from pairwise.errors import InvalidParameterError
+from pairwise.errors import InvalidParameterError, check_number
 
 __all__ = [
     "check_privacy_parameters",
@@ -19,7 +18,6 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
-    "gaussian_sigma",
     "total_mu",
 ]
 
@@ -30,12 +28,8 @@ _SAFETY = 1e-12
 _RANGE = (1e-100, 1e100)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The Gaussian mechanism, exactly
-
-
 def default_delta(n: int) -> float:
-    """Return min(1e-5, n^-1.5), the default δ for n records (mechanisms.md 1.5)."""
+    """Return min(1e-5, n^-1.5), the default δ for n records."""
     if n < 1:
         raise InvalidParameterError(f"n must be at least 1; found {n}.")
     return min(1e-5, float(n) ** -1.5)
@@ -47,7 +41,6 @@ def check_privacy_parameters(
     n: int | None = None,
     *,
     allow_pure: bool = False,
-    force: bool = False,
 ) -> None:
     """Refuse settings that promise nothing or cannot be met.
 
@@ -57,22 +50,19 @@ def check_privacy_parameters(
         In 1e-100..1e100; infinity is the non-private reference and passes whatever δ is.
     delta : float
         In (0, 1), and below 1/n: a mechanism that publishes one random record in full satisfies δ = 1/n
-        (mechanisms.md 1.5).
+       .
     n : int, optional
         Public number of records.
     allow_pure : bool, default=False
-        Whether δ = 0 can be met (Laplace-type noise; Gaussian noise cannot).
-    force : bool, default=False
-        Accept δ >= 1/n all the same.
+        Whether δ = 0 can be met; Gaussian noise cannot.
 
     Raises
     ------
     InvalidParameterError
         With what was expected, what was found and what to do.
     """
-    for name, value in (("epsilon", epsilon), ("delta", delta)):
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
-            raise InvalidParameterError(f"{name} must be a number; found {type(value).__name__}.")
+    check_number("epsilon", epsilon)
+    check_number("delta", delta)
     if math.isnan(epsilon) or epsilon <= 0:
         raise InvalidParameterError(
             f"epsilon must be > 0; found {epsilon!r}. Use float('inf') for the non-private reference."
@@ -88,9 +78,9 @@ def check_privacy_parameters(
         raise InvalidParameterError(f"delta must be in [0, 1); found {delta!r}. Use 1e-5 or less.")
     if delta == 0 and not allow_pure:
         raise InvalidParameterError(
-            "delta = 0 cannot be met with Gaussian noise. Use a delta such as 1e-5, or an algorithm with Laplace noise."
+            "delta = 0 cannot be met with Gaussian noise. Use a delta such as 1e-5."
         )
-    if n is not None and not force and delta >= 1 / n:
+    if n is not None and delta >= 1 / n:
         raise InvalidParameterError(
             f"delta must be below 1/n = {1 / n:.3g}; found {delta:.3g}. Publishing one whole record at random would "
             f"satisfy that. Use {default_delta(n):.3g}."
@@ -98,7 +88,7 @@ def check_privacy_parameters(
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Return the exact δ(ε) of a Gaussian mechanism with μ = Δ/σ (Balle & Wang 2018; mechanisms.md 1.1).
+    """Return the exact δ(ε) of a Gaussian mechanism with μ = Δ/σ (Balle & Wang 2018).
 
     δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), in the scaled form in which e^ε never appears, so that it neither overflows nor
     cancels for large ε.
@@ -150,15 +140,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return low * (1 - _SAFETY)
 
 
-def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0, steps: int = 1) -> float:
-    """Return σ = Δ√T/μ(ε, δ), exact for T adaptive releases of sensitivity Δ (mechanisms.md 1.1, 1.2); 0 at ε = inf."""
-    if not (math.isfinite(sensitivity) and sensitivity >= 0):
-        raise InvalidParameterError(f"sensitivity must be finite and >= 0; found {sensitivity!r}.")
-    if steps < 1:
-        raise InvalidParameterError(f"steps must be at least 1; found {steps}.")
-    return sensitivity * math.sqrt(steps) / gaussian_mu(epsilon, delta)
-
-
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the smallest ε >= 0 with δ(ε) <= delta for a Gaussian of μ = Δ/σ, rounded up."""
     if math.isnan(delta) or not 0 <= delta < 1:
@@ -172,5 +153,5 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def total_mu(ratios: Iterable[float]) -> float:
-    """Return √Σ(Δᵢ/σᵢ)², the one Gaussian that dominates adaptive releases Δᵢ/σᵢ fixed in advance (mechanisms.md 1.2)."""
+    """Return √Σ(Δᵢ/σᵢ)², the one Gaussian that dominates adaptive releases Δᵢ/σᵢ fixed in advance."""
     return math.sqrt(math.fsum(ratio * ratio for ratio in ratios))

@@ -1,7 +1,4 @@
-"""Zero-concentrated differential privacy: from rho to (epsilon, delta) and back, by the best order and in the classic form.
-
-Which releases satisfy it is said where they are made.
-"""
+"""Zero-concentrated differential privacy: from rho to (epsilon, delta) and back (Canonne, Kamath, Steinke 2020)."""
 
 from __future__ import annotations
 
@@ -12,17 +9,7 @@ from functools import lru_cache
 from pairwise.accounting.gaussian import _SAFETY, check_privacy_parameters, gaussian_mu
 from pairwise.errors import InvalidParameterError
 
-__all__ = [
-    "release_mu",
-    "zcdp_delta",
-    "zcdp_epsilon",
-    "zcdp_epsilon_classic",
-    "zcdp_rho",
-    "zcdp_rho_classic",
-]
-
-# --------------------------------------------------------------------------------------------------------------------
-# Zero-concentrated DP
+__all__ = ["release_mu", "renyi_order", "renyi_surcharge", "zcdp_epsilon", "zcdp_rho"]
 
 
 def _zcdp_order(objective: Callable[[float], float]) -> float:
@@ -40,30 +27,14 @@ def _zcdp_order(objective: Callable[[float], float]) -> float:
     return min((low + high) / 2, grid[best], key=objective)
 
 
-def _renyi_surcharge(t: float, delta: float) -> float:
-    """Return what Rényi DP of order α = 1 + e^t costs on top when it becomes (ε, δ)-DP (mechanisms.md 1.3)."""
+def renyi_surcharge(t: float, delta: float) -> float:
+    """Return what Rényi DP of order α = 1 + e^t costs on top when it becomes (ε, δ)-DP."""
     excess = math.exp(t)
     return (-math.log(delta) - t + (1 + excess) * (t - math.log1p(excess))) / excess
 
 
-def zcdp_delta(epsilon: float, rho: float) -> float:
-    """Return the δ at ε of a ρ-zCDP mechanism, inf over α > 1 of e^((α−1)(αρ−ε))/(α−1) · (1 − 1/α)^α (mechanisms.md 1.3).
-
-    Every α gives a valid bound, so an inexact minimum is only looser.
-    """
-    if rho == 0:
-        return 0.0
-
-    def log_delta(t: float) -> float:
-        excess = math.exp(t)
-        alpha = 1 + excess
-        return excess * (alpha * rho - epsilon) - t + alpha * (t - math.log(alpha))
-
-    return min(1.0, math.exp(min(0.0, log_delta(_zcdp_order(log_delta)))))
-
-
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    """Return the ε at δ of a ρ-zCDP mechanism, by the conversion of mechanisms.md 1.3 (Canonne, Kamath, Steinke 2020)."""
+    """Return the ε at δ of a ρ-zCDP mechanism."""
     if rho < 0 or math.isnan(rho) or not 0 <= delta < 1:
         raise InvalidParameterError(
             f"expected rho >= 0 and delta in [0, 1); found {rho!r} and {delta!r}."
@@ -74,20 +45,26 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         return math.inf
 
     def epsilon(t: float) -> float:
-        return (1 + math.exp(t)) * rho + _renyi_surcharge(t, delta)
+        return (1 + math.exp(t)) * rho + renyi_surcharge(t, delta)
 
     # Beyond the orders that are searched the classic conversion is the smaller bound.
-    found = min(epsilon(_zcdp_order(epsilon)), zcdp_epsilon_classic(rho, delta))
+    found = min(epsilon(_zcdp_order(epsilon)), _classic_epsilon(rho, delta))
     return max(0.0, found) * (1 + _SAFETY)
 
 
-def zcdp_epsilon_classic(rho: float, delta: float) -> float:
-    """Return ρ + 2√(ρ ln(1/δ)), the looser conversion of HUAI lemma 3 (for its published mode)."""
+def _classic_epsilon(rho: float, delta: float) -> float:
+    """Return ρ + 2√(ρ ln(1/δ)), a looser conversion."""
     if rho < 0 or not 0 < delta < 1:
         raise InvalidParameterError(
             f"expected rho >= 0 and delta in (0, 1); found {rho!r} and {delta!r}."
         )
     return rho + 2 * math.sqrt(rho * math.log(1 / delta))
+
+
+def renyi_order(epsilon: float, delta: float) -> float:
+    """Return the order α at which (ε, δ) allows the largest ρ of a ρ-zCDP release; public numbers only."""
+    rho = zcdp_rho(epsilon, delta)
+    return 1 + math.exp(_zcdp_order(lambda t: (1 + math.exp(t)) * rho + renyi_surcharge(t, delta)))
 
 
 @lru_cache(maxsize=256)
@@ -96,7 +73,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     check_privacy_parameters(epsilon, delta)
     if epsilon == math.inf:
         return math.inf
-    low = zcdp_rho_classic(epsilon, delta)
+    low = _classic_rho(epsilon, delta)
     high = gaussian_mu(epsilon, delta) ** 2 / 2 * (1 + 1e-9)
     for _ in range(60):
         middle = (low + high) / 2
@@ -107,18 +84,13 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     return low
 
 
-def release_mu(epsilon: float, delta: float, *, hardened: bool = False) -> float:
-    """Return what all Gaussian releases of a fit may cost together, in units in which squares add up.
-
-    μ(ε, δ) exactly (mechanisms.md 1.1, 1.2); for discrete Gaussian noise √(2ρ), ρ(ε, δ) by 1.3, which is up to a tenth less.
-    """
-    if hardened and math.isfinite(epsilon):
-        return math.sqrt(2.0 * zcdp_rho(epsilon, delta))
-    return gaussian_mu(epsilon, delta)
+def release_mu(epsilon: float, delta: float) -> float:
+    """Return what all releases of a fit may cost together, √(2ρ): squares of parts of it add up. Infinite for ε = inf."""
+    return math.sqrt(2.0 * zcdp_rho(epsilon, delta))
 
 
-def zcdp_rho_classic(epsilon: float, delta: float) -> float:
-    """Return ρ = (√(ln(1/δ) + ε) − √ln(1/δ))², the inverse of ``zcdp_epsilon_classic`` (mechanisms.md 1.3, H-8)."""
+def _classic_rho(epsilon: float, delta: float) -> float:
+    """Return ρ = (√(ln(1/δ) + ε) − √ln(1/δ))², the inverse of ``_classic_epsilon``."""
     check_privacy_parameters(epsilon, delta)
     log_term = math.log(1 / delta)
     return (epsilon / (math.sqrt(log_term + epsilon) + math.sqrt(log_term))) ** 2

@@ -1,1 +1,1 @@
-"""Algorithms: one private learner a file, without an estimator's interface."""
+"""Algorithms: sensitivities, schedules and the runs that plans close over."""

@@ -1,13 +1,8 @@
 """Gradients, joint clipping and post-processing of private contrastive metric learning.
 
-Everything here is a deterministic function of pairs and of a factor W with M = WᵀW, or of noise that has already been
-drawn. How much noise a release needs and what it costs is decided by ``pairwise.estimators.dpp``; the published,
-unsound forms of the same algorithm live in ``pairwise.algorithms.published.dpp``.
-
-Pairs are stored once: ``points`` (n, d) and ``index`` (m, 2) into them, so a list of pairs of individuals costs no (m,
-2, d) array. In the notation of the paper (Li, Pan, Sui, Tsang, eq. 8) the gradient of one pair with difference Δ is c
-(WΔ)Δᵀ. It has rank one, so its norms are products of the norms of two vectors, and a sum of clipped gradients is two
-matrix products (mechanisms.md 4.3 B).
+The gradient of one pair with difference Δ is c (WΔ)Δᵀ (Li, Pan, Sui, Tsang, eq. 8). It has rank one, so its norms are
+products of the norms of two vectors, and a sum of clipped gradients is two matrix products. Pairs are stored once:
+``points`` (n, d) and ``index`` (m, 2) into them.
 """
 
 from __future__ import annotations
@@ -17,18 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.errors import InvalidParameterError
 from pairwise.pairs.clipping import CLIP_SLACK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pairwise.noise.randomness import Randomness
 
 __all__ = [
     "DriftDescent",
     "clipped_gradient_sum",
-    "clipped_row_gradient_sum",
     "orthonormal_rows",
     "reachable_part",
     "shrink_singular_values",
@@ -77,23 +68,10 @@ def _pulls(
     """
     projected = differences @ W.T
     length = np.linalg.norm(projected, axis=1)
-    usable = length > 0  # at D_W = 0 the gradient is defined as zero (mechanisms.md 4.1)
+    usable = length > 0  # at D_W = 0 the gradient is defined as zero
     pull = np.where(dissimilar, -np.maximum(margin - length, 0.0), length)
     projected *= (np.where(usable, pull, 0.0) / np.where(usable, length, 1.0))[:, None]
     return projected
-
-
-def _blocks(
-    W: NDArray[np.float64],
-    points: NDArray[np.float64],
-    index: NDArray[np.int64],
-    dissimilar: NDArray[np.bool_],
-    margin: float,
-) -> Iterator[tuple[slice, NDArray[np.float64], NDArray[np.float64]]]:
-    for start in range(0, len(index), _BLOCK):
-        part = slice(start, start + _BLOCK)
-        differences = points[index[part, 0]] - points[index[part, 1]]
-        yield part, _pulls(W, differences, dissimilar[part], margin), differences
 
 
 def clipped_gradient_sum(
@@ -104,10 +82,10 @@ def clipped_gradient_sum(
     *,
     margin: float,
     clip: float,
-    order: int = 2,
-    dissimilar_share: float = 1.0,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sum the contrastive gradients of all pairs, each clipped as a whole matrix to norm ``clip``.
+) -> NDArray[np.float64]:
+    """Return the sum of the contrastive gradients of all pairs, each clipped as a whole matrix to norm ``clip``.
+
+    Removing any κ pairs changes it by at most κC in Frobenius norm.
 
     Parameters
     ----------
@@ -119,75 +97,19 @@ def clipped_gradient_sum(
     margin : float
         m of the contrastive loss, public.
     clip : float
-        C; ``inf`` clips nothing.
-    order : {1, 2}, default=2
-        2: Frobenius norm, ‖g‖ = ‖c WΔ‖₂ ‖Δ‖₂. 1: sum of absolute entries, ‖c WΔ‖₁ ‖Δ‖₁.
-    dissimilar_share : float, default=1.0
-        In (0, 1]: gradients of dissimilar pairs are clipped to norm C and then multiplied with it.
-
-    Returns
-    -------
-    total : (d', d) float64 array
-        Removing any κ pairs changes it by at most κC in the same norm.
-    norms : (m,) float64 array
-        Norms before clipping. Private.
-
-    Raises
-    ------
-    InvalidParameterError
-        If ``dissimilar_share`` lies outside (0, 1]: a larger factor would lift a clipped gradient above the clip, whose
-        multiple is the sensitivity.
-
-    References
-    ----------
-    DPP eq. 8; joint clipping and the two products: mechanisms.md DPP-2 and 4.3 B.
+        C; the norm of a gradient is ‖c WΔ‖ ‖Δ‖.
     """
-    if not 0.0 < dissimilar_share <= 1.0:
-        raise InvalidParameterError(
-            f"dissimilar_share must be in (0, 1]; found {dissimilar_share!r}. It scales gradients that are already clipped."
-        )
     total = np.zeros_like(W)
-    norms = np.empty(len(index))
     bound = clip * (1.0 - CLIP_SLACK)
-    for part, left, right in _blocks(W, points, index, dissimilar, margin):
+    for start in range(0, len(index), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        right = points[index[part, 0]] - points[index[part, 1]]
+        left = _pulls(W, right, dissimilar[part], margin)
         # Measured on the vectors that are summed, so that the clip holds whatever rounding went into them.
-        norm = np.linalg.norm(left, ord=order, axis=1) * np.linalg.norm(right, ord=order, axis=1)
-        norms[part] = norm
-        factors = _clip_factors(norm, bound)
-        if dissimilar_share < 1.0:
-            factors[dissimilar[part]] *= dissimilar_share
-        left *= factors[:, None]
+        norm = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+        left *= _clip_factors(norm, bound)[:, None]
         total += left.T @ right
-    return total, norms
-
-
-def clipped_row_gradient_sum(
-    W: NDArray[np.float64],
-    points: NDArray[np.float64],
-    index: NDArray[np.int64],
-    dissimilar: NDArray[np.bool_],
-    *,
-    margin: float,
-    clip: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sum gradients whose rows were each clipped on its own to l1 norm ``clip``, as DPP Algorithm 1 line 7 does.
-
-    Returns
-    -------
-    total : (d', d) float64 array
-        Replacing one pair moves it by up to 2 · clip in *every* row, d' times what the paper charges (mechanisms.md
-        DPP-2).
-    largest : (d',) float64 array
-        The largest clipped row norm of each row, g'_r of line 8. Private.
-    """
-    total = np.zeros_like(W)
-    largest = np.zeros(len(W))
-    for _, left, right in _blocks(W, points, index, dissimilar, margin):
-        norm = np.abs(left) * np.abs(right).sum(axis=1)[:, None]
-        left *= _clip_factors(norm, clip)
-        largest = np.maximum(largest, np.minimum(norm, clip).max(axis=0, initial=0.0))
-        total += left.T @ right
-    return total, largest
+    return total
 
 
 def reachable_part(W: NDArray[np.float64], G: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -225,9 +147,7 @@ class DriftDescent:
     start : (d', d) float64 array
         Data-independent.
     step : float
-        Factor on every gradient; Algorithm 1's η, here constant (any schedule is post-processing; mechanisms.md DPP-10).
-    shrinkage : bool
-        Whether to drop what does not exceed noise.
+        Factor on every gradient, constant.
     randomness : Randomness
         Source of the copy's noise.
 
@@ -237,20 +157,17 @@ class DriftDescent:
         The current factor.
     """
 
-    def __init__(
-        self, start: NDArray[np.float64], step: float, *, shrinkage: bool, randomness: Randomness
-    ) -> None:
+    def __init__(self, start: NDArray[np.float64], step: float, randomness: Randomness) -> None:
         self.W = start.copy()
         self._start = start
         self._step = step
-        self._shrinkage = shrinkage
         self._randomness = randomness
         self._drift = np.zeros_like(start)
         self._noise = np.zeros_like(start)
 
     def descend(self, gradient: NDArray[np.float64], noise_scale: float) -> None:
         """Take one step along a released gradient whose entries carry noise of standard deviation ``noise_scale``."""
-        if not (self._shrinkage and noise_scale > 0):
+        if noise_scale == 0:
             self._drift -= self._step * gradient
             self.W = self._start + self._drift
             return

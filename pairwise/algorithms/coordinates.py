@@ -1,14 +1,14 @@
 """Private coordinates: a released centre, a released scale, and features scaled by a released second moment.
 
-Here live the three releases with their sensitivities, and the map of records that follows from them by post-processing.
-What is learned in these coordinates, and what share of the budget they get, is decided elsewhere.
+Sensitivities, n public, replace-one, records clipped to ‖x‖ <= R.
 
-Sensitivity, n public, records clipped to ‖x‖ <= R. The mean record moves by ‖x − x'‖/n <= 2R/n when one is replaced,
-which x' = −x attains, and by R/n when one is zeroed out. The distance to the released centre is cut to [0, 2R], so its
-mean moves by at most 2R/n under both. The second moment is taken of z = (x − c)/s, clipped to norm 1, for the centre c and
-the scale s that are released already: ‖zzᵀ − z'z'ᵀ‖² = ‖z‖⁴ + ‖z'‖⁴ − 2(z·z')² <= 2, which two orthogonal unit vectors
-attain, so its mean moves by at most √2/n, and by 1/n under zero-out. As a vector, svec counts off-diagonal entries √2
-times, so its norm is that of the matrix.
+* The mean record moves by ‖x − x'‖/n <= 2R/n, which x' = −x attains.
+* The distance to the released centre is cut to [0, 2R], so its mean moves by at most 2R/n. Beside it, a share of w·2R is
+  counted of records that were longer than 2R before clipping, which moves by at most w·2R/n. Both together move by at
+  most √(1 + w²)·2R/n.
+* The second moment is taken of z = (x − c)/s, clipped to norm 1, for the centre c and the scale s that are released
+  already: ‖zzᵀ − z'z'ᵀ‖² = ‖z‖⁴ + ‖z'‖⁴ − 2(z·z')² <= 2, which two orthogonal unit vectors attain, so its mean moves by
+  at most √2/n. As a vector, svec counts off-diagonal entries √2 times, so its norm is that of the matrix.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwise.accounting.events import Adjacency
 from pairwise.algorithms.moments import svec, symmetric
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 from pairwise.pairs.clipping import clip_records
@@ -30,20 +29,14 @@ if TYPE_CHECKING:
 
     from pairwise.noise.randomness import Randomness
 
-__all__ = [
-    "CoordinatePlan",
-    "Coordinates",
-    "centre_queries",
-    "default_scale_share",
-    "described",
-    "plan_coordinates",
-    "proof_of",
-]
+__all__ = ["CoordinatePlan", "Coordinates", "default_scale_share", "plan_coordinates", "scaling"]
 
 Array = NDArray[np.float64]
 
 # Of the share spent on centring, what the mean gets; the rest is for the scale.
 _CENTRE = 0.7
+# w, the weight of the share of long records beside the mean distance.
+_LONG = 0.3
 # Records are clipped around the private centre to this share of their mean distance. The value is the best of three on
 # synthetic tables; that records are centred at all was decided after a look at Pima, where it matters most.
 _CLIP_AROUND = 0.7
@@ -69,11 +62,14 @@ class Coordinates:
         s.
     basis : (d, d) array or None
         B; None for the identity.
+    mostly_long : bool
+        Whether, by the released share, more than half of the records were longer than twice the bound.
     """
 
     centre: Array
     scale: float
     basis: Array | None = None
+    mostly_long: bool = False
 
     def around(self, records: Array) -> Array:
         """Return (x − c)/s of records of norm at most R, clipped to norm 1."""
@@ -96,7 +92,7 @@ class CoordinatePlan:
     Attributes
     ----------
     mean, distance : GaussianPlan
-        Of the mean record and of the mean distance to it.
+        Of the mean record; of the mean distance to it and the share of long records.
     second : GaussianPlan or None
         Of the second moment around the centre; None where features are not scaled.
     data_norm : float
@@ -113,48 +109,47 @@ class CoordinatePlan:
         plans = (self.mean, self.distance, self.second)
         return [plan.event() for plan in plans if plan is not None]
 
+    @property
+    def description(self) -> str:
+        """What a statement says of the coordinates."""
+        return ", centred privately" + (", features scaled privately" if self.second else "")
+
     def release(self, table: Array, randomness: Randomness) -> Coordinates:
         """Release the coordinates of a table of any records."""
         R = self.data_norm
         records = clip_records(table, R)
         d = records.shape[1]
-        noisy = self.mean.release(centre_queries(records, None, R), randomness)
-        centre = clip_records(noisy[None, :], R)[0]
-        mean = float(self.distance.release(centre_queries(records, centre, R), randomness))
+        centre = clip_records(self.mean.release(records.mean(axis=0), randomness)[None, :], R)[0]
+        distances = np.minimum(np.linalg.norm(records - centre, axis=1), 2.0 * R)
+        weight = _LONG * 2.0 * R
+        queries = np.array([distances.mean(), weight * _is_long(table, 2.0 * R).mean()])
+        mean, long = (float(each) for each in self.distance.release(queries, randomness))
+        # Two standard deviations of the noise of the share above one half.
+        mostly_long = long / weight - 2.0 * self.distance.sigma / weight > 0.5
         # The noise of the centre lengthens every distance; its square is known.
         scale = _CLIP_AROUND * math.sqrt(max(mean * abs(mean) - d * self.mean.sigma**2, 0.0))
-        centred = Coordinates(centre, min(R, max(scale, 0.05 * R)))
+        centred = Coordinates(centre, min(R, max(scale, 0.05 * R)), None, mostly_long)
         if self.second is None:
             return centred
         z = centred.around(records)
         released = symmetric(self.second.release(svec(z.T @ z / len(z)), randomness), d)
-        return Coordinates(centre, centred.scale, scaling(released, self.second.sigma))
+        basis = scaling(released, self.second.sigma)
+        return Coordinates(centre, centred.scale, basis, mostly_long)
 
 
-def described(plan: CoordinatePlan | None) -> str:
-    """Return what a statement says of the coordinates, after what was released in them."""
-    if plan is None:
-        return ""
-    return ", centred privately" + (", features scaled privately" if plan.second else "")
-
-
-def proof_of(plan: CoordinatePlan | None) -> str:
-    """Return where a statement finds the proof of the coordinates, after that of what was released in them."""
-    return "" if plan is None else "; head of pairwise.algorithms.coordinates"
-
-
-def centre_queries(records: Array, centre: Array | None, data_norm: float) -> Array:
-    """Return the mean record, or the mean distance to a centre, of records of norm at most ``data_norm``."""
-    if centre is None:
-        return np.asarray(records.mean(axis=0))
-    return np.asarray(np.minimum(np.linalg.norm(records - centre, axis=1), 2.0 * data_norm).mean())
+def _is_long(table: Array, bound: float) -> NDArray[np.bool_]:
+    """Return whether each row is longer than a bound, shape (n,)."""
+    with np.errstate(all="ignore"):
+        largest = np.abs(table).max(axis=1, initial=0.0)
+        scaled = table / np.where(largest > 0, largest, 1.0)[:, None]
+        return np.asarray(largest > bound / np.maximum(np.linalg.norm(scaled, axis=1), 1e-300))
 
 
 def scaling(second: Array, sigma: float) -> Array:
     """Return B = (A + λI)^-½/t for a noisy second moment A; post-processing.
 
-    λ is what noise may make of an eigenvalue: where features are not known to differ, they are all scaled alike, and where
-    there is no noise they come out uncorrelated and of one variance. t is such that norms of 1 are usual.
+    λ is what noise may make of an eigenvalue. Where features are not known to differ, all are scaled alike; where there
+    is no noise they come out uncorrelated and of one variance. t is such that norms of 1 are usual.
 
     Parameters
     ----------
@@ -179,59 +174,25 @@ def default_scale_share(mu: float, n: int, dimension: int) -> float:
     """Return the share of μ² that scaling is worth, from public numbers: 0.12, or 0 where noise would hide what there is.
 
     The noise of a second moment has eigenvalues near √(2d)/(nμ√0.12), and those of the moment itself are near 1/(2d), so
-    μn/d^1.5 says which is larger. Even far below 1 scaling gained on most tables: a few eigenvalues are larger than others.
-
-    Parameters
-    ----------
-    mu : float
-        Of the whole fit.
-    n, dimension : int
+    μn/d^1.5 says which is larger. Even far below 1 scaling gained on most tables: a few eigenvalues are larger than
+    others.
     """
     return _SCALE_SHARE if mu * n >= _SCALED_FROM * dimension**1.5 else 0.0
 
 
 def plan_coordinates(
-    n: int,
-    d: int,
-    data_norm: float,
-    mu: float,
-    centre_share: float,
-    scale_share: float = 0.0,
-    *,
-    adjacency: Adjacency = Adjacency.REPLACE_ONE,
-    hardened: bool = False,
+    n: int, d: int, data_norm: float, mu: float, centre_share: float, scale_share: float = 0.0
 ) -> CoordinatePlan:
-    """Return the releases for shares of ``mu``².
-
-    Parameters
-    ----------
-    n, d : int
-        Records and features.
-    data_norm : float
-        R.
-    mu : float
-        From ``accounting.release_mu``.
-    centre_share, scale_share : float
-        0 for the latter leaves features as they are.
-    adjacency : Adjacency
-    hardened : bool, default=False
-    """
-    replaced = adjacency is Adjacency.REPLACE_ONE
+    """Return the releases of n records with d features for shares of ``mu``²; 0 for scaling leaves features as they are."""
     bound = 2.0 * data_norm / n
     around = mu * math.sqrt(centre_share)
     second = None
     if scale_share > 0:
-        second = plan_gaussian(
-            (math.sqrt(2.0) if replaced else 1.0) / n,
-            mu * math.sqrt(scale_share),
-            d * (d + 1) // 2,
-            hardened=hardened,
-        )
+        cost = mu * math.sqrt(scale_share)
+        second = plan_gaussian(math.sqrt(2.0) / n, cost, d * (d + 1) // 2)
     return CoordinatePlan(
-        plan_gaussian(
-            bound if replaced else bound / 2.0, around * math.sqrt(_CENTRE), d, hardened=hardened
-        ),
-        plan_gaussian(bound, around * math.sqrt(1.0 - _CENTRE), 1, hardened=hardened),
+        plan_gaussian(bound, around * math.sqrt(_CENTRE), d),
+        plan_gaussian(bound * math.hypot(1.0, _LONG), around * math.sqrt(1.0 - _CENTRE), 2),
         second,
         data_norm,
     )

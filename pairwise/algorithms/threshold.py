@@ -1,14 +1,9 @@
-"""Where to cut a ranking into two classes: a private choice among public thresholds by the number of right answers.
-
-Here live the candidates and the count. The choice is a ``ChoicePlan``, and the ranking comes from elsewhere and is released
-already.
+"""Thresholds of a ranking: public candidates, and how many records each answers rightly.
 
 Sensitivity. Each record is answered rightly or wrongly at a threshold, whatever the others are: its score is that of a
 released ranking, its threshold public. So replacing one of n records moves the number of right answers by at most 1 at
-every threshold, which a record attains whose label changes. The number itself is what accuracy is: with k candidates, the
-chosen one has at most (ln k + t)/r right answers fewer than the best, but for a chance of e^-t. A cut at the share of the
-positive class would need that share and a quantile of the scores, and is not the most accurate one: of classes of 1 to 9
-that a ranking tells apart poorly, the majority has fewer errors.
+every threshold, which a record attains whose label changes. With k candidates, the one that the exponential mechanism
+chooses at rate r has at most (ln k + t)/r right answers fewer than the best, but for a chance of e^-t.
 """
 
 from __future__ import annotations

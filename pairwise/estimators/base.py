@@ -1,18 +1,19 @@
-"""What the estimators of this package share: checked settings, a budget that is charged first, a statement at the end.
+"""The base of all learners: checked tables, a budget that is charged first, and a statement at the end.
 
-No learning happens here. A private fit has three acts: *plan* (public numbers only), *charge* (the plan's
-event, before any draw) and *run*; ``pairwise.plan.Plan`` passes between them. ``PrivateEstimator._execute`` is the one place
-that charges and runs a plan.
+A private fit has three acts: *plan* (public numbers only), *charge* (the plan's event, before any draw) and *run*.
+``PrivateEstimator._execute`` is the one place that charges and runs a plan.
 """
 
 from __future__ import annotations
 
 import math
-import numbers
+import uuid
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,25 +24,25 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.budget import charge_to
+from pairwise.accounting.events import Adjacency
 from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
-from pairwise.errors import InvalidParameterError
-from pairwise.noise.continuous import check_flag, check_number
-from pairwise.noise.randomness import Randomness, numerical_claim
+from pairwise.errors import InvalidParameterError, check_positive, without_context
+from pairwise.noise.randomness import Randomness
 from pairwise.pairs.clipping import clip_records
-from pairwise.plan import Plan
 from pairwise.statement import PrivacyStatement, UnsoundWarning
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 __all__ = [
     "CLASSES_READ",
     "MINIMUM_RECORDS",
-    "UNREADABLE",
+    "NOT_SCALED",
+    "Plan",
     "PrivateEstimator",
-    "check_data_norm",
+    "clipped_to",
     "declared_classes",
     "keeps_state_on_error",
-    "refuse_fit_parameters",
-    "refuse_mixed_labels",
-    "refuse_sparse",
     "without_seed",
     "without_values",
 ]
@@ -51,13 +52,76 @@ MINIMUM_RECORDS = 4
 # A smaller bound leaves the range in which floats keep their digits, a larger one overflows when squared.
 _BOUNDS = (1e-100, 1e100)
 
-# What reading a table may raise.
-UNREADABLE = (ValueError, TypeError, OverflowError)
+# Up to here a sum of terms added one after another errs by less than the slack of the clipping.
+_LARGEST_COVERED = 90_000
 
 CLASSES_READ = (
     "classes was not given, so the set of labels was read from y: it is taken as public, and a neighbour with another set "
     "of labels is not covered"
 )
+NOT_SCALED = (
+    "the table was not scaled, filled or selected by anything learned from itself: bounds and categories were declared in "
+    "public (PublicScaler, PublicOneHot)"
+)
+_ONLY_FIT = (
+    "this is the only fit on these people: every further fit adds its epsilon, whatever part of the records it sees. Share "
+    "a PrivacyBudget to have them counted"
+)
+_BUDGETED = "all other fits on these people are charged to the same budget"
+_REFUSED = (
+    "what fit refuses: missing or infinite values, text in X, and labels that were not declared"
+)
+
+_EXACT = (
+    "noise was drawn exactly on a grid and pays for the rounding to it, so the guarantee holds for the bits that were "
+    "released; rounding inside the sums is covered by the slack of the clipping"
+)
+_EXACT_LARGE = (
+    "noise was drawn exactly on a grid and pays for the rounding to it; with so many records rounding inside the sums may "
+    "exceed the slack of the clipping, so about the bits of the sums there is no proof"
+)
+_SAMPLED = (
+    "noise of sampled steps was added in floating point and the output rounded to a grid; this hides artefacts of rounding "
+    "in practice but is not a proof about them"
+)
+
+# Fits without a budget of each lineage of clones, in this process.
+_FITS: Counter[str] = Counter()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A private fit decided in advance. It holds no data; ``run`` closes over them.
+
+    Attributes
+    ----------
+    event : DpEvent
+        All that the fit will release.
+    sensitivity : float
+        Sensitivity of what noise is added to, under ``adjacency``.
+    run : callable
+        Draws and returns the parameter.
+    mechanism, proof : str
+        For the statement.
+    adjacency : Adjacency
+    unit : str
+        What is replaced or zeroed out.
+    exact : bool
+        Whether all noise is drawn on a grid.
+    assumptions, not_protected, notes : tuple of str
+    """
+
+    event: DpEvent
+    sensitivity: float
+    run: Callable[[], Any]
+    mechanism: str
+    proof: str
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    unit: str = "one record"
+    exact: bool = True
+    assumptions: tuple[str, ...] = ()
+    not_protected: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def without_seed(state: dict[str, Any]) -> dict[str, Any]:
@@ -71,13 +135,17 @@ Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
 def keeps_state_on_error(fit: Fit) -> Fit:
-    """Return a fit that leaves an estimator as it was where it raises: whose refit a budget refuses is used as before."""
+    """Return a fit that leaves an estimator as it was where it raises, so that a refused refit loses nothing.
+
+    Nothing that numpy warns of while it reads records is shown: a warning would tell of them.
+    """
 
     @wraps(fit)
     def kept(self: Any, *arguments: Any, **keywords: Any) -> Any:
         before = dict(vars(self))
         try:
-            return fit(self, *arguments, **keywords)
+            with np.errstate(all="ignore"):
+                return fit(self, *arguments, **keywords)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
@@ -86,43 +154,17 @@ def keeps_state_on_error(fit: Fit) -> Fit:
     return cast(Fit, kept)
 
 
-def check_data_norm(data_norm: float) -> None:
-    """Refuse a bound on the records that is none, or that floats cannot keep."""
-    check_number("data_norm", data_norm)
-    if not (math.isfinite(data_norm) and data_norm > 0):
-        raise InvalidParameterError(
-            f"data_norm must be a positive finite number, declared in public; found {data_norm!r}. "
-            "Without a bound on the records no guarantee holds."
-        )
-    if not _BOUNDS[0] <= data_norm <= _BOUNDS[1]:
-        raise InvalidParameterError(
-            f"data_norm must lie in {_BOUNDS[0]:g}..{_BOUNDS[1]:g}, where rounding leaves the bound standing; found "
-            f"{data_norm!r}. Give the records in another unit."
-        )
-
-
 def _kind(label: Any) -> type:
     if isinstance(label, str):
         return str
-    return numbers.Number if isinstance(label, numbers.Number | np.bool_) else type(label)
-
-
-def refuse_mixed_labels(y: Any) -> None:
-    """Refuse strings beside other labels, which numpy would turn into strings without a word, and missing ones."""
-    unchecked = isinstance(y, list | tuple) or getattr(getattr(y, "dtype", None), "kind", "") == "O"
-    kinds = {_kind(value) for value in y} if unchecked else set()
-    if len(kinds) > 1:
-        raise InvalidParameterError(
-            "the classes in y must be of one type; found strings or missing values beside other types. "
-            "Make them all numbers or all strings."
-        )
+    return complex if isinstance(label, int | float | np.number | np.bool_) else type(label)
 
 
 def declared_classes(classes: Any) -> NDArray[Any]:
     """Return the labels that were declared, sorted; refuse what is no list of different labels of one type."""
     listed = list(classes) if np.ndim(np.asarray(classes, dtype=object)) else []
     kinds = {_kind(label) for label in listed}
-    if (kinds != {str} and kinds != {numbers.Number}) or any(label != label for label in listed):
+    if kinds not in ({str}, {complex}) or any(label != label for label in listed):
         raise InvalidParameterError(
             "classes must list labels, all of them numbers or all of them text; found something else, missing values or "
             "nothing."
@@ -135,29 +177,18 @@ def declared_classes(classes: Any) -> NDArray[Any]:
     return labels
 
 
-def refuse_fit_parameters(given: Mapping[str, Any]) -> None:
-    """Refuse what else was passed to a fit: sample weights with the reason, all other names as Python does."""
-    named = [name for name, value in given.items() if value is not None]
-    if "sample_weight" in named:
+def refuse_mixed_labels(y: Any) -> None:
+    """Refuse strings beside other labels, which numpy would turn into strings without a word, and missing ones."""
+    unchecked = isinstance(y, list | tuple) or getattr(getattr(y, "dtype", None), "kind", "") == "O"
+    if unchecked and len({_kind(value) for value in y}) > 1:
         raise InvalidParameterError(
-            "sample_weight is refused: noise is made for records that all count alike, and one that counts w times would "
-            "move the release w times as far, so its guarantee would be weaker than what is stated. Leave the weights out."
-        )
-    if named:
-        raise TypeError(f"fit got an unexpected keyword argument {named[0]!r}.")
-
-
-def refuse_sparse(X: Any) -> None:
-    """Refuse a sparse table with the way out."""
-    if issparse(X):
-        raise TypeError(
-            "Sparse data was passed, but dense data is required: noise is added to every coordinate, so many columns cost "
-            "more than they tell. Use few of them, such as HashingVectorizer(n_features=256), and pass X.toarray()."
+            "the classes in y must be of one type; found strings or missing values beside other types. "
+            "Make them all numbers or all strings."
         )
 
 
 def without_values(error: Exception, X: Any) -> Exception:
-    """Return scikit-learn's complaint about a table, with the row to look at and without what stands there."""
+    """Return scikit-learn's complaint about a table without anything that stands in it."""
     message = str(error)
     if "NAType" in message:
         return InvalidParameterError(
@@ -168,7 +199,7 @@ def without_values(error: Exception, X: Any) -> Exception:
         return InvalidParameterError(
             "X holds a number beyond all floats. Give such features in another unit."
         )
-    if "could not convert" in message:
+    if "could not convert" in message or "invalid literal" in message:
         return InvalidParameterError(
             "features must be numbers; found text in X. Encode or drop such columns first."
         )
@@ -182,61 +213,51 @@ def without_values(error: Exception, X: Any) -> Exception:
             "array.reshape(1, -1) for one record, array.reshape(-1, 1) for one feature."
         )
     if "contains NaN" in message or "contains infinity" in message:
-        # Of a pandas frame, which alone turns its NA into NaN.
-        values = np.asarray(X.astype(np.float64) if hasattr(X, "astype") else X, dtype=np.float64)
-        finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
-        rows = np.flatnonzero(~finite)
-        if not len(rows):
-            return InvalidParameterError(
-                "y contains NaN or infinity. Drop such records before fitting."
-            )
+        name = "y" if "Input y" in message else "X"
         return InvalidParameterError(
-            f"X contains NaN or infinity, first in row {rows[0]} ({len(rows)} such rows). Drop them, or fill them by "
-            "a public rule: PublicScaler(missing=...)."
+            f"{name} contains NaN or infinity. Drop such records, or fill them by a public rule: PublicScaler(missing=...)."
         )
-    return error
+    # Of the same kind, but without the errors that it grew out of.
+    return type(error)(message) if type(error) in (ValueError, TypeError) else ValueError(message)
 
 
-def clipped_to(norms: Sequence[float]) -> str:
+def _refuse_sparse(X: Any) -> None:
+    if issparse(X):
+        raise TypeError(
+            "Sparse data was passed, but dense data is required: noise is added to every coordinate, so many columns cost "
+            "more than they tell. Use few of them, such as HashingVectorizer(n_features=256), and pass X.toarray()."
+        )
+
+
+def clipped_to(norms: list[float]) -> str:
     """Say to which public norm records are clipped: the one there is, or one of several."""
-    return f"every record is clipped, on its own, to the public norm {_one_of(norms)}"
-
-
-def _one_of(norms: Sequence[float]) -> str:
     *first, last = (f"{norm:g}" for norm in norms)
-    return f"{', '.join(first)} or {last}" if first else last
+    either = f"{', '.join(first)} or {last}" if first else last
+    return f"every record is clipped, on its own, to the public norm {either}"
 
 
 class PrivateEstimator(BaseEstimator):
-    """Base of the estimators; subclasses hold ``epsilon``, ``delta``, ``data_norm``, ``classes``, ``budget`` and so on."""
+    """Base of the learners; subclasses hold ``epsilon``, ``delta``, ``data_norm``, ``budget`` and ``random_state``."""
+
+    # Of scikit-learn's checks: no estimator is made without it.
+    _required_parameters = ("epsilon",)
 
     epsilon: float
     delta: float | None
     data_norm: float
     budget: Any
     random_state: Any
-    allow_large_delta: bool
-    classes: Any
-    hardened: bool | None = None
-    mode: str = "sound"
+    classes: Any = None
     _classes_read: bool = False
-    _clips: ClassVar[bool] = True
 
     def __getstate__(self) -> dict[str, Any]:
         return without_seed(dict(super().__getstate__()))
 
-    @property
-    def _exact(self) -> bool:
-        """Whether noise is drawn exactly: by default wherever that is defined, so not in published forms."""
-        if self.hardened is None:
-            return self.mode == "sound"
-        check_flag("hardened", self.hardened)
-        return bool(self.hardened)
-
-    @property
-    def _clip_order(self) -> int:
-        """The norm that records are clipped in: Euclidean, or l1 where a subclass says so."""
-        return 2
+    def __sklearn_clone__(self) -> Any:
+        # Clones know that they come from one learner: they mostly see the same people.
+        copy = super().__sklearn_clone__()
+        copy._lineage = self._lineage = getattr(self, "_lineage", None) or uuid.uuid4().hex
+        return copy
 
     # -- plan
 
@@ -245,13 +266,13 @@ class PrivateEstimator(BaseEstimator):
     ) -> tuple[NDArray[np.float64], NDArray[Any]]:
         """Return validated X, shape (n, d) float64, and y, shape (n,)."""
         refuse_mixed_labels(y)
-        refuse_sparse(X)
-        try:
-            table, labels = validate_data(
+        _refuse_sparse(X)
+        table, labels = without_context(
+            lambda: validate_data(
                 self, X, y, dtype=np.float64, ensure_min_samples=1, reset=reset, y_numeric=False
-            )
-        except UNREADABLE as error:
-            raise without_values(error, X) from None
+            ),
+            lambda error: without_values(error, X),
+        )
         check_classification_targets(labels)
         if not few and len(table) < MINIMUM_RECORDS:
             raise InvalidParameterError(
@@ -263,12 +284,12 @@ class PrivateEstimator(BaseEstimator):
     def _check_records(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return validated X of a prediction, clipped as in training."""
         check_is_fitted(self)
-        refuse_sparse(X)
-        try:
-            table = validate_data(self, X, dtype=np.float64, reset=False)
-        except UNREADABLE as error:
-            raise without_values(error, X) from None
-        return clip_records(table, float(self.data_norm), self._clip_order)
+        _refuse_sparse(X)
+        table = without_context(
+            lambda: validate_data(self, X, dtype=np.float64, reset=False),
+            lambda error: without_values(error, X),
+        )
+        return clip_records(table, float(self.data_norm))
 
     def _check_classes(self, y: NDArray[Any]) -> NDArray[Any]:
         """Return the sorted class list: declared, or read from y (which the statement then says)."""
@@ -277,104 +298,108 @@ class PrivateEstimator(BaseEstimator):
         if self.classes is None:
             return occurring
         declared = declared_classes(self.classes)
-        unknown = np.setdiff1d(occurring, declared)
-        if len(unknown):
+        if len(np.setdiff1d(occurring, declared)):
             raise InvalidParameterError(
-                f"classes lists {len(declared)} labels, but y holds {len(unknown)} that are not among them. "
-                "List every label that may occur."
+                f"y holds labels that are not among the {len(declared)} declared classes. List every label that may occur."
             )
         return declared
 
     def _check_settings(self, n: int) -> float:
         """Return δ after checking ε, δ and the record norm."""
-        check_number("epsilon", self.epsilon)
-        if self.delta is not None:
-            check_number("delta", self.delta)
-        check_flag("allow_large_delta", self.allow_large_delta)
-        delta = default_delta(n) if self.delta is None else float(self.delta)
-        check_privacy_parameters(float(self.epsilon), delta, n, force=bool(self.allow_large_delta))
-        check_data_norm(self.data_norm)
-        return delta
+        delta = default_delta(n) if self.delta is None else self.delta
+        check_privacy_parameters(self.epsilon, delta, n)
+        check_positive(data_norm=self.data_norm)
+        if not _BOUNDS[0] <= self.data_norm <= _BOUNDS[1]:
+            raise InvalidParameterError(
+                f"data_norm must be in {_BOUNDS[0]:g}..{_BOUNDS[1]:g}, where floats keep the bound; found "
+                f"{self.data_norm!r}. Give the records in another unit."
+            )
+        return float(delta)
 
     # -- charge, run, state
 
-    def _execute(
-        self,
-        plan: Plan,
-        delta: float,
-        randomness: Randomness,
-        *,
-        n: int | None = None,
-        stacklevel: int = 4,
-    ) -> Any:
+    def _execute(self, plan: Plan, delta: float, randomness: Randomness, n: int) -> Any:
         """Charge the plan, run it, and set ``statement_``, ``privacy_event_`` and what ``sensitivity`` returns.
 
-        ``n`` is how many terms a sum has at most, or None where that is not known; ``stacklevel`` is that of the user.
+        ``n`` is how many terms a sum has at most.
         """
-        if plan.unsound:
-            warnings.warn(plan.unsound, UnsoundWarning, stacklevel=stacklevel)
+        self._warn_of_another_fit()
         label = type(self).__name__
         charge_to(self.budget, plan.event, label=label, adjacency=plan.adjacency, unit=plan.unit)
         result = plan.run()
-        self._record(plan, delta, randomness, n=n)
+        self._record(plan, delta, randomness, n)
         return result
 
-    def _record(
-        self, plan: Plan, delta: float, randomness: Randomness, *, n: int | None = None
-    ) -> None:
+    def _warn_of_another_fit(self) -> None:
+        """Warn once where a learner or its clones were fitted before without a budget."""
+        if self.budget is not None or math.isinf(self.epsilon):
+            return
+        self._lineage = getattr(self, "_lineage", None) or uuid.uuid4().hex
+        _FITS[self._lineage] += 1
+        if _FITS[self._lineage] == 2:
+            warnings.warn(
+                "this learner, or a clone of it, was fitted before without a budget. Fits on the same people add up, as in "
+                "cross_val_score, searches, ensembles and calibration: share budget=PrivacyBudget(epsilon), or search by "
+                "PrivateSearchCV.",
+                UnsoundWarning,
+                stacklevel=5,
+            )
+
+    def _record(self, plan: Plan, delta: float, randomness: Randomness, n: int) -> None:
         self.privacy_event_ = plan.event
         self._sensitivity_ = float(plan.sensitivity)
-        true_delta = delta if plan.delta is None else plan.delta
-        if plan.epsilon is not None or not plan.proved:
-            epsilon = plan.epsilon
-        else:
-            epsilon = min(epsilon_of(plan.event, true_delta, plan.adjacency), math.inf)
-            # The calibration aims at epsilon; its last digits are the accountant's rounding.
-            if math.isfinite(self.epsilon) and epsilon <= self.epsilon * (1 + 1e-6):
-                epsilon = float(self.epsilon)
+        epsilon = min(epsilon_of(plan.event, delta, plan.adjacency), math.inf)
+        # The calibration aims at epsilon; its last digits are the accountant's rounding.
+        if math.isfinite(self.epsilon) and epsilon <= self.epsilon * (1 + 1e-6):
+            epsilon = float(self.epsilon)
+        private = math.isfinite(epsilon)
+        exact = plan.exact and n <= _LARGEST_COVERED
         notes = list(plan.notes)
-        arithmetic, numerical = numerical_claim(self._exact, n)
-        if plan.arithmetic is not None:
-            arithmetic, numerical = plan.arithmetic
-        private = epsilon is not None and math.isfinite(epsilon)
-        if private and numerical:
-            notes.append(numerical)
+        if private:
+            notes.append(_EXACT if exact else _EXACT_LARGE if plan.exact else _SAMPLED)
         # A seed is for experiments: whoever knows or guesses it takes the noise off again, so nothing is proved.
-        seeded = randomness.note is not None and (epsilon is None or math.isfinite(epsilon))
+        seeded = private and randomness.note is not None
         if seeded and randomness.note:
             notes.append(randomness.note)
-        not_protected = list(plan.not_protected)
-        assumptions = list(plan.assumptions)
+        assumptions = [*plan.assumptions, clipped_to([float(self.data_norm)]), NOT_SCALED]
+        assumptions.append(_ONLY_FIT if self.budget is None else _BUDGETED)
+        not_protected = [*plan.not_protected]
         if self._classes_read:
             not_protected.append("the set of class labels")
             assumptions.append(CLASSES_READ)
-        not_protected.append("the number of records and of features, and all settings")
-        if self._clips:
-            assumptions.append(clipped_to([float(self.data_norm)]))
+        not_protected += ["the number of records and of features, and all settings", _REFUSED]
         self.statement_ = PrivacyStatement(
             mechanism=plan.mechanism,
             adjacency=plan.adjacency.value,
             epsilon=epsilon,
-            delta=true_delta if private else 0.0,
+            delta=delta if private else 0.0,
             unit=plan.unit,
-            proved=plan.proved and not seeded,
+            proved=not seeded,
             proof=plan.proof,
             assumptions=tuple(assumptions),
             not_protected=tuple(not_protected),
             notes=tuple(notes),
-            arithmetic=arithmetic,
+            arithmetic="exact" if exact else "real",
         )
-        if n is not None:
-            self.n_records_ = n
 
     def sensitivity(self) -> float:
         """Return the sensitivity of what noise was added to, under the statement's adjacency and unit.
 
-        For the gradient algorithm that is the l2 norm of one mean gradient; for output perturbation and moments, of the
-        released array; for a stream, the largest certified movement of any iterate, or of all nodes of a tree together.
-        For contrastive descents it is the l2 norm (Gaussian noise) or l1 norm (Laplace noise) of the change of one sum of
-        clipped gradients at the initial clip, for input perturbation of one record, for published forms of one row of a
-        batch mean; a release that gives the initial W has one of its own (``algorithms.moments.moment_sensitivity``).
+        Of one mean gradient or one sum of clipped gradients, where steps are noisy; of the released array, where the
+        output is; of a stream, the largest certified movement of any iterate (``OnPair``), or of all releases together
+        (``Ftrl``).
         """
         check_is_fitted(self)
         return self._sensitivity_
+
+
+def refuse_fit_parameters(given: Mapping[str, Any]) -> None:
+    """Refuse what else was passed to a fit: sample weights with the reason, all other names as Python does."""
+    named = [name for name, value in given.items() if value is not None]
+    if "sample_weight" in named:
+        raise InvalidParameterError(
+            "sample_weight is refused: noise is made for records that all count alike, and one that counts w times would "
+            "move the release w times as far, so its guarantee would be weaker than what is stated. Leave the weights out."
+        )
+    if named:
+        raise TypeError(f"fit got an unexpected keyword argument {named[0]!r}.")

@@ -1,446 +1,254 @@
-"""``DPPMetricLearner``: private contrastive metric learning from individuals or from an edge list.
+"""``DPPMetricLearner``: private contrastive metric learning from a list of pairs.
 
-Here settings and inputs are checked. What a release costs and what its statement says is decided in
-``pairwise.algorithms.contrastive_plans``, the options of each algorithm stand in ``pairwise.algorithms.options``.
-
-Source: Li, Pan, Sui, Tsang, *Secure Metric Learning via Differential Pairwise Privacy*, as corrected by mechanisms.md
-section 4.
+Source: Li, Pan, Sui, Tsang, *Secure Metric Learning via Differential Pairwise Privacy*, in the sound form of the errata
+(DPP-1 to DPP-12): clipped as a whole matrix, with a declared multiplicity, noise on sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+import math
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import column_or_1d
 
-from pairwise.accounting.gaussian import check_privacy_parameters
-from pairwise.algorithms.contrastive_plans import (
-    ContrastiveTask,
-    Individuals,
-    PairList,
-    group_size,
-    plan_edges,
-    plan_matching,
-    plan_perturbation,
-    plan_published,
-    plan_pure,
-)
-from pairwise.algorithms.options import (
-    ContrastiveOptions,
-    EdgeListOptions,
-    Edges,
-    InputPerturbation,
-    Matching,
-    NodeDP,
-    Options,
-    Published,
-    Pure,
-)
-from pairwise.errors import InvalidPairsError, InvalidParameterError
-from pairwise.estimators.base import (
-    check_data_norm,
-    declared_classes,
-    keeps_state_on_error,
-    refuse_fit_parameters,
-)
-from pairwise.estimators.choice import AlgorithmChoice
-from pairwise.estimators.contrastive import check_contrastive, contrastive_task, unread_with_init
-from pairwise.estimators.mahalanobis import DroppedTable, MahalanobisMixin, finite_numbers
-from pairwise.noise.continuous import check_number
+from pairwise.accounting.accountant import calibrate
+from pairwise.accounting.events import Adjacency, group_poisson_event
+from pairwise.accounting.zcdp import release_mu
+from pairwise.algorithms.contrastive import DriftDescent, clipped_gradient_sum, orthonormal_rows
+from pairwise.algorithms.options import Edges
+from pairwise.errors import InvalidPairsError, InvalidParameterError, check_whole
+from pairwise.estimators.base import Plan, keeps_state_on_error, refuse_fit_parameters
+from pairwise.estimators.mahalanobis import MahalanobisMetric
 from pairwise.noise.randomness import Randomness
+from pairwise.noise.release import plan_gaussian, sampled_gaussian
+from pairwise.pairs.clipping import clip_records
 from pairwise.pairs.graph import PairGraph
-from pairwise.plan import Plan
 
 if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
     from pairwise.accounting.budget import PrivacyBudget
 
 __all__ = ["DPPMetricLearner"]
 
-_NOISE = {
-    "edges": ("gaussian",),
-    "matching": ("gaussian",),
-    "pure": ("laplace",),
-    "node-dp": ("gaussian", "laplace"),
-    "input-perturbation": ("laplace",),
-}
-_PUBLISHED_NOISE = {
-    "dpp_thm1": "laplace",
-    "dpp_s": "laplace",
-    "scdf": "staircase",
-    "duchi": "duchi",
-}
+Array = NDArray[np.float64]
 
 
-class DPPMetricLearner(
-    MahalanobisMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, AlgorithmChoice
-):
-    """A Mahalanobis metric M = WᵀW by private contrastive gradient descent.
+class DPPMetricLearner(MahalanobisMetric):
+    """A Mahalanobis metric M = WᵀW from pairs, by private contrastive gradient descent.
+
+    It protects *pairs*: any ``kappa`` of them. For individuals with classes use ``PrivateMetricLearner``.
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy budget of one fit, > 0; ``float("inf")`` is the non-private reference.
-    delta : float, default=1e-5
-        Below one over the number of individuals (or of pairs, with an edge list). Not used by the pure algorithms.
-    kappa : int or None, default=None
-        With an edge list: how many pairs may change together, a declared public bound. It protects an *individual* only
-        if nobody can be in more than kappa pairs. May be left out if the topology is public; with ``NodeDP`` it is the
-        declared degree cap.
+    epsilon : float
+        Natural-log bound; infinity is the non-private reference.
+    delta : float, optional
+        Below one over the number of pairs; default min(1e-5, m^-1.5).
+    kappa : int or Edges, optional
+        How many pairs may change together, a declared public bound. It protects an *individual* only if nobody can be in
+        more than kappa pairs. ``Edges(kappa, ...)`` for a public topology, sampled steps and the other settings.
     n_components : int or None, default=None
-        d', the rows of W; at most d. None: d, which starts at the Euclidean metric.
-    noise : {"gaussian", "laplace", "staircase", "duchi"} or None, default=None
-        None: what the algorithm needs, Gaussian for (ε, δ) and Laplace for pure ε. Staircase and Duchi exist in the
-        published form only, for the comparison with the paper (mechanisms.md DPP-4, DPP-5).
-    algorithm : str or options, default="auto"
-        ``"auto"`` is the one to take: ``Matching()`` for individuals and their classes, and ``Edges()`` for pairs, which
-        are (m, 2, d), or come with a ``preprocessor`` or a ``kappa``. By name, ``Matching()`` or ``InputPerturbation()``
-        for ``fit(X, y)`` with individuals; ``Edges()``, ``Pure()``, ``NodeDP()`` or ``Published()`` for ``fit(pairs, y)``
-        (``pairwise.algorithms.options``). Names stand for their defaults: ``"matching"``, ``"input-perturbation"``,
-        ``"edges"``, ``"pure"``, ``"node-dp"``, ``"published"``.
+        Rows of W; at most d. None: d, which starts at the Euclidean metric.
     data_norm : float, default=1.0
-        Every record is clipped to this l2 norm (l1 in the published form and for input perturbation). Scale features by
-        public bounds first.
-    hardened : bool or None, default=None
-        Draw Gaussian noise exactly on a grid (mechanisms.md 2.2), so that the guarantee holds to the last bit released, for
-        about 8 % more noise. None: wherever it is defined, which is not with ``sampling_rate`` < 1 or in the published form.
-        False: floating-point noise, proved in real arithmetic only. Laplace noise is always exact.
-    classes : sequence or None, default=None
-        Public list of classes, needed by ``InputPerturbation``, whose randomised response draws from it. For the initial W
-        of ``Matching`` it is otherwise read from y, and the statement says so. With C known classes a dissimilar pair
-        counts 1/(C − 1) times as much as a similar one, since it is that much more frequent.
-    preprocessor : array-like of shape (n, d), callable or None, default=None
-        Points that (m, 2) index pairs refer to (metric-learn's convention). They are private, so ``fit`` replaces them by
-        their shape, which is then what ``get_params``, ``clone``, pickles and the printed form hold. To fit again, or
-        to ask ``pair_distance`` of indices, set it again: ``set_params(preprocessor=X)``. This departs from
-        scikit-learn's rule that ``fit`` leaves settings alone, so that a model can be handed on without its data. Cloning
-        before the fit, as searches do, works as ever.
-    budget : PrivacyBudget or None, default=None
-        Charged before any noise is drawn.
-    random_state : int, Generator, RandomState or None, default=None
-        None draws from the operating system. Anything else is for experiments, and the statement says so.
-    **deprecated
-        Options of the algorithm, ``mode="published"`` for ``Published()``.
+        Every record is clipped to this norm. Scale with ``PublicScaler`` and pass its ``norm_bound_``.
+    preprocessor : (n, d) array-like, optional
+        Points that (m, 2) index pairs refer to (metric-learn's convention). Private: printed as its shape, and not
+        pickled with a fitted learner.
+    budget : PrivacyBudget, optional
+        For the same adjacency and unit, such as ``PrivacyBudget(4.0, adjacency="zero-out", unit="any 3 pairs")``.
+    random_state : int, RandomState or None, default=None
+        None draws from the operating system, the only private setting.
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features)
+    components_ : (k, d) array
         W.
-    statement_ : PrivacyStatement
-    privacy_event_ : DpEvent
-        As ``pairwise.accounting`` reads it under ``statement_.adjacency``.
-    kappa_ : int or None
+    kappa_ : int
         Group size that was used.
-    noise_scale_ : float or None
-        Standard deviation (Gaussian) or scale (Laplace) on the sum of clipped gradients, in units of the clip; None if
-        the noise is not of this form.
-    n_features_in_ : int
-
-    Raises
-    ------
-    InvalidParameterError, InvalidPairsError
-        Both ``ValueError``; they say what was expected, what was found and what to do.
+    noise_scale_ : float
+        Standard deviation on the sum of clipped gradients, in units of the clip.
+    statement_, privacy_event_, n_features_in_
 
     Examples
     --------
     >>> import numpy as np
-    >>> from pairwise import DPPMetricLearner, Matching
+    >>> from pairwise import DPPMetricLearner
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(400, 3)) * [0.1, 0.5, 0.5]
-    >>> y = (X[:, 0] > 0).astype(int)
-    >>> learner = DPPMetricLearner(algorithm=Matching(n_steps=5), random_state=0).fit(X, y)
-    >>> learner.transform(X).shape
-    (400, 3)
-    >>> learner.statement_.unit
-    'one record'
+    >>> pairs = rng.normal(size=(600, 2, 3)) * [0.1, 0.5, 0.5]
+    >>> y = np.where(pairs[:, 0, 0] * pairs[:, 1, 0] > 0, 1, -1)
+    >>> learner = DPPMetricLearner(epsilon=4.0, kappa=3, random_state=0).fit(pairs, y)
+    >>> learner.transform(pairs[:, 0]).shape, learner.statement_.unit
+    ((600, 3), 'any 3 pairs')
     """
-
-    _algorithms: ClassVar[dict[str, Options]] = {
-        "edges": Edges(),
-        "matching": Matching(),
-        "pure": Pure(),
-        "node-dp": NodeDP(),
-        "input-perturbation": InputPerturbation(),
-        "published": Published(),
-        "auto": Matching(),
-    }
-
-    _aliases: ClassVar[dict[str, Any]] = {"mode": "sound"}
-    _pairs_came: bool = False
 
     def __init__(
         self,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        kappa: int | None = None,
+        epsilon: float,
+        delta: float | None = None,
+        kappa: int | Edges | None = None,
         n_components: int | None = None,
         *,
-        noise: str | None = None,
-        algorithm: str | Options = "auto",
         data_norm: float = 1.0,
-        hardened: bool | None = None,
-        classes: Any = None,
         preprocessor: Any = None,
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
-        **deprecated: Any,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.kappa = kappa
         self.n_components = n_components
-        self.noise = noise
-        self.algorithm = self._chosen(algorithm, deprecated)
         self.data_norm = data_norm
-        self.hardened = hardened
-        self.classes = classes
         self.preprocessor = preprocessor
         self.budget = budget
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        if not self._of_individuals:
-            tags.input_tags.three_d_array = True
-            tags.input_tags.two_d_array = False
+        tags.target_tags.required = True
+        tags.input_tags.three_d_array = True
+        tags.input_tags.two_d_array = False
         return tags
 
-    delta: float
-    kappa_: int | None
-    noise_scale_: float | None
-    components_: NDArray[np.float64]
-
-    # -- fitting
+    @property
+    def _options(self) -> Edges:
+        return self.kappa if isinstance(self.kappa, Edges) else Edges(self.kappa)
 
     @keeps_state_on_error
-    def fit(self, X: Any, y: Any, **refused: Any) -> DPPMetricLearner:
+    def fit(self, pairs: Any, y: Any, **refused: Any) -> DPPMetricLearner:
         """Learn W.
 
         Parameters
         ----------
-        X : array-like
-            Individuals of shape (n, d) for ``Matching`` and ``InputPerturbation``. Otherwise pairs: (m, 2, d)
-            points, or (m, 2) indices into ``preprocessor``. Points that are equal in all features count as one
-            individual; give indices if several individuals may be equal.
-        y : array-like
-            Class of each individual, or +1 (similar) / −1 (dissimilar) for each pair.
-
-        Returns
-        -------
-        self
+        pairs : array-like
+            (m, 2, d) points, or (m, 2) indices into ``preprocessor``. Each row is one pair; with a private topology a
+            repeated pair counts as often as it is listed.
+        y : (m,) array-like
+            +1 (similar) or −1 (dissimilar).
         """
         refuse_fit_parameters(refused)
-        # Whether pairs or individuals come is public, like the shape of every input.
-        shape = getattr(X, "shape", None)
-        depth = np.asarray(X, dtype=object).ndim if shape is None else len(shape)
-        self._pairs_came = depth == 3
-        self._check_parameters()
+        options = self._options
+        options.check()
+        if self.n_components is not None:
+            check_whole("n_components", self.n_components)
+        points, index = self._points_and_index(pairs)
+        dissimilar = _signs(y, len(index)) < 0
+        self.n_features_in_ = points.shape[1]
+        delta = self._check_settings(len(index))
+        graph = None
+        if options.topology == "public":
+            graph = self._public_graph(pairs, len(points))
+        self.kappa_ = _group_size(options, float(self.epsilon), graph)
         randomness = Randomness(self.random_state)
-        plan, n = self._plan(X, y, randomness)
-        self.components_ = self._execute(plan, float(self.delta), randomness, n=n)
-        self.noise_scale_ = plan.noise_scale
+        records = clip_records(points, float(self.data_norm))
+        plan = self._plan(records, index, dissimilar, delta, graph, randomness)
+        self.components_ = self._execute(plan, delta, randomness, len(index))
         self._n_features_out = len(self.components_)
-        if self.preprocessor is not None:
-            self.preprocessor = DroppedTable.of(self.preprocessor)
         return self
 
-    def _plan(self, X: Any, y: Any, randomness: Randomness) -> tuple[Plan, int]:
-        """Return the plan and the number of records or pairs."""
-        if self._of_individuals:
-            data = self._individuals(X, y)
-            self.kappa_ = None
-            matching = isinstance(self._options, Matching)
-            plan = plan_matching if matching else plan_perturbation
-            return plan(data, self._task(), randomness), len(data.points)
-        pairs = self._pair_list(X, y)
-        options = cast(EdgeListOptions, self._options)
-        self.kappa_ = group_size(options, self.kappa, float(self.epsilon), pairs.graph)
-        task = self._task(self.kappa_)
-        if isinstance(options, Published):
-            return plan_published(pairs, task, randomness), len(pairs.index)
-        of_pairs = plan_pure if self._noise == "laplace" else plan_edges
-        return of_pairs(pairs, task, randomness), len(pairs.index)
+    def _public_graph(self, pairs: Any, n: int) -> PairGraph:
+        if np.ndim(pairs) != 2:
+            raise InvalidPairsError(
+                "a public topology says who is paired with whom: pass (m, 2) indices and preprocessor=. Whether two points "
+                "are one individual would be read off their features, which are private."
+            )
+        return PairGraph(np.asarray(pairs), n)
 
-    def _task(self, kappa: int = 1) -> ContrastiveTask:
-        return contrastive_task(
-            cast(ContrastiveOptions, self._options),
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            data_norm=float(self.data_norm),
-            n_components=self.n_components,
-            n_features=int(self.n_features_in_),
-            exact=self._exact,
-            kappa=kappa,
-        )
+    def _plan(
+        self,
+        points: Array,
+        index: NDArray[np.int64],
+        dissimilar: NDArray[np.bool_],
+        delta: float,
+        graph: PairGraph | None,
+        randomness: Randomness,
+    ) -> Plan:
+        """Return the plan of descent on all pairs or on a sample of them.
 
-    # -- settings
-
-    @property
-    def mode(self) -> str:  # type: ignore[override]
-        """``"published"`` for the form of the paper, else ``"sound"``."""
-        return "published" if isinstance(self._options, Published) else "sound"
-
-    def _with_flat(self, algorithm: Any, flat: Mapping[str, Any]) -> Any:
-        # ``mode="published"`` used to choose the algorithm of the paper.
-        flat = dict(flat)
-        mode = flat.pop("mode", "sound")
-        if mode not in ("sound", "published"):
-            raise InvalidParameterError(f"mode must be 'sound' or 'published'; found {mode!r}.")
-        if mode == "published" and not isinstance(algorithm, Published):
-            if algorithm not in ("auto", "edges", "published"):
-                raise InvalidParameterError(
-                    "algorithm was set, but it is not read with mode='published'. Leave algorithm out."
+        kappa clipped gradients move the sum by at most kappa times the clip, twice that where pairs change in place.
+        """
+        options, kappa, m, d = self._options, self.kappa_, len(index), points.shape[1]
+        R, q, steps = float(self.data_norm), float(options.sampling_rate), int(options.n_steps)
+        clip = 0.1 * R * R if options.clip is None else float(options.clip)
+        adjacency = Adjacency(options.adjacency)
+        moved = (2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0) * kappa * clip
+        rows = d if self.n_components is None else min(int(self.n_components), d)
+        epsilon = float(self.epsilon)
+        mu = release_mu(epsilon, delta)
+        if options.sampled:
+            z = 0.0
+            if math.isfinite(epsilon):
+                z = calibrate(
+                    lambda sigma: group_poisson_event(sigma, kappa, q, steps),
+                    epsilon,
+                    delta,
+                    adjacency,
+                    guess=kappa * q * math.sqrt(steps) / mu,
                 )
-            algorithm = "published"
-        return super()._with_flat(algorithm, flat)
-
-    @property
-    def _options(self) -> Options:
-        if self.algorithm != "auto":
-            return super()._options
-        pairs = self.preprocessor is not None or self.kappa is not None or self._pairs_came
-        return Edges() if pairs else Matching()
-
-    @property
-    def _clip_order(self) -> int:  # type: ignore[override]
-        return 1 if isinstance(self._options, Published | InputPerturbation) else 2
-
-    @property
-    def _of_individuals(self) -> bool:
-        return isinstance(self._options, Matching | InputPerturbation)
-
-    @property
-    def _noise(self) -> str:
-        return self.noise or self._noises()[0]
-
-    def _noises(self) -> tuple[str, ...]:
-        """Return the kinds of noise that the algorithm may draw."""
-        options = self._options
-        if isinstance(options, Published):
-            return (_PUBLISHED_NOISE[options.variant],)
-        return _NOISE[options.name]
-
-    def _check_parameters(self) -> None:
-        """Refuse settings out of their range, and such as do not go together."""
-        check_contrastive(
-            cast(ContrastiveOptions, self._options),
-            kappa=self.kappa,
-            n_components=self.n_components,
-            noise=self.noise,
-        )
-        for name in ("epsilon", "delta", "data_norm"):
-            check_number(name, getattr(self, name))
-        check_data_norm(self.data_norm)
-        self._check_combination()
-
-    def _check_combination(self) -> None:
-        options, allowed = self._options, self._noises()
-        if self.noise is not None and self.noise not in allowed:
-            raise InvalidParameterError(
-                f"noise for algorithm {options.name!r} must be {' or '.join(allowed)}; found {self.noise!r}. Laplace noise "
-                "belongs to algorithm='pure'; staircase and Duchi noise to variants of the published form."
-            )
-        if self.hardened and (options.sampled or self.mode == "published"):
-            raise InvalidParameterError(
-                "hardened noise is accounted for all pairs in every step; found hardened=True with sampling_rate < 1 or "
-                "the published form. Leave one of them out."
-            )
-        if self.mode == "published" and not self.epsilon > 0:
-            raise InvalidParameterError(f"epsilon must be > 0; found {self.epsilon!r}.")
-        unread = unread_with_init(cast(ContrastiveOptions, options))
-        if getattr(options, "topology", "") == "private":
-            unread["relationship"] = "topology='private', where kappa is declared"
-        if self._noise == "laplace":
-            unread |= dict.fromkeys(("sampling_rate", "adaptive_clip"), "Laplace noise")
-        elif isinstance(options, NodeDP):
-            unread["n_batches"] = "Gaussian noise"
-        # The algorithms that read what all of them have as a parameter.
-        if self._of_individuals:
-            unread["kappa"] = f"algorithm {options.name!r}, which needs no bound on pairs"
+            noise = sampled_gaussian(moved, z / kappa, rows * d)
+            event = group_poisson_event(z, kappa, q, steps)
         else:
-            unread["classes"] = f"algorithm {options.name!r}, which learns from pairs"
-        self._refuse_unread(unread)
+            noise = plan_gaussian(moved, mu / math.sqrt(steps), rows * d)
+            event = noise.event(steps)
+        self.noise_scale_ = noise.sigma / clip
 
-    def _check_privacy(self, n: int) -> None:
-        pure = self._noise != "gaussian"
-        # A pure guarantee holds for every delta, so the user's delta is not judged where it is not used.
-        check_privacy_parameters(
-            self.epsilon, 0.0 if pure else self.delta, None if pure else n, allow_pure=pure
-        )
+        def run() -> Array:
+            start = orthonormal_rows(rows, d, randomness)
+            step = float(options.learning_rate) / math.sqrt(steps) / (q * m * clip)
+            descent = DriftDescent(start, step, randomness)
+            for _ in range(steps):
+                # Every pair enters a step by its own coin.
+                chosen = (
+                    np.flatnonzero(randomness.uniform(m) < q) if options.sampled else slice(None)
+                )
+                total = clipped_gradient_sum(
+                    descent.W,
+                    points,
+                    index[chosen],
+                    dissimilar[chosen],
+                    margin=math.sqrt(2.0) * R,
+                    clip=clip,
+                )
+                descent.descend(noise.release(total, randomness), noise.sigma)
+            return descent.W
 
-    # -- inputs
-
-    def _individuals(self, X: Any, y: Any) -> Individuals:
-        table, labels = self._check_table(X, y, few=True)
-        if len(table) < 2:
-            raise InvalidParameterError(
-                f"a metric needs at least 2 individuals; found n_samples = {len(table)}. Collect more records."
-            )
-        if self.preprocessor is not None:
-            raise InvalidPairsError(
-                f"algorithm {self._options.name!r} learns from individuals; found a preprocessor. "
-                "Pass the points themselves and their classes, or use algorithm='edges'."
-            )
-        self._check_privacy(len(table))
-        codes = _class_codes(labels)
-        count = int(codes.max()) + 1
-        options, declared = self._options, self.classes is not None
-        if declared:
-            codes, count = _public_codes(column_or_1d(labels), self.classes)
-        elif isinstance(options, InputPerturbation):
-            raise InvalidParameterError(
-                "algorithm 'input-perturbation' needs classes=, the public list of classes: randomised response draws from "
-                "it, and a list read off the data would reveal which classes occur."
-            )
-        # One class only is not refused: whether there is a second one is a fact about the records.
-        reads = isinstance(options, Matching) and options.init is None and options.start_share > 0
-        self._classes_read = reads and not declared
-        # Input perturbation clips what it perturbs, and what it has perturbed.
-        points = self._clipped(table) if isinstance(options, Matching) else table
-        return Individuals(points, codes, count, declared)
-
-    def _pair_list(self, X: Any, y: Any) -> PairList:
-        points, index = self._points_and_index(X)
-        signs = _pair_signs(y, len(index))
-        self.n_features_in_ = points.shape[1]
-        self._check_privacy(len(index))
-        graph = PairGraph(index, len(points))
-        return PairList(self._clipped(points), index, signs < 0, graph)
-
-    def _points_and_index(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        if hasattr(X, "toarray"):
-            raise InvalidPairsError(
-                "pairs must be a dense array; found a sparse one. Pass (m, 2) indices and preprocessor=."
-            )
-        array = X if isinstance(X, np.ndarray) else np.asarray(X)
-        if array.ndim == 3 and array.shape[1] == 2:
-            if array.shape[2] == 0 or len(array) == 0:
-                raise InvalidPairsError(f"pairs must not be empty; found shape {array.shape}.")
-            flat = finite_numbers(array).reshape(-1, array.shape[2])
-            points, codes = _distinct_rows(flat)
-            return points, codes.reshape(-1, 2)
-        if array.ndim == 2 and array.shape[1] == 2 and self.preprocessor is not None:
-            if len(array) == 0:
-                raise InvalidPairsError("pairs must not be empty; found none.")
-            return _looked_up(array, self._table())
-        raise InvalidPairsError(
-            f"algorithm {self._options.name!r} learns from pairs of shape (m, 2, d), or (m, 2) indices with preprocessor=; "
-            f"found shape {array.shape}. For individuals and their classes use algorithm='matching'."
+        sampling = f"Poisson sampling at rate {q:g}" if options.sampled else "all pairs"
+        return Plan(
+            event=event,
+            sensitivity=moved,
+            run=run,
+            mechanism=(
+                f"contrastive metric learning on a list of pairs ({steps} steps, {sampling}, Gaussian noise, "
+                f"kappa = {kappa})"
+            ),
+            proof="errata DPP-2 (one clip of the whole matrix); groups of pairs by adding up, sampled ones by mixtures of "
+            "Gaussians (Ganesh 2024)",
+            adjacency=adjacency,
+            unit="any one pair" if kappa == 1 else f"any {kappa} pairs",
+            exact=not options.sampled,
+            assumptions=(
+                "the number of pairs is public",
+                "the topology of the pairs is public"
+                if graph
+                else f"kappa = {kappa} was declared without looking at the pairs",
+                *(("the sampling coins are secret and independent",) if options.sampled else ()),
+            ),
+            not_protected=("who is paired with whom",) if graph else (),
+            notes=(_individuals(kappa, graph),),
         )
 
 
-def _distinct_rows(flat: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the different rows and for each row which of them it is; compares bytes, so it is fast for wide rows."""
-    rows = np.ascontiguousarray(flat + 0.0)  # -0.0 becomes 0.0, which has other bytes
-    keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
-    _, first, codes = np.unique(keys, return_index=True, return_inverse=True)
-    return rows[first], codes.reshape(-1).astype(np.int64)
+def _individuals(kappa: int, graph: PairGraph | None) -> str:
+    if graph is not None and graph.max_degree <= kappa:
+        return "nobody is in more pairs than kappa, so all pairs of one individual are covered together"
+    return (
+        f"an individual in more than {kappa} pairs is not protected as a whole, only any {kappa} of the pairs "
+        "(errata DPP-12)"
+    )
 
 
-def _pair_signs(y: Any, m: int) -> NDArray[np.int64]:
+def _signs(y: Any, m: int) -> NDArray[np.int64]:
     array = np.asarray(y)
     if array.shape != (m,):
         raise InvalidPairsError(
@@ -454,45 +262,22 @@ def _pair_signs(y: Any, m: int) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def _class_codes(y: Any) -> NDArray[np.int64]:
-    """Return classes as whole numbers that serve only to compare them: which codes occur is used for nothing."""
-    array = column_or_1d(y)
-    if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
-        raise InvalidParameterError("y must be finite; found NaN or infinity.")
-    try:
-        _, codes = np.unique(array, return_inverse=True)
-    except TypeError as error:
-        raise InvalidParameterError(
-            "the classes in y must be of one type; found mixed types. Make them all numbers or all strings."
-        ) from error
-    return codes.reshape(-1).astype(np.int64)
-
-
-def _public_codes(classes: NDArray[Any], declared: Any) -> tuple[NDArray[np.int64], int]:
-    """Return each class as its place in the declared list, and the length of that list."""
-    known = declared_classes(declared)
-    matches = classes[:, None] == known[None, :]
-    if not np.all(np.any(matches, axis=-1)):
-        raise InvalidParameterError(
-            f"every class in y must be in classes; found one that is not among its {len(known)} entries. "
-            "List all classes that may occur."
-        )
-    return np.argmax(matches, axis=1).astype(np.int64), len(known)
-
-
-def _looked_up(array: NDArray[Any], table: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The points that pairs of indices name in a table or by a function, and the pairs by their number among them."""
-    index = PairGraph(array).pairs
-    if not callable(table):
-        if index.max() >= len(table):
-            raise InvalidPairsError(
-                f"indices must be below the {len(table)} rows of preprocessor; found larger ones."
+def _group_size(options: Edges, epsilon: float, graph: PairGraph | None) -> int:
+    """Return kappa, how many pairs may change together: declared, or computed from a topology that is public."""
+    declared = options.kappa
+    if graph is None:
+        if declared is None and math.isfinite(epsilon):
+            raise InvalidParameterError(
+                "kappa must be declared when the topology is private: computed from the pairs it would reveal them. Give a "
+                "public bound on how many pairs change together, or Edges(topology='public') if who is paired with whom is "
+                "public."
             )
-        return table, index
-    used, codes = np.unique(index, return_inverse=True)
-    points = finite_numbers(np.asarray(table(used)))
-    if points.ndim != 2 or len(points) != len(used):
-        raise InvalidPairsError(
-            f"preprocessor must return one row for each of {len(used)} indices; found shape {points.shape}."
+        return 1 if declared is None else int(declared)
+    relationship = cast(Literal["transitive", "intransitive"], options.relationship)
+    true = graph.kappa_bound(relationship)
+    if declared is not None and declared < true:
+        raise InvalidParameterError(
+            f"kappa must be at least {true}, the bound of the public topology; found {declared}. Raise kappa, or leave it "
+            f"out to use {true}."
         )
-    return points, codes.reshape(index.shape)
+    return true if declared is None else int(declared)

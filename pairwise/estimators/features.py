@@ -1,8 +1,7 @@
 """Features from what is declared in public: bounds of numbers, lists of categories, and a rule for what is missing.
 
 Nothing here is learned from the records. ``fit`` reads how many columns there are and what they are called, and each record
-is encoded on its own, so a private learner behind these transformers keeps its guarantee. Steps that do learn are found in
-``pipelines``.
+is encoded on its own, so a private learner behind these transformers keeps its guarantee.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from pairwise.errors import InvalidParameterError
-from pairwise.estimators.base import UNREADABLE, without_values
+from pairwise.errors import InvalidParameterError, without_context
+from pairwise.estimators.base import without_values
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -41,10 +40,10 @@ class _PublicFeatures(TransformerMixin, BaseEstimator):
         return tags
 
     def _checked(self, X: Any, *, reset: bool, **settings: Any) -> NDArray[Any]:
-        try:
-            return np.asarray(validate_data(self, X, reset=reset, **settings))
-        except UNREADABLE as error:
-            raise without_values(error, X) from None
+        return without_context(
+            lambda: np.asarray(validate_data(self, X, reset=reset, **settings)),
+            lambda error: without_values(error, X),
+        )
 
     def _by_column(self, name: str, declared: Any) -> Any:
         """Return what a mapping declares for each column, in their order; what is no mapping as it is."""
@@ -158,14 +157,11 @@ class PublicScaler(OneToOneFeatureMixin, _PublicFeatures):
 
     def _numbers(self, name: str) -> Array:
         d = self.n_features_in_
-        try:
-            numbers = np.asarray(self._by_column(name, getattr(self, name)), dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            if isinstance(error, InvalidParameterError):
-                raise
-            raise InvalidParameterError(
-                f"{name} must hold numbers; found something else."
-            ) from None
+        declared = self._by_column(name, getattr(self, name))
+        numbers = without_context(
+            lambda: np.asarray(declared, dtype=np.float64),
+            lambda _: InvalidParameterError(f"{name} must hold numbers; found something else."),
+        )
         if numbers.shape not in ((), (d,)):
             raise InvalidParameterError(
                 f"{name} must be one number, or one for each of {d} features; found shape {numbers.shape}."

@@ -1,63 +1,67 @@
-"""A learned Mahalanobis metric in use: distances and scores of pairs, M, and a function for scikit-learn.
-
-Here live metric-learn's methods, with one meaning for all learners, and the table that index pairs refer to, which no
-fitted learner carries away. How W is learned is the business of ``metric`` and ``dpp``.
-"""
+"""A learned Mahalanobis metric in use: distances and scores of pairs, M, and a function for scikit-learn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pairwise.errors import InvalidPairsError
+from pairwise.errors import InvalidPairsError, without_context
+from pairwise.estimators.base import PrivateEstimator
 from pairwise.pairs.clipping import clip_records
 
-__all__ = ["DroppedTable", "MahalanobisMixin", "finite_numbers"]
+__all__ = ["MahalanobisMetric", "Records", "finite_numbers"]
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class DroppedTable:
-    """What a fitted learner has left of its ``preprocessor``: the shape, which is public.
+class Records:
+    """The table that index pairs refer to, which prints as its shape and which no fitted learner carries away.
 
     Parameters
     ----------
-    shape : tuple of int, optional
-        None for a callable, which has none.
+    table : (n, d) array-like
     """
 
-    shape: tuple[int, ...] | None = None
+    def __init__(self, table: Any) -> None:
+        self.table: Any = table
+        self.shape: tuple[int, ...] = np.shape(table)
 
-    @classmethod
-    def of(cls, table: Any) -> DroppedTable:
-        """Return the outline of a table, of a callable, or of an outline itself."""
-        if isinstance(table, DroppedTable):
-            return table
-        return cls(None if callable(table) else np.shape(table))
+    @property
+    def dropped(self) -> Records:
+        """The shape alone."""
+        empty = Records(np.empty(0))
+        empty.table, empty.shape = None, self.shape
+        return empty
+
+    def rows(self) -> Array:
+        """Return the table as finite numbers, shape (n, d)."""
+        if self.table is None:
+            raise InvalidPairsError(
+                "index pairs need the table they refer to, which a saved learner does not carry since it may be private. "
+                "Pass points of shape (m, 2, d), or set it again: set_params(preprocessor=X)."
+            )
+        table = finite_numbers(self.table)
+        if table.ndim != 2:
+            raise InvalidPairsError(f"preprocessor must have shape (n, d); found {table.shape}.")
+        return table
 
     def __repr__(self) -> str:
-        return "<callable>" if self.shape is None else f"<table of shape {self.shape}>"
+        return f"<table of shape {self.shape}>"
 
 
-def finite_numbers(array: NDArray[Any]) -> Array:
+def finite_numbers(values: Any) -> Array:
     """Return finite float64 numbers, or say what is wrong without repeating a value."""
-    if array.dtype.kind not in "biuf" and array.dtype.kind != "O":
-        raise InvalidPairsError(
-            f"features must be numbers; found dtype {array.dtype}. Encode them first."
-        )
-    try:
-        out = array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise InvalidPairsError(
-            "features must be numbers; found mixed or non-numeric entries. Encode them first."
-        ) from None
+    out = without_context(
+        lambda: np.asarray(values, dtype=np.float64),
+        lambda _: InvalidPairsError(
+            "features must be numbers; found text or mixed entries. Encode them first."
+        ),
+    )
     if not np.all(np.isfinite(out)):
         raise InvalidPairsError(
             "features must be finite; found NaN or infinity. Fill or drop these first."
@@ -65,46 +69,31 @@ def finite_numbers(array: NDArray[Any]) -> Array:
     return out
 
 
-class MahalanobisMixin:
-    """Distances under M = WᵀW, of records clipped to ``data_norm`` as in training, whichever learner found W.
+class MahalanobisMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
+    """Base of the metric learners: distances under M = WᵀW, of records clipped to ``data_norm`` as in training.
 
     So ``pair_distance`` is the Euclidean distance of what ``transform`` returns, and the function of ``get_metric`` is the
     same. For records within ``data_norm`` it is √((x − x')ᵀM(x − x')).
-
-    ``preprocessor`` never leaves with what was learned: a fitted learner is pickled and copied with its shape alone, and
-    its text and HTML forms print the shape. (A search or a pipeline that prints a learner which is *not fitted* prints its
-    settings itself; give such a one points instead of indices.)
     """
 
     components_: Array
     n_features_in_: int
-    data_norm: float
-    preprocessor: Any
-    _clip_order: int
+
+    @property
+    def preprocessor(self) -> Records | None:
+        """The table of index pairs. It prints as its shape."""
+        return self.__dict__.get("_preprocessor")
+
+    @preprocessor.setter
+    def preprocessor(self, table: Any) -> None:
+        wrapped = table is None or isinstance(table, Records)
+        self.__dict__["_preprocessor"] = table if wrapped else Records(table)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())  # type: ignore[misc]
-        if "statement_" in state and state.get("preprocessor") is not None:
-            state["preprocessor"] = DroppedTable.of(state["preprocessor"])
+        state = super().__getstate__()
+        if "statement_" in state and state.get("_preprocessor") is not None:
+            state = {**state, "_preprocessor": state["_preprocessor"].dropped}
         return state
-
-    # -- what is printed
-
-    def _outlined(self) -> Any:
-        """Return an unfitted twin that holds the shape of the table instead of the table."""
-        settings = self.get_params(deep=False)  # type: ignore[attr-defined]
-        if settings["preprocessor"] is not None:
-            settings["preprocessor"] = DroppedTable.of(settings["preprocessor"])
-        return type(self)(**settings)
-
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        return BaseEstimator.__repr__(self._outlined(), N_CHAR_MAX)
-
-    def _get_params_html(self, *args: Any, **kwargs: Any) -> Any:
-        # Where scikit-learn (1.7 and later) takes the table of settings from that a notebook shows.
-        return BaseEstimator._get_params_html(self._outlined(), *args, **kwargs)
-
-    # -- distances
 
     def transform(self, X: ArrayLike) -> Array:
         """Return X Wᵀ for records clipped as in training, shape (n, k); Euclidean distance there is the learned one.
@@ -113,10 +102,7 @@ class MahalanobisMixin:
         ----------
         X : (n, d) array-like
         """
-        return np.asarray(self._check_records(X) @ self.components_.T)  # type: ignore[attr-defined]
-
-    def _clipped(self, records: Array) -> Array:
-        return clip_records(records, float(self.data_norm), self._clip_order)
+        return np.asarray(self._check_records(X) @ self.components_.T)
 
     def get_mahalanobis_matrix(self) -> Array:
         """Return M = WᵀW, shape (d, d)."""
@@ -129,7 +115,6 @@ class MahalanobisMixin:
         Parameters
         ----------
         pairs : (m, 2, d) array-like, or (m, 2) indices into ``preprocessor``
-            Repeated pairs and pairs of a record with itself are fine here.
 
         Raises
         ------
@@ -137,17 +122,13 @@ class MahalanobisMixin:
             For another shape, for anything but finite numbers, and for indices without a table.
         """
         check_is_fitted(self)
-        array = np.asarray(pairs)
-        if array.ndim == 2 and array.shape[1] == 2 and self.preprocessor is not None:
-            array = self._rows_of(array)
-        if array.ndim != 3 or array.shape[1] != 2 or array.shape[2] != self.n_features_in_:
+        points, index = self._points_and_index(pairs)
+        if points.shape[1] != self.n_features_in_:
             raise InvalidPairsError(
-                f"expected pairs of shape (m, 2, {self.n_features_in_}), or (m, 2) indices with preprocessor=; found "
-                f"shape {array.shape}."
+                f"expected points with {self.n_features_in_} features; found {points.shape[1]}."
             )
-        array = finite_numbers(array)
-        apart = self._clipped(array[:, 0]) - self._clipped(array[:, 1])
-        return np.asarray(np.linalg.norm(apart @ self.components_.T, axis=1))
+        image = clip_records(points, float(self.data_norm)) @ self.components_.T
+        return np.asarray(np.linalg.norm(image[index[:, 0]] - image[index[:, 1]], axis=1))
 
     def pair_score(self, pairs: ArrayLike) -> Array:
         """Return minus the distance of each pair, shape (m,), metric-learn's score: larger is more similar."""
@@ -156,39 +137,32 @@ class MahalanobisMixin:
     def get_metric(self) -> Callable[[ArrayLike, ArrayLike], float]:
         """Return the learned distance as a function of two records, as scikit-learn's neighbours take it."""
         check_is_fitted(self)
-        W, R, order = self.components_.copy(), float(self.data_norm), self._clip_order
+        W, R = self.components_.copy(), float(self.data_norm)
 
         def distance(u: ArrayLike, v: ArrayLike) -> float:
-            pair = clip_records(np.array([u, v], dtype=np.float64), R, order)
+            pair = clip_records(np.array([u, v], dtype=np.float64), R)
             return float(np.linalg.norm(W @ (pair[0] - pair[1])))
 
         return distance
 
-    # -- index pairs
-
-    def _table(self) -> Any:
-        """Return ``preprocessor``, a callable or a matrix of finite numbers."""
-        if isinstance(self.preprocessor, DroppedTable):
+    def _points_and_index(self, pairs: Any) -> tuple[Array, NDArray[np.int64]]:
+        """Return points (n, d), and pairs (m, 2) of their rows."""
+        if hasattr(pairs, "toarray"):
             raise InvalidPairsError(
-                "index pairs need the table they refer to, which was dropped after fitting since it may be private. Pass "
-                "points of shape (m, 2, d), or set it again: set_params(preprocessor=X)."
+                "pairs must be a dense array; found a sparse one. Pass (m, 2) indices and preprocessor=."
             )
-        if callable(self.preprocessor):
-            return self.preprocessor
-        table = finite_numbers(np.asarray(self.preprocessor))
-        if table.ndim != 2:
-            raise InvalidPairsError(f"preprocessor must have shape (n, d); found {table.shape}.")
-        return table
-
-    def _rows_of(self, index: NDArray[Any]) -> NDArray[Any]:
-        """Return the points of index pairs, shape (m, 2, d)."""
-        table = self._table()
-        if callable(table):
-            return np.stack([np.asarray(table(index[:, side])) for side in (0, 1)], axis=1)
-        if not np.issubdtype(index.dtype, np.integer) or not (
-            index.size == 0 or (index.min() >= 0 and index.max() < len(table))
-        ):
-            raise InvalidPairsError(
-                f"index pairs must be whole numbers in 0..{len(table) - 1}; found others."
-            )
-        return np.asarray(table[index])
+        array = np.asarray(pairs)
+        if array.ndim == 3 and array.shape[1] == 2 and array.size:
+            points = finite_numbers(array).reshape(-1, array.shape[2])
+            return points, np.arange(len(points)).reshape(-1, 2)
+        if array.ndim == 2 and array.shape[1] == 2 and len(array) and self.preprocessor is not None:
+            table = self.preprocessor.rows()
+            whole = np.issubdtype(array.dtype, np.integer)
+            if not whole or array.min() < 0 or array.max() >= len(table):
+                raise InvalidPairsError(
+                    f"index pairs must be whole numbers in 0..{len(table) - 1}; found others."
+                )
+            return table, array.astype(np.int64)
+        raise InvalidPairsError(
+            f"expected pairs of shape (m, 2, d), or (m, 2) indices with preprocessor=; found shape {array.shape}."
+        )

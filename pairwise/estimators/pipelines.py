@@ -1,10 +1,9 @@
 """A check of pipelines that learn from private records what no statement covers, and the pipeline that runs it.
 
-A scaler that is *fitted* on private records (``StandardScaler``, ``MinMaxScaler``, ``PCA``) releases what it learned from
-them through everything that comes after it, and no statement of a learner behind it covers that: the learner sees a table,
-not where it came from. Nor does a step behind a private one live off what was released: it is fitted on the records
-themselves, mapped by what was learned. Here live the check that finds such steps, and the pipeline that runs it whenever it
-is fitted; what to use instead is in ``features``.
+A scaler that is *fitted* on private records (``StandardScaler``, ``MinMaxScaler``, ``PCA``) releases what it learned
+from them through everything that comes after it, and no statement of a learner behind it covers that: the learner sees a
+table, not where it came from. A step behind a private one is fitted on the records themselves, mapped by what was
+learned. What to use instead is in ``features``.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from sklearn.utils.metaestimators import available_if
 
 from pairwise.errors import InvalidParameterError
 from pairwise.estimators.features import PublicOneHot, PublicScaler
-from pairwise.statement import UnsoundWarning
+from textpriv.statement import UnsoundWarning
 
 __all__ = ["PrivatePipeline", "check_pipeline", "held_by", "holds_private"]
 
@@ -125,11 +124,12 @@ def check_pipeline(pipeline: Any, *, public: Collection[str] = ()) -> list[str]:
     Warns
     -----
     UnsoundWarning
-        If the list is not empty. In front of a private learner: its statement then does not hold for the records that the
-        pipeline was fitted on. Behind the last one, such as a classifier that learns from records mapped by a private
-        metric: it holds, but covers nothing of what that step keeps of the mapped records. Around one, such as a
-        calibration, an ensemble or a search of scikit-learn: the learner is fitted several times, on parts of the records or
-        on repetitions of them, and each of its statements is of one fit; what is learned from its scores has none.
+        If the list is not empty. In front of a private learner: its statement then does not hold for the records that
+        the pipeline was fitted on. Behind the last one, such as a classifier that learns from records mapped by a
+        private metric: it holds, but covers nothing of what that step keeps of the mapped records. Around one, such as a
+        calibration, an ensemble or a search of scikit-learn: the learner is fitted several times, on parts of the
+        records or on repetitions of them, and each of its statements is of one fit; what is learned from its scores has
+        none.
 
     Notes
     -----
@@ -146,12 +146,13 @@ def check_pipeline(pipeline: Any, *, public: Collection[str] = ()) -> list[str]:
     >>> import warnings
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import Normalizer, StandardScaler
-    >>> from pairwise import PrivateAUCClassifier, PublicScaler, check_pipeline
-    >>> check_pipeline(make_pipeline(PublicScaler(0, 120), Normalizer(), PrivateAUCClassifier()))
+    >>> from pairwise import PrivateAUCClassifier, PublicScaler
+    >>> from pairwise.estimators.pipelines import check_pipeline
+    >>> check_pipeline(make_pipeline(PublicScaler(0, 120), Normalizer(), PrivateAUCClassifier(1.0)))
     []
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
-    ...     check_pipeline(make_pipeline(StandardScaler(), PrivateAUCClassifier()))
+    ...     check_pipeline(make_pipeline(StandardScaler(), PrivateAUCClassifier(1.0)))
     ['standardscaler']
     """
     if not isinstance(pipeline, Pipeline):
@@ -232,7 +233,7 @@ class PrivatePipeline(Pipeline):
     Examples
     --------
     >>> from pairwise import PrivateAUCClassifier, PrivatePipeline, PublicScaler
-    >>> learner = PrivateAUCClassifier(classes=[0, 1])
+    >>> learner = PrivateAUCClassifier(epsilon=1.0, classes=[0, 1])
     >>> PrivatePipeline([("scale", PublicScaler(0, 120)), ("learn", learner)]).public
     ()
     """

@@ -1,7 +1,4 @@
-"""Private scores of a ranking or a classifier on private labels: AUC and accuracy with noise, and what they cost.
-
-Fitting is elsewhere; a score computed without noise on private labels is not private.
-"""
+"""Private scores of a ranking or a classifier on private labels: AUC and accuracy with noise, and what they cost."""
 
 from __future__ import annotations
 
@@ -17,26 +14,21 @@ from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency
 from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
 from pairwise.accounting.zcdp import release_mu
-from pairwise.errors import InvalidParameterError
+from pairwise.errors import InvalidParameterError, check_number, without_context
 from pairwise.estimators.base import refuse_mixed_labels
-from pairwise.noise.continuous import check_flag, check_number
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 
 __all__ = ["private_accuracy_score", "private_auc_score"]
 
-# --------------------------------------------------------------------------------------------------------------------
-# Private evaluation
-
 
 def _check_evaluation(
-    y: ArrayLike, other: ArrayLike, epsilon: float, delta: float | None, hardened: bool
+    y: ArrayLike, other: ArrayLike, epsilon: float, delta: float | None
 ) -> tuple[NDArray[Any], NDArray[Any], float]:
     """Return labels, scores or answers, and δ: all that can be refused is, before anything is charged."""
     check_number("epsilon", epsilon)
     if delta is not None:
         check_number("delta", delta)
-    check_flag("hardened", hardened)
     for each in (y, other):
         refuse_mixed_labels(each)
     labels, values = np.asarray(y), np.asarray(other)
@@ -79,7 +71,6 @@ def private_auc_score(
     positive: Any = 1,
     budget: Any = None,
     random_state: Any = None,
-    hardened: bool = True,
 ) -> float:
     """Return an AUC on private records, with noise; replace-one, n public.
 
@@ -98,25 +89,21 @@ def private_auc_score(
     budget : PrivacyBudget, optional
     random_state : int, RandomState or None, default=None
         None draws from the operating system, the only private setting; a seed is for experiments.
-    hardened : bool, default=True
-        Exact noise on a grid (mechanisms.md 2.2).
     """
-    labels, scores, delta = _check_evaluation(y_true, y_score, epsilon, delta, hardened)
+    labels, scores, delta = _check_evaluation(y_true, y_score, epsilon, delta)
     label = isinstance(positive, str | bytes | numbers.Number | np.bool_)
     if not label or positive != positive:
         raise InvalidParameterError("positive must be one label, text or a number; found none.")
     _refuse_other_types("positive", labels, np.asarray([positive]))
-    try:
-        scores = scores.astype(np.float64)
-    except (TypeError, ValueError):
-        scores = np.array([np.nan])
+    unusable = InvalidParameterError(
+        "y_score must be numbers; found text or NaN. Give every record a score."
+    )
+    scores = without_context(lambda: scores.astype(np.float64), lambda _: unusable)
     if np.isnan(scores).any():
-        raise InvalidParameterError(
-            "y_score must be numbers; found text or NaN. Give every record a score."
-        )
+        raise unusable
     randomness = Randomness(random_state)
-    mu = release_mu(float(epsilon), delta, hardened=hardened)
-    noise = plan_gaussian(math.sqrt(2.0), mu, 2, hardened=hardened)
+    mu = release_mu(float(epsilon), delta)
+    noise = plan_gaussian(math.sqrt(2.0), mu, 2)
     _charge(budget, noise, "private_auc_score")
     n = len(labels)
     chosen = labels == positive
@@ -138,7 +125,6 @@ def private_accuracy_score(
     delta: float | None = None,
     budget: Any = None,
     random_state: Any = None,
-    hardened: bool = True,
 ) -> float:
     """Return an accuracy on private records with Gaussian noise of sensitivity 1/n, cut to [0, 1]; replace-one.
 
@@ -149,15 +135,12 @@ def private_accuracy_score(
     budget : PrivacyBudget, optional
     random_state : int, RandomState or None, default=None
         None draws from the operating system, the only private setting; a seed is for experiments.
-    hardened : bool, default=True
-        Exact noise on a grid (mechanisms.md 2.2).
     """
-    labels, predicted, delta = _check_evaluation(y_true, y_pred, epsilon, delta, hardened)
+    labels, predicted, delta = _check_evaluation(y_true, y_pred, epsilon, delta)
     _refuse_other_types("y_pred", labels, predicted)
     randomness = Randomness(random_state)
-    mu = release_mu(float(epsilon), delta, hardened=hardened)
-    # The number of hits is a whole number, so on the hardened path nothing is rounded.
-    noise = plan_gaussian(1.0, mu, 1, hardened=hardened)
+    mu = release_mu(float(epsilon), delta)
+    noise = plan_gaussian(1.0, mu, 1)
     _charge(budget, noise, "private_accuracy_score")
     hits = float((labels == predicted).sum())
     noisy = float(noise.release(hits, randomness)) / len(labels)

@@ -1,14 +1,9 @@
-"""``PrivateSearchCV``: scikit-learn's search over settings, with one stated price for all fits and scores.
-
-The random number of trials, their price and the theorem behind it stand in ``selection``; here is what users of
-``GridSearchCV`` expect around it.
-"""
+"""``PrivateSearchCV``: scikit-learn's search over settings, with one stated price for all fits and scores."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,15 +17,15 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from pairwise.accounting.events import Adjacency
 from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
-from pairwise.errors import InvalidParameterError, UnsupportedEventError
+from pairwise.errors import InvalidParameterError, UnsupportedEventError, check_number
 from pairwise.estimators.base import (
     CLASSES_READ,
     MINIMUM_RECORDS,
     PrivateEstimator,
     clipped_to,
     declared_classes,
+    keeps_state_on_error,
     refuse_fit_parameters,
     refuse_mixed_labels,
     without_seed,
@@ -40,20 +35,17 @@ from pairwise.estimators.selection import (
     PrivateScorer,
     TrialAccount,
     TrialCount,
-    checked_count,
     private_selection,
     trial_price,
 )
-from pairwise.noise.continuous import check_number
 from pairwise.noise.randomness import Randomness
-from pairwise.statement import PrivacyStatement
+from textpriv.statement import PrivacyStatement
 
 __all__ = ["PrivateSearchCV"]
 
 # Delta at which a trial's share is handed to fit and score as an epsilon; exact noise costs the same at any.
 _TRIAL_DELTA = 1e-6
 _PAID = ("epsilon", "delta", "budget")
-_RELATION = Adjacency.REPLACE_ONE
 # What each score is computed from.
 _READ = {"auc": "decision_function", "accuracy": "predict"}
 
@@ -80,15 +72,13 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         Its epsilon, delta and budget are set by the search.
     param_grid : dict or list of dicts
         As of ``GridSearchCV``; public, and fixed without looking at the records.
-    epsilon : float, default=1.0
+    epsilon : float
         Of the whole search.
     delta : float, optional
         Default min(1e-5, n^-1.5); 1/n and above are refused.
     scoring : {"auc", "accuracy"}, default="auc"
     validation : float, default=0.3
         Share of the rows that are scored and not fitted.
-    count : TrialCount, optional
-        The law of the number of trials, other than Poisson's; default logarithmic with mean 10.
     budget : PrivacyBudget, optional
         Charged for the whole search before the first trial.
     random_state : int, RandomState or None, default=None
@@ -113,7 +103,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     >>> from pairwise import PrivateAUCClassifier, PrivateSearchCV
     >>> X, y = np.repeat([[0.6, 0.0], [-0.6, 0.1]], 300, axis=0), np.repeat([1, 0], 300)
     >>> grid = {"data_norm": [0.5, 1.0, 2.0], "algorithm": ["gradient", "pointwise"]}
-    >>> search = PrivateSearchCV(PrivateAUCClassifier(classes=[0, 1]), grid, epsilon=2.0).fit(X, y)
+    >>> search = PrivateSearchCV(PrivateAUCClassifier(1.0, classes=[0, 1]), grid, epsilon=2.0).fit(X, y)
     >>> sorted(search.best_params_), search.statement_.epsilon
     (['algorithm', 'data_norm'], 2.0)
     """
@@ -123,11 +113,10 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         estimator: Any,
         param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
         *,
-        epsilon: float = 1.0,
+        epsilon: float,
         delta: float | None = None,
         scoring: str = "auc",
         validation: float = 0.3,
-        count: TrialCount | None = None,
         budget: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -137,10 +126,10 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.delta = delta
         self.scoring = scoring
         self.validation = validation
-        self.count = count
         self.budget = budget
         self.random_state = random_state
 
+    @keeps_state_on_error
     def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PrivateSearchCV:
         """Try settings, and keep the best trial.
 
@@ -171,7 +160,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         for each in models:
             self._check_trial(each, prefix, rows)
         unpaid = _unpaid_steps(models)
-        limit, _ = trial_price(checked_count(self.count), self.epsilon, total, _RELATION)
+        limit, _ = trial_price(TrialCount(), self.epsilon, total)
         delta = min(_TRIAL_DELTA, 0.1 / len(rows))
 
         def fitted(model: Any, account: TrialAccount, budget: Any, part: Any) -> Any:
@@ -182,7 +171,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
         # Whatever may be refused without a release is, for each setting, before the search is charged.
         for model, part in itertools.product(models, (np.arange(len(rows)), training)):
-            account = TrialAccount(limit, False, _RELATION, "one record")
+            account = TrialAccount(limit)
             with contextlib.suppress(_NothingDrawn):
                 fitted(model, account, _ChecksOnly(account), part)
                 raise InvalidParameterError(
@@ -202,7 +191,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             range(len(models)),
             epsilon=float(self.epsilon),
             delta=float(total),
-            count=self.count,
             budget=self.budget,
             random_state=randomness,
         )
@@ -258,10 +246,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise InvalidParameterError(
                 f"scores are released with Gaussian noise; delta must be above 0, found {self.delta!r}."
             )
-        if math.isinf(checked_count(self.count).shape):
-            raise InvalidParameterError(
-                "a Poisson number of trials may be 0, which leaves nothing to fit. Use a finite shape."
-            )
         for setting in ParameterGrid(self.param_grid):
             taken = [name for name in _PAID if prefix + name in setting]
             if taken:
@@ -288,14 +272,9 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 f"trials need at least {MINIMUM_RECORDS} records to fit and as many to score; found {fewest} in one of the "
                 "parts. Collect more records."
             )
-        if not learner._exact:
+        if getattr(getattr(learner, "_options", None), "sampled", False):
             raise UnsupportedEventError(
-                "trials are priced by zCDP, for exact noise; found a setting with hardened=False, secret samples or a "
-                "published form. Leave it out."
-            )
-        if getattr(learner, "adjacency", "replace-one") != "replace-one":
-            raise InvalidParameterError(
-                f"a search protects against replacing one record; found adjacency={learner.adjacency!r}."
+                "trials are priced by zCDP, for exact noise; found a setting with secret samples. Leave it out."
             )
         given = learner.classes
         classes = np.unique(labels) if given is None else declared_classes(given)

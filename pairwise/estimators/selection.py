@@ -1,7 +1,4 @@
-"""Choosing among settings at one price: private selection, and a scorer for scikit-learn whose scores are charged.
-
-Here live the random number of trials and what a trial may spend. A trial fits and scores with noise of its own; how much is
-decided here from the price of the whole search, and no trial can charge more.
+"""Private selection: the best of many settings at one price, and a scorer for scikit-learn whose scores are charged.
 
 **The theorem.** Let a trial (a setting drawn at random, a private fit, a private score) have Rényi divergences ε(λ) between
 neighbours, whatever is drawn. Repeat it K times, K drawn from a truncated negative binomial law of shape η and parameter γ
@@ -9,9 +6,8 @@ and kept secret, and release the trial with the highest score. Then, for every �
 
     ε'(λ) <= ε(λ) + (1 + η)(1 − 1/λ') ε(λ') + (1 + η) ln(1/γ)/λ' + ln E[K]/(λ − 1)
 
-(Papernot and Steinke 2022, theorem 2; theorem 6 for a Poisson K). For a pure ε, with both orders at infinity, it is
-(2 + η)ε-DP; η = 1, a geometric K, is the 3ε of Liu and Talwar 2019. The number of settings does not enter. A *fixed* K has
-no such bound: the best of K trials of ε-DP can cost Kε.
+(Papernot and Steinke 2022, theorem 2). The number of settings does not enter. A *fixed* K has no such bound: the best of K
+trials of ε-DP can cost Kε.
 
 **What it takes for granted.** The settings, E[K] and η are fixed without looking at the records; the setting of each trial
 is drawn independently of all others; of the trials that were not chosen nothing is seen, not even how many there were or how
@@ -34,15 +30,18 @@ from dp_accounting import dp_event
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from pairwise.accounting.accountant import epsilon_of, zcdp_cost
+from pairwise.accounting.accountant import calibrate, zcdp_cost
 from pairwise.accounting.budget import charge_to
-from pairwise.accounting.calibration import calibrate
-from pairwise.accounting.events import Adjacency, pure_event
+from pairwise.accounting.events import Adjacency
 from pairwise.accounting.gaussian import check_privacy_parameters
 from pairwise.accounting.zcdp import zcdp_epsilon
-from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
+from pairwise.errors import (
+    BudgetClosedError,
+    BudgetExceededError,
+    InvalidParameterError,
+    check_number,
+)
 from pairwise.estimators.scores import private_accuracy_score, private_auc_score
-from pairwise.noise.continuous import check_number
 from pairwise.noise.randomness import Randomness
 from pairwise.statement import PrivacyStatement
 
@@ -56,12 +55,12 @@ __all__ = [
     "Selection",
     "TrialAccount",
     "TrialCount",
-    "checked_count",
     "private_selection",
     "trial_price",
 ]
 
 _METRICS = ("auc", "accuracy")
+_RELATION, _UNIT = Adjacency.REPLACE_ONE, "one record"
 # Held while a trial's account is read and written: threads of a trial share it.
 _CHARGING = threading.Lock()
 # Uniform bits of one draw, and decimal digits of its distribution function, which the bits resolve with room to spare.
@@ -70,15 +69,15 @@ _WORDS, _DIGITS = 3, 80
 
 @dataclass(frozen=True)
 class TrialCount:
-    """The law of the number of trials K: truncated negative binomial, or Poisson.
+    """The law of the number of trials K, truncated negative binomial.
 
     Parameters
     ----------
     mean : float, default=10.0
         E[K], 1 or in 1.001..1e6.
     shape : float, default=0.0
-        η, 0 or in 1e-6..1e6: 0 is the logarithmic law, 1 the geometric one; infinity is the Poisson law, under which K may
-        be 0. A larger shape gathers K around its mean and costs more.
+        η, 0 or in 1e-6..1e6: 0 is the logarithmic law, 1 the geometric one. A larger shape gathers K around its mean and
+        costs more.
     """
 
     mean: float = 10.0
@@ -92,14 +91,12 @@ class TrialCount:
             raise InvalidParameterError(
                 f"mean must be 1, or a number in 1.001..1e6; found {self.mean!r}."
             )
-        if not (self.shape in (0, math.inf) or 1e-6 <= self.shape <= 1e6):
-            raise InvalidParameterError(
-                f"shape must be 0, in 1e-6..1e6, or infinity (Poisson); found {self.shape!r}."
-            )
+        if not (self.shape == 0 or 1e-6 <= self.shape <= 1e6):
+            raise InvalidParameterError(f"shape must be 0 or in 1e-6..1e6; found {self.shape!r}.")
 
     @property
     def gamma(self) -> float:
-        """γ of the truncated negative binomial law, rounded up: the mean of what is drawn is at most ``mean``."""
+        """γ of the law, rounded up: the mean of what is drawn is at most ``mean``."""
         if self.mean == 1:
             return 1.0
 
@@ -114,18 +111,10 @@ class TrialCount:
         return min(1.0, math.exp(root) * (1 + 1e-12))
 
     def probabilities(self) -> Iterator[decimal.Decimal]:
-        """Yield P[K = 0], P[K = 1], ... without end, in the decimal context of the caller."""
-        one = decimal.Decimal(1)
-        if math.isinf(self.shape):
-            mean = decimal.Decimal(self.mean)
-            chance = (-mean).exp()
-            for k in itertools.count(1):
-                yield chance
-                chance = chance * mean / k
-        yield one * 0
+        """Yield P[K = 1], P[K = 2], ... without end, in the decimal context of the caller."""
         gamma, eta = decimal.Decimal(self.gamma), decimal.Decimal(self.shape)
         if gamma == 1:
-            chance = one
+            chance = decimal.Decimal(1)
         elif eta == 0:
             chance = (1 - gamma) / -gamma.ln()
         else:
@@ -143,7 +132,7 @@ class TrialCount:
                 uniform = (uniform * 2**64) + int(word)
             uniform = (uniform + decimal.Decimal("0.5")) / 2 ** (64 * _WORDS)
             total = decimal.Decimal(0)
-            for k, chance in enumerate(self.probabilities()):
+            for k, chance in enumerate(self.probabilities(), 1):
                 total = total + chance
                 # Beyond 2^-192 of the law there is nothing left that the uniform could tell apart.
                 if uniform < total or (k >= self.mean and chance < decimal.Decimal(2) ** -256):
@@ -157,25 +146,13 @@ class TrialCount:
         )
 
 
-def checked_count(count: TrialCount | None) -> TrialCount:
-    """Return the law of the number of trials, by default the logarithmic one with mean 10."""
-    if not isinstance(count, TrialCount | None):
-        raise InvalidParameterError(
-            f"count must be a TrialCount or None; found {type(count).__name__}."
-        )
-    return TrialCount() if count is None else count
-
-
 class TrialAccount:
     """What one trial may charge: the ``budget`` of the fits and scores of a trial.
 
     Parameters
     ----------
     limit : float
-        ρ of zCDP, or ε of a pure search.
-    pure : bool
-    adjacency : Adjacency
-    unit : str
+        ρ of zCDP.
 
     Notes
     -----
@@ -183,9 +160,8 @@ class TrialAccount:
     public, so whoever changes is in one of them and each may spend the whole limit.
     """
 
-    def __init__(self, limit: float, pure: bool, adjacency: Adjacency, unit: str) -> None:
-        self._limit, self._pure = limit, pure
-        self.adjacency, self.unit = adjacency, unit
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
         self._spent = 0.0
         self._closed = False
         self._process = os.getpid()
@@ -193,18 +169,13 @@ class TrialAccount:
 
     @property
     def rho(self) -> float:
-        """ρ of zCDP that the trial may cost; of a pure search ε²/2."""
-        return self._limit**2 / 2 if self._pure else self._limit
+        """ρ of zCDP that the trial may cost."""
+        return self._limit
 
     def epsilon(self, delta: float = 1e-6, share: float = 1.0) -> float:
-        """Return the epsilon, at ``delta``, of a fit or score with exact noise that takes a share of this account.
-
-        A pure search returns its pure epsilon, whatever ``delta`` is.
-        """
+        """Return the epsilon, at ``delta``, of a fit or score that takes a share of this account."""
         if not 0 < share <= 1:
             raise InvalidParameterError(f"share must be in (0, 1]; found {share!r}.")
-        if self._pure:
-            return share * self._limit
         return zcdp_epsilon(share * self._limit * (1 - 1e-9), delta)
 
     def part(self, name: str) -> TrialAccount:
@@ -215,7 +186,7 @@ class TrialAccount:
                     "a trial that has charged all records cannot be divided into parts. Charge every release to a part."
                 )
             if name not in self._parts:
-                self._parts[name] = TrialAccount(self._limit, self._pure, self.adjacency, self.unit)
+                self._parts[name] = TrialAccount(self._limit)
             return self._parts[name]
 
     def charge(
@@ -235,7 +206,7 @@ class TrialAccount:
         BudgetClosedError
             If the trial has ended, and in other processes.
         UnsupportedEventError
-            If the release has no zCDP bound (samples have none), or in a pure search is not pure.
+            If the release has no zCDP bound; samples have none.
         InvalidParameterError
             For another adjacency or unit, or after ``part``.
         """
@@ -243,17 +214,16 @@ class TrialAccount:
             raise BudgetClosedError(
                 "the trial has ended, or this is a copy of its account elsewhere; nothing was drawn."
             )
-        if adjacency is not None and Adjacency(adjacency) is not self.adjacency:
+        if adjacency is not None and Adjacency(adjacency) is not _RELATION:
             raise InvalidParameterError(
-                f"the search is for {self.adjacency}; found a release for {Adjacency(adjacency)}."
+                f"a search is for {_RELATION}; found a release for {Adjacency(adjacency)}."
             )
-        if unit is not None and unit != self.unit:
+        if unit is not None and unit != _UNIT:
             raise InvalidParameterError(
-                f"the search protects {self.unit!r}; found a release for {unit!r}."
+                f"a search protects {_UNIT!r}; found a release for {unit!r}."
             )
-        cost = epsilon_of(event, 0.0, self.adjacency) if self._pure else zcdp_cost(event)
         with _CHARGING:
-            self._enter(cost, label or type(event).__name__)
+            self._enter(zcdp_cost(event), label or type(event).__name__)
 
     def _enter(self, cost: float, label: str) -> None:
         if self._parts:
@@ -263,7 +233,7 @@ class TrialAccount:
         if not self._spent + cost <= self._limit:
             raise BudgetExceededError(
                 f"the release {label!r} was refused: with it the trial would cost "
-                f"{self._spent + cost:.6g} of {'epsilon' if self._pure else 'rho'} {self._limit:.6g}. Nothing was drawn. "
+                f"{self._spent + cost:.6g} of rho {self._limit:.6g}. Nothing was drawn. "
                 "Take epsilon from account.epsilon(delta, share)."
             )
         self._spent += cost
@@ -293,7 +263,7 @@ class Selection:
     Attributes
     ----------
     candidate : object
-        The setting of the best trial; None if none was tried, which only a Poisson number of trials allows.
+        The setting of the best trial.
     result : object
         What its trial returned, such as the fitted model.
     score : float
@@ -309,41 +279,16 @@ class Selection:
     event: DpEvent = field(repr=False)
 
 
-def trial_price(
-    count: TrialCount, epsilon: float, delta: float, adjacency: Adjacency
-) -> tuple[float, DpEvent]:
-    """Return what one trial may cost, in ε (pure) or ρ, and the event of the whole search."""
-    check_privacy_parameters(epsilon, delta, allow_pure=True)
-    if not math.isfinite(epsilon):
+def trial_price(count: TrialCount, epsilon: float, delta: float) -> tuple[float, DpEvent]:
+    """Return the ρ that one trial may cost, and the event of the whole search."""
+    check_privacy_parameters(epsilon, delta)
+    if math.isinf(epsilon):
         raise InvalidParameterError(
             "a search has a price; found epsilon = inf. Use scikit-learn's searches."
         )
-    if delta == 0:
-        if math.isinf(count.shape):
-            raise InvalidParameterError(
-                "a Poisson number of trials has no pure price. Use a finite shape, or a delta above 0."
-            )
-        return epsilon / (2.0 + count.shape), pure_event(epsilon)
-    noise = calibrate(lambda z: count.event(0.5 / z**2), epsilon, delta, adjacency, guess=10.0)
+    noise = calibrate(lambda z: count.event(0.5 / z**2), epsilon, delta, _RELATION, guess=10.0)
     limit = 0.5 / noise**2
     return limit, count.event(limit)
-
-
-def _checked_candidates(trial: Any, candidates: Any, unit: Any) -> list[Any]:
-    """Return the settings as a list; refuse what could not be tried, before anything is charged."""
-    if not callable(trial):
-        raise InvalidParameterError(f"trial must be callable; found {type(trial).__name__}.")
-    if not isinstance(unit, str):
-        raise InvalidParameterError(f"unit must be a text; found {type(unit).__name__}.")
-    try:
-        listed = list(candidates)
-    except TypeError:
-        listed = []
-    if not listed:
-        raise InvalidParameterError(
-            "candidates must be a list of one setting at least; found none."
-        )
-    return listed
 
 
 def private_selection(
@@ -353,8 +298,6 @@ def private_selection(
     epsilon: float,
     delta: float = 1e-5,
     count: TrialCount | None = None,
-    adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
-    unit: str = "one record",
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> Selection:
@@ -368,20 +311,13 @@ def private_selection(
     candidates : sequence
         Settings, public; any number of them at the same price.
     epsilon, delta : float
-        What the whole search may cost. With δ = 0 trials must be pure, and get ε/(2 + η) each.
+        What the whole search may cost.
     count : TrialCount, optional
         The law of the number of trials; default logarithmic with mean 10.
-    adjacency : Adjacency or str, default="replace-one"
-    unit : str, default="one record"
-        What the trials' releases are for.
     budget : PrivacyBudget, optional
         Charged for the whole search before the first trial.
     random_state : int, RandomState or None, default=None
         Draws the number of trials and their settings. None draws from the operating system, the only private setting.
-
-    Returns
-    -------
-    Selection
 
     Raises
     ------
@@ -392,56 +328,38 @@ def private_selection(
 
     References
     ----------
-    Papernot and Steinke 2022, *Hyperparameter Tuning with Rényi Differential Privacy*, theorems 2 and 6; Liu and Talwar
-    2019, *Private Selection from Private Candidates*.
+    Papernot and Steinke 2022, *Hyperparameter Tuning with Rényi Differential Privacy*, theorem 2; Liu and Talwar 2019,
+    *Private Selection from Private Candidates*.
     """
-    count = checked_count(count)
-    relation = Adjacency(adjacency)
-    candidates = _checked_candidates(trial, candidates, unit)
-    pure = delta == 0
-    limit, event = trial_price(count, epsilon, delta, relation)
+    count = TrialCount() if count is None else count
+    candidates = list(candidates)
+    if not candidates:
+        raise InvalidParameterError(
+            "candidates must be a list of one setting at least; found none."
+        )
+    limit, event = trial_price(count, epsilon, delta)
     randomness = Randomness(random_state)
-    charge_to(budget, event, label="private_selection", adjacency=relation, unit=unit)
+    charge_to(budget, event, label="private_selection", adjacency=_RELATION, unit=_UNIT)
     best: tuple[float, Any, Any] = (-math.inf, None, None)
-    tried = False
-    for _ in range(count.draw(randomness)):
+    for number in range(count.draw(randomness)):
         candidate = candidates[int(randomness.integers(len(candidates)))]
-        account = TrialAccount(limit, pure, relation, unit)
+        account = TrialAccount(limit)
         score, result = trial(candidate, account)
         account.close()
         score = -math.inf if math.isnan(score) else float(score)
-        if not tried or score > best[0]:
-            best, tried = (score, candidate, result), True
-    return Selection(
-        candidate=best[1],
-        result=best[2],
-        score=best[0] if tried else math.nan,
-        statement=_statement(count, limit, epsilon, delta, relation, unit, randomness),
-        event=event,
-    )
-
-
-def _statement(
-    count: TrialCount,
-    limit: float,
-    epsilon: float,
-    delta: float,
-    adjacency: Adjacency,
-    unit: str,
-    randomness: Randomness,
-) -> PrivacyStatement:
-    law = "Poisson" if math.isinf(count.shape) else f"negative binomial, shape {count.shape:g}"
-    each = f"epsilon {limit:.6g}" if delta == 0 else f"{limit:.6g}-zCDP"
-    theorem = "6" if math.isinf(count.shape) else "2"
-    return PrivacyStatement(
-        mechanism=f"the best of a random number of trials ({law}, mean {count.mean:g}), each of {each}",
-        adjacency=adjacency.value,
+        if number == 0 or score > best[0]:
+            best = (score, candidate, result)
+    statement = PrivacyStatement(
+        mechanism=(
+            f"the best of a random number of trials (negative binomial, shape {count.shape:g}, mean {count.mean:g}), each "
+            f"of {limit:.6g}-zCDP"
+        ),
+        adjacency=_RELATION.value,
         epsilon=float(epsilon),
         delta=float(delta),
-        unit=unit,
+        unit=_UNIT,
         proved=randomness.secure,
-        proof=f"Papernot and Steinke 2022, theorem {theorem}"
-        + (" with both orders at infinity" if delta == 0 else ", with mechanisms.md 1.3"),
+        proof="Papernot and Steinke 2022, theorem 2",
         assumptions=(
             "every trial charged all that it read from private records to its account, by randomness that stays secret",
             "parts of a trial's account are for disjoint sets of rows, fixed in public",
@@ -451,6 +369,7 @@ def _statement(
         not_protected=("the candidates, and the law of the number of trials",),
         notes=(randomness.note,) if randomness.note else (),
     )
+    return Selection(best[1], best[2], best[0], statement, event)
 
 
 @dataclass

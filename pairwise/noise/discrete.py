@@ -1,6 +1,6 @@
-"""Exact discrete noise: Bernoulli of exp(-x), discrete Laplace, discrete Gaussian and choices, by integer arithmetic.
+"""Exact discrete noise: discrete Gaussian and exponential choices, by integer arithmetic.
 
-No sensitivity and no scale of data is known here.
+The samplers are algorithms 1 to 3 of Canonne, Kamath and Steinke 2020.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ from numpy.typing import NDArray
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness, Shape
 
-__all__ = ["discrete_gaussian", "discrete_laplace", "exponential_choice"]
-
-# --------------------------------------------------------------------------------------------------------------------
-# Hardened path: exact integer noise (Canonne, Kamath, Steinke 2020, algorithms 1 to 3) on a lattice.
+__all__ = ["discrete_gaussian", "exponential_choice"]
 
 # Half width of the band around a probability inside which a 64-bit uniform does not decide and exact arithmetic does.
 # The floating-point errors of the probabilities compared here are below 2^-45.
@@ -123,21 +120,6 @@ def _discrete_laplace_flat(scale: int, count: int, randomness: Randomness) -> ND
         out[filled : filled + len(drawn)] = drawn
         filled += len(drawn)
     return out
-
-
-def discrete_laplace(scale: int, shape: Shape, randomness: Randomness) -> NDArray[np.int64]:
-    """Return exact draws of the discrete Laplace law, P(x) ∝ exp(-|x|/scale) on the integers, given shape.
-
-    Guarantee: (Δ₁/scale, 0) when added to integers of l1 sensitivity Δ₁.
-
-    Parameters
-    ----------
-    scale : int
-        A whole number from 1 to 2^40 (round a real scale up).
-    """
-    if isinstance(scale, bool) or int(scale) != scale or not 1 <= scale <= 2**40:
-        raise InvalidParameterError(f"scale must be a whole number in 1..2^40; found {scale!r}.")
-    return _discrete_laplace_flat(int(scale), int(np.prod(shape)), randomness).reshape(shape)
 
 
 def discrete_gaussian(

@@ -1,29 +1,23 @@
-"""Planned releases: sensitivity, noise and privacy event of one release as one object, so that they cannot drift apart.
+"""Planned releases: sensitivity, noise and privacy event of one release as one object.
 
-Every private number of this package leaves through one of them; which values are released is decided by the algorithms.
+Every private number of this package leaves through ``PlannedRelease.release``. Noise is exact: values are rounded to a grid
+of a power of two, integer noise is added, and the rounding is paid for in the sensitivity. Only steps on secret samples draw
+floating-point noise, since what a sample gains is known for continuous noise alone.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_ndtr
 
-from pairwise.errors import InvalidParameterError
-from pairwise.noise.continuous import _as_finite, gaussian
-from pairwise.noise.discrete import exponential_choice
-from pairwise.noise.lattice import (
-    LatticePlan,
-    lattice_gaussian,
-    lattice_gaussian_plan,
-    lattice_laplace,
-    lattice_laplace_plan,
-)
+from pairwise.errors import InvalidParameterError, check_positive, check_whole
+from pairwise.noise.discrete import discrete_gaussian, exponential_choice
 from pairwise.noise.randomness import Randomness
 
 if TYPE_CHECKING:
@@ -32,34 +26,33 @@ if TYPE_CHECKING:
 __all__ = [
     "ChoicePlan",
     "GaussianPlan",
-    "LaplacePlan",
     "PlannedRelease",
+    "exact_gaussian",
     "plan_choice",
     "plan_gaussian",
-    "plan_laplace",
+    "sampled_gaussian",
 ]
 
-# A smaller number may be what is left of a positive one that lost its digits, or all of itself, to underflow.
+Array = NDArray[np.float64]
+
+_GRID_BITS = 10  # a grid is at most 2^-10 of what it is compared with
+
+# A smaller sensitivity may be what is left of a larger one that lost its digits to underflow.
 _LEAST_SENSITIVITY = 1e-280
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# One release: what it assumes, what it draws and what it costs
-
-
 class PlannedRelease(ABC):
-    """A release decided in advance: the sensitivity it assumes, the noise it draws and the event that is charged for it.
+    """A release decided in advance: its assumed sensitivity, its noise and the event that is charged for it.
 
-    All noise of a sound estimator is drawn by ``release`` of such a plan, and its event is that of the same plan, so noise
-    and accounting cannot drift apart. Whether the sensitivity is true is up to whoever clips; the tests watch ``release``
-    of every estimator and search for neighbours that move a value further.
+    Whether the sensitivity is true is up to whoever clips. The tests watch ``release`` of every estimator and search for
+    neighbours that move a value further.
     """
 
     sensitivity: float
 
     @property
     @abstractmethod
-    def norm(self) -> Literal["l1", "l2", "largest", "operator"]:
+    def norm(self) -> Literal["l2", "largest"]:
         """The norm in which neighbouring values are at most ``sensitivity`` apart."""
 
     @abstractmethod
@@ -67,14 +60,10 @@ class PlannedRelease(ABC):
         """Return what the release costs, computed from what is drawn."""
 
     @abstractmethod
-    def _draw(
-        self, value: NDArray[np.float64], randomness: Randomness, rows: bool
-    ) -> NDArray[np.float64]:
+    def _draw(self, value: Array, randomness: Randomness) -> Array:
         """Return the noisy value."""
 
-    def release(
-        self, value: ArrayLike, randomness: Randomness, *, rows: bool = False
-    ) -> NDArray[np.float64]:
+    def release(self, value: ArrayLike, randomness: Randomness) -> Array:
         """Return ``value`` with its noise.
 
         Parameters
@@ -82,40 +71,38 @@ class PlannedRelease(ABC):
         value : array-like
             Neighbouring values are at most ``sensitivity`` apart in ``norm``.
         randomness : Randomness
-        rows : bool, default=False
-            Each row of a matrix is a release of its own, of another individual's data.
         """
-        return self._draw(_as_finite(value), randomness, rows)
-
-
-def _lattice_of_rows(plan: LatticePlan, value: NDArray[np.float64], rows: bool) -> LatticePlan:
-    """Return the plan for all rows at once: their noise is independent and the same."""
-    if not rows:
-        return plan
-    if value.ndim != 2 or value.shape[1] != plan.dimension:
-        raise InvalidParameterError(
-            f"rows must have {plan.dimension} coordinates; found shape {value.shape}."
-        )
-    return replace(plan, dimension=value.size)
+        array = np.asarray(value, dtype=np.float64)
+        if not np.all(np.isfinite(array)):
+            raise InvalidParameterError(
+                "a value to release must be finite; found NaN or infinity. Clip records first."
+            )
+        return self._draw(array, randomness)
 
 
 @dataclass(frozen=True)
 class GaussianPlan(PlannedRelease):
-    """A Gaussian release, in floating point or exactly on a grid.
+    """A Gaussian release, exactly on a grid or in floating point.
 
     Attributes
     ----------
     sensitivity : float
-        l2 sensitivity Δ of the query in real arithmetic.
+        l2 sensitivity of the query in real arithmetic.
     sigma : float
         Standard deviation of the noise per coordinate; 0 for no noise.
-    lattice : LatticePlan or None
-        The grid of exact noise.
+    dimension : int
+        Number of released coordinates.
+    grid : float
+        Step of the grid, a power of two; 0 for floating-point noise.
+    rho : float
+        zCDP parameter of the exact release.
     """
 
     sensitivity: float
     sigma: float
-    lattice: LatticePlan | None = None
+    dimension: int = 1
+    grid: float = 0.0
+    rho: float = math.inf
 
     @property
     def norm(self) -> Literal["l2"]:
@@ -124,148 +111,115 @@ class GaussianPlan(PlannedRelease):
 
     def event(self, steps: int = 1) -> DpEvent:
         """Return the event of that many such releases."""
-        from dp_accounting import SelfComposedDpEvent
+        from dp_accounting import SelfComposedDpEvent, ZCDpEvent
 
         from pairwise.accounting.events import gaussian_event
 
-        if self.lattice is None:
+        if not self.grid:
             return gaussian_event(self.sigma / self.sensitivity if self.sigma else 0.0, steps)
-        once = self.lattice.event
+        once = ZCDpEvent(self.rho)
         return once if steps == 1 else SelfComposedDpEvent(once, int(steps))
 
-    def _draw(
-        self, value: NDArray[np.float64], randomness: Randomness, rows: bool
-    ) -> NDArray[np.float64]:
-        if self.lattice is None:
-            return gaussian(value, self.sigma, randomness)
-        return lattice_gaussian(value, _lattice_of_rows(self.lattice, value, rows), randomness)
+    def _draw(self, value: Array, randomness: Randomness) -> Array:
+        if self.sigma == 0:
+            return value.copy()
+        if not self.grid:
+            noisy = value + self.sigma * randomness.normal(value.shape)
+            # Rounded, which hides what the low bits of a sum in floating point would show. That is no proof.
+            step = 2.0 ** (math.floor(math.log2(self.sigma)) - _GRID_BITS)
+            return np.asarray(np.round(noisy / step) * step)
+        if value.size != self.dimension:
+            raise InvalidParameterError(
+                f"the plan is for {self.dimension} coordinates; found {value.size}. Plan again for this shape."
+            )
+        # Division by a power of two is exact, so the only rounding is the one that the sensitivity pays for.
+        steps = np.round(value / self.grid)
+        if np.any(np.abs(steps) > 2.0**51):
+            raise InvalidParameterError(
+                "a value is more than 2^51 grid steps from zero, where float64 no longer holds every step. Clip records, "
+                "or release fewer coordinates at once."
+            )
+        variance = (Fraction(self.sigma) / Fraction(self.grid)) ** 2
+        return (steps + discrete_gaussian(variance, steps.shape, randomness)) * self.grid
 
 
-def plan_gaussian(
-    sensitivity: float, mu: float, dimension: int, *, hardened: bool = False
-) -> GaussianPlan:
-    """Return the Gaussian release of a query at a cost of ``mu``.
+def plan_gaussian(sensitivity: float, mu: float, dimension: int) -> GaussianPlan:
+    """Return the exact Gaussian release of a query at a cost of ``mu``.
 
     Parameters
     ----------
     sensitivity : float
-        l2 sensitivity Δ, > 0.
+        l2 sensitivity D, > 0.
     mu : float
-        The cost: σ = Δ/μ in floating point. On the grid ρ = μ²/2 and σ = (Δ + g√p)/μ, at most 0.1 % more; take μ
-        from ``accounting.release_mu``, which knows both. Infinity: no noise.
+        The cost, rho = mu^2/2, from ``accounting.release_mu``. Infinity: no noise.
     dimension : int
-        p, the number of released coordinates.
-    hardened : bool, default=False
-        Draw exact noise on a grid (mechanisms.md 2.2).
+        Number of released coordinates p. The grid g is at most D/(2^10 sqrt(p)), so rounding adds at most 2^-10 D and
+        sigma = (D + g sqrt(p))/mu.
     """
     if not mu > 0:
         raise InvalidParameterError(f"mu must be > 0; found {mu!r}.")
-    if math.isfinite(mu) and not _LEAST_SENSITIVITY <= sensitivity < math.inf:
+    if math.isinf(mu):
+        return GaussianPlan(sensitivity, 0.0, dimension)
+    grid, total = _rounded(sensitivity, dimension)
+    sigma = total / mu * (1.0 + 1e-15)
+    return exact_gaussian(sensitivity, sigma, dimension, grid=grid, rho=mu * mu / 2.0)
+
+
+def _rounded(sensitivity: float, dimension: int) -> tuple[float, float]:
+    """Return the grid and the sensitivity after rounding to it."""
+    if not _LEAST_SENSITIVITY <= sensitivity < math.inf:
         raise InvalidParameterError(
             f"the sensitivity must be finite and at least {_LEAST_SENSITIVITY:g}; found {sensitivity!r}, for which floats "
-            "hold no noise. Use a larger clip, rate or data_norm, or a finite one."
+            "hold no noise. Use a larger rate or data_norm, or a finite one."
         )
-    if not hardened or not math.isfinite(mu):
-        return GaussianPlan(sensitivity, sensitivity / mu)
-    lattice = lattice_gaussian_plan(sensitivity, dimension, rho=mu * mu / 2.0)
-    return GaussianPlan(sensitivity, lattice.scale, lattice)
+    check_whole("dimension", dimension)
+    spread = math.sqrt(dimension)
+    grid = 2.0 ** math.floor(math.log2(sensitivity / (2**_GRID_BITS * spread)))
+    # Each coordinate rounds by at most half a step in each of two data sets.
+    return grid, (sensitivity + grid * spread) * (1.0 + 1e-15)
 
 
-@dataclass(frozen=True)
-class LaplacePlan(PlannedRelease):
-    """A release with exact discrete Laplace noise, once or in several passes over disjoint batches.
-
-    Attributes
-    ----------
-    sensitivity : float
-        l1 sensitivity Δ₁ of the query in real arithmetic, or of all batches of one pass together.
-    epsilon : float
-        Pure epsilon of all passes together; infinity for no noise.
-    scale : float
-        b per coordinate; 0 for no noise.
-    lattice : LatticePlan or None
-        The grid; None without noise.
-    """
-
-    sensitivity: float
-    epsilon: float
-    scale: float
-    lattice: LatticePlan | None
-
-    @property
-    def norm(self) -> Literal["l1"]:
-        """The norm of ``sensitivity``."""
-        return "l1"
-
-    def event(self) -> DpEvent:
-        """Return the event of all passes together."""
-        from pairwise.accounting.events import gaussian_event, pure_event
-
-        return pure_event(self.epsilon) if self.lattice is not None else gaussian_event(0.0)
-
-    def _draw(
-        self, value: NDArray[np.float64], randomness: Randomness, rows: bool
-    ) -> NDArray[np.float64]:
-        if self.lattice is None:
-            return value.copy()
-        return lattice_laplace(value, _lattice_of_rows(self.lattice, value, rows), randomness)
+def exact_gaussian(
+    sensitivity: float,
+    sigma: float,
+    dimension: int,
+    *,
+    grid: float | None = None,
+    rho: float = 0.0,
+) -> GaussianPlan:
+    """Return the exact Gaussian release with noise ``sigma``; its rho follows, or is ``rho`` where that is larger."""
+    check_positive(sigma=sigma)
+    step, total = _rounded(sensitivity, dimension)
+    true = total * total / (2.0 * sigma * sigma) * (1.0 + 1e-15)
+    return GaussianPlan(
+        sensitivity, sigma, dimension, step if grid is None else grid, max(true, rho)
+    )
 
 
-def plan_laplace(
-    sensitivity: float, epsilon: float, dimension: int, *, passes: int = 1, touched: int = 1
-) -> LaplacePlan:
-    """Return the exact Laplace release of a query.
-
-    Parameters
-    ----------
-    sensitivity : float
-        l1 sensitivity Δ₁, > 0, of the batches of one pass together.
-    epsilon : float
-        Pure epsilon of all passes together; infinity: no noise.
-    dimension : int
-        p, the number of coordinates of one release.
-    passes : int, default=1
-        How often every batch is released; each pass costs epsilon/passes.
-    touched : int, default=1
-        How many disjoint batches of one pass the change of a neighbour may touch. Rounding to the grid costs its
-        surcharge in each of them, the change itself only once (mechanisms.md DPP-8).
-    """
-    if not math.isfinite(epsilon):
-        return LaplacePlan(sensitivity, epsilon, 0.0, None)
-    share = epsilon / passes
-    lattice = lattice_laplace_plan(sensitivity, dimension, epsilon=share)
-    if touched > 1:
-        paid = sensitivity + lattice.surcharge
-        spread = paid / (sensitivity + touched * lattice.surcharge)
-        lattice = lattice_laplace_plan(sensitivity, dimension, epsilon=share * spread)
-    return LaplacePlan(sensitivity, epsilon, lattice.scale, lattice)
+def sampled_gaussian(sensitivity: float, ratio: float, dimension: int) -> GaussianPlan:
+    """Return the floating-point release of one step on a secret sample, sigma = ``ratio`` times the sensitivity."""
+    return GaussianPlan(sensitivity, ratio * sensitivity, dimension)
 
 
 @dataclass(frozen=True)
 class ChoicePlan(PlannedRelease):
-    """A choice among public candidates by the exponential mechanism: P(k) ∝ exp(r uₖ), u whole numbers that count.
+    """A choice among public candidates by the exponential mechanism: P(k) ~ exp(r u_k), u whole numbers that count.
 
-    Replacing a record moves every u by at most Δ, so the privacy loss L of all candidates lies in one interval of length
-    2rΔ: r(uₖ − u'ₖ) does, and the ratio of the normalisers is the same for all k. With f(α) = ln E e^(αL) under the
-    neighbour, f(0) = f(1) = 0 and f'' is a variance of such numbers, at most r²Δ². So f(α) <= α(α − 1) r²Δ²/2, which is
-    zCDP of ρ = r²Δ²/2, as of a Gaussian of μ = rΔ (bounded range: Cesar and Rogers 2021); the pure epsilon is 2rΔ.
+    Replacing a record moves every u by at most D, so the privacy loss L of all candidates lies in one interval of length
+    2rD: r(u_k - u'_k) does, and the ratio of the normalisers is the same for all k. With f(a) = ln E e^(aL) under the
+    neighbour, f(0) = f(1) = 0 and f'' is a variance of such numbers, at most r^2 D^2. So f(a) <= a(a - 1) r^2 D^2/2, which
+    is zCDP of rho = r^2 D^2/2, as of a Gaussian of mu = rD (bounded range: Cesar and Rogers 2021).
 
     Attributes
     ----------
     sensitivity : float
-        Δ, of each count.
+        D, of each count.
     rate : float
         r; infinity takes the best.
-    mu : float
-        What the choice costs, beside Gaussian releases: √(2ρ), or that of the Gaussian that dominates 2rΔ.
-    zcdp : bool
-        Whether ``mu`` is √(2ρ), which Gaussians accounted exactly cannot stand beside.
     """
 
     sensitivity: float
     rate: float
-    mu: float
-    zcdp: bool
 
     @property
     def norm(self) -> Literal["largest"]:
@@ -278,37 +232,18 @@ class ChoicePlan(PlannedRelease):
 
         from pairwise.accounting.events import gaussian_event
 
-        if not math.isfinite(self.rate):
+        if math.isinf(self.rate):
             return gaussian_event(0.0)
-        return ZCDpEvent(self.mu**2 / 2.0) if self.zcdp else gaussian_event(1.0 / self.mu)
+        return ZCDpEvent((self.rate * self.sensitivity) ** 2 / 2.0)
 
-    def _draw(
-        self, value: NDArray[np.float64], randomness: Randomness, rows: bool
-    ) -> NDArray[np.float64]:
-        if not math.isfinite(self.rate):
+    def _draw(self, value: Array, randomness: Randomness) -> Array:
+        if math.isinf(self.rate):
             return np.array(float(value.argmax()))
         return np.array(float(exponential_choice(value.astype(np.int64), self.rate, randomness)))
 
 
-def plan_choice(sensitivity: float, mu: float, *, hardened: bool = False) -> ChoicePlan:
-    """Return the choice by counts of sensitivity Δ at a cost of ``mu``.
-
-    Parameters
-    ----------
-    sensitivity : float
-        Δ, > 0, of each count.
-    mu : float
-        The cost. Beside exact noise, which is accounted by zCDP, r = μ/Δ. Beside Gaussian noise accounted
-        exactly a pure epsilon of 2rΔ = ln(Φ(μ/2)/Φ(-μ/2)), since what is ε-DP comes out of randomised response, and
-        that out of a Gaussian of this μ (Dong, Roth and Su 2022). Infinity: the best candidate.
-    hardened : bool, default=False
-        Accounted beside exact noise.
-    """
+def plan_choice(sensitivity: float, mu: float) -> ChoicePlan:
+    """Return the choice by counts of a given sensitivity at a cost of ``mu``; infinity takes the best candidate."""
     if not mu > 0:
         raise InvalidParameterError(f"mu must be > 0; found {mu!r}.")
-    if not math.isfinite(mu):
-        return ChoicePlan(sensitivity, math.inf, math.inf, hardened)
-    if hardened:
-        return ChoicePlan(sensitivity, mu / sensitivity, mu, True)
-    epsilon = float(log_ndtr(mu / 2.0) - log_ndtr(-mu / 2.0))
-    return ChoicePlan(sensitivity, epsilon / (2.0 * sensitivity), mu, False)
+    return ChoicePlan(sensitivity, mu / sensitivity)

@@ -1,1 +1,1 @@
-"""Pairs: graphs of pairs, losses over them, clipping, and sums over all pairs."""
+"""Records clipped to a public norm, sums of pair gradients, and graphs of pairs."""

@@ -1,8 +1,4 @@
-"""Clipping of records to a public norm, each on its own, which is what every sensitivity of this package begins with.
-
-The only function that bounds a record lives here, for learning and for prediction alike. Gradients are clipped where they
-are computed (``pairs.sums``, ``algorithms.contrastive``).
-"""
+"""Clipping of records to a public norm, each on its own: every sensitivity of this package begins with it."""
 
 from __future__ import annotations
 
@@ -11,29 +7,26 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLIP_SLACK", "clip_records"]
+__all__ = ["CLIP_SLACK", "clip_records", "project_to_ball"]
 
 # Clipping to R(1 - 1e-6) leaves room for the rounding of norms and sums, so that R bounds what is computed and not only
-# real numbers (mechanisms.md 2.3).
+# real numbers.
 CLIP_SLACK = 1e-6
 
+Array = NDArray[np.float64]
 
-def clip_records(
-    X: NDArray[np.float64], bound: float, order: int = 2, *, slack: float = CLIP_SLACK
-) -> NDArray[np.float64]:
-    """Return every row scaled down, on its own, to norm at most ``bound`` (mechanisms.md section 0).
+
+def clip_records(X: Array, bound: float, *, slack: float = CLIP_SLACK) -> Array:
+    """Return every row scaled down, on its own, to Euclidean norm at most ``bound``.
 
     Parameters
     ----------
     X : (n, d) float64 array
     bound : float
         R > 0; infinity leaves the rows as they are.
-    order : {1, 2}, default=2
-        The norm: l1 or Euclidean.
     slack : float, default=CLIP_SLACK
         Rows longer than R(1 - slack) are scaled to R(1 - slack), so that no rounding carries a record, or a sum of many,
-        past R. With 0 the norm of a clipped row may exceed R in its last digits: then R bounds nothing that noise is
-        calibrated to.
+        past R.
 
     Returns
     -------
@@ -42,15 +35,21 @@ def clip_records(
     """
     if bound == math.inf:
         return X
-    # A row near the largest float overflows when squared, unless its largest entry is divided out first.
-    largest = np.abs(X).max(axis=1, initial=0.0)
-    safe = np.where(largest > 0, largest, 1.0)
-    norms = safe * np.linalg.norm(X / safe[:, None], ord=order, axis=1)
-    limit = bound * (1.0 - slack)
-    long = norms > limit
-    if not long.any():
-        return X
-    # Divided first: a quotient limit/norm below the smallest normal number would have lost its digits.
-    clipped = X / np.where(long, norms, 1.0)[:, None]
-    clipped *= np.where(long, limit, 1.0)[:, None]
-    return np.asarray(clipped)
+    # Nothing a record holds may be seen in a warning: neither overflow nor underflow is told of.
+    with np.errstate(all="ignore"):
+        # Scaled in two steps, by the largest entry and by what is then left: no square overflows, and no direction is lost.
+        largest = np.abs(X).max(axis=1, initial=0.0)
+        unit = X / np.where(largest > 0, largest, 1.0)[:, None]
+        length = np.linalg.norm(unit, axis=1)
+        limit = bound * (1.0 - slack)
+        long = largest > limit / np.where(length > 0, length, 1.0)
+        if not long.any():
+            return X
+        shorter = unit * (limit / np.where(length > 0, length, 1.0))[:, None]
+    return np.asarray(np.where(long[:, None], shorter, X))
+
+
+def project_to_ball(w: Array, radius: float) -> Array:
+    """Return the point of the Euclidean ball nearest to ``w``, exactly: the proofs need a 1-Lipschitz map."""
+    norm = float(np.linalg.norm(w))
+    return w if norm <= radius else w * (radius / norm)

@@ -1,29 +1,20 @@
 """Pair graphs: who is paired with whom, how many pairs one change affects, and public ways to choose pairs.
 
-Individuals are nodes 0..n−1 and pairs are edges. The graph knows no features; labels appear only in ``labelled_pairs``,
-which says what it reveals. Which kappa a learner may use is a matter of ``pairwise.estimators.dpp``: kappa computed
-from a *private* graph is itself private (mechanisms.md DPP-3).
+Individuals are nodes 0..n−1 and pairs are edges. Only graphs that are public belong here: kappa computed from a private
+one reveals it.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairwise.errors import InvalidPairsError, InvalidParameterError
-from pairwise.noise.continuous import check_whole
+from pairwise.errors import InvalidPairsError, InvalidParameterError, check_whole
 from pairwise.noise.randomness import Randomness
 
-__all__ = [
-    "PairGraph",
-    "labelled_pairs",
-    "random_matching",
-    "random_pairs",
-    "regular_pairs",
-    "unique_pairs",
-]
+__all__ = ["PairGraph", "random_matching", "regular_pairs"]
 
 
 def _as_pairs(pairs: ArrayLike) -> NDArray[np.int64]:
@@ -42,18 +33,6 @@ def _as_pairs(pairs: ArrayLike) -> NDArray[np.int64]:
             f"pairs must be whole-number indices; found {array.dtype}. Number the individuals 0..n-1."
         )
     return array.astype(np.int64)
-
-
-def unique_pairs(pairs: ArrayLike) -> NDArray[np.int64]:
-    """Return each unordered pair once, without self pairs, as (smaller, larger), in order of first appearance.
-
-    Dropping rows of a *private* list this way changes it by more than one pair when one pair changes; do it where the
-    list is made, or on a public topology.
-    """
-    ordered = np.sort(_as_pairs(pairs), axis=1)
-    ordered = ordered[ordered[:, 0] != ordered[:, 1]]
-    _, first = np.unique(ordered, axis=0, return_index=True)
-    return ordered[np.sort(first)]
 
 
 class PairGraph:
@@ -98,15 +77,13 @@ class PairGraph:
         self_pairs = int(np.count_nonzero(array[:, 0] == array[:, 1]))
         if self_pairs:
             raise InvalidPairsError(
-                f"a pair must join two different individuals; found {self_pairs} self pairs. "
-                "Drop them with pairwise.pairs.graph.unique_pairs."
+                f"a pair must join two different individuals; found {self_pairs} self pairs. Drop them."
             )
         keys = np.sort(array, axis=1)
         repeated = len(keys) - len(np.unique(keys[:, 0] * max(n_nodes, 1) + keys[:, 1]))
         if repeated:
             raise InvalidPairsError(
-                f"each pair must be given once, in either order; found {repeated} repetitions. "
-                "Drop them with pairwise.pairs.graph.unique_pairs."
+                f"each pair must be given once, in either order; found {repeated} repetitions. Drop them."
             )
         self.pairs: NDArray[np.int64] = array
         self.n_nodes = int(n_nodes)
@@ -120,12 +97,6 @@ class PairGraph:
     def max_degree(self) -> int:
         """The largest degree, 0 without pairs: the group size of Node-DP."""
         return int(self.degrees().max(initial=0))
-
-    @property
-    def density(self) -> float:
-        """|E|/|V| over the individuals that are in some pair (2 in the DPP paper's experiments); 0 without pairs."""
-        present = int(np.count_nonzero(self.degrees()))
-        return self.n_pairs / present if present else 0.0
 
     def _blocks(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the number of biconnected components at each node and whether each pair is a bridge.
@@ -189,7 +160,7 @@ class PairGraph:
     def kappa_bounds(self) -> NDArray[np.int64]:
         """Return deg(s) − blocks(s) + 1 for each individual s, 0 for isolated ones; shape (n_nodes,).
 
-        This is De(s) − Co₊(s̄) of DPP eq. 15: one plus the pairs to cut so that s is in no cycle (mechanisms.md DPP-11).
+        This is De(s) − Co₊(s̄) of DPP eq. 15: one plus the pairs to cut so that s is in no cycle.
         """
         degrees = self.degrees()
         blocks, _ = self._blocks()
@@ -213,7 +184,7 @@ class PairGraph:
         individuals without a pair cost min(c_s, c_t), at most the second largest c.
 
         The value depends on the graph. On a private graph it may serve only as a diagnostic, noised: adding one pair
-        changes the transitive value by 0 or 1 (mechanisms.md DPP-3).
+        changes the transitive value by 0 or 1.
         """
         if relationship not in ("transitive", "intransitive"):
             raise InvalidParameterError(
@@ -238,7 +209,7 @@ class PairGraph:
 def random_matching(n: int, randomness: Randomness) -> NDArray[np.int64]:
     """Return a uniformly random perfect matching of the slots 0..n−1, shape (n // 2, 2); one slot stays out for odd n.
 
-    Independent of all data, so it may be published (mechanisms.md 4.3 A).
+    Independent of all data, so it may be published.
     """
     if n < 2:
         raise InvalidParameterError(f"a matching needs n >= 2; found {n}.")
@@ -246,30 +217,12 @@ def random_matching(n: int, randomness: Randomness) -> NDArray[np.int64]:
     return randomness.permutation(n)[: 2 * half].reshape(half, 2)
 
 
-def random_pairs(n: int, n_pairs: int, randomness: Randomness) -> NDArray[np.int64]:
-    """Return distinct unordered pairs drawn uniformly from all of 0..n−1, shape (n_pairs, 2).
-
-    Independent of all data: this topology is public, and so may be its kappa and degrees.
-    """
-    possible = n * (n - 1) // 2
-    if not 0 <= n_pairs <= possible:
-        raise InvalidParameterError(
-            f"n_pairs must be in 0..{possible} for {n} nodes; found {n_pairs}."
-        )
-    return _draw_distinct(
-        n_pairs,
-        possible,
-        lambda size: np.stack([randomness.integers(n, size), randomness.integers(n, size)], axis=1),
-        lambda rows: rows[:, 0] != rows[:, 1],
-    )
-
-
 def regular_pairs(n: int, degree: int, randomness: Randomness) -> NDArray[np.int64]:
     """Return a public topology in which nobody is in more than ``degree`` pairs, shape (about n · degree/2, 2).
 
     The union of ``degree`` random matchings, each drawn again until it repeats no pair. Whoever declares kappa = degree
-    protects individuals and not only pairs, and the cap holds by the design: no private graph has to be looked at
-    (mechanisms.md 4.3 B). Random pairs of the same density reach about three times that degree.
+    protects individuals and not only pairs. The cap holds by design: no private graph has to be looked at. Random pairs
+    of the same density reach about three times that degree.
 
     Parameters
     ----------
@@ -303,73 +256,3 @@ def regular_pairs(n: int, degree: int, randomness: Randomness) -> NDArray[np.int
             break
         chosen = joined
     return chosen
-
-
-def _draw_distinct(count: int, possible: int, draw: Any, allowed: Any) -> NDArray[np.int64]:
-    """Return the first ``count`` distinct unordered pairs of an endless independent draw."""
-    if 2 * count > possible:
-        # Close to all of them, rejection would take long: draw until the list is complete, by large rounds.
-        size = 8 * possible + 64
-    else:
-        size = 2 * count + 64
-    chosen = np.empty((0, 2), dtype=np.int64)
-    while len(chosen) < count:
-        rows = draw(size)
-        chosen = unique_pairs(np.concatenate([chosen, rows[allowed(rows)]]))
-    return chosen[:count]
-
-
-def labelled_pairs(
-    classes: ArrayLike, n_pairs: int, randomness: Randomness, *, balanced: bool = True
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return random pairs of a labelled table and their signs, the DPP paper's protocol.
-
-    Parameters
-    ----------
-    classes : array-like of shape (n,)
-        Class of each individual.
-    n_pairs : int
-        Number of pairs; |E|/|V| = 2 means twice the number of individuals.
-    randomness : Randomness
-        The source.
-    balanced : bool, default=True
-        As many similar as dissimilar pairs, as in the paper. *The topology then depends on the classes*, so it is not
-        public unless the classes are. ``False`` draws pairs without looking at the classes.
-
-    Returns
-    -------
-    pairs : ndarray of shape (n_pairs, 2)
-    signs : ndarray of shape (n_pairs,)
-        +1 similar (same class), −1 dissimilar.
-    """
-    labels = np.asarray(classes).ravel()
-    n = len(labels)
-    _, coded = np.unique(labels, return_inverse=True)
-    if not balanced:
-        pairs = random_pairs(n, n_pairs, randomness)
-        return pairs, np.where(coded[pairs[:, 0]] == coded[pairs[:, 1]], 1, -1)
-    sizes = np.bincount(coded)
-    similar_possible = int((sizes * (sizes - 1) // 2).sum())
-    dissimilar_possible = n * (n - 1) // 2 - similar_possible
-    similar = n_pairs // 2
-    dissimilar = n_pairs - similar
-    if similar > similar_possible or dissimilar > dissimilar_possible:
-        raise InvalidParameterError(
-            f"the classes allow fewer than {n_pairs} balanced pairs. Ask for fewer, or pass balanced=False."
-        )
-
-    def draw(size: int) -> NDArray[np.int64]:
-        return np.stack([randomness.integers(n, size), randomness.integers(n, size)], axis=1)
-
-    same = _draw_distinct(
-        similar,
-        similar_possible,
-        draw,
-        lambda rows: (rows[:, 0] != rows[:, 1]) & (coded[rows[:, 0]] == coded[rows[:, 1]]),
-    )
-    other = _draw_distinct(
-        dissimilar, dissimilar_possible, draw, lambda rows: coded[rows[:, 0]] != coded[rows[:, 1]]
-    )
-    signs = np.concatenate([np.ones(similar, np.int64), -np.ones(dissimilar, np.int64)])
-    order = randomness.permutation(n_pairs) if n_pairs else np.empty(0, dtype=np.int64)
-    return np.concatenate([same, other])[order], signs[order]

@@ -1,8 +1,4 @@
-"""``SubsetQuery``: ask for neighbours of a feature by a random subset of public cells, with a pure local guarantee.
-
-Here live the subset mechanism, drawn from exact integer odds, the choice of the subset's size and the re-ranking that
-only the client can do. Who answers, and over which wire, is the business of ``pairwise.retrieval.service``.
-"""
+"""``SubsetQuery``: ask for neighbours of a feature by a random subset of public cells, with a pure local guarantee."""
 
 from __future__ import annotations
 
@@ -16,13 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency, pure_event
-from pairwise.errors import InvalidParameterError
-from pairwise.noise.continuous import check_number, check_whole
+from pairwise.errors import InvalidParameterError, check_number, check_whole, without_context
 from pairwise.noise.randomness import Randomness
-from pairwise.retrieval.evaluation import nearest
 from pairwise.statement import PrivacyStatement
 
-__all__ = ["SubsetQuery", "inclusion_probability", "inclusion_threshold", "subset_size"]
+__all__ = ["SubsetQuery", "inclusion_probability", "inclusion_threshold", "nearest", "subset_size"]
 
 Array = NDArray[np.float64]
 
@@ -30,6 +24,7 @@ QUERY_UNIT = "all queries of one client"
 
 _BITS = 63
 _LEAST_EPSILON = 1e-9
+_BLOCK_ENTRIES = 1 << 22
 
 
 def _check(n_cells: int, size: int, epsilon: float) -> None:
@@ -46,12 +41,31 @@ def _check(n_cells: int, size: int, epsilon: float) -> None:
 
 def _numbers(values: ArrayLike) -> Array:
     """Return private features as an array; a refusal does not repeat it."""
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidParameterError(
+    return without_context(
+        lambda: np.asarray(values, dtype=np.float64),
+        lambda _: InvalidParameterError(
             "features, and the cells of a codebook, must be rows of numbers; found something else."
-        ) from None
+        ),
+    )
+
+
+def nearest(queries: ArrayLike, records: ArrayLike, k: int) -> NDArray[np.int64]:
+    """Return the rows of ``records`` nearest to each query, nearest first, shape (q, min(k, n)); exact, in blocks."""
+    q, x = (np.asarray(points, dtype=np.float64) for points in (queries, records))
+    if k < 1 or len(x) == 0:
+        raise InvalidParameterError(
+            f"k must be at least 1 and records not empty; found {k} and {len(x)}."
+        )
+    k = min(k, len(x))
+    squares = np.einsum("ij,ij->i", x, x)
+    out = np.empty((len(q), k), dtype=np.int64)
+    step = max(1, _BLOCK_ENTRIES // len(x))
+    for start in range(0, len(q), step):
+        score = squares - 2.0 * (q[start : start + step] @ x.T)
+        best = np.argpartition(score, k - 1, axis=1)[:, :k]
+        order = np.argsort(np.take_along_axis(score, best, axis=1), axis=1, kind="stable")
+        out[start : start + step] = np.take_along_axis(best, order, axis=1)
+    return out
 
 
 def inclusion_probability(n_cells: int, size: int, epsilon: float) -> float:
@@ -125,7 +139,7 @@ class SubsetQuery:
     ----------
     codebook : (C, d) array-like
         Public points, such as class prototypes or k-means centres of *public* features. Never of private ones.
-    epsilon : float, default=4.0
+    epsilon : float
         Cost of one query; k queries cost kε.
     size : int, optional
         ω. Default: ``subset_size(C, epsilon, inclusion, most)``. 1 is k-ary randomised response; C asks for
@@ -155,7 +169,7 @@ class SubsetQuery:
 
     References
     ----------
-    mechanisms.md 8.3 A; the subset mechanism of Ye and Barg 2018 and Wang et al. 2016.
+    The subset mechanism of Ye and Barg 2018 and Wang et al. 2016.
 
     Examples
     --------
@@ -169,7 +183,7 @@ class SubsetQuery:
     def __init__(
         self,
         codebook: ArrayLike,
-        epsilon: float = 4.0,
+        epsilon: float,
         size: int | None = None,
         *,
         inclusion: float = 0.9,
@@ -311,7 +325,7 @@ class SubsetQuery:
             delta=0.0,
             unit="the whole feature of one query",
             proved=self._randomness.secure,  # whoever guesses a seed knows the draw
-            proof="mechanisms.md 8.3 A; drawn from integer odds rounded to the safe side",
+            proof="subset mechanism of Ye and Barg 2018, drawn from integer odds rounded to the safe side",
             assumptions=(
                 "the codebook is public and was not computed from this client's features",
                 "whether and when a query is asked does not depend on its feature",

@@ -10,10 +10,7 @@ import pickle
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 
 import numpy as np
 import pandas as pd
@@ -25,7 +22,6 @@ import textpriv
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
-pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
 pytest.importorskip("datasets")
@@ -173,6 +169,7 @@ def test_every_recipe_is_run_here():
     parts = {"data", "keel", "peers", "ranking_peers", "survival", "text_sets"}
     assert {path.stem for path in RECIPES.glob("*.py")} - parts == {
         "benchmark",
+        "published_pairwise",
         "retrieval",
         "spans",
         "uci",
@@ -279,31 +276,18 @@ def test_a_text_set_that_cannot_be_fetched_names_the_option(network, tmp_path, m
         recipe.fetched_texts(tmp_path / "fetched")
 
 
-# Each command once, and either source of its tables twice; one of them in processes.
-@pytest.mark.parametrize(
-    ("command", "given"), [("auc", True), ("metric", False), ("dpp", False), ("huai", True)]
-)
-def test_uci(data_dir, tmp_path, monkeypatch, command, given):
-    if command != "dpp":
-        monkeypatch.setattr(loaded("uci"), "ProcessPoolExecutor", _Threads)
-    chosen = ["--sets", "hepatitis" if given else "breast_cancer"]
-    run(
-        "uci",
-        command,
-        "--quick",
-        "--splits",
-        1,
-        "--jobs",
-        1,
-        "--out",
-        tmp_path,
-        *chosen,
-        *_with(given, data_dir),
-    )
-    table = pd.read_csv(tmp_path / f"{command}.csv")
-    assert len(table)
-    if command == "huai":
-        assert set(table["figure"]) == {1, 3}
+@pytest.mark.parametrize("given", [True, False])
+def test_uci(data_dir, tmp_path, monkeypatch, given):
+    recipe = loaded("uci")
+    monkeypatch.setattr(recipe, "ProcessPoolExecutor", _Threads)
+    monkeypatch.setattr(recipe, "EPSILONS", (1.0,))
+    chosen = ["--sets", "hepatitis" if given else "breast_cancer", "--splits", 1, "--jobs", 1]
+    run("uci", "auc", "--out", tmp_path, *chosen, *_with(given, data_dir))
+    assert len(pd.read_csv(tmp_path / "auc.csv"))
+
+
+def test_published_pairwise():
+    assert "Theorem 1" in run("published_pairwise")
 
 
 def test_benchmark(data_dir, tmp_path):
@@ -317,27 +301,3 @@ def test_benchmark_without_data(tmp_path):
     # The parts differ only in what is measured; the vectors are built in, the texts come with gensim.
     run("benchmark", "--quick", "--part", "rates", "--output", tmp_path / "b")
     assert "## Side by side" in (tmp_path / "b.md").read_text()
-
-
-def test_retrieval(data_dir, tmp_path, monkeypatch):
-    # Without data it is run by the tests of its own, whole and in processes. The digits are the same with data.
-    recipe = loaded("retrieval")
-
-    @contextmanager
-    def served(records, codebook):
-        with recipe.RetrievalServer(recipe.Catalogue(records, codebook)) as server:
-            thread = Thread(target=server.serve_forever)
-            thread.start()
-            yield server.address
-            server.shutdown()
-            thread.join()
-
-    tsne = replace(recipe.REFERENCES["tsne"], seeds=0)
-    monkeypatch.setattr(recipe, "server_process", served)
-    monkeypatch.setattr(recipe, "ProcessPoolExecutor", _Threads)
-    monkeypatch.setattr(recipe, "EPSILONS", (4.0,))
-    monkeypatch.setitem(recipe.REFERENCES, "tsne", tsne)
-    options = ["--seeds", "1", "--queries", "8", "--text-queries", "8", "--text-records", "64"]
-    shown = run("retrieval", "--data-dir", data_dir, "--out", tmp_path / "r", *options)
-    assert "64 IMDB test reviews searched" in shown
-    assert (tmp_path / "r.csv").is_file()

@@ -1,12 +1,11 @@
-"""Where a metric starts its descent: features weighted by what they tell of the class, and discriminant directions raised.
+"""A metric from released class moments: features weighted by what they tell of the class, discriminant directions raised.
 
-Post-processing of ``statistics.Moments`` only: what the release costs is decided by the learner that makes it. For two
-classes of equal size the scatter of dissimilar pairs exceeds that of similar ones by exactly δδᵀ, δ the difference of the
-class means. So what a contrastive learner looks for in d² noisy numbers is held by d of them, and by the scatter within
-the classes, which says how much a unit of length is worth in each direction. Of that scatter the d variances are known far
-better than the correlations: noise in an entry is √d times smaller than in the matrix. So features are weighted one by one,
-and of directions across features only so much is used as correlations are known. And since class moments tell nothing of
-classes that differ in shape alone, a part of the metric stays Euclidean.
+For two classes of equal size the scatter of dissimilar pairs exceeds that of similar ones by exactly δδᵀ, δ the
+difference of the class means. So what a contrastive learner looks for in d² noisy numbers is held by d of them and by
+the scatter within the classes, which says how much a unit of length is worth in each direction. Of that scatter the d
+variances are known far better than the correlations: noise in an entry is √d times smaller than in the matrix. So
+features are weighted one by one, and directions across features are used only as far as correlations are known. Class
+moments tell nothing of classes that differ in shape alone, so a part of the metric stays Euclidean.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from pairwise.algorithms.moments import Moments
 
-__all__ = ["discriminant_start"]
+__all__ = ["discriminant_metric"]
 
 Array = NDArray[np.float64]
 
@@ -31,17 +30,18 @@ _EUCLIDEAN = 0.25
 _DEVIATIONS = 3.0
 
 
-def discriminant_start(moments: Moments, n_components: int | None = None) -> Array:
+def discriminant_metric(moments: Moments, n_components: int | None = None) -> Array:
     """Return W with WᵀW = ¼I + ¾c((1 − ρ)I + ρD + Σ_k ρ_k s_k v_k v_kᵀ), shape (n_components, d).
 
-    D is diagonal with D_jj ∝ |β_j|, where β_j = δ_j/σ_j² is the slope in feature j of the discriminant that takes features
-    as independent: δ_j the difference of the class means (of many classes, its root mean square), σ_j² the variance within a
-    class. Weights by the size of the gradient are those of Kpotufe, Boularias, Schultz, Kim (Gradients Weights improve
-    Regression and Classification, JMLR 2016). v_k are the discriminant directions under correlations R that are shrunk to
-    (R + rI)/(1 + r), r the size of their noise and sampling error; s_k is such that all of them together carry 1/(1 + r) of
-    the expected squared distance within a class that D carries. ρ and ρ_k = max(0, 1 − noise/λ) are the shares of the
-    between-class variance λ, in units of the within-class one, that noise and sampling do not explain: W is the identity
-    where the release says nothing. c keeps the mean squared distance of two records, for which the margin is meant.
+    D is diagonal with D_jj ∝ |β_j|, where β_j = δ_j/σ_j² is the slope in feature j of the discriminant that takes
+    features as independent: δ_j the difference of the class means (of many classes, its root mean square), σ_j² the
+    variance within a class. Weights by the size of the gradient are those of Kpotufe, Boularias, Schultz, Kim (Gradients
+    Weights improve Regression and Classification, JMLR 2016). v_k are the discriminant directions under correlations R
+    that are shrunk to (R + rI)/(1 + r), r the size of their noise and sampling error; s_k is such that all of them
+    together carry 1/(1 + r) of the expected squared distance within a class that D carries. ρ and ρ_k = max(0, 1 −
+    noise/λ) are the shares of the between-class variance λ, in units of the within-class one, that noise and sampling do
+    not explain: W is the identity where the release says nothing. c keeps the mean squared distance of two records, for
+    which the margin is meant.
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ def discriminant_start(moments: Moments, n_components: int | None = None) -> Arr
     n, classes = moments.n, len(moments.counts)
     d = moments.second.shape[0]
     counts = np.maximum(moments.counts, 1.0)
-    priors, means, between = moments.priors, moments.means, moments.between()
-    raw = moments.second / n - (priors[:, None] * means).T @ means
+    priors, between = moments.priors, moments.between()
+    raw = moments.raw_within()
     entry = moments.noise[2] / n
     # Never below its own noise, so that no feature looks narrow by chance; above zero for constant features.
     variances = np.maximum(np.diag(raw), 0.0) + entry + 1e-9
@@ -94,7 +94,7 @@ def _directions(
     """Return Σ_k ρ_k s_k v_k v_kᵀ, shape (d, d); strengths must exceed ``error``, ``entry`` is the noise of a moment / n."""
     d = len(spreads)
     scale = np.outer(spreads, spreads)
-    correlations = (raw + raw.T) / 2.0 / scale
+    correlations = raw / scale
     np.fill_diagonal(correlations, 1.0)
     values, vectors = np.linalg.eigh(correlations)
     correlations = (vectors * np.maximum(values, 0.0)) @ vectors.T

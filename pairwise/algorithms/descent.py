@@ -1,0 +1,207 @@
+"""Noisy gradient descent on pairs or on single records, with sensitivities that hold for every pair of neighbouring tables.
+
+*Pairs.* Replacing one of n records alters n − 1 of the n(n − 1)/2 pairs, or one pair of a matching. If one pair's
+gradient moves by at most D, the mean moves by at most 2D/n, or D/⌊n/2⌋ (``pairs.sums`` proves D = G for the AUC losses).
+
+*Single records.* A record z with ‖z‖ <= 1 and label y in {−½, ½} enters as φ = (z, β) with a small public constant β,
+which takes up what the released centre missed. Its gradient is r φ, with the residual r = w·φ − y of the square loss cut
+to [−½, ½]. A cut residual still grows with the score, so the loss stays convex. Replacing one of n records moves the
+mean gradient by ‖r φ − r' φ'‖/n <= (|r| ‖φ‖ + |r'| ‖φ'‖)/n <= √(1 + β²)/n, which two labels of one record attain at the
+score 0. At w ≈ 0 the mean is p(1 − p) times the difference of the class means, half of what the mean over pairs holds,
+whose sensitivity is four times as large.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairwise.accounting.accountant import calibrate
+from pairwise.accounting.events import Adjacency, compose, sampled_event
+from pairwise.errors import InvalidParameterError
+from pairwise.noise.release import GaussianPlan, plan_gaussian, sampled_gaussian
+from pairwise.pairs.clipping import clip_records, project_to_ball
+from pairwise.pairs.graph import random_matching
+from pairwise.pairs.sums import AUCPairs
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+    from pairwise.noise.randomness import Randomness
+
+__all__ = ["DescentPlan", "RecordSums", "default_radius", "noisy_descent", "plan_descent"]
+
+Array = NDArray[np.float64]
+Batching = Literal["all pairs", "matching", "sampled", "records"]
+
+# From here on a random matching per step replaces the sum over all pairs of the logistic loss.
+_MATCHING_FROM = 10_000
+
+_CUT = 0.5
+
+
+class RecordSums:
+    """Gradients of single records in (w, intercept), shape (d + 1,).
+
+    Parameters
+    ----------
+    X : (n, d) float64 array
+        Records; clipped here to norm 1.
+    positive : (n,) bool array
+    intercept : float, default=0.3
+        β.
+    """
+
+    def __init__(self, X: Array, positive: NDArray[np.bool_], intercept: float = 0.3) -> None:
+        z = clip_records(np.ascontiguousarray(X, dtype=np.float64), 1.0)
+        self.X = np.hstack((z, np.full((len(z), 1), intercept)))
+        self.n, self.dimension = self.X.shape
+        self.labels = np.where(positive, 0.5, -0.5)
+        # As of pairs: the bound of one gradient, and half of what a replacement moves the sum by.
+        self.pair_bound = self.pair_change = _CUT * math.hypot(1.0, intercept)
+
+    def all_records(self, w: Array) -> Array:
+        """Return the sum of all gradients, shape of ``w``."""
+        residuals = np.clip(self.X @ w - self.labels, -_CUT, _CUT)
+        return np.asarray(residuals @ self.X)
+
+
+def default_radius(mu: float, n: int, dimension: int, factor: float) -> float:
+    """Return a radius of the parameter ball for records of norm 1, from public numbers: μn/(factor √p), cut to 0.25..20.
+
+    A ranking depends on the direction of w alone. In a small ball the loss is nearly linear, and its minimiser the
+    difference of the class means, which is what little budget can find; a larger ball lets the loss bend the direction.
+    """
+    if math.isinf(mu):
+        return 20.0
+    return min(20.0, max(0.25, mu * n / (factor * math.sqrt(dimension))))
+
+
+@dataclass(frozen=True)
+class DescentPlan:
+    """Everything that the loop needs besides the data; made of public numbers alone.
+
+    Attributes
+    ----------
+    n : int
+        Number of records.
+    batching : str
+        Which gradients a step sums.
+    batch : int
+        Records per step: n, or the size of the secret sample.
+    steps : int
+    rate : float
+    radius : float
+        Of the ball that the parameter is kept in.
+    noise : GaussianPlan
+        The release of one step, whose sensitivity is that of one mean gradient.
+    event : DpEvent
+        The whole run.
+    """
+
+    n: int
+    batching: Batching
+    batch: int
+    steps: int
+    rate: float
+    radius: float
+    noise: GaussianPlan
+    event: DpEvent
+
+
+def plan_descent(
+    sums: AUCPairs | RecordSums,
+    mu: float,
+    radius: float,
+    *,
+    steps: int | None = None,
+    batch_size: int | None = None,
+    sampled_for: tuple[float, float, DpEvent] | None = None,
+) -> DescentPlan:
+    """Fix steps, rate and noise from public numbers.
+
+    Parameters
+    ----------
+    sums : AUCPairs or RecordSums
+        Only its public bounds and n are read.
+    mu : float
+        What the run may cost, where no batches are sampled.
+    radius : float
+    steps : int, optional
+        Default G²μ²/(pΔ²), where noise and signal balance, cut to 10..200, or to 10..400 for single records; 200 for
+        secret samples.
+    batch_size : int, optional
+        Size of the secret sample of records in each step.
+    sampled_for : tuple, optional
+        With secret samples: (ε, δ) of the run together with the event of all else that is released.
+    """
+    n, p = sums.n, sums.dimension
+    batching: Batching = "records"
+    batch = n
+    if isinstance(sums, AUCPairs):
+        many = sums.loss == "logistic" and n > _MATCHING_FROM
+        batching = "matching" if many else "all pairs"
+        if batch_size is not None:
+            if not 2 <= batch_size <= n:
+                raise InvalidParameterError(
+                    f"batch_size must be in 2..n = {n}; found {batch_size!r}."
+                )
+            batching, batch = "sampled", int(batch_size)
+    if batching == "matching":
+        sensitivity = sums.pair_change / (n // 2)
+    else:
+        sensitivity = 2.0 * sums.pair_change / batch
+    if steps is None:
+        most = 400.0 if batching == "records" else 200.0
+        balance = (sums.pair_bound * mu / sensitivity) ** 2 / p
+        steps = 200 if batching == "sampled" else int(min(most, max(10.0, balance)))
+    if batching == "sampled" and sampled_for is not None and math.isfinite(mu):
+        epsilon, delta, other = sampled_for
+        ratio = calibrate(
+            lambda z: compose([sampled_event(z, n, batch, steps), other]),
+            epsilon,
+            delta,
+            Adjacency.REPLACE_ONE,
+            guess=math.sqrt(steps) * batch / n / mu,
+        )
+        noise = sampled_gaussian(sensitivity, ratio, p)
+        event = sampled_event(ratio, n, batch, steps)
+    else:
+        noise = plan_gaussian(sensitivity, mu / math.sqrt(steps), p)
+        event = noise.event(steps)
+    # Twice the diameter: real gradients are well below their bound.
+    path = 4.0 * radius
+    rate = path / math.sqrt(steps * (sums.pair_bound**2 + p * noise.sigma**2))
+    return DescentPlan(n, batching, batch, int(steps), rate, radius, noise, event)
+
+
+def _mean_gradient(
+    sums: AUCPairs | RecordSums, w: Array, plan: DescentPlan, randomness: Randomness
+) -> Array:
+    """Return the mean gradient of one step, before noise."""
+    if isinstance(sums, RecordSums):
+        return sums.all_records(w) / plan.n
+    if plan.batching == "matching":
+        return sums.over(w, random_matching(plan.n, randomness)) / (plan.n // 2)
+    if plan.batching == "sampled" and plan.batch < plan.n:
+        slots = randomness.permutation(plan.n)[: plan.batch]
+        return sums.within(w, slots) / (plan.batch * (plan.batch - 1) / 2)
+    # The public number of all pairs, not n₊n₋: class counts are private.
+    return sums.all_pairs(w) / (plan.n * (plan.n - 1) / 2)
+
+
+def noisy_descent(sums: AUCPairs | RecordSums, plan: DescentPlan, randomness: Randomness) -> Array:
+    """Run w ← Π[w − η(g + noise)] from 0, and return the mean of the iterates, all of which the plan's event covers."""
+    w = np.zeros(sums.dimension)
+    total = np.zeros_like(w)
+    for _ in range(plan.steps):
+        gradient = _mean_gradient(sums, w, plan, randomness)
+        if plan.noise.sigma > 0:
+            gradient = plan.noise.release(gradient, randomness)
+        w = project_to_ball(w - plan.rate * gradient, plan.radius)
+        total += w
+    return np.asarray(total / plan.steps)

@@ -1,1 +1,0 @@
-"""Algorithms as their papers published them, with what they truly guarantee."""
