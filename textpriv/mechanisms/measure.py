@@ -1,0 +1,131 @@
+"""A public measure on the vocabulary in whole parts, and the plain arithmetic by which all draws are decided.
+
+A probability is a whole number of parts in 2^62, so a measure sums to one exactly and a draw compares whole numbers.
+Exponentials are made of IEEE additions, multiplications and table entries in a written order, so every processor computes
+the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+__all__ = ["PARTS", "BaseMeasure", "MeasureTables", "coin", "exp", "expm1", "find"]
+
+PARTS_BITS = 62
+PARTS = 1 << PARTS_BITS
+_FLOOR = 2.0**-40  # the least probability of a word: fewer parts would round by more than 2^-23 of themselves
+_GUIDE_BITS = 22  # of the largest table that tells where to look for a part
+
+
+class MeasureTables(NamedTuple):
+    """What a compiled sampler reads of a measure."""
+
+    parts: NDArray[np.uint64]
+    cumulative: NDArray[np.uint64]
+    guide: NDArray[np.int32]
+    shift: np.uint64
+
+
+class BaseMeasure:
+    """A probability measure on word ids.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (V,)
+        Positive. A weight below 2^-40 of the total is raised to it.
+
+    Attributes
+    ----------
+    parts : ndarray of uint64, shape (V,)
+        Sum to exactly 2^62.
+    weights : ndarray of float64, shape (V,)
+        ``parts / 2^62``.
+    """
+
+    def __init__(self, weights: NDArray[np.float64]) -> None:
+        given = np.asarray(weights, dtype=np.float64)
+        # A correctly rounded sum: no order of summation shows.
+        share = np.maximum(given / math.fsum(given.tolist()), _FLOOR)
+        parts = np.rint(share / math.fsum(share.tolist()) * PARTS).astype(np.int64)
+        # What rounding leaves over is shared, so that no sum of several words moves by more than a part each.
+        each, left = divmod(PARTS - int(parts.sum()), len(parts))
+        parts += each
+        parts[:left] += 1
+        self.parts = parts.astype(np.uint64)
+        self.weights = self.parts.astype(np.float64) / PARTS
+        self.cumulative = np.cumsum(self.parts, dtype=np.uint64)
+        bits = max(1, min(_GUIDE_BITS, len(parts).bit_length() + 1))
+        shift = np.uint64(PARTS_BITS - bits)
+        cells = np.arange(1 << bits, dtype=np.uint64) << shift
+        guide = np.searchsorted(self.cumulative, cells, side="right").astype(np.int32)
+        self.tables = MeasureTables(self.parts, self.cumulative, guide, shift)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+
+@njit(cache=True, nogil=True)
+def find(part: np.uint64, measure: MeasureTables) -> int:
+    """Return the id that a part of a measure belongs to."""
+    word = np.int64(measure.guide[part >> measure.shift])
+    while measure.cumulative[word] <= part:
+        word += 1
+    return word
+
+
+@njit(cache=True, nogil=True)
+def coin(probability: float, first: np.uint64, second: np.uint64) -> bool:
+    """Accept with a probability, to a relative error below 2^-32 for any probability above 2^-52.
+
+    The second word refines small probabilities, of which one word would keep too few digits.
+    """
+    if probability >= 2.0**-20:
+        return probability >= 1.0 or first < np.uint64(probability * 2.0**64)
+    if first >> np.uint64(44) != np.uint64(0):
+        return False
+    return second < np.uint64(probability * 2.0**84)
+
+
+def _roots() -> NDArray[np.float64]:
+    """Return ``2^(j / 64)`` for j below 64, from square roots of 2 alone."""
+    table, root = np.ones(64), 2.0
+    for bit in (32, 16, 8, 4, 2, 1):
+        root = math.sqrt(root)
+        table[(np.arange(64) & bit) > 0] *= root
+    return table
+
+
+_ROOTS = _roots()
+_POWERS = np.ldexp(1.0, np.arange(-1022, 1024))
+# ln 2 / 64 with so few digits that its product with a whole number below 2^17 is exact, and what that leaves.
+_LN2, _LN2_REST = float.fromhex("0x1.62e42fefa39efp-1"), float.fromhex("0x1.abc9e3b39803fp-56")
+_STEP = math.floor(_LN2 / 64 * 2**35) / 2**35
+_REST = _LN2 / 64 - _STEP + _LN2_REST / 64
+_PER_STEP = 64 / _LN2
+
+
+@njit(cache=True, nogil=True)
+def exp(x: float) -> float:
+    """``e^x`` to a relative error below 2^-48, for x from -700 to 700."""
+    # x = k ln 2 / 64 + r, and e^x = 2^(k // 64) 2^(k % 64 / 64) e^r.
+    k = np.int64(np.floor(x * _PER_STEP + 0.5))
+    r = (x - k * _STEP) - k * _REST
+    rest = r + (r * r) * ((0.5 + r * (1.0 / 6.0)) + (r * r) * (1.0 / 24.0 + r * (1.0 / 120.0)))
+    base = _ROOTS[k & 63]
+    return (base + base * rest) * _POWERS[(k >> 6) + 1022]
+
+
+@njit(cache=True, nogil=True)
+def expm1(x: float) -> float:
+    """``e^x - 1`` to a relative error below 2^-46, for x up to 700."""
+    if abs(x) > 0.125:
+        return exp(max(x, -40.0)) - 1.0
+    total = 0.0
+    for n in range(12, 0, -1):
+        total = (total + 1.0) * x / n
+    return total

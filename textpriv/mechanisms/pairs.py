@@ -1,0 +1,103 @@
+"""Passes over all pairs of words: normalisers of an exponential mechanism, and its exact privacy constant.
+
+For ``P_w(y) = nu(y) exp(-t min(d(w, y), gamma)) / Z(w)`` the worst log-ratio of a pair of words is attained at one of the two
+themselves, so the constant needs pairs only. Distances come exactly from matrix products, all else is float64.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textpriv.index.index import Index
+
+__all__ = ["ROUNDING", "log_normalisers", "pair_constant"]
+
+ROUNDING = 1e-11  # nats by which the difference of two computed normalisers may be off
+_ROWS, _COLUMNS = 128, 2048  # of a block, so that its tables stay in a processor's cache
+
+Progress = Callable[[int, int], None]
+_Result = TypeVar("_Result")
+
+
+def log_normalisers(
+    index: Index,
+    weights: NDArray[np.float64],
+    rate: float,
+    gamma: float,
+    progress: Progress | None = None,
+) -> NDArray[np.float64]:
+    """Return ``ln Z(w)`` of every word, shape (V,)."""
+
+    def work(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        total = np.zeros(len(rows))
+        for columns, distances in _blocks(index, rows):
+            np.minimum(distances, gamma, out=distances)
+            distances *= -rate
+            np.exp(distances, out=distances)
+            total += distances @ weights[columns]
+        return np.log(total)
+
+    return np.concatenate(_over_rows(index, work, progress))
+
+
+def pair_constant(
+    index: Index,
+    rate: float,
+    gamma: float,
+    log_z: NDArray[np.float64],
+    progress: Progress | None = None,
+) -> tuple[float, tuple[int, int]]:
+    """Return the largest log-ratio per unit of distance over all pairs of words, and the ordered pair that attains it.
+
+    Words at distance 0 have equal distances to all words, and so one output distribution.
+    """
+
+    def work(rows: NDArray[np.int64]) -> tuple[float, tuple[int, int]]:
+        best, pair = 0.0, (int(rows[0]), int(rows[0]))
+        for columns, distances in _blocks(index, rows, int(rows[0])):
+            ratio = np.abs(log_z[rows, None] - log_z[columns])
+            ratio -= ROUNDING
+            np.maximum(ratio, 0.0, out=ratio)
+            distances[distances == 0.0] = np.inf
+            ratio += rate * np.minimum(distances, gamma)
+            ratio /= distances
+            where = np.unravel_index(int(ratio.argmax()), ratio.shape)
+            if ratio[where] > best:
+                row, column = int(rows[where[0]]), columns.start + int(where[1])
+                # The ratio is that of w to w' where the normaliser of w' is the larger.
+                best, pair = float(ratio[where]), (row, column)
+                if log_z[row] > log_z[column]:
+                    pair = column, row
+        return best, pair
+
+    return max(_over_rows(index, work, progress))
+
+
+def _blocks(
+    index: Index, rows: NDArray[np.int64], first: int = 0
+) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    """Yield the distances of some words to all from a first one on, block by block."""
+    steps = index.steps_of(rows)
+    for start in range(first, len(index), _COLUMNS):
+        columns = slice(start, min(start + _COLUMNS, len(index)))
+        yield columns, np.asarray(index.length(steps[:, columns]), dtype=np.float64)
+
+
+def _over_rows(
+    index: Index, work: Callable[[NDArray[np.int64]], _Result], progress: Progress | None
+) -> list[_Result]:
+    """Call a function with the rows of all words, some at a time, on all processors."""
+    rows = np.split(np.arange(len(index)), np.arange(_ROWS, len(index), _ROWS))
+    found = []
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for each in pool.map(work, rows):
+            found.append(each)
+            if progress:
+                progress(len(found), len(rows))
+    return found
