@@ -22,8 +22,8 @@ def warm(index: IndexFolder = None, as_json: Json = False) -> None:
     [bold]Example:[/bold] textpriv warm
     """
     from textpriv.index.builtin import open_index
+    from textpriv.mechanisms.near import _attempts as sample
     from textpriv.mechanisms.tem import TEM
-    from textpriv.mechanisms.tem_kernels import sample
     from textpriv.privatizer import Privatizer
 
     started = time.perf_counter()
@@ -38,7 +38,7 @@ def warm(index: IndexFolder = None, as_json: Json = False) -> None:
         "index": name if opened.path is None else str(opened.path),
         "index_kept": opened.path is not None,
         "compiled": str(compiled.parent),
-        "compiled_kept": any(compiled.glob("tem_kernels.*.nbi")),
+        "compiled_kept": any(compiled.glob("near.*.nbi")),
         "seconds": round(time.perf_counter() - started, 3),
     }
     if as_json:

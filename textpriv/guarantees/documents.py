@@ -242,27 +242,17 @@ def compare_documents(
         )
     if not _FINEST <= real(grid) < math.inf:
         raise TextprivError(f"the grid is a number of nats from {_FINEST:g} up; got {shown(grid)}.")
-    own = mechanism.index.representatives
-
-    def law_of(word: str | int) -> int:
-        number = mechanism.resolve(word)
-        return number if number == UNKNOWN else int(own[number])
-
-    pairs = Counter(
-        (one, other)
-        for one, other in ((law_of(a), law_of(b)) for a, b in zip(first, second, strict=True))
-        if one != other
-    )
+    given = [
+        (mechanism.resolve(a), mechanism.resolve(b)) for a, b in zip(first, second, strict=True)
+    ]
+    distances = {pair: _distance(mechanism, *pair) for pair in given}
+    pairs = Counter(pair for pair in given if distances[pair] > 0)
     laws = {word: mechanism.log_prob(word) for pair in pairs for word in pair}
     losses = {pair: laws[pair[0]] - laws[pair[1]] for pair in pairs}
     width = sum(float(np.ptp(loss)) * pairs[pair] for pair, loss in losses.items())
     grid = max(float(grid), width / _CELLS)
     changed, statement = sum(pairs.values()), mechanism.statement
-    apart = sorted(
-        _distance(mechanism, a, b)
-        for a, b in zip(first, second, strict=True)
-        if law_of(a) != law_of(b)
-    )
+    apart = sorted(distances[pair] for pair in pairs.elements())
     bounds = []
     for up in (True, False):
         directions = []
@@ -290,9 +280,11 @@ def compare_documents(
     )
 
 
-def _distance(mechanism: Mechanism, first: str | int, second: str | int) -> float:
-    numbers = [mechanism.resolve(word) for word in (first, second)]
-    return math.inf if UNKNOWN in numbers else float(mechanism.index.distance(*numbers))
+def _distance(mechanism: Mechanism, first: int, second: int) -> float:
+    """Return the distance of two inputs; infinite between an unknown word and any other."""
+    if first == second:
+        return 0.0
+    return math.inf if UNKNOWN in (first, second) else mechanism.index.distance(first, second)
 
 
 def _convolved(

@@ -94,7 +94,6 @@ def settings_fingerprint(
     settings = {
         "version": __version__,
         "mechanism": mechanism.binding(),
-        "drawn from": mechanism.drawn_from(),
         "policy": policy.to_dict(),
         "language": language,
     }

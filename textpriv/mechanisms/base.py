@@ -31,6 +31,7 @@ ALGORITHM = 4
 UNKNOWN = -1  # the id of every word outside the vocabulary: all of them are one input
 EPSILONS = 1e-30, 1e30  # beyond them the numbers of a statement overflow
 _STATED_NAMES = 40  # first names that a statement looks at
+_UNSTATED = "How often common first names stay is not stated: the mechanism has no closed form"
 
 
 def positive(name: str, value: Any) -> float:
@@ -230,7 +231,9 @@ class Mechanism(ABC):
 
         law = self.exponential_law()
         if law is None:
-            raise MechanismError(f"{self.name} is no exponential mechanism, so it has no normalisers.")
+            raise MechanismError(
+                f"{self.name} is no exponential mechanism, so it has no normalisers."
+            )
         return log_normalisers(self.index, *law)
 
     def log_normalisers(self) -> NDArray[np.float64]:
@@ -326,7 +329,11 @@ class Mechanism(ABC):
                 **figures,
             },
             notes=(
-                () if self.has_law else (f"{self.name} has no closed form, so how often common first names stay is not stated",)
+                ()
+                if self.has_law
+                else (
+                    f"{self.name} has no closed form, so how often common first names stay is not stated",
+                )
             ),
         )
 
@@ -381,7 +388,7 @@ def _unit_of(index: Index) -> str:
     if isinstance(index, Tree):
         return "per unit of the tree's height"
     kind = "Manhattan" if index.space == "manhattan" else "Euclidean"
-    return f"per unit of {kind} distance between the rounded vectors ({index.space} space, {index.points.dtype} grid)"
+    return f"per unit of {kind} distance between the rounded vectors"
 
 
 def _down(probability: float) -> str:
@@ -395,6 +402,12 @@ def _digest(value: Any) -> str:
     def plain(part: Any) -> Any:
         if isinstance(part, np.ndarray):
             return [part.dtype.str, part.tolist()]
-        return part.item() if isinstance(part, np.generic) else dict(part) if isinstance(part, Mapping) else str(part)
+        return (
+            part.item()
+            if isinstance(part, np.generic)
+            else dict(part)
+            if isinstance(part, Mapping)
+            else str(part)
+        )
 
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=plain).encode()).hexdigest()

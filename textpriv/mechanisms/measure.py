@@ -18,7 +18,9 @@ __all__ = ["PARTS", "BaseMeasure", "MeasureTables", "coin", "exp", "expm1", "fin
 
 PARTS_BITS = 62
 PARTS = 1 << PARTS_BITS
-_FLOOR = 2.0**-40  # the least probability of a word: fewer parts would round by more than 2^-23 of themselves
+_FLOOR = (
+    2.0**-40
+)  # the least probability of a word: fewer parts would round by more than 2^-23 of themselves
 _GUIDE_BITS = 22  # of the largest table that tells where to look for a part
 
 
@@ -67,6 +69,11 @@ class BaseMeasure:
 
     def __len__(self) -> int:
         return len(self.parts)
+
+    @property
+    def before(self) -> NDArray[np.uint64]:
+        """Parts before each word, and in all, shape (V + 1,)."""
+        return np.concatenate([np.zeros(1, np.uint64), self.cumulative])
 
 
 @njit(cache=True, nogil=True)

@@ -1,7 +1,7 @@
 """Passes over all pairs of words: normalisers of an exponential mechanism, and its exact privacy constant.
 
-For ``P_w(y) = nu(y) exp(-t min(d(w, y), gamma)) / Z(w)`` the worst log-ratio of a pair of words is attained at one of the two
-themselves, so the constant needs pairs only. Distances come exactly from matrix products, all else is float64.
+For ``P_w(y) = nu(y) exp(-t min(d(w, y), gamma)) / Z(w)`` the worst log-ratio of a pair of words is attained at one of
+the two themselves, so the constant needs pairs only. Distances come exactly from matrix products, all else is float64.
 """
 
 from __future__ import annotations

@@ -1,27 +1,23 @@
-"""The law of TEM over a tree: the measure that spends the whole budget, normalisers, and the exact constant over all pairs.
+"""TEM over a tree: the measure that spends the whole budget, normalisers, and the exact constant over all pairs of words.
 
-Each is one pass over the nodes of a tree (mechanisms.md 10.7). How words are drawn by it stands in ``tree_sampler``, what is
-promised about it in ``tree_tem``.
+Each is one pass over the nodes of a tree.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from textpriv.arithmetic import exp, expm1, logs
 from textpriv.index.tree import Tree
 from textpriv.index.tree_nodes import Nodes
-from textpriv.mechanisms.base_measure import BaseMeasure
-from textpriv.mechanisms.calibration.privacy_constant import Constant
+from textpriv.mechanisms.measure import BaseMeasure, exp, expm1
+from textpriv.mechanisms.tem import LARGEST_EXPONENT
 
-__all__ = ["LARGEST_EXPONENT", "TreeLaw", "likeliest", "measure_before"]
+__all__ = ["TreeLaw", "likeliest"]
 
-# Nats of distance times rate beyond which all words count alike, as for TEM (mechanisms.md 2.4).
-LARGEST_EXPONENT = 30.0
 # Nats by which the difference of two computed normalisers may be off: far more than their sums of at most 64 positive terms
 # and the rounding of a measure to whole parts make of it.
 _ARITHMETIC = 1e-11
@@ -33,9 +29,9 @@ def _full_measure(
 ) -> NDArray[np.float64]:
     """The measure of each atom, in all 1, on which the normaliser is constant; ``reach`` is rate times height by level.
 
-    The recursion of mechanisms.md 10.7, with ``M = A / (1 + q A)`` put in: A of a node is the sum of its children's
-    ``B = A / (1 + (q - q') A)``, q' being the node's q, and 1 / (1 - q') of an atom; a child's share of the measure is its
-    share of the sum. All terms are positive, so nothing cancels.
+    A of a node is the sum of its children's ``B = A / (1 + (q - q') A)``, q and q' being ``exp(-reach)`` of the node's
+    parent and of the node, and 1 / (1 - q) of an atom; a child's share of the measure is its share of the sum. All
+    terms are positive, so nothing cancels.
     """
     count = level.shape[0]
     above, below = np.zeros(count), np.zeros(count)
@@ -167,10 +163,12 @@ class TreeLaw(NamedTuple):
         Rate times height by level, cut off; 0 for level 0.
     measure : BaseMeasure
         In depth-first order.
-    log_z : ndarray, shape (A,)
-        By atom.
-    constant : Constant
-        Over all pairs, in ids.
+    normalisers, log_z : ndarray, shape (A,)
+        Z and its logarithm, by atom.
+    constant : float
+        The largest loss per unit of distance.
+    pair : (int, int)
+        The ordered pair of words, in ids, that attains it.
     worst : float
         Largest loss between two words of the tree, in nats.
     """
@@ -179,8 +177,10 @@ class TreeLaw(NamedTuple):
     gamma: float
     reach: NDArray[np.float64]
     measure: BaseMeasure
+    normalisers: NDArray[np.float64]
     log_z: NDArray[np.float64]
-    constant: Constant
+    constant: float
+    pair: tuple[int, int]
     worst: float
 
     @classmethod
@@ -193,20 +193,12 @@ class TreeLaw(NamedTuple):
         if weights is None:
             mass = _full_measure(nodes.level, nodes.parent, nodes.atoms, reach)
             weights = (mass / np.bincount(nodes.atom))[nodes.atom]
-        measure = BaseMeasure(weights, evenly=True)
-        log_z = logs(_normalisers(*_shape(nodes), measure_before(measure), reach))  # type: ignore[call-arg]
+        measure = BaseMeasure(weights)
+        normalisers = _normalisers(*nodes[:4], nodes.atoms, measure.before, reach)
+        log_z = np.log(normalisers)
         worst, first, second, largest = _constant(
             nodes.level, nodes.parent, log_z, rate, reach, heights, _ARITHMETIC
         )
-        words = tree.representatives[tree.order[nodes.start[: nodes.atoms]]]
-        pair = (int(words[first]), int(words[second]))
-        return cls(rate, gamma, reach, measure, log_z, Constant(worst, pair), largest)
-
-
-def _shape(nodes: Nodes) -> tuple[Any, ...]:
-    return nodes.start, nodes.end, nodes.level, nodes.parent, nodes.atoms
-
-
-def measure_before(measure: BaseMeasure) -> NDArray[np.uint64]:
-    """Whole parts of a measure before each place, and in all, shape (V + 1,)."""
-    return np.concatenate([np.zeros(1, np.uint64), measure.cumulative])
+        words = tree.order[nodes.start[: nodes.atoms]]
+        pair = int(words[first]), int(words[second])
+        return cls(rate, gamma, reach, measure, normalisers, log_z, worst, pair, largest)

@@ -1,43 +1,179 @@
 """TEM over a public tree of words: a closed exact constant, the whole budget spent, and odds that people can choose.
 
-The law is TEM's, ``P_w(y) = nu(y) exp(-t min(u(w, y), gamma)) / Z(w)``, over the distance u of a tree, an ultrametric. What
-a word can become at height h of its ancestor a is what a has below it and its child towards the word has not, so Z is a sum
-over ancestors, a draw picks one of them and then a word by nu from two intervals of the order of the leaves, and the
-constant over all pairs is one pass over the nodes (mechanisms.md 10.7). For ``K(w, y) = exp(-t u(w, y))`` is strictly
-ultrametric, the measure with ``K nu = 1`` is positive (Martinez, Michon, San Martin, "Inverse of strictly ultrametric
-matrices are of Stieltjes type", 1994): under it Z is the same for all words, and the rate is epsilon itself.
+The output distribution is TEM's, ``P_w(y) = nu(y) exp(-t min(u(w, y), gamma)) / Z(w)``, over the distance u of a tree,
+an ultrametric. At height h of its ancestor a, a word can become what a has below it and its child towards the word has
+not. So Z is a sum over ancestors, and a draw picks one of them and then a word by nu from two intervals of the order of
+the leaves. ``K(w, y) = exp(-t u(w, y))`` is strictly ultrametric, so the measure with ``K nu = 1`` is positive
+(Martinez, Michon, San Martin, "Inverse of strictly ultrametric matrices are of Stieltjes type", 1994). Under this full
+measure Z is the same for all words, and the rate is epsilon itself; any other measure has half of that.
+
+One attempt chooses an ancestor by its weight, with the parts of its words rounded up to a power of two, 2^b. It then reads b
+random bits and fails if they are no part of these words. So all words are returned in proportion to their weights.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from textpriv.arguments import whole
-from textpriv.arithmetic import log
 from textpriv.bounds import at_most, odds_in_words
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
 from textpriv.mechanisms.base import UNKNOWN, Group, Mechanism, checksum, positive
-from textpriv.mechanisms.calibration.pair_sweep import Progress
-from textpriv.mechanisms.calibration.privacy_constant import Constant
-from textpriv.mechanisms.sampling import draw_documents
+from textpriv.mechanisms.measure import MeasureTables, coin, exp, find
+from textpriv.mechanisms.near import COARSE, SLACK, whole
+from textpriv.mechanisms.rounds import WORDS, draw_in_rounds
 from textpriv.mechanisms.tree_law import TreeLaw, likeliest
-from textpriv.mechanisms.tree_sampler import SPARE, Tables, sample
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
 
 __all__ = ["TreeTEM", "configure"]
 
-# Whole parts of weights are less than 2^-32 of themselves off, two weights and two totals in a ratio: less than 1e-9. The
-# other half is for the arithmetic of normalisers.
-SLACK = 2e-9
 _SHOWN = 5  # words of each group that are named
+_HEIGHT_BITS = 2.0**30  # chosen odds become heights of so many parts of a nat, rounded down
+
+
+class _Tables(NamedTuple):
+    """What a compiled attempt reads, by number of a node; atoms come first.
+
+    Attributes
+    ----------
+    start, end, level, parent
+        As in :class:`Nodes`.
+    atom : ndarray of int32, shape (V,)
+        The atom of each word id.
+    order : ndarray of int32, shape (V,)
+        The word id of each place.
+    before : ndarray of uint64, shape (V + 1,)
+        Parts of the measure before each place, and in all.
+    own : ndarray of uint64, shape (A,)
+        Whole parts of the weight of an atom.
+    above : ndarray of uint64, shape (N,)
+        Whole parts of all that is outside a node, 0 for the root.
+    reach : ndarray of float64, shape (L + 1,)
+    scale : float
+        Whole parts of a weight of 1.
+    """
+
+    start: NDArray[np.int32]
+    end: NDArray[np.int32]
+    level: NDArray[np.uint8]
+    parent: NDArray[np.int32]
+    atom: NDArray[np.int32]
+    order: NDArray[np.int32]
+    before: NDArray[np.uint64]
+    own: NDArray[np.uint64]
+    above: NDArray[np.uint64]
+    reach: NDArray[np.float64]
+    scale: float
+
+    @classmethod
+    def of(cls, tree: Tree, law: TreeLaw) -> _Tables:
+        """Return the tables of a law over a tree."""
+        nodes = tree.nodes
+        made = cls(
+            *nodes[:4],
+            nodes.atom[tree.places],
+            tree.order,
+            law.measure.before,
+            np.zeros(nodes.atoms, np.uint64),
+            np.zeros(len(nodes.level), np.uint64),
+            law.reach,
+            # Rounding up to powers of two at most doubles a total.
+            2.0**61 * (1 - 2.0**-20) / float(law.normalisers.max()),
+        )
+        _fill(made)
+        return made
+
+
+@njit(cache=True, nogil=True)
+def _bits(count: np.uint64) -> np.uint64:
+    """Return the least b with ``count <= 2^b``."""
+    bits = np.uint64(0)
+    while (np.uint64(1) << bits) < count:
+        bits += np.uint64(1)
+    return bits
+
+
+@njit(cache=True, nogil=True)
+def _parts_outside(tables: _Tables, node: int, up: int) -> np.uint64:
+    """Return the parts of the measure that a node has below it and its child has not; all of them for a child of -1."""
+    parts = tables.before[tables.end[up]] - tables.before[tables.start[up]]
+    if node >= 0:
+        parts -= tables.before[tables.end[node]] - tables.before[tables.start[node]]
+    return parts
+
+
+@njit(cache=True, nogil=True)
+def _weight(tables: _Tables, node: int, up: int) -> float:
+    """Return the scaled weight of those parts, rounded up to a power of two."""
+    parts = 2.0 ** (np.float64(_bits(_parts_outside(tables, node, up))) - 62.0)
+    return parts * exp(-tables.reach[tables.level[up]]) * tables.scale
+
+
+@njit(cache=True, nogil=True)
+def _fill(tables: _Tables) -> None:
+    """Fill in the whole parts of all nodes, parents before children."""
+    for node in range(len(tables.above) - 2, -1, -1):
+        up = np.int64(tables.parent[node])
+        tables.above[node] = tables.above[up] + whole(_weight(tables, node, up))
+    for atom in range(len(tables.own)):
+        tables.own[atom] = whole(_weight(tables, -1, atom))
+
+
+@njit(cache=True, nogil=True)
+def _attempt(tables: _Tables, measure: MeasureTables, word: int, random: NDArray[np.uint64]) -> int:
+    """Make one attempt by four random words: the output, or -1 where it fails."""
+    if word < 0:  # an unknown word
+        return np.int64(tables.order[find(random[1] >> np.uint64(2), measure)])
+    node, up = np.int64(-1), np.int64(tables.atom[word])
+    own = tables.own[up]
+    total = own + tables.above[up]
+    part = random[0] >> (np.uint64(64) - _bits(total)) if total > 1 else np.uint64(0)
+    if part >= total:
+        return -1
+    if part >= own:
+        part -= own
+        node, up = up, np.int64(tables.parent[up])
+        while part < tables.above[up]:
+            node, up = up, np.int64(tables.parent[up])
+    real, parts = _weight(tables, node, up), _parts_outside(tables, node, up)
+    if real < COARSE and not coin(real / math.ceil(real), random[2], random[3]):
+        return -1
+    place = random[1] >> (np.uint64(64) - _bits(parts)) if parts > 1 else np.uint64(0)
+    if place >= parts:
+        return -1
+    place += tables.before[tables.start[up]]
+    if node >= 0 and place >= tables.before[tables.start[node]]:
+        place += tables.before[tables.end[node]] - tables.before[tables.start[node]]
+    return np.int64(tables.order[find(place, measure)])
+
+
+@njit(cache=True, nogil=True)
+def _attempts(
+    tables: _Tables,
+    measure: MeasureTables,
+    ids: NDArray[np.int32],
+    pending: NDArray[np.int64],
+    words: NDArray[np.uint64],
+    out: NDArray[np.int32],
+) -> None:
+    """Write the outputs of tokens for which one of their attempts succeeds."""
+    for place in range(pending.shape[0]):
+        token = pending[place]
+        for at in range(0, words.shape[1], WORDS):
+            output = _attempt(tables, measure, ids[token], words[place, at : at + WORDS])
+            if output >= 0:
+                out[token] = output
+                break
 
 
 class TreeTEM(Mechanism):
@@ -60,8 +196,6 @@ class TreeTEM(Mechanism):
     ----------
     t, gamma : float
         Rate and truncation in use; the latter is 30 / t where the tree is higher.
-    rho_bound : float
-        The constant over all pairs of words.
 
     Raises
     ------
@@ -70,7 +204,6 @@ class TreeTEM(Mechanism):
     """
 
     name = "TreeTEM"
-    needs_exact_lists = False
     over_trees = True
     index: Tree
 
@@ -105,8 +238,7 @@ class TreeTEM(Mechanism):
             weights = self.index.vocabulary.prior_weights(prior)[self.index.order]
         self._law = self._settle(weights)
         self.t, self.gamma = self._law.rate, self._law.gamma
-        self.rho_bound = self._law.constant.value
-        self._held = self._tables()
+        self._tables = _Tables.of(self.index, self._law)
         self._log_measure = np.log(self._law.measure.weights)
 
     def _settle(self, weights: NDArray[np.float64] | None) -> TreeLaw:
@@ -115,9 +247,6 @@ class TreeTEM(Mechanism):
             return TreeLaw.at(self.index, self.epsilon, np.ones(len(self.index)))
         rate = self.epsilon if weights is None else self.epsilon / 2
         return TreeLaw.at(self.index, rate, weights)
-
-    def _tables(self) -> tuple[Any, ...]:
-        return tuple(Tables.of(self.index, self._law))
 
     def settings(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this mechanism on the same tree."""
@@ -136,11 +265,8 @@ class TreeTEM(Mechanism):
         """What a record about this mechanism is bound to; the prior by its exact parts."""
         bound = super().binding()
         bound["settings"]["prior"] = checksum(self._law.measure.parts)
-        return bound
-
-    def drawn_from(self) -> dict[str, Any]:
-        """What the sampler reads besides: the measure, the rate and the truncation."""
-        return {"prior": checksum(self._law.measure.parts), "law": [self.t, self.gamma]}
+        law = [self.t, self.gamma, checksum(self.index.order), checksum(self._law.reach)]
+        return bound | {"law": law}
 
     # The law
 
@@ -160,9 +286,9 @@ class TreeTEM(Mechanism):
             log_law = log_law - (self._law.reach + self._law.log_z[atom])[levels]
         return log_law[self.index.places]
 
-    def closed_constant(self, progress: Progress | None = None) -> Constant:
-        """The constant over all pairs, from one pass over the nodes."""
-        return self._law.constant
+    def closed_constant(self) -> tuple[float, tuple[int, int]]:
+        """Return the constant over all pairs, from one pass over the nodes."""
+        return self._law.constant, self._law.pair
 
     def likeliest_inputs(
         self, prior: NDArray[np.float64]
@@ -194,7 +320,7 @@ class TreeTEM(Mechanism):
             name = tree.names[level - 1] if tree.names and level else f"height {height:.4g}"
             loss = self._loss_within(height) if level else 0.0
             made.append(Group(name, inside, loss, min(total, 1.0), likeliest))
-        if most is not None and len(made) > whole("most", most, error=MechanismError):
+        if most is not None and len(made) > most:
             made = [made[at] for at in np.linspace(0, len(made) - 1, most).astype(int).tolist()]
         return made
 
@@ -204,13 +330,8 @@ class TreeTEM(Mechanism):
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
-
-        def sampler(*state: Any) -> list[tuple[int, int]]:
-            sample(self._held, ids, offsets, *state)
-            return []
-
-        out, _ = draw_documents(sampler, offsets, streams, SPARE)
-        return out
+        given = self._tables, self._law.measure.tables, ids
+        return draw_in_rounds(partial(_attempts, *given), offsets, streams)
 
     # The guarantee
 
@@ -271,7 +392,7 @@ class TreeTEM(Mechanism):
         stated = self._stated(
             f"TreeTEM ({asked}, prior {prior}, rate t {self.t:.4g}; {self.index.source})",
             "the exact constant over all pairs of words of the tree; for the full prior the inverse of a strictly "
-            "ultrametric matrix: mechanisms.md 10.7",
+            "ultrametric matrix",
             "words, tree and prior",
             max(self._law.worst, self.unknown_word_loss),
             self.unknown_word_loss,
@@ -304,7 +425,7 @@ def _with_odds(tree: Tree, odds: Mapping[str, float]) -> Tree:
         if len(odds) != len(tree.heights):
             raise MechanismError(
                 f"the tree has {len(tree.heights)} heights without names, and {len(odds)} levels were given. Build one with "
-                "heights='levels' (textpriv tree SOURCE OUT --groups synonyms=5000,kind=500), or give epsilon."
+                "heights='levels', or give epsilon."
             )
         titles = tuple(sorted(odds, key=lambda name: odds[name]))
     if not set(odds) <= set(titles) or titles[-1] not in odds:
@@ -320,8 +441,8 @@ def _with_odds(tree: Tree, odds: Mapping[str, float]) -> Tree:
                 f"odds must not fall from a level to a wider one; {titles[at]!r} has {given:g} below {above:g}."
             )
         above = given
-        # Twice the slack: what is stated adds it once, and logarithms are rounded.
-        heights[at] = log(above) - 2 * SLACK
+        # Twice the slack: the statement adds it once. Rounded, so that logarithms of all platforms give one height.
+        heights[at] = math.floor((math.log(above) - 2 * SLACK) * _HEIGHT_BITS) / _HEIGHT_BITS
     return tree.reheighted(heights, titles)
 
 

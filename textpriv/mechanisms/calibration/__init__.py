@@ -1,1 +1,0 @@
-"""Calibration: the privacy constant over all pairs of words, and the rates and priors that are found by it."""

@@ -1,0 +1,345 @@
+"""Tables and kernels that draw exactly from ``P_w(y) = nu(y) exp(-t min(d(w, y), gamma)) / Z(w)``.
+
+Distances are whole steps of the grid, so a weight is a function of a whole number (:func:`decay`). One attempt chooses
+a word of the nearest list by its weight, or else proposes a word of the whole measure under the envelope ``nu(y) exp(-t
+d_k)``, d_k being the distance of the last listed word. A proposal that is listed fails; any other is accepted with
+``exp(-t (d - d_k))``. So one attempt returns every y with a probability proportional to its weight, whatever the length
+of the list. Where most attempts would fail, the weights of all words are summed up by blocks of words once. An attempt
+then chooses a block by its sum and a word of it by its weight.
+
+Weights of listed words are whole parts of 2^62. Those below 2^32 parts are rounded up and accepted by a coin, so no
+weight is off by more than r = 2^-32 of itself, and no loss by more than 4.1 r.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from textpriv.index.index import Index
+from textpriv.mechanisms.measure import PARTS, BaseMeasure, MeasureTables, coin, exp, find
+from textpriv.mechanisms.rounds import WORDS, draw_in_rounds
+from textpriv.randomness import RandomWords
+
+__all__ = ["COARSE", "SLACK", "Decay", "NearTables", "decay", "steps_between", "whole"]
+
+SLACK = 2e-9  # nats that whole parts and coins may add to a loss: 4.1 x 2^-32, and as much again for the floats in them
+COARSE = float(1 << 32)  # parts below it are accepted by a coin
+_MARGIN = float(1 << 30)  # parts that a row leaves to its envelope, more than its sums round by
+_ATTEMPTS = 8.0  # a word that needs more on average is drawn by blocks of all words
+_PROBES = 64  # words of the measure by which that is estimated
+_BLOCK, _MOST_BLOCKS = 64, 1024  # words of a block, and blocks of a large vocabulary
+_TOGETHER = 128  # words whose blocks are filled in at a time
+
+
+class Decay(NamedTuple):
+    """The function of steps that weights are made of: ``exp(-rate * length)``, with steps cut off at ``cap``."""
+
+    rate: float  # per step, or per root of a step
+    cap: int
+    root: bool  # whether a distance is the root of its steps
+
+    @classmethod
+    def of(cls, index: Index, t: float, gamma: float) -> Decay:
+        """Return the decay at a rate, truncated at the first whole step from gamma up."""
+        root = index.space != "manhattan"
+        steps = gamma / index.unit
+        most = np.iinfo(np.int32).max
+        return cls(
+            t * index.unit, min(math.ceil(min(steps * steps if root else steps, most)), most), root
+        )
+
+
+@njit(cache=True, nogil=True)
+def decay(steps: int, law: Decay) -> float:
+    """Return the weight of a word so many steps away, as a part of that of the word itself."""
+    cut = min(np.int64(steps), np.int64(law.cap))
+    return exp(-law.rate * (math.sqrt(cut) if law.root else float(cut)))
+
+
+@njit(cache=True, nogil=True)
+def steps_between(points: NDArray[Any], first: int, second: int, root: bool) -> int:
+    """Return the distance of two points in steps, as an index counts them."""
+    total = np.int32(0)
+    for column in range(points.shape[1]):
+        apart = np.int32(np.int32(points[first, column]) - np.int32(points[second, column]))
+        total = np.int32(total + (np.int32(apart * apart) if root else np.int32(abs(apart))))
+    return total
+
+
+class Rows(NamedTuple):
+    """Rows by which words are drawn, by word id.
+
+    Attributes
+    ----------
+    ids, steps : ndarray of int32, shape (V, k)
+        Listed words and their distances, nearest first.
+    ends : ndarray of uint64, shape (V, k)
+        Cumulative whole parts of their weights; all other words have what is left of 2^62.
+    scale : ndarray of float64, shape (V,)
+        Parts of a weight of 1.
+    tail : ndarray of float64, shape (V,)
+        A proposal is accepted with its decay times this.
+    block_row : ndarray of int32, shape (V,)
+        Row of ``blocks`` for words that are drawn by blocks, else -1.
+    blocks : ndarray of uint64, shape (m, B)
+        Cumulative whole parts of blocks of words, listed words left out.
+    """
+
+    ids: NDArray[np.int32]
+    steps: NDArray[np.int32]
+    ends: NDArray[np.uint64]
+    scale: NDArray[np.float64]
+    tail: NDArray[np.float64]
+    block_row: NDArray[np.int32]
+    blocks: NDArray[np.uint64]
+
+
+class NearTables:
+    """The rows of all words of an index under one decay and measure, filled in as words are met.
+
+    Parameters
+    ----------
+    index : Index
+    law : Decay
+    measure : BaseMeasure
+    """
+
+    def __init__(self, index: Index, law: Decay, measure: BaseMeasure) -> None:
+        self.index, self.law, self.measure = index, law, measure
+        size, k = index.neighbour_ids.shape
+        self.block = max(_BLOCK, math.ceil(size / _MOST_BLOCKS))
+        # Pages of rows that no word asks for take no memory.
+        self.rows = Rows(
+            index.neighbour_ids,
+            index.neighbour_steps,
+            np.empty((size, k), np.uint64),
+            np.empty(size),
+            np.empty(size),
+            np.full(size, -1, np.int32),
+            np.empty((0, math.ceil(size / self.block)), np.uint64),
+        )
+        quantiles = (np.arange(_PROBES, dtype=np.uint64) * 2 + 1) * np.uint64(
+            PARTS // (2 * _PROBES)
+        )
+        self._probes = np.searchsorted(measure.cumulative, quantiles, side="right")
+        self._ready = np.zeros(size, dtype=np.bool_)
+        self._lock = Lock()
+
+    def prepare(self, ids: NDArray[np.int32]) -> None:
+        """Fill in the rows of these words."""
+        known = ids[ids >= 0]
+        if self._ready[known].all():
+            return
+        with self._lock:  # other threads may draw meanwhile: a row that is ready never changes
+            missing = np.unique(known[~self._ready[known]])
+            near = self.law, self.measure.tables, self.index.points, self.rows
+            hard = _fill_near(*near, missing, self._probes)
+            made = [self.rows.blocks]
+            for start in range(0, len(hard), _TOGETHER):
+                some = hard[start : start + _TOGETHER]
+                made.append(np.empty((len(some), self.rows.blocks.shape[1]), np.uint64))
+                given = self.law, self.measure.tables, self.rows, some, self.index.steps_of(some)
+                _fill_blocks(*given, self.block, made[-1])
+            self.rows.block_row[hard] = len(self.rows.blocks) + np.arange(len(hard))
+            self.rows = self.rows._replace(blocks=np.concatenate(made))
+            self._ready[missing] = True
+
+    def draw(
+        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
+    ) -> NDArray[np.int32]:
+        """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
+        self.prepare(ids)
+        state = self.law, self.measure.tables, self.index.points, self.rows, self.block, ids
+
+        def attempt(*given: Any) -> None:
+            _attempts(*state, *given)
+
+        return draw_in_rounds(attempt, offsets, streams)
+
+
+@njit(cache=True, nogil=True)
+def whole(real: float) -> np.uint64:
+    """Return the whole parts of a weight: small ones are rounded up, which leaves room for a coin."""
+    return np.uint64(math.ceil(real) if real < COARSE else real)
+
+
+@njit(cache=True, nogil=True)
+def _weight(law: Decay, measure: MeasureTables, word: int, steps: int) -> float:
+    return measure.parts[word] * 2.0**-62 * decay(steps, law)
+
+
+@njit(cache=True, nogil=True)
+def _fill_near(
+    law: Decay,
+    measure: MeasureTables,
+    points: NDArray[Any],
+    rows: Rows,
+    words: NDArray[np.int64],
+    probes: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Fill in the rows of some words, and return those that would take too many attempts."""
+    hard = np.zeros(len(words), np.bool_)
+    k, size = rows.ids.shape[1], len(points)
+    for place, word in enumerate(words):
+        head = 0.0
+        for rank in range(k):
+            head += _weight(law, measure, rows.ids[word, rank], rows.steps[word, rank])
+        envelope = decay(rows.steps[word, k - 1], law) if k < size else 0.0
+        accepted = 0.0
+        for probe in probes:
+            steps = steps_between(points, word, probe, law.root)
+            if steps >= rows.steps[word, k - 1]:
+                accepted += decay(steps, law) / len(probes)
+        hard[place] = k < size and head + envelope > _ATTEMPTS * (head + accepted)
+        if not hard[place]:
+            _fill_row(law, measure, rows, word, (PARTS - _MARGIN) / (head + envelope))
+    return words[hard]
+
+
+@njit(cache=True, nogil=True)
+def _fill_row(law: Decay, measure: MeasureTables, rows: Rows, word: int, scale: float) -> np.uint64:
+    """Fill in the row of a word of a known scale; return the end of its list."""
+    end = np.uint64(0)
+    for rank in range(rows.ids.shape[1]):
+        weight = _weight(law, measure, rows.ids[word, rank], rows.steps[word, rank])
+        end += whole(weight * scale)
+        rows.ends[word, rank] = end
+    rows.scale[word] = scale
+    rows.tail[word] = scale / (np.uint64(PARTS) - end)
+    return end
+
+
+@njit(cache=True, nogil=True)
+def _listed(rows: Rows, word: int, other: int, steps: int) -> bool:
+    """Whether a word so many steps away is in the list of a word."""
+    last = rows.ids.shape[1] - 1
+    if steps != rows.steps[word, last]:
+        return steps < rows.steps[word, last]
+    return bool((rows.ids[word] == other).any())
+
+
+@njit(cache=True, nogil=True)
+def _fill_blocks(
+    law: Decay,
+    measure: MeasureTables,
+    rows: Rows,
+    words: NDArray[np.int64],
+    steps: NDArray[np.int32],
+    block: int,
+    blocks: NDArray[np.uint64],
+) -> None:
+    """Fill in the rows of some words with whole parts of all blocks of words."""
+    weights = np.empty(steps.shape[1])
+    for place, word in enumerate(words):
+        total = 0.0
+        for other in range(len(weights)):
+            weights[other] = _weight(law, measure, other, steps[place, other])
+            total += weights[other]
+        scale = (PARTS - _MARGIN) / total
+        end = _fill_row(law, measure, rows, word, scale)
+        for other in range(len(weights)):
+            if not _listed(rows, word, other, steps[place, other]):
+                end += whole(weights[other] * scale)
+            blocks[place, other // block] = end
+
+
+@njit(cache=True, nogil=True)
+def _first_above(table: NDArray[np.uint64], row: int, part: np.uint64) -> int:
+    """Return the first column of an ascending row that is above a part; the last one is."""
+    low, high = 0, table.shape[1] - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if table[row, middle] > part:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _from_block(
+    law: Decay,
+    measure: MeasureTables,
+    points: NDArray[Any],
+    rows: Rows,
+    block: int,
+    word: int,
+    random: NDArray[np.uint64],
+) -> int:
+    """Draw an unlisted word of a word that has blocks; -1 where the attempt fails."""
+    row, part = rows.block_row[word], random[0] >> np.uint64(2)
+    if part >= rows.blocks[row, -1]:
+        return -1
+    which = _first_above(rows.blocks, row, part)
+    end = rows.blocks[row, which - 1] if which else rows.ends[word, -1]
+    for other in range(which * block, len(points)):
+        steps = steps_between(points, word, other, law.root)
+        if _listed(rows, word, other, steps):
+            continue
+        real = _weight(law, measure, other, steps) * rows.scale[word]
+        end += whole(real)
+        if end > part:
+            fits = real >= COARSE or coin(real / math.ceil(real), random[2], random[3])
+            return other if fits else -1
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _attempt(
+    law: Decay,
+    measure: MeasureTables,
+    points: NDArray[Any],
+    rows: Rows,
+    block: int,
+    word: int,
+    random: NDArray[np.uint64],
+) -> int:
+    """Make one attempt by four random words: the output, or -1 where it fails."""
+    if word < 0:  # an unknown word
+        return find(random[1] >> np.uint64(2), measure)
+    part = random[0] >> np.uint64(2)
+    if part < rows.ends[word, -1]:
+        rank = _first_above(rows.ends, word, part)
+        output = np.int64(rows.ids[word, rank])
+        real = _weight(law, measure, output, rows.steps[word, rank]) * rows.scale[word]
+        fits = real >= COARSE or coin(real / math.ceil(real), random[2], random[3])
+        return output if fits else -1
+    if rows.block_row[word] >= 0:
+        return _from_block(law, measure, points, rows, block, word, random)
+    output = find(random[1] >> np.uint64(2), measure)
+    steps = steps_between(points, word, output, law.root)
+    if steps < rows.steps[word, -1]:
+        return -1  # listed
+    if not coin(decay(steps, law) * rows.tail[word], random[2], random[3]):
+        return -1
+    return -1 if _listed(rows, word, output, steps) else output
+
+
+@njit(cache=True, nogil=True)
+def _attempts(
+    law: Decay,
+    measure: MeasureTables,
+    points: NDArray[Any],
+    rows: Rows,
+    block: int,
+    ids: NDArray[np.int32],
+    pending: NDArray[np.int64],
+    words: NDArray[np.uint64],
+    out: NDArray[np.int32],
+) -> None:
+    """Write the outputs of tokens for which one of their attempts succeeds."""
+    for place in range(pending.shape[0]):
+        token = pending[place]
+        for at in range(0, words.shape[1], WORDS):
+            random = words[place, at : at + WORDS]
+            output = _attempt(law, measure, points, rows, block, ids[token], random)
+            if output >= 0:
+                out[token] = output
+                break
