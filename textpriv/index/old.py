@@ -17,7 +17,7 @@ from textpriv.metrics import EUCLIDEAN as EUCLIDEAN_KIND
 from textpriv.metrics import MANHATTAN as MANHATTAN_KIND
 from textpriv.metrics import TREE as TREE_KIND
 from textpriv.metrics import Metric, Rounding
-from textpriv.vocabulary.vocabulary import equal_rows, read_only
+from textpriv.vocabulary.vocabulary import read_only
 
 __all__ = ["OldNames", "space_of"]
 
@@ -60,7 +60,8 @@ class OldNames:
 
     @cached_property
     def representatives(self) -> NDArray[np.int32]:
-        return read_only(equal_rows(self.points.astype(np.float32)))
+        _, first, group = np.unique(self.points, axis=0, return_index=True, return_inverse=True)
+        return read_only(first[group.ravel()].astype(np.int32))
 
     @cached_property
     def neighbours(self) -> Any:

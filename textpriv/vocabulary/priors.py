@@ -1,7 +1,4 @@
-"""How common the words of a vocabulary are: from counts, a file of them or an array, to one weight a word.
-
-What uses the weights stands with the mechanisms; files are read in ``vocabulary.readers``.
-"""
+"""Priors over words: from a name, counts, a file of them or an array, to one weight a word."""
 
 from __future__ import annotations
 
@@ -13,73 +10,89 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from textpriv.errors import VocabularyError
-from textpriv.vocabulary.readers import check_counts, read_counts
+from textpriv.vocabulary.readers import decoded, is_number, lines_of, refuse
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Prior", "counts_of", "weights_of"]
+__all__ = ["NAMES", "Prior", "counts_of", "named_weights", "weights_of"]
 
 Prior: TypeAlias = "str | os.PathLike[str] | Mapping[str, float] | ArrayLike"
 """A prior as users give it: a name, a file of counts, a mapping from word to count, or an array."""
 
+NAMES = ("zipf", "uniform", "counts")
+_ZIPF_MANDELBROT_SHIFT = 2.7
+
+
+def named_weights(name: str, size: int, carried: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Return the weights of a prior that is named."""
+    if name == "counts":
+        if carried is None:
+            raise VocabularyError(
+                'The vocabulary carries no counts for prior="counts". Give public counts when you build or load it, or '
+                'choose "zipf" or "uniform".'
+            )
+        return carried
+    if name == "zipf":
+        return 1.0 / (np.arange(1.0, size + 1.0) + _ZIPF_MANDELBROT_SHIFT)
+    return np.ones(size)
+
 
 def weights_of(prior: Prior, words: Sequence[str]) -> NDArray[np.float64]:
     """Turn an array, a mapping or a file into V weights above 0, not normalised."""
-    if isinstance(prior, str | os.PathLike | Mapping):
-        return _of_counts(counts_of(prior), words)
-    return _of_array(prior, words)
-
-
-def counts_of(prior: str | os.PathLike[str] | Mapping[str, float]) -> Mapping[str, float]:
-    """Return counts of words that are given as a mapping or in a file."""
-    if isinstance(prior, Mapping):
-        check_counts(prior)
-        return prior
-    path = Path(prior)
-    if not path.is_file():
-        raise VocabularyError(
-            f"Expected a prior, found {os.fspath(prior)!r}, which is no file and not one "
-            'of "zipf", "uniform" and "counts". Check the name, or pass an array or a '
-            "mapping from words to counts."
-        )
-    return read_counts(path)
-
-
-def _of_counts(counts: Mapping[str, float], words: Sequence[str]) -> NDArray[np.float64]:
+    if not isinstance(prior, str | os.PathLike | Mapping):
+        return _of_array(prior, len(words))
+    counts = counts_of(prior)
     weights = np.array([float(counts.get(word, 0.0)) for word in words])
     counted = weights > 0
     if not counted.any():
         raise VocabularyError(
-            "Expected counts for words of the vocabulary, found a positive one for none of "
-            f"its {len(words):,} words. Check that the counts are of this language and written "
-            "alike, lower case for instance."
+            f"None of the {len(words):,} words has a count above 0. Check that the counts are of this language and case."
         )
     weights[~counted] = weights[counted].min() / 2
     return weights
 
 
-def _of_array(prior: ArrayLike, words: Sequence[str]) -> NDArray[np.float64]:
+def counts_of(prior: str | os.PathLike[str] | Mapping[str, float]) -> Mapping[str, float]:
+    """Return counts of words that are given as a mapping, or in a file of lines "word count"."""
+    if isinstance(prior, Mapping):
+        counts = np.array(list(prior.values()), dtype=np.float64)
+        if not (np.isfinite(counts) & (counts >= 0)).all():
+            raise VocabularyError("A count is not finite or below 0. Correct it or leave it out.")
+        return prior
+    path = Path(prior)
+    if not path.is_file():
+        raise VocabularyError(
+            f'{os.fspath(prior)!r} is no prior. Use "zipf", "uniform", "counts", an array, or a file or mapping of counts.'
+        )
+    found: dict[str, float] = {}
+    for number, line in lines_of(path):
+        fields = line.rsplit(maxsplit=1)
+        count = float(fields[1]) if len(fields) == 2 and is_number(fields[1]) else -1.0
+        if not 0.0 <= count < np.inf:
+            refuse(path, number, "expected a word, a space and a count from 0 up")
+        word = decoded(path, number, fields[0])
+        if word in found:
+            refuse(path, number, "the word has a count further up")
+        found[word] = count
+    return found
+
+
+def _of_array(prior: ArrayLike, size: int) -> NDArray[np.float64]:
     try:
-        given = np.asarray(prior)
+        weights = np.asarray(prior)
     except ValueError:
-        given = np.empty(0, dtype=object)
-    if given.dtype.kind not in "fiu":
+        weights = np.empty(0, dtype=object)
+    if weights.dtype.kind not in "fiu" or weights.shape != (size,):
         raise VocabularyError(
-            "Expected a prior of real numbers, one a word, or a mapping from words to counts, "
-            f"found {type(prior).__name__}. Pass an array of shape ({len(words)},)."
+            f"A prior must be a name, counts, or real numbers of shape ({size},), one for each word, not of type "
+            f"{weights.dtype} and shape {weights.shape}."
         )
-    weights = given.astype(np.float64)
-    if weights.shape != (len(words),):
-        raise VocabularyError(
-            f"Expected a prior of shape ({len(words)},), one weight a word, found shape "
-            f"{weights.shape}. Pass the weights in the order of the words."
-        )
+    weights = weights.astype(np.float64)
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
     if len(bad):
         raise VocabularyError(
-            f"Expected a prior of finite weights above 0, found {len(bad):,} that are not, "
-            f"the first at position {bad[0]}. Every word must stay possible: give each a "
-            "small positive weight."
+            f"A prior must have finite weights above 0, and {len(bad):,} are not, the first at position {bad[0]}. Give each "
+            "word a small positive weight: every word must stay possible."
         )
     return weights
