@@ -1,7 +1,6 @@
 """The vocabularies that come with the package: public words and vectors, read from its own files and checked.
 
-What they were made from, under which licence and with which checksums, stands in a file beside them, with what was computed
-of them (``tools/make_builtin_vocabulary.py`` writes it). Indexes over them are in ``index.builtin``.
+A manifest beside them names source, licence and checksums; ``tools/make_builtin_vocabulary.py`` writes it.
 """
 
 from __future__ import annotations
@@ -37,9 +36,8 @@ def read_manifest(language: str) -> dict[str, Any]:
     """
     if language not in languages():
         raise VocabularyError(
-            f"No vocabulary of the language {language!r} comes with the package, only of: {', '.join(languages())}. See "
-            "what there is elsewhere by: textpriv vectors; make an index by: textpriv index NAME FOLDER; and name that "
-            "folder as the index."
+            f"No vocabulary of the language {language!r} comes with the package, only of: {', '.join(languages())}. List "
+            "public sets with: textpriv index --list. Then build an index: textpriv index NAME FOLDER"
         )
     return json.loads((DATA / f"{language}.json").read_text(encoding="ascii"))
 
