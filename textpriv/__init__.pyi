@@ -16,8 +16,8 @@ from .ledger import Ledger as Ledger
 from .mechanisms.madlib import Madlib as Madlib
 from .mechanisms.tem import TEM as TEM
 from .mechanisms.tree_tem import TreeTEM as TreeTEM
+from .one_call import privatize as privatize
 from .privatizer import Privatizer as Privatizer
-from .privatizer import privatize as privatize
 from .statement import PrivacyStatement as PrivacyStatement
 from .statement import UnsoundWarning as UnsoundWarning
 from .tokenization.policy import TokenPolicy as TokenPolicy

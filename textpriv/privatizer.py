@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import DocumentError, LedgerError, MechanismError, TextprivError
-from textpriv.index.index import Index
+from textpriv.errors import DocumentError, LedgerError, TextprivError
 from textpriv.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.randomness import (
@@ -38,7 +37,7 @@ from textpriv.tokenization.detokenizer import Detokenizer, PrivateTokens
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE, TextEncoder, without_halves
 from textpriv.tokenization.policy import TokenPolicy
 
-__all__ = ["CHANGED", "PrivateTokens", "Privatizer", "ReleaseKey", "privatize"]
+__all__ = ["CHANGED", "PrivateTokens", "Privatizer", "ReleaseKey"]
 
 ReleaseKey = DocumentKey | Document | Stream  # a document's randomness follows from it
 Labels = Iterable[Sequence[Any]]  # spans of one text: start, end and kind
@@ -487,86 +486,3 @@ def _sampled(
             )
         first = last
     return out
-
-
-@overload
-def privatize(  # type: ignore[overload-overlap]
-    texts: str,
-    epsilon: float | None = ...,
-    *,
-    recovery: float | None = ...,
-    index: Index | str | os.PathLike[str] | None = ...,
-    language: str | None = ...,
-    policy: TokenPolicy | None = ...,
-) -> str: ...
-
-
-@overload
-def privatize(
-    texts: Iterable[str],
-    epsilon: float | None = ...,
-    *,
-    recovery: float | None = ...,
-    index: Index | str | os.PathLike[str] | None = ...,
-    language: str | None = ...,
-    policy: TokenPolicy | None = ...,
-) -> list[str]: ...
-
-
-def privatize(
-    texts: str | Iterable[str],
-    epsilon: float | None = None,
-    *,
-    recovery: float | None = None,
-    index: Index | str | os.PathLike[str] | None = None,
-    language: str | None = None,
-    policy: TokenPolicy | None = None,
-) -> str | list[str]:
-    """Make texts private in one call, by TEM with a Zipf prior and fresh randomness.
-
-    Parameters
-    ----------
-    texts : str or iterable of str
-    epsilon : float
-        Per unit of the index's distance. There is no default: without one the error shows three of them and their meaning.
-    recovery : float
-        In place of epsilon: the largest share of content words that the Bayes-optimal single-word attacker may recover.
-    index : Index or path, optional
-        Default: the built-in index of the language (:meth:`Index.builtin`).
-    language : str, optional
-        A spaCy language code, for the tokenizer. Default: that of the index.
-    policy : TokenPolicy, optional
-
-    Returns
-    -------
-    str or list of str
-        One text for each that was given, in order. ``Privatizer(...).statement`` says what is guaranteed.
-
-    Raises
-    ------
-    TextprivError
-        Without an epsilon or a recovery, with both, or if the index or the language cannot be used.
-
-    Examples
-    --------
-    >>> private = privatize("The patient was admitted with chest pain.", epsilon=3.0)
-    >>> private.endswith(".")
-    True
-    """
-    from textpriv.index.builtin import BUILTIN, open_index
-    from textpriv.mechanisms.tem import TEM
-
-    name = f"{BUILTIN}{language or DEFAULT_LANGUAGE}" if index is None else index
-    if epsilon is not None and recovery is not None:
-        raise MechanismError("privatize takes an epsilon or a recovery, not both.")
-    if epsilon is None and recovery is None:
-        from textpriv.amounts import explain_missing
-
-        raise MechanismError(f"privatize(texts, epsilon=...): {explain_missing(name)}")
-    opened = name if isinstance(name, Index) else open_index(name)
-    if epsilon is None:
-        from textpriv.guarantees.epsilon import epsilon_for
-
-        epsilon = epsilon_for(opened, recovery=recovery)
-    private = Privatizer(TEM(opened, epsilon=epsilon), policy, language=language)
-    return private.privatize(texts) if isinstance(texts, str) else list(private.pipe(texts))

@@ -1,6 +1,7 @@
-"""What is guaranteed, to whom and under which assumptions: one object that travels with every release.
+"""The statement of a release: what is guaranteed, for whom, what is not protected, and under which assumptions.
 
-A statement is made by a mechanism, narrowed by a policy, and read by people and programs. It computes no law.
+One frozen object travels with every release of ``textpriv`` and every estimator of ``pairwise``. It computes no mechanism.
+Printed bounds are rounded up, so the printed number is a bound as well.
 """
 
 from __future__ import annotations
@@ -9,59 +10,66 @@ import json
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from html import escape
 from itertools import islice
 from typing import Any
 
-from textpriv.arguments import real, shown, whole
-from textpriv.bounds import at_most, factor_in_words, odds_in_words
 from textpriv.composition import Together, together
 from textpriv.errors import TextprivError
-from textpriv.html_card import card
 
-__all__ = ["PrivacyStatement", "UnsoundWarning", "odds_in_words"]
-
+__all__ = [
+    "PrivacyStatement",
+    "UnsoundWarning",
+    "at_least",
+    "at_most",
+    "card",
+    "factor_in_words",
+    "odds_in_words",
+]
 
 _SHOWN = 20  # columns of a statement
-DOCUMENT_WORDS, DOCUMENT_DELTA = 100, 1e-6  # of which the line about documents speaks
+DOCUMENT_WORDS, DOCUMENT_DELTA = 100, 1e-6  # of the line about documents
 
 
 class UnsoundWarning(UserWarning):
-    """What is being used does not have the guarantee one would expect; the statement says what is true."""
+    """What is used does not have the guarantee one would expect; the statement says what is true."""
 
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """The guarantee of a mechanism, or of a release made with it.
+    """The guarantee of a mechanism, an estimator, or a release made with it.
 
     Attributes
     ----------
     mechanism : str
-        Which mechanism, with its settings.
+        The mechanism or algorithm, with its settings.
     adjacency : str
         Between which inputs the guarantee holds.
     epsilon : float or None
-        The constant of the guarantee, in ``unit``; None where there is none.
+        The constant of the guarantee, in ``unit``. None if there is no finite bound; infinite for a fit without noise.
     delta : float
         The additive term of the guarantee.
     unit : str
-        What epsilon is measured in.
+        What epsilon is measured in; with ``by_distance=False`` whose change is covered, such as "one record".
     proved : bool
-        Whether the guarantee as stated here is proved for what actually runs.
+        Whether the guarantee as stated here is proved for what runs.
     proof : str
-        Where the proof stands.
+        Paper, section and equation of the proof.
     assumptions : tuple of str
         What the proof takes for granted about the world.
     not_protected : tuple of str
         What stays visible, or is released as it is.
     figures : mapping of str to float
-        Derived numbers: ``worst_word_loss`` (nats); ``unknown_word_loss`` (nats between a word outside the vocabulary
-        and any word of it); ``reference_distance`` and ``reference_distance_90``, within which
-        half and nine tenths of all running words have their 10th nearest word with another vector;
-        ``reference_loss`` and ``reference_loss_90`` (nats at those distances); ``local_dp_epsilon``;
-        ``numerical_slack`` (nats a word that rounding may add); ``bounded_range`` and ``largest_range`` (the nats within
-        which the loss between two words moves, per unit of their distance and at most); and others.
+        Derived numbers, such as ``worst_word_loss`` (nats), ``unknown_word_loss`` (nats between a word outside the
+        vocabulary and any word of it), ``reference_distance`` and ``reference_distance_90`` (within which half and nine
+        tenths of all tokens have their 10th nearest word with another vector), ``reference_loss`` and
+        ``reference_loss_90`` (nats there), ``numerical_slack`` (nats a word that rounding may add), ``bounded_range`` and
+        ``largest_range`` (the nats within which the loss between two words moves, per unit of distance and at most).
     notes : tuple of str
         Anything else a reader must know.
+    by_distance : bool
+        Whether the loss grows with the distance of two inputs, as of words, or is one bound for a change of ``unit``.
     """
 
     mechanism: str
@@ -75,46 +83,37 @@ class PrivacyStatement:
     not_protected: tuple[str, ...] = ()
     figures: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    by_distance: bool = True
 
     def extended(
         self,
         *,
-        assumptions: tuple[str, ...] = (),
-        not_protected: tuple[str, ...] = (),
-        notes: tuple[str, ...] = (),
+        assumptions: Iterable[str] = (),
+        not_protected: Iterable[str] = (),
+        notes: Iterable[str] = (),
         proved: bool | None = None,
     ) -> PrivacyStatement:
-        """Return a copy with further assumptions, exposures and notes (each listed once)."""
+        """Return a copy with further assumptions, exposures and notes, each listed once."""
         return replace(
             self,
-            assumptions=tuple(dict.fromkeys(self.assumptions + assumptions)),
-            not_protected=tuple(dict.fromkeys(self.not_protected + not_protected)),
-            notes=tuple(dict.fromkeys(self.notes + notes)),
+            assumptions=tuple(dict.fromkeys((*self.assumptions, *assumptions))),
+            not_protected=tuple(dict.fromkeys((*self.not_protected, *not_protected))),
+            notes=tuple(dict.fromkeys((*self.notes, *notes))),
             proved=self.proved if proved is None else proved,
         )
 
     def with_columns(self, columns: Collection[str]) -> PrivacyStatement:
-        """Return a statement that names columns which pass through, beside the texts, as not protected.
-
-        Parameters
-        ----------
-        columns : collection of str
-            Their names, of which the first 20 are printed.
-        """
+        """Return a copy that names columns which are released as written; the first 20 of their names are printed."""
         if not columns:
             return self
         names = ", ".join(islice(columns, _SHOWN)) + (", ..." if len(columns) > _SHOWN else "")
         return self.extended(not_protected=(f"other columns, released as written: {names}",))
 
-    # What the guarantee of one word means for documents and people (mechanisms.md TEM-12). Every word is drawn by itself,
-    # so losses add up. Like epsilon, these figures are proved only where ``proved`` is true.
+    # Every word is drawn by itself, so the losses of words add up. These figures are proved if ``proved`` is true.
 
     @property
     def local_dp_epsilon(self) -> float:
-        """The level of pure local differential privacy of one word: nats against any other word, rounding included.
-
-        Infinite where the statement has no bound.
-        """
+        """The level of pure local differential privacy of one word, in nats; infinite if there is no bound."""
         return self.loss_at(math.inf)
 
     def loss_at(self, distance: float) -> float:
@@ -123,178 +122,130 @@ class PrivacyStatement:
         Parameters
         ----------
         distance : float
-            In the unit of the statement; 0 or more. Infinite for any two words.
+            In the unit of the statement; 0 or more, infinite for any two words.
 
         Returns
         -------
         float
-            ``epsilon * distance``, but no more than the worst loss between any two words, which truncation caps; and what
-            rounding may add (``numerical_slack``). Words at distance 0 share one law: 0. Infinite where the statement
-            has no epsilon.
-
-        Raises
-        ------
-        TextprivError
-            For what is no number from 0 up.
+            ``epsilon * distance``, at most the worst loss between any two words, plus ``numerical_slack``. Words at
+            distance 0 have the same output distribution: 0. Infinite if the statement has no epsilon.
         """
-        distance = _distance(distance)
         if self.epsilon is None:
             return math.inf
-        if distance == 0:
+        if _from_zero("distance", distance) == 0:
             return 0.0
-        caps = [
-            float(self.figures[name])
-            for name in ("loss_cap", "worst_word_loss")
-            if self.figures.get(name) is not None
-        ]
+        caps = (self.figures.get(name) for name in ("loss_cap", "worst_word_loss"))
         slack = float(self.figures.get("numerical_slack") or 0.0)
-        return min([self.epsilon * distance, *caps]) + slack
+        bounds = [self.epsilon * distance, *(float(cap) for cap in caps if cap is not None)]
+        return min(bounds) + slack
 
     def range_at(self, distance: float) -> float:
-        """Within how many nats the loss between two words at a distance moves, over all outputs (mechanisms.md 10.2).
+        """Width, in nats, of the interval in which the loss between two words at a distance moves over all outputs.
 
-        At most twice the largest loss; less for a law that states a bounded range. A range of eta is eta^2 / 8-zCDP.
-
-        Parameters
-        ----------
-        distance : float
-            As for :meth:`loss_at`.
+        At most twice the largest loss; less for a mechanism that states a bounded range. A range of eta is eta^2 / 8-zCDP.
         """
-        distance = _distance(distance)
         widths = [2 * self.loss_at(distance)]
-        slack = 2 * float(self.figures.get("numerical_slack") or 0.0)
-        wide, widest = (self.figures.get(name) for name in ("bounded_range", "largest_range"))
-        if wide is not None and distance > 0:
-            widths.append(float(wide) * distance + slack)
-        if widest is not None and distance > 0:
-            widths.append(float(widest) + slack)
+        if distance > 0:
+            slack = 2 * float(self.figures.get("numerical_slack") or 0.0)
+            wide, widest = (self.figures.get(name) for name in ("bounded_range", "largest_range"))
+            widths += [] if wide is None else [float(wide) * distance + slack]
+            widths += [] if widest is None else [float(widest) + slack]
         return min(widths)
 
     def documents_within(
         self, words: int, distance: float = math.inf, delta: float = DOCUMENT_DELTA
     ) -> Together:
-        """What all documents that differ in so many words, each within a distance, lose at most.
+        """Largest loss between documents that differ in a number of words, each within a distance.
 
         Parameters
         ----------
         words : int
-            Words that differ; the documents are alike in all else.
+            Words that differ; the documents are equal otherwise. Words of several documents count together.
         distance : float
-            As for :meth:`loss_at`; between an unknown word and any other infinite.
+            As for :meth:`loss_at`.
         delta : float
             In [0, 1).
 
         Returns
         -------
         Together
-            The least of the sum, zCDP by bounded range (mechanisms.md 10.2) and optimal composition. Words of several
-            documents count together.
-
-        Raises
-        ------
-        TextprivError
-            For numbers without meaning.
+            The least of the sum, zCDP by bounded range and optimal composition.
         """
-        words = whole("words", words, 0)
-        if not 0 <= real(delta) < 1:
-            raise TextprivError(
-                f"delta is a probability from 0 up and below 1; got {shown(delta)}."
-            )
-        return together(words, self.loss_at(distance), self.range_at(distance), real(delta))
+        if not 0 <= delta < 1:
+            raise TextprivError(f"delta is a probability from 0 up and below 1; got {delta}.")
+        _from_zero("words", words)
+        return together(words, self.loss_at(distance), self.range_at(distance), delta)
 
     def document_loss(self, tokens: int) -> float:
         """Largest loss, in nats, between any two documents of a number of drawn tokens.
 
-        Parameters
-        ----------
-        tokens : int
-            Tokens that are drawn. Documents with different numbers of tokens, or that differ in tokens which the policy
-            does not draw, are told apart for sure: no figure covers them.
-
-        Returns
-        -------
-        float
-            ``tokens * local_dp_epsilon``. Two documents that differ in m words at distances d_1 ... d_m lose only the sum
-            of ``loss_at(d_j)``.
-
-        Raises
-        ------
-        TextprivError
-            If the number is not a whole number from 0 up.
+        Documents with different numbers of tokens, or that differ in tokens which are not drawn, can be distinguished
+        for certain: no figure covers them.
         """
-        tokens = whole("tokens", tokens, 0)
-        return tokens * self.local_dp_epsilon if tokens else 0.0
+        return _from_zero("tokens", tokens) * self.local_dp_epsilon if tokens else 0.0
 
     def author_loss(self, tokens: Iterable[int]) -> float:
-        """Largest loss, in nats, over all released documents of one person.
-
-        Parameters
-        ----------
-        tokens : iterable of int
-            The number of drawn tokens of each document. A document released twice with independent draws counts twice.
-
-        Returns
-        -------
-        float
-            The sum of :meth:`document_loss`.
-        """
+        """Largest loss, in nats, over all released documents of one person, given the drawn tokens of each."""
         return sum((self.document_loss(each) for each in tokens), 0.0)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the statement as JSON types; a number that is not finite becomes None."""
-        content = asdict(self)
-        content["figures"] = dict(self.figures)
-        cleaned = _plain(content)
-        assert isinstance(cleaned, dict)
-        return cleaned
+    # The statement as lists
 
-    def to_json(self) -> str:
-        """Return the statement as one JSON object."""
-        return json.dumps(self.to_dict(), ensure_ascii=False)
-
-    def paragraph(self) -> str:
-        """Return the statement in plain words, for whoever answers for the data."""
-        parts = []
-        if not self.proved:
-            parts.append("NO PROVED GUARANTEE.")
+    @property
+    def guaranteed(self) -> list[str]:
+        """Sentences about the bound."""
         if self.epsilon is None:
-            parts.append(f"{self.mechanism} gives no guarantee that can be stated as a number.")
-        else:
-            slack = self.figures.get("numerical_slack")
-            added = f"; rounding adds at most {at_most(slack, 2)} to the exponent" if slack else ""
-            parts.append(
-                f"Every protected word was drawn by {self.mechanism}. Whoever sees a released word can tell two "
-                f"possible originals apart by odds of at most exp({at_most(self.epsilon)} x d), where d is the distance "
-                f"between the originals ({self.unit}{added})."
+            return [f"{self.mechanism} gives no guarantee that can be stated as a number."]
+        if not self.by_distance:
+            return self._between_data_sets()
+        slack = self.figures.get("numerical_slack")
+        added = f"; rounding adds at most {at_most(slack, 2)} to the exponent" if slack else ""
+        lines = [
+            f"Every protected word was drawn by {self.mechanism}. Whoever sees a released word can tell two "
+            f"possible originals apart by odds of at most exp({at_most(self.epsilon)} x d), where d is the distance "
+            f"between the originals ({self.unit}{added})."
+        ]
+        lines += [self.typical_odds] if self.typical_odds else []
+        if "worst_word_loss" in self.figures:
+            odds = odds_in_words(self.local_dp_epsilon)
+            lines.append(f"For the two most different words they are at most {odds}.")
+        return lines
+
+    @property
+    def for_whom(self) -> list[str]:
+        """Sentences about the inputs that the bound covers, and how losses add up."""
+        if self.epsilon is None or not self.by_distance:
+            return [] if self.epsilon is None else [f"It covers {self.unit} ({self.adjacency})."]
+        lines = [
+            "Between two documents of equal length the exponents of all changed words add up, and so do those of "
+            "all documents of one person."
+        ]
+        return [*lines, self.document_line] if self.document_line else lines
+
+    def _between_data_sets(self) -> list[str]:
+        assert self.epsilon is not None
+        if not math.isfinite(self.epsilon):
+            return [f"{self.mechanism} is not private: no noise was added."]
+        plus = f", plus {at_most(self.delta, 3)}" if self.delta > 0 else ""
+        lines = [
+            f"{self.mechanism}: of two data sets that differ by {self.unit} ({self.adjacency}), any set of outcomes is at "
+            f"most exp({at_most(self.epsilon)}) = {factor_in_words(self.epsilon)} times as likely under the one as under "
+            f"the other{plus}."
+        ]
+        if plus:
+            # P(loss > epsilon) - e^epsilon Q(loss > epsilon) is at most delta; P(loss > epsilon) by itself is larger.
+            lines.append(
+                f"The {at_most(self.delta, 3)} is added to a probability; the chance of an outcome whose odds exceed "
+                f"exp({at_most(self.epsilon)}) may be many times that."
             )
-        if self.typical_odds:
-            parts.append(self.typical_odds)
-        if self.epsilon is not None and "worst_word_loss" in self.figures:
-            parts.append(
-                f"For the two most different words they are at most {odds_in_words(self.local_dp_epsilon)}."
-            )
-        if self.epsilon is not None:
-            parts.append(
-                "Between two documents of equal length the exponents of all changed words add up, and so do those of "
-                "all documents of one person."
-            )
-        if self.document_line:
-            parts.append(self.document_line)
-        if self.not_protected:
-            parts.append("Not protected: " + "; ".join(self.not_protected) + ".")
-        if self.assumptions:
-            parts.append("This assumes: " + "; ".join(self.assumptions) + ".")
-        parts.extend(note if note.endswith(".") else note + "." for note in self.notes)
-        return " ".join(parts)
+        return lines
 
     @property
     def document_line(self) -> str:
-        """The sentence about documents that differ in 100 words; empty where there are no such figures."""
+        """The sentence about documents that differ in 100 words; empty without such figures."""
         distance = self.figures.get("reference_distance")
         if distance is None or self.epsilon is None or not 0 < distance < math.inf:
             return ""
-        # Of the distance as it is printed: farther than the figure, so more is lost within it.
-        reach = at_most(distance, 3)
+        reach = at_most(distance, 3)  # the bound is computed for the distance as it is printed
         found = self.documents_within(DOCUMENT_WORDS, float(reach))
         text = (
             f"Documents that differ in {DOCUMENT_WORDS} words, each by a distance of up to {reach}, are told "
@@ -315,7 +266,7 @@ class PrivacyStatement:
 
     @property
     def typical_odds(self) -> str:
-        """The sentence about running words and their neighbours; empty where there are no such figures."""
+        """The sentence about tokens and their neighbours; empty without such figures."""
         half, most = (self._at_reference(name) for name in ("", "_90"))
         if half is None or most is None:
             return ""
@@ -327,12 +278,40 @@ class PrivacyStatement:
         )
 
     def _at_reference(self, which: str) -> tuple[str, str] | None:
-        """Odds and distance of one of the two reference figures, rounded up; None where there are none."""
+        """Odds and distance of one of the two reference figures, rounded up."""
         distance = self.figures.get(f"reference_distance{which}")
         loss = self.figures.get(f"reference_loss{which}")
-        if distance is None or loss is None:
-            return None
-        return odds_in_words(loss), at_most(distance, 3)
+        return (
+            None
+            if distance is None or loss is None
+            else (odds_in_words(loss), at_most(distance, 3))
+        )
+
+    # Forms
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the statement as JSON types; an infinite epsilon becomes "inf", other numbers that are not finite None."""
+        content = {**asdict(self), "adjacency": str(self.adjacency), "figures": dict(self.figures)}
+        if self.epsilon is not None and math.isinf(self.epsilon):
+            content["epsilon"] = "inf"
+        cleaned: dict[str, Any] = _plain(content)
+        return cleaned
+
+    def to_json(self) -> str:
+        """Return the statement as one JSON object."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    def paragraph(self) -> str:
+        """Return the statement in plain words, for the person who answers for the data."""
+        parts = [*self.guaranteed, *(self.for_whom if self.by_distance else ())]
+        if not self.proved:
+            parts.insert(0, "NO PROVED GUARANTEE.")
+        if self.not_protected:
+            parts.append("Not protected: " + "; ".join(self.not_protected) + ".")
+        if self.assumptions:
+            parts.append("This assumes: " + "; ".join(self.assumptions) + ".")
+        parts.extend(note if note.endswith(".") else note + "." for note in self.notes)
+        return " ".join(parts)
 
     @property
     def _claim(self) -> str:
@@ -349,7 +328,6 @@ class PrivacyStatement:
         )
 
     def _repr_html_(self) -> str:
-        figures = self.figures
         rows = [
             ("mechanism", self.mechanism),
             ("epsilon", self._claim),
@@ -361,29 +339,23 @@ class PrivacyStatement:
             if found is not None:
                 title = f"odds, 10th neighbour, {share} of running words"
                 rows.append((title, f"{found[0]}, up to a distance of {found[1]}"))
-        if "worst_word_loss" in figures:
+        if "worst_word_loss" in self.figures:
             rows.append(("odds, worst pair", odds_in_words(self.local_dp_epsilon)))
-        if self.document_line:
-            rows.append(("documents", self.document_line))
-        rows.append(("proof", self.proof))
-        return card(
-            "Privacy statement",
-            rows,
-            verdict="proved" if self.proved else "not proved",
-            good=self.proved,
-            lists=[
-                ("Not protected", self.not_protected),
-                ("Assumed", self.assumptions),
-                ("Notes", self.notes),
-            ],
-        )
+        rows += [("documents", self.document_line), ("proof", self.proof)]
+        lists = [
+            ("Not protected", self.not_protected),
+            ("Assumed", self.assumptions),
+            ("Notes", self.notes),
+        ]
+        verdict = "proved" if self.proved else "not proved"
+        return card("Privacy statement", rows, verdict=verdict, good=self.proved, lists=lists)
 
 
-def _distance(given: float) -> float:
-    """A distance as a float; refuse what is none."""
-    if not real(given) >= 0:
-        raise TextprivError(f"a distance is a number from 0 up; got {shown(given)}.")
-    return real(given)
+def _from_zero(name: str, value: float) -> float:
+    """Return a number from 0 up, and refuse any other: a bound for it would be false."""
+    if not value >= 0:
+        raise TextprivError(f"{name} is a number from 0 up; got {value}.")
+    return value
 
 
 def _plain(value: Any) -> Any:
@@ -394,3 +366,106 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     return value
+
+
+# Bounds as text
+
+
+def at_most(value: float, digits: int = 6) -> str:
+    """Write a number rounded up to some significant digits, as ``format(value, ".6g")`` does.
+
+    Examples
+    --------
+    >>> at_most(2.0), at_most(1.2341, 3), at_most(1234567.0, 3)
+    ('2', '1.24', '1.24e+06')
+    """
+    return _written(value, digits, ROUND_CEILING)
+
+
+def at_least(value: float, digits: int = 6) -> str:
+    """Write a number rounded down to some significant digits."""
+    return _written(value, digits, ROUND_FLOOR)
+
+
+def _written(value: float, digits: int, way: str) -> str:
+    if not math.isfinite(value):
+        return format(value, "g")
+    # The shortest decimal that reads back as the value: 0.1 stays 0.1, although the float is a little above a tenth.
+    return format(float(_context(digits, way).plus(Decimal(repr(float(value))))), f".{digits}g")
+
+
+def odds_in_words(nats: float) -> str:
+    """Write odds of at most ``exp(nats)`` to 1, rounded up by less than 10 %.
+
+    Examples
+    --------
+    >>> odds_in_words(3.0), odds_in_words(14.9), odds_in_words(60.0), odds_in_words(math.inf)
+    ('20.1 to 1', '3.0 million to 1', '1.2 x 10^26 to 1', 'no bound')
+    """
+    return "no bound" if math.isnan(nats) or nats == math.inf else f"{factor_in_words(nats)} to 1"
+
+
+def factor_in_words(nats: float) -> str:
+    """Write the factor ``exp(nats)`` of a finite number as :func:`odds_in_words` does."""
+    if nats > 1e6:  # the power of ten says all
+        return f"10^{math.ceil(nats / math.log(10) * (1 + 1e-15)):,}"
+    exact = Decimal(nats).exp(_context(30, ROUND_CEILING))
+    odds = exact.next_plus(_context(30, ROUND_CEILING)) if nats else exact
+    rounded = _context(3, ROUND_CEILING).plus(odds)
+    if rounded < 1000:
+        return f"{float(rounded):.3g}"
+    whole = int(odds.to_integral_value(ROUND_CEILING))
+    if whole < 10**6:
+        return f"{whole:,}"
+    rounded = _context(2, ROUND_CEILING).plus(odds)
+    power = rounded.adjusted()
+    for size, name in ((12, "trillion"), (9, "billion"), (6, "million")):
+        if size <= power < size + 3:
+            count = rounded.scaleb(-size)
+            return f"{count:.1f} {name}" if power == size else f"{count:.0f} {name}"
+    return f"{rounded.scaleb(-power):.1f} x 10^{power}"
+
+
+def _context(digits: int, way: str) -> Context:
+    return Context(prec=digits, rounding=way, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+
+def card(
+    title: str,
+    rows: Iterable[tuple[str, str]],
+    *,
+    verdict: str = "",
+    good: bool = True,
+    lists: Iterable[tuple[str, Collection[str]]] = (),
+) -> str:
+    """Return an object as an HTML card for notebooks, everything escaped.
+
+    Parameters
+    ----------
+    title : str
+    rows : iterable of (str, str)
+        Names and values; an empty value leaves its row out.
+    verdict : str
+        A few words beside the title, such as "proved".
+    good : bool
+        Whether the verdict is good news; shown by a sign as well as by the colour.
+    lists : iterable of (str, collection of str)
+        Headings with sentences below them; an empty list is left out.
+    """
+    colour, sign = ("#2e7d32", "✓") if good else ("#c62828", "✗")
+    badge = f' <b style="color:{colour}">{sign} {escape(verdict)}</b>' if verdict else ""
+    cells = "".join(
+        f'<tr><th scope="row" style="text-align:left;font-weight:normal;vertical-align:top">{escape(name)}</th>'
+        f'<td style="text-align:left;overflow-wrap:anywhere">{escape(value)}</td></tr>'
+        for name, value in rows
+        if value
+    )
+    more = "".join(
+        f"<p>{escape(heading)}</p><ul>{''.join(f'<li>{escape(each)}</li>' for each in sentences)}</ul>"
+        for heading, sentences in lists
+        if sentences
+    )
+    return (
+        '<div style="border:1px solid rgba(128,128,128,.4);border-radius:.5em;padding:.7em 1em;max-width:56em">'
+        f"<p><strong>{escape(title)}</strong>{badge}</p><table>{cells}</table>{more}</div>"
+    )

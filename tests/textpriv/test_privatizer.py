@@ -229,6 +229,18 @@ def test_wrong_arguments_are_refused(mechanism, index):
         Privatizer(mechanism, detector=PatternDetector())
 
 
+def test_words_between_spans_are_read_in_lower_case(faithful):
+    options = {"spans": SpanPolicy.of("notes"), "detector": PatternDetector(["EMAIL"])}
+    private = Privatizer(faithful, TokenPolicy(unknown="keep"), seed=1, **options)
+    text = "FILM Zorblax ann@example.org DONT Quiverneth"
+    author = Document("a", "ann")
+    raw, lowered = (private.read(each) for each in (text, text.lower()))
+    assert raw.codes.tolist() == lowered.codes.tolist()
+    assert raw.strings == lowered.strings
+    assert raw.strings[0] == "zorblax"
+    assert private.privatize(text, author) == private.privatize(text.lower(), author)
+
+
 # Secrets
 
 

@@ -7,12 +7,11 @@ import struct
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from hypothesis import given
 from hypothesis import strategies as st
 
 from textpriv.errors import TextprivError
-from textpriv.randomness import KeyedStreams, Stream, as_stream, document_identity
+from textpriv.randomness import DistinctKeys, KeyedStreams, Stream, as_stream, document_identity
 
 KEY = bytes(range(32))
 RUN_KEY = bytes(range(100, 132))
@@ -55,26 +54,12 @@ def test_stream_is_the_chacha20_key_stream_of_rfc_8439():
     assert Stream(KEY).words(24).astype("<u8").tobytes() == reference_blocks(KEY, 3)
 
 
-def test_long_stream_is_the_key_stream_that_the_library_gives_at_once():
-    count = 40_000  # 320 kB: several of the pieces in which the stream is written
-    cipher = Cipher(algorithms.ChaCha20(KEY, bytes(16)), mode=None).encryptor()
-    assert Stream(KEY).words(count).tobytes() == cipher.update(bytes(8 * count))
-
-
 @given(st.lists(st.integers(0, 20_000), max_size=6))
 def test_filling_in_pieces_equals_filling_at_once(sizes):
     whole = Stream(KEY).words(sum(sizes))
     stream = Stream(KEY)
     pieces = [stream.words(size) for size in sizes]
     assert np.array_equal(np.concatenate([np.empty(0, np.uint64), *pieces]), whole)
-
-
-def test_fill_writes_into_a_part_of_an_array_only():
-    out = np.zeros(20, dtype=np.uint64)
-    Stream(KEY).fill(out[5:9])
-    assert np.array_equal(out[5:9], Stream(KEY).words(4))
-    assert not out[:5].any()
-    assert not out[9:].any()
 
 
 @pytest.mark.parametrize("sizes", [(4, 4), (1000, 1000), (4, 1000, 4)])
@@ -86,7 +71,7 @@ def test_a_stream_without_a_key_is_new_every_time(sizes):
 
 
 @pytest.mark.parametrize(("key", "shared"), [(None, 0), (KEY, 1000)])
-def test_a_forked_process_draws_on_from_a_key_that_was_given_and_from_no_other(key, shared):
+def test_a_forked_process_shares_a_given_key_and_no_other(key, shared):
     stream = Stream(key)
     stream.words(1000)
     context = multiprocessing.get_context("fork")
@@ -105,69 +90,19 @@ def test_different_identities_have_different_streams(first, second):
     assert np.array_equal(keys.stream(first).words(4), keys.stream(second).words(4)) == same
 
 
-def test_identities_of_different_types_do_not_collide():
-    keys = KeyedStreams(RUN_KEY)
-    streams = {keys.stream(identity).words(2).tobytes() for identity in (1, "1", b"1", "i1", b"s1")}
-    assert len(streams) == 5
-
-
-def test_no_two_ways_to_part_the_same_bytes_are_one_document():
+def test_parts_of_an_identity_are_framed():
     # Of 12 equal bytes, so that only the lengths tell settings, key and content apart.
     parted = [(i, j, 12 - i - j) for i in range(13) for j in range(13 - i)]
     identities = {document_identity(b"b" * i, b"b" * j, b"b" * k) for i, j, k in parted}
     assert len(identities) == len(parted)
 
 
-def test_a_numpy_integer_names_the_same_document_as_the_integer():
-    keys = KeyedStreams(RUN_KEY)
-    assert np.array_equal(keys.stream(np.int64(7)).words(4), keys.stream(7).words(4))
-
-
-def test_a_stream_does_not_depend_on_the_streams_asked_for_before():
-    keys = KeyedStreams(RUN_KEY)
-    keys.stream("other").words(100)
-    assert np.array_equal(keys.stream("x").words(4), KeyedStreams(RUN_KEY).stream("x").words(4))
-
-
-def test_different_run_keys_give_different_streams():
-    first, second = KeyedStreams(RUN_KEY), KeyedStreams(KEY)
-    assert not np.array_equal(first.stream("x").words(4), second.stream("x").words(4))
-
-
-def test_a_run_key_left_out_is_new_every_time():
-    first, second = KeyedStreams(), KeyedStreams()
-    assert not np.array_equal(first.stream("x").words(4), second.stream("x").words(4))
-
-
-def test_a_seed_repeats_its_streams_and_another_seed_does_not():
-    first, again, other = (KeyedStreams(seed=s).stream("x").words(4) for s in (1, 1, 2))
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
-
-
 @pytest.mark.parametrize("key", [b"", bytes(31), bytes(33), "0" * 32, 32, bytearray(32)])
 @pytest.mark.parametrize("kind", [Stream, KeyedStreams])
-def test_a_key_that_is_not_32_bytes_is_refused_without_being_quoted(kind, key):
+def test_a_wrong_key_is_refused_and_not_quoted(kind, key):
     with pytest.raises(TextprivError, match="must have 32 bytes") as refusal:
         kind(key)
     assert "0" * 32 not in str(refusal.value)
-
-
-def test_a_seed_and_a_run_key_exclude_each_other():
-    with pytest.raises(TextprivError, match="not both"):
-        KeyedStreams(RUN_KEY, seed=1)
-
-
-@pytest.mark.parametrize("seed", ["1", 1.0, True])
-def test_a_seed_that_is_no_whole_number_is_refused(seed):
-    with pytest.raises(TextprivError, match="whole number"):
-        KeyedStreams(seed=seed)
-
-
-@pytest.mark.parametrize("identity", [None, 1.5, True, ("a",)])
-def test_an_identity_of_another_type_is_refused(identity):
-    with pytest.raises(TextprivError, match="text, bytes or a whole number"):
-        KeyedStreams(RUN_KEY).stream(identity)
 
 
 @pytest.mark.parametrize("secretive", [Stream(KEY), KeyedStreams(KEY), KeyedStreams(seed=4242)])
@@ -183,11 +118,39 @@ def test_a_numpy_generator_serves_as_a_stream_and_repeats_its_draws():
     assert len(set(first.tolist())) == 5
 
 
-def test_a_stream_is_taken_as_it_is():
-    stream = Stream(KEY)
-    assert as_stream(stream) is stream
+def test_run_keys_seeds_and_identities_decide_the_stream():
+    keys = KeyedStreams(RUN_KEY)
+    keys.stream("other").words(100)
+    given_ = [keys, KeyedStreams(KEY), KeyedStreams(), KeyedStreams(), *map(seeded, (1, 2))]
+    streams = {each.stream("x").words(2).tobytes() for each in given_}
+    streams |= {keys.stream(each).words(2).tobytes() for each in (1, "1", b"1", "i1", b"s1")}
+    assert len(streams) == len(given_) + 5
+    assert np.array_equal(keys.stream("x").words(4), KeyedStreams(RUN_KEY).stream("x").words(4))
+    assert np.array_equal(seeded(1).stream("x").words(4), seeded(1).stream("x").words(4))
 
 
-def test_what_is_no_source_of_randomness_is_refused():
+def seeded(seed: int) -> KeyedStreams:
+    return KeyedStreams(seed=seed)
+
+
+def test_wrong_seeds_and_identities_are_refused():
+    with pytest.raises(TextprivError, match="not both"):
+        KeyedStreams(RUN_KEY, seed=1)
+    with pytest.raises(TextprivError, match="whole number"):
+        KeyedStreams(seed="1")
+    for identity in (None, 1.5, True):
+        with pytest.raises(TextprivError, match="text, bytes or a whole number"):
+            KeyedStreams(RUN_KEY).stream(identity)
     with pytest.raises(TextprivError, match="numpy Generator; got int"):
         as_stream(5)
+
+
+def test_a_repeated_key_is_noticed():
+    distinct = DistinctKeys()
+    assert [distinct.add(key) for key in ("1", 1, b"1", "1", "2")] == [
+        True,
+        True,
+        True,
+        False,
+        True,
+    ]

@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 import math
 import re
+from decimal import Context, Decimal
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from textpriv.bounds import factor_in_words, odds_in_words
 from textpriv.composition import together
 from textpriv.errors import TextprivError
-from textpriv.statement import PrivacyStatement, UnsoundWarning
+from textpriv.statement import (
+    PrivacyStatement,
+    at_least,
+    at_most,
+    card,
+    factor_in_words,
+    odds_in_words,
+)
 
 
 def make(**changes):
@@ -36,54 +45,6 @@ def make(**changes):
     return PrivacyStatement(**(settings | changes))
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_json_is_valid_also_where_a_number_is_not_finite(value):
-    statement = make(epsilon=value, figures={"worst_word_loss": value, "tau": 0.5})
-    found = json.loads(statement.to_json(), parse_constant=pytest.fail)
-    assert found["epsilon"] is None
-    assert found["figures"] == {"worst_word_loss": None, "tau": 0.5}
-
-
-def test_json_holds_every_field():
-    found = json.loads(make().to_json())
-    assert found == make().to_dict()
-    assert set(found) == set(PrivacyStatement.__dataclass_fields__)
-    assert found["proved"] is True
-    assert found["not_protected"] == ["the number and order of tokens", "punctuation marks"]
-
-
-def test_paragraph_names_every_item_that_is_not_protected_and_every_assumption():
-    paragraph = make().paragraph()
-    for item in ("the number and order of tokens", "punctuation marks", "the vectors are public"):
-        assert item in paragraph
-    assert "One note." in paragraph
-
-
-def test_paragraph_of_a_proved_statement_gives_the_constant_and_its_unit():
-    paragraph = make().paragraph()
-    assert "exp(6 x d)" in paragraph
-    assert "per unit of euclidean distance" in paragraph
-    assert "NO PROVED GUARANTEE" not in paragraph
-
-
-def test_paragraph_of_an_unproved_statement_says_so_first():
-    assert make(proved=False).paragraph().startswith("NO PROVED GUARANTEE.")
-
-
-def test_paragraph_without_an_epsilon_gives_no_number():
-    paragraph = make(epsilon=None, figures={}).paragraph()
-    assert "no guarantee that can be stated as a number" in paragraph
-    assert "odds" not in paragraph
-
-
-@pytest.mark.parametrize(
-    ("nats", "odds"),
-    [(0.0, "1 to 1"), (3.0, "20.1 to 1"), (10.0, "22,027 to 1"), (14.9, "3.0 million to 1")],
-)
-def test_paragraph_writes_a_loss_as_odds_that_a_person_can_read(nats, odds):
-    assert f" {odds}." in make(figures={"worst_word_loss": nats}).paragraph()
-
-
 def test_losses_contain_what_rounding_may_add():
     figures = {"worst_word_loss": 60.0, "numerical_slack": 0.25}
     statement = make(figures=figures)
@@ -95,13 +56,13 @@ def test_losses_contain_what_rounding_may_add():
     assert statement.loss_at(0.0) == statement.document_loss(0) == 0.0
 
 
-def test_paragraph_gives_the_odds_of_half_and_of_nine_tenths_of_the_running_words():
+def test_paragraph_gives_odds_of_half_and_nine_tenths_of_tokens():
     paragraph = make().paragraph()
     assert "at most 20.1 to 1 for half of all running words (a distance of up to 2)" in paragraph
     assert "at most 3.0 million to 1 for nine tenths of them (up to 3.51)" in paragraph
 
 
-def test_the_line_about_documents_gives_the_sum_and_what_is_proved_below_it():
+def test_the_document_line_gives_the_sum_and_the_composition():
     assert make(figures={}).document_line == ""
     assert make(epsilon=None).document_line == ""
     figures = {"worst_word_loss": 60.0, "reference_distance": 0.5, "bounded_range": 6.0}
@@ -122,7 +83,7 @@ def test_the_line_about_documents_gives_the_sum_and_what_is_proved_below_it():
     assert bare.documents_within(100, 0.5).epsilon > exact
 
 
-def test_the_line_about_documents_holds_at_the_distance_that_it_prints():
+def test_the_document_line_holds_at_the_distance_it_prints():
     # Printed as 0.501: at that distance 100 words lose 300.6 nats, and at .5001 they lose 300.06.
     line = make(figures={"worst_word_loss": 60.0, "reference_distance": 0.5001}).document_line
     reach = float(re.search(r"up to ([\d.]+),", line).group(1))
@@ -131,7 +92,7 @@ def test_the_line_about_documents_holds_at_the_distance_that_it_prints():
 
 
 @pytest.mark.parametrize(("epsilon", "hides"), [(0.01, True), (0.05, True), (1.0, False)])
-def test_the_line_about_documents_says_where_its_bound_protects_nothing(epsilon, hides):
+def test_the_document_line_says_if_its_bound_protects_nothing(epsilon, hides):
     figures = {"worst_word_loss": 60.0, "reference_distance": 3.0}
     line = make(epsilon=epsilon, figures=figures).document_line
     found = together(100, 3.0 * epsilon, 6.0 * epsilon, 1e-6).epsilon
@@ -140,59 +101,119 @@ def test_the_line_about_documents_says_where_its_bound_protects_nothing(epsilon,
     assert "e+" not in line
 
 
-def test_the_short_forms_of_a_statement_round_its_epsilon_up():
-    statement = make(epsilon=1.2345612)
-    assert "1.23457" in repr(statement)
-    assert "1.23457" in statement._repr_html_()
-
-
-def test_a_range_is_at_most_the_largest_one_and_nothing_at_distance_0():
+def test_a_range_is_capped_and_0_at_distance_0():
     statement = make(figures={"bounded_range": 6.0, "largest_range": 9.0, "numerical_slack": 0.25})
     assert statement.range_at(0.0) == 0.0
     assert statement.range_at(1.0) == 6.5
     assert statement.range_at(50.0) == statement.range_at(math.inf) == 9.5
 
 
-@pytest.mark.parametrize(
-    ("words", "delta"), [(-1, 0.1), (1.5, 0.1), (True, 0.1), (3, 1.0), (3, -1)]
-)
-def test_documents_without_meaning_are_refused(words, delta):
-    with pytest.raises(TextprivError):
-        make().documents_within(words, 1.0, delta)
+def test_json_holds_every_field_and_is_valid_without_finite_numbers():
+    statement = make(epsilon=math.inf, figures={"worst_word_loss": math.nan, "tau": 0.5})
+    found = json.loads(statement.to_json(), parse_constant=pytest.fail)
+    assert found == statement.to_dict()
+    assert set(found) == set(PrivacyStatement.__dataclass_fields__)
+    assert found["epsilon"] == "inf"
+    assert found["figures"] == {"worst_word_loss": None, "tau": 0.5}
 
 
-def test_a_constant_that_is_printed_shorter_is_rounded_up():
-    assert "exp(1.23457 x d)" in make(epsilon=1.2345611).paragraph()
-
-
-def test_str_is_the_paragraph():
-    assert str(make()) == make().paragraph()
-
-
-def test_extended_adds_items_once_and_keeps_their_order():
-    found = make().extended(
-        not_protected=("punctuation marks", "line breaks", "line breaks"),
-        assumptions=("the vectors are public", "the key is secret"),
-        notes=("One note", "Another"),
-    )
-    assert found.not_protected == (
-        "the number and order of tokens",
-        "punctuation marks",
-        "line breaks",
-    )
-    assert found.assumptions == ("the vectors are public", "the key is secret")
-    assert found.notes == ("One note", "Another")
-
-
-def test_extended_leaves_the_original_and_its_proof_as_they_are():
+def test_the_paragraph_gives_every_list():
     statement = make()
-    assert statement.extended(notes=("Another",)).proved
-    assert statement.notes == ("One note",)
+    paragraph = statement.paragraph()
+    assert paragraph == str(statement)
+    for line in (*statement.guaranteed, *statement.for_whom, "One note."):
+        assert line in paragraph
+    assert "exp(6 x d)" in statement.guaranteed[0]
+    assert "per unit of euclidean distance" in statement.guaranteed[0]
+    assert "Not protected: the number and order of tokens; punctuation marks." in paragraph
+    assert "This assumes: the vectors are public." in paragraph
+    assert make(proved=False).paragraph() == "NO PROVED GUARANTEE. " + paragraph
+    none = make(epsilon=None, figures={}).paragraph()
+    assert "no guarantee that can be stated as a number" in none
+    assert "odds" not in none
 
 
-def test_extended_can_take_the_proof_away():
-    assert not make().extended(proved=False).proved
+def test_a_statement_about_data_sets_gives_factor_and_delta():
+    changes = {"by_distance": False, "unit": "one record", "adjacency": "replace-one"}
+    statement = make(epsilon=3.0, delta=1e-5, figures={}, **changes)
+    lines = " ".join(statement.guaranteed)
+    assert "differ by one record (replace-one)" in lines
+    assert "exp(3) = 20.1 times as likely under the one as under the other, plus 1e-05." in lines
+    assert "may be many times that" in lines
+    assert "distance" not in statement.paragraph()
+    assert "no noise was added" in make(epsilon=math.inf, **changes).paragraph()
 
 
-def test_an_unsound_warning_is_a_user_warning():
-    assert issubclass(UnsoundWarning, UserWarning)
+def test_extended_lists_items_once_and_keeps_the_rest():
+    found = make().extended(
+        not_protected=("punctuation marks", "line breaks", "line breaks"), notes=("One note", "B")
+    )
+    assert found.not_protected == (*make().not_protected, "line breaks")
+    assert found.notes == ("One note", "B")
+    assert found.assumptions == make().assumptions
+    assert found.proved
+    assert not found.extended(proved=False).proved
+    columns = make().with_columns([f"c{n}" for n in range(30)]).not_protected[-1]
+    assert columns.endswith("c19, ...")
+
+
+def test_bounds_without_meaning_are_refused():
+    statement = make()
+    for given_ in (-1, math.nan):
+        for bound in (statement.loss_at, statement.document_loss, statement.documents_within):
+            with pytest.raises(TextprivError):
+                bound(given_)
+    with pytest.raises(TextprivError):
+        statement.documents_within(3, 1.0, 1.0)
+    bare = PrivacyStatement("m", "a", None, 0.0, "u", proved=False)
+    assert bare.loss_at(0.1) == bare.document_loss(1) == math.inf
+
+
+# Bounds as text
+
+WIDE = Context(prec=60, Emax=10**9, Emin=-(10**9))
+NAMES = {"million": 6, "billion": 9, "trillion": 12}
+
+
+@given(st.one_of(st.floats(0, 40), st.floats(0, 1e4)))
+@example(5e-324)
+@example(math.nextafter(math.log(1000), 0))
+@example(math.nextafter(math.log(1e6), 99))
+@example(math.log(1e12))
+def test_printed_odds_are_at_most_a_tenth_above_the_true_ones(nats):
+    pattern = r"([\d,.]+)(?: (million|billion|trillion)| x 10\^(\d+))? to 1"
+    number, name, power = re.fullmatch(pattern, odds_in_words(nats)).groups()
+    printed = Decimal(number.replace(",", "")).scaleb(NAMES.get(name, int(power or 0)), WIDE)
+    true = Decimal(nats).exp(WIDE)
+    assert true <= printed <= true * Decimal("1.1")
+
+
+def test_odds_are_readable():
+    given_ = (0.0, 3.0, 10.0, 14.9, 20.0, 60.0, 2e6, math.inf)
+    assert [odds_in_words(nats) for nats in given_] == [
+        "1 to 1",
+        "20.1 to 1",
+        "22,027 to 1",
+        "3.0 million to 1",
+        "490 million to 1",
+        "1.2 x 10^26 to 1",
+        "10^868,589 to 1",
+        "no bound",
+    ]
+
+
+@given(st.floats(0, 1e300), st.integers(1, 15))
+@example(0.1, 6)
+def test_a_printed_bound_is_a_bound(value, digits):
+    printed = float(at_most(value, digits))
+    assert float(at_least(value, digits)) <= value
+    assert value <= printed <= value * (1 + 10.0 ** (1 - digits)) * (1 + 1e-12) + 5e-324
+    assert at_most(0.1) == "0.1"
+
+
+def test_short_forms_round_epsilon_up_and_cards_escape():
+    statement = make(epsilon=1.2345612, mechanism="<b>")
+    assert "1.23457" in repr(statement)
+    assert "1.23457" in statement._repr_html_()
+    assert "<b>" not in statement._repr_html_().replace("<b style", "")
+    assert "✗ bad" in card("t", [("a", "")], verdict="bad", good=False)

@@ -1,0 +1,95 @@
+"""``textpriv.privatize``: texts to private texts in one call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import overload
+
+from textpriv.amounts import explain_missing
+from textpriv.errors import MechanismError
+from textpriv.guarantees.epsilon import epsilon_for
+from textpriv.index.builtin import BUILTIN, open_index
+from textpriv.index.index import Index
+from textpriv.mechanisms.tem import TEM
+from textpriv.privatizer import Privatizer
+from textpriv.tokenization.encoder import DEFAULT_LANGUAGE
+from textpriv.tokenization.policy import TokenPolicy
+
+__all__ = ["privatize"]
+
+
+@overload
+def privatize(  # type: ignore[overload-overlap]
+    texts: str,
+    epsilon: float | None = ...,
+    *,
+    recovery: float | None = ...,
+    index: Index | str | os.PathLike[str] | None = ...,
+    language: str | None = ...,
+    policy: TokenPolicy | None = ...,
+) -> str: ...
+
+
+@overload
+def privatize(
+    texts: Iterable[str],
+    epsilon: float | None = ...,
+    *,
+    recovery: float | None = ...,
+    index: Index | str | os.PathLike[str] | None = ...,
+    language: str | None = ...,
+    policy: TokenPolicy | None = ...,
+) -> list[str]: ...
+
+
+def privatize(
+    texts: str | Iterable[str],
+    epsilon: float | None = None,
+    *,
+    recovery: float | None = None,
+    index: Index | str | os.PathLike[str] | None = None,
+    language: str | None = None,
+    policy: TokenPolicy | None = None,
+) -> str | list[str]:
+    """Make texts private in one call, by TEM with a Zipf prior and fresh randomness.
+
+    Parameters
+    ----------
+    texts : str or iterable of str
+    epsilon : float
+        Per unit of the index's distance. There is no default: without one the error shows three of them and their meaning.
+    recovery : float
+        In place of epsilon: the largest share of content words that the Bayes-optimal single-word attacker may recover.
+    index : Index or path, optional
+        Default: the built-in index of the language (:meth:`Index.builtin`).
+    language : str, optional
+        A spaCy language code, for the tokenizer. Default: that of the index.
+    policy : TokenPolicy, optional
+
+    Returns
+    -------
+    str or list of str
+        One text for each that was given, in order. ``Privatizer(...).statement`` says what is guaranteed.
+
+    Raises
+    ------
+    TextprivError
+        Without an epsilon or a recovery, with both, or if the index or the language cannot be used.
+
+    Examples
+    --------
+    >>> private = privatize("The patient was admitted with chest pain.", epsilon=3.0)
+    >>> private.endswith(".")
+    True
+    """
+    name = f"{BUILTIN}{language or DEFAULT_LANGUAGE}" if index is None else index
+    if epsilon is not None and recovery is not None:
+        raise MechanismError("privatize takes an epsilon or a recovery, not both.")
+    if epsilon is None and recovery is None:
+        raise MechanismError(f"privatize(texts, epsilon=...): {explain_missing(name)}")
+    opened = name if isinstance(name, Index) else open_index(name)
+    if epsilon is None:
+        epsilon = epsilon_for(opened, recovery=recovery)
+    private = Privatizer(TEM(opened, epsilon=epsilon), policy, language=language)
+    return private.privatize(texts) if isinstance(texts, str) else list(private.pipe(texts))
