@@ -4,7 +4,7 @@ Every private draw reads 64-bit words of a ChaCha20 key stream. A document with 
 run key and the document's identity, so that a draw depends neither on the batch it was made in nor on what was drawn before;
 documents without one go on reading from a fresh stream, whose first words, as long as they are few, are the operating
 system's own. Statistical generators appear here only as the explicit choice of an experimenter. Words are whole numbers and
-the same on every processor; so is what is drawn from them, since samplers decide by :mod:`textpriv.arithmetic` alone. Laws
+the same on every processor; so is what is drawn from them, since samplers decide by one plain exponential alone. Laws
 and samplers live in ``textpriv.mechanisms``.
 
 The identity of a document

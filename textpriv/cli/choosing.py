@@ -336,7 +336,7 @@ def distance(
             {
                 "words": [first, second],
                 "distance": apart,
-                "metric": opened.metric.name,
+                "metric": opened.space,
                 "rank_of_second": ranks[0],
                 "rank_of_first": ranks[1],
                 "reference_distance": opened.reference_distance,
@@ -345,7 +345,7 @@ def distance(
             }
         )
         return
-    print(f"{first} and {second}: distance {apart:.4g} ({opened.metric.name})")
+    print(f"{first} and {second}: distance {apart:.4g} ({opened.space})")
     if all(ranks):
         print(
             f"Of all words {second} is number {ranks[0]:,} by nearness to {first}, and {first} number {ranks[1]:,} by "

@@ -19,7 +19,6 @@ from textpriv.index import folder
 from textpriv.index.grid import MANHATTAN, Grid, Moved
 from textpriv.index.hnsw import hnsw_index, read_graph
 from textpriv.index.neighbours import exact_lists
-from textpriv.index.old import OldNames, space_of
 from textpriv.index.progress import reporter
 from textpriv.index.records import Records
 from textpriv.index.typical import REFERENCE, Typical, typical_distances
@@ -27,8 +26,10 @@ from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
 __all__ = ["Index"]
 
+_SHORT = {"unit_euclidean": "unit", "angular": "unit"}
 
-class Index(OldNames):
+
+class Index:
     """Vocabulary, grid points and exact nearest lists.
 
     Build one with :meth:`build` or open a saved one with :meth:`load`.
@@ -109,7 +110,7 @@ class Index(OldNames):
         MetricError
             If the vectors do not suit the space.
         """
-        space = space_of(space if metric is None else metric)
+        space = _SHORT.get(metric or space, metric or space)
         grid, rows = Grid.of(vocabulary, space, projection, fine)
         if k < 1:
             raise MetricError(f"k= must be at least 1, not {k}.")
@@ -321,8 +322,13 @@ class Index(OldNames):
             )
         if self._graph_file is not None:
             folder.verify_graph(self._graph_file.parent)
-            return read_graph(self._graph_file, self.coordinates)
-        return hnsw_index(self.coordinates)
+            return read_graph(self._graph_file, self._coordinates)
+        return hnsw_index(self._coordinates)
+
+    @property
+    def _coordinates(self) -> NDArray[np.float32]:
+        """The points in units of the metric; exact, since the unit has few digits."""
+        return np.asarray(self.points * np.float32(self.unit), dtype=np.float32)
 
     @property
     def _graph_file(self) -> Path | None:

@@ -24,7 +24,6 @@ from textpriv.index.clustering import clustered, cut_levels, rounded_down
 from textpriv.index.folder import LEVELS, RECORDS, TREE, Found, refuse, write_tables
 from textpriv.index.grid import Grid
 from textpriv.index.index import Index
-from textpriv.index.old import space_of
 from textpriv.index.progress import reporter
 from textpriv.index.records import Records
 from textpriv.index.tree_nodes import Nodes
@@ -70,7 +69,7 @@ class Tree(Index):
     names : tuple of str
     """
 
-    space, unit, below = "tree", 1.0, None
+    space, unit = "tree", 1.0
 
     def __init__(
         self,
@@ -128,16 +127,6 @@ class Tree(Index):
         """Distance between two words, each given as text or id."""
         row, column = map(self.vocabulary.resolve, (first, second))
         return float(self.distances_of(np.array([row]))[0, column])
-
-    def distances_between(self, word: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Distances from a word to some others."""
-        return self.distances_of(np.array([word]))[0, others]
-
-    @cached_property
-    def representatives(self) -> NDArray[np.int32]:
-        """For each word the first word at distance 0."""
-        starts = self.nodes.start[: self.nodes.atoms]
-        return np.minimum.reduceat(self.order, starts)[self.nodes.atom][self.places]
 
     @property
     def diameter_bound(self) -> float:
@@ -218,7 +207,7 @@ class Tree(Index):
         ------
         MetricError, TextprivError
         """
-        space = space_of(space if metric is None else metric)
+        space = {"unit_euclidean": "unit"}.get(metric or space, metric or space)
         grid, _ = Grid.of(vocabulary, space, projection, fine=True)
         with reporter(progress) as report:
             order, gaps = clustered(grid, method, report("clustering"))

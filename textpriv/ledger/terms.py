@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from textpriv.errors import LedgerError
-from textpriv.metrics import is_builtin
 
 if TYPE_CHECKING:
     from textpriv.mechanisms.base import Mechanism
@@ -63,16 +62,9 @@ class Terms:
                 "(backend='exact') and a mechanism whose statement is proved."
             )
         index = mechanism.index
-        if not is_builtin(index.metric):
-            raise LedgerError(
-                f"the metric {index.metric.name!r} is known by its name only: after a change of its function a stored key "
-                "would serve two laws, and epsilons would add up in two units. Use a metric of this library."
-            )
-        metric = index.metric.settings()
-        space = _fingerprint([index.fingerprint, metric]).hex()[:16]
         return cls(
             settings=settings_fingerprint(mechanism, policy, language),
-            distance=f"{index.metric.name} {space}",
+            distance=f"{index.space} {index.fingerprint[:16]}",
             epsilon=statement.epsilon,
             word_loss=loss + statement.figures.get("numerical_slack", 0.0),
             word_rho=statement.range_at(math.inf) ** 2 / 8,

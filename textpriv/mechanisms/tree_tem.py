@@ -406,11 +406,6 @@ class TreeTEM(Mechanism):
             f"one person or a whole corpus, words at distances u_1, u_2, ... are therefore {square} x (u_1^2 + u_2^2 + "
             f"...)-zCDP, besides the sum {factor} x (u_1 + u_2 + ...)"
         ]
-        if self.index.below is not None:
-            notes.append(
-                f"No distance in the tree exceeds the {self.index.below} distance of the vectors, so the promise holds with "
-                "that one, too"
-            )
         levels = (self.levels_in_words,) if self.index.names else ()
         return stated.extended(notes=(*levels, *notes, *self.caveats()))
 

@@ -29,7 +29,6 @@ from textpriv.index.folder import LEVELS
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
 from textpriv.mechanisms import mechanism_names, registry
-from textpriv.metrics import EUCLIDEAN, TREE
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
 from textpriv.vocabulary.sensitive_words import LISTS, words_in
@@ -159,7 +158,7 @@ class Playground:
         self.index = index
         self.epsilon = (
             rounded(eps_from_odds(_ODDS, index.reference_distance or 1.0))
-            if index.metric.kind == TREE
+            if index.space == "tree"
             else amounts(index)[1].epsilon
         )
         self._distances = typical_pairs(index)
@@ -188,19 +187,19 @@ class Playground:
     @property
     def mechanisms(self) -> list[str]:
         """Those that this index can carry."""
-        tree = self.index.metric.kind == TREE
+        tree = self.index.space == "tree"
         return [
             name
             for name, registered in mechanism_names().items()
             if getattr(registry.get(registered), "over_trees", False) == tree
-            and not (name == "madlib" and self.index.metric.kind != EUCLIDEAN)
+            and not (name == "madlib" and self.index.space == "manhattan")
         ]
 
     @property
     def priors(self) -> list[str]:
         """Those that this index can carry."""
         stored = self.index.vocabulary.prior is not None
-        tree = self.index.metric.kind == TREE
+        tree = self.index.space == "tree"
         return [
             name for name in _PRIORS if (name != "counts" or stored) and (name != "full" or tree)
         ]

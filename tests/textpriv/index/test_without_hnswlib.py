@@ -11,7 +11,6 @@ from pairwise.errors import ServiceError
 from pairwise.retrieval.service import Catalogue
 from textpriv import TEM, Index, Madlib, Privatizer, Vocabulary
 from textpriv.errors import TextprivError
-from textpriv.guarantees.audit import _try_approximate
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +47,3 @@ def test_the_graph_names_the_extra(index):
 def test_the_retrieval_server_names_the_extra():
     with pytest.raises(ServiceError, match=r"textpriv\[hnsw\]"):
         Catalogue(np.eye(3), np.eye(3))
-
-
-def test_the_audit_asks_of_approximate_lists_without_making_them(index):
-    assert _try_approximate(lambda given: TEM(given, epsilon=2.0), index.vocabulary).passed
