@@ -1,13 +1,15 @@
-"""The errors a user can meet, one class a kind.
+"""The errors a user can meet, one class a kind, and the one about a missing optional package.
 
-Every message says what was expected, what was found and what to do, and never quotes a private text. The command line
-turns these, and only these, into a short message and exit code 1, or 2 where 1 is what a command finds. Programming
-mistakes stay ordinary exceptions.
+Every message says what was expected, what was found and what to do, and never quotes a private text. The command line turns
+these into a short message; programming mistakes stay ordinary exceptions.
 """
 
 from __future__ import annotations
 
-import warnings
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, requires
+from importlib.util import find_spec
+from typing import Any
 
 __all__ = [
     "CorpusError",
@@ -22,6 +24,9 @@ __all__ = [
     "SpanError",
     "TextprivError",
     "VocabularyError",
+    "how_to_install",
+    "installed",
+    "needs",
 ]
 
 
@@ -84,12 +89,36 @@ class SpanError(DocumentError):
 class LedgerError(DocumentError):
     """A ledger that cannot be used, or a release that it cannot count."""
 
-    @property
-    def place(self) -> int | None:
-        """The former name of ``position``, deprecated."""
-        warnings.warn("place is called position now.", DeprecationWarning, stacklevel=2)
-        return self.position
-
 
 class LimitError(LedgerError):
     """A release that would pass a limit; it was neither drawn nor counted."""
+
+
+def installed(package: str) -> bool:
+    """Whether an optional package is installed; it is not imported."""
+    return find_spec(package) is not None
+
+
+def how_to_install(extra: str) -> str:
+    """The command that installs the packages of an extra."""
+    try:
+        listed = [each.split(";") for each in requires("textpriv") or () if ";" in each]
+    except PackageNotFoundError:
+        listed = []
+    packages = [f"'{name.strip()}'" for name, when in listed if f'"{extra}"' in when]
+    if not packages:
+        return f"pip install 'textpriv[{extra}]'"
+    return f"pip install {' '.join(packages)} (the extra 'textpriv[{extra}]')"
+
+
+def needs(module: str, extra: str = "pairwise") -> Any:
+    """Import a module of an optional package by its full name; the error names the extra that brings it."""
+    package = module.split(".")[0]
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != package:
+            raise
+        raise TextprivError(
+            f"this needs {package}; install it with: {how_to_install(extra)}."
+        ) from error

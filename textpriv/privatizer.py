@@ -6,7 +6,7 @@ Every form of textpriv (the library, spaCy, commands, engines) passes texts thro
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -112,15 +112,10 @@ class Privatizer:
         self.language = language or mechanism.index.language or DEFAULT_LANGUAGE
         self.ledger = ledger
         self.spans = None if spans is None else SpanPlan.of(spans, detector)
-        self._has_run_key = run_key is not None
-        self._repeats = run_key is not None or seed is not None
-        self._streams = KeyedStreams(run_key, seed=seed)
-        # Laws that draw the same within a document or a person follow from the ledger's secret, if there is one.
-        self._scope_streams = self._streams if ledger is None else KeyedStreams(ledger.scope_key)
-        self._terms = None
+        self._streams = _DocumentStreams(run_key, seed, ledger)
         if ledger is not None:
             terms = Terms.of(mechanism, self.policy, self.language)
-            self._terms = replace(terms, settings=self.fingerprint)
+            self._streams.terms = replace(terms, settings=self.fingerprint)
 
     def privatize(
         self, text: str, key: ReleaseKey | None = None, labels: Labels | None = None
@@ -184,7 +179,7 @@ class Privatizer:
             names: list[ReleaseKey] | None = None
             if named is not None:
                 names = list(islice(named, len(batch)))
-                self._check_keys(names, len(batch), distinct, position)
+                self._streams.check(names, len(batch), distinct, position)
             elif self.seed is not None:
                 names = list(range(position, position + len(batch)))
             try:
@@ -197,27 +192,16 @@ class Privatizer:
             position += len(batch)
 
     def privatize_span(self, text: str, kind: str, key: ReleaseKey | None = None) -> str:
-        """Return a private surface for one span alone, for programs that join texts themselves.
+        """Return a private surface for one span of a kind, for programs that join texts themselves.
 
-        Parameters
-        ----------
-        text : str
-            Of the span alone. The mask ``[SPAN]`` comes back if no law can read it.
-        kind : str
-            The kind that its detector gives it.
-        key : str, int, bytes or Document, optional
-            The document and its author, within which consistent laws draw the same again; the statement then says so.
-            Everything else is drawn independently, and the losses of all calls add up.
-
-        Raises
-        ------
-        TextprivError
-            Without a policy of spans, and with a ledger, which counts whole documents.
+        Consistent laws draw the same again within the document and author that ``key`` names; the statement then says so.
+        Everything else is drawn independently, and the losses of all calls add up. The mask ``[SPAN]`` comes back if no
+        law can read the text.
         """
         if self.spans is None or self.ledger is not None:
             raise TextprivError("a single span needs spans= and no ledger, which counts documents.")
-        self._repeats |= key is not None
-        return self.spans.draw_alone(text, kind, self._scopes([key])[0])
+        self._streams.repeats |= key is not None
+        return self.spans.draw_alone(text, kind, self._streams.scopes([key])[0])
 
     @cached_property
     def fingerprint(self) -> bytes:
@@ -242,7 +226,7 @@ class Privatizer:
         if self.ledger is not None:
             changed = "whether a document has changed since its last release under the same name"
             return statement.extended(not_protected=(changed,), notes=(self.ledger.statement,))
-        if self._repeats:
+        if self._streams.repeats:
             statement = statement.extended(not_protected=(CHANGED,))
         if self.seed is not None:
             statement = statement.extended(notes=(_SEEDED,), proved=False)
@@ -285,17 +269,8 @@ class Privatizer:
     ) -> list[PrivateTokens]:
         """Draw the documents of a batch and return them as tokens.
 
-        Parameters
-        ----------
-        batch : RawBatch
-        keys : sequence of str, int, bytes, Document, Stream or None, optional
-            One for each document. None gives a document fresh randomness; a Stream is read as it is. :meth:`pipe` checks
-            that keys are different, this method does not.
-
-        Raises
-        ------
-        LedgerError
-            For a document that the ledger refuses; nothing of the batch is drawn.
+        As a key None gives a document fresh randomness, and a Stream is read as it is. :meth:`pipe` checks that keys are
+        different; this method does not.
         """
         return self._detokenizer.tokens(*self._draw(batch, keys))
 
@@ -328,7 +303,7 @@ class Privatizer:
         scopes: list[Scopes] = []
         spans = None
         if self.spans is not None:
-            scopes = self._scopes([None] * len(batch) if keys is None else keys)
+            scopes = self._streams.scopes([None] * len(batch) if keys is None else keys)
             self.spans.require_persons(batch, scopes)  # before a ledger counts what cannot be drawn
             spans = self.spans.documents(batch)
         contents = [
@@ -337,114 +312,26 @@ class Privatizer:
             else spans[number]
             for number in range(len(batch) if keys is not None else 0)
         ]
-        streams = self._document_streams(np.diff(offsets).tolist(), keys, contents)
+        words = np.diff(offsets).tolist()
+        streams = self._streams.of(words, keys, contents, lambda: self.fingerprint)
         if self.spans is not None:
             batch = self.spans.draw(batch, streams, scopes)
         if keys is None:  # nothing distinguishes the documents: they read one stream, as one
             offsets, streams = offsets[[0, -1]], streams[:1]
         return batch, _sampled(self.mechanism, ids, offsets, streams)
 
-    def _document_streams(
-        self,
-        words: list[int],
-        keys: Sequence[ReleaseKey | None] | None,
-        contents: list[DocumentSpans],
-    ) -> list[Stream]:
-        """The random stream of each document. A ledger is asked first, before anything is drawn.
-
-        Two documents share a stream only if they have the same name, settings and words under the same run key. Documents
-        without a key read from one fresh stream.
-        """
-        fresh = Stream()
-        if self.ledger is not None:
-            return self._counted_streams(self.ledger, words, keys, contents)
-        if keys is None:
-            if self._has_run_key:
-                raise TextprivError(
-                    "a run key repeats the draws of every document, so each document needs a key of its own: pass keys=."
-                )
-            return [fresh] * len(words)
-        streams = []
-        for key, content in zip(keys, contents, strict=True):
-            if key is None or isinstance(key, Stream):
-                streams.append(key or fresh)
-            else:
-                self._repeats = True
-                identity = document_identity(self.fingerprint, _name(key), content.content)
-                streams.append(self._streams.stream(identity))
-        return streams
-
-    def _counted_streams(
-        self,
-        ledger: Ledger,
-        words: list[int],
-        keys: Sequence[ReleaseKey | None] | None,
-        contents: list[DocumentSpans],
-    ) -> list[Stream]:
-        """Charge the ledger for each document, and return the stream that it keeps for it."""
-        assert self._terms is not None
-        streams = [Stream() for _ in words]
-        charges, counted = [], []
-        for number, key in enumerate(keys or [None] * len(words)):
-            if key is None or isinstance(key, Stream):
-                raise LedgerError(
-                    "a ledger counts by the names of documents: pass one for each as key= or keys=."
-                )
-            drawn = contents[number]
-            if words[number] or drawn.count:  # else nothing that is protected is released
-                document = key if isinstance(key, Document) else Document(key)
-                losses = drawn.nats, drawn.rho, drawn.shared
-                charges.append(Charge(document, drawn.content, words[number], *losses))
-                counted.append(number)
-        try:
-            releases = ledger.charge_all(self._terms, charges)
-        except LedgerError as error:
-            if error.position is not None:
-                error.position = counted[error.position]
-            raise
-        for number, release in zip(counted, releases, strict=True):
-            streams[number] = release.stream()
-        return streams
-
-    def _scopes(self, keys: Sequence[ReleaseKey | None]) -> list[Scopes]:
-        """For each document, the secret functions of it and its author by which laws draw the same again."""
-        scopes = []
-        for key in keys:
-            if isinstance(key, Document):
-                scopes.append(Scopes(self._scope_streams, key.name, key.author))
-            else:
-                name = os.urandom(16) if key is None or isinstance(key, Stream) else key
-                scopes.append(Scopes(self._scope_streams, name))
-        return scopes
-
-    def _check_keys(
-        self, keys: Sequence[ReleaseKey], texts: int, distinct: DistinctKeys, position: int
-    ) -> None:
-        """Refuse too few keys, and a key that an earlier document has; a ledger counts versions of one document."""
-        if len(keys) < texts:
-            raise TextprivError(
-                f"there are more texts than keys: document {position + len(keys)} has none. Give one key for every text."
-            )
-        if self.ledger is not None:
-            return
-        for number, key in enumerate(keys):
-            if not (key is None or isinstance(key, Stream) or distinct.add(_name(key))):
-                raise TextprivError(
-                    f"document {position + number} has the key of an earlier document: two equal texts would come out "
-                    "equal. Give each document a key of its own."
-                )
-
     def __getstate__(self) -> dict[str, Any]:
         # The reader has seen raw words, and the streams hold the run key: neither travels.
-        names = "mechanism", "policy", "seed", "language", "ledger", "spans", "_has_run_key"
-        return {name: getattr(self, name) for name in names}
+        names = "mechanism", "policy", "seed", "language", "ledger", "spans"
+        own = {name: getattr(self, name) for name in names}
+        return {**own, "has_run_key": self._streams.has_run_key}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         plan, is_shared = (
             state.pop("spans"),
             state["seed"] is not None or state["ledger"] is not None,
         )
-        if state.pop("_has_run_key"):
+        if state.pop("has_run_key"):
             raise TextprivError(
                 "a Privatizer with a run key does not travel between processes: the key is a secret. Make one there."
             )
@@ -459,6 +346,117 @@ class Privatizer:
 
     def __repr__(self) -> str:
         return f"Privatizer({self.mechanism!r}, {self.policy!r})"
+
+
+class _DocumentStreams:
+    """The random stream of each document: fresh, found from its key, or kept by a ledger.
+
+    Two documents share a stream only if they have the same name, settings and words under the same run key.
+
+    Attributes
+    ----------
+    has_run_key : bool
+    repeats : bool
+        Whether a release may be repeated: with a run key or a seed, or once a document was released under a key.
+    terms : Terms, optional
+        By which the ledger counts.
+    """
+
+    def __init__(self, run_key: bytes | None, seed: int | None, ledger: Ledger | None) -> None:
+        self.has_run_key = run_key is not None
+        self.repeats = run_key is not None or seed is not None
+        self.terms: Terms | None = None
+        self._ledger = ledger
+        self._streams = KeyedStreams(run_key, seed=seed)
+        # Laws that draw the same within a document or a person follow from the ledger's secret, if there is one.
+        self._scope_streams = self._streams if ledger is None else KeyedStreams(ledger.scope_key)
+
+    def of(
+        self,
+        words: list[int],
+        keys: Sequence[ReleaseKey | None] | None,
+        contents: list[DocumentSpans],
+        settings: Callable[[], bytes],
+    ) -> list[Stream]:
+        """The stream of each document, given the number of its words. A ledger is asked before anything is drawn."""
+        if self._ledger is not None:
+            return self._charged(self._ledger, words, keys, contents)
+        if keys is None and self.has_run_key:
+            raise TextprivError(
+                "a run key repeats the draws of every document, so each document needs a key of its own: pass keys=."
+            )
+        fresh = Stream()  # documents without a key read on from one
+        if keys is None:
+            return [fresh] * len(words)
+        streams = []
+        for key, content in zip(keys, contents, strict=True):
+            if key is None or isinstance(key, Stream):
+                streams.append(key or fresh)
+            else:
+                self.repeats = True
+                identity = document_identity(settings(), _name(key), content.content)
+                streams.append(self._streams.stream(identity))
+        return streams
+
+    def _charged(
+        self,
+        ledger: Ledger,
+        words: list[int],
+        keys: Sequence[ReleaseKey | None] | None,
+        contents: list[DocumentSpans],
+    ) -> list[Stream]:
+        """Charge the ledger for each document, and return the stream that it keeps for it."""
+        assert self.terms is not None
+        streams = [Stream() for _ in words]
+        charges, counted = [], []
+        for number, key in enumerate(keys or [None] * len(words)):
+            if key is None or isinstance(key, Stream):
+                raise LedgerError(
+                    "a ledger counts by the names of documents: pass one for each as key= or keys=."
+                )
+            drawn = contents[number]
+            if words[number] or drawn.count:  # else nothing that is protected is released
+                document = key if isinstance(key, Document) else Document(key)
+                losses = drawn.nats, drawn.rho, drawn.shared
+                charges.append(Charge(document, drawn.content, words[number], *losses))
+                counted.append(number)
+        try:
+            releases = ledger.charge_all(self.terms, charges)
+        except LedgerError as error:
+            if error.position is not None:
+                error.position = counted[error.position]
+            raise
+        for number, release in zip(counted, releases, strict=True):
+            streams[number] = release.stream()
+        return streams
+
+    def scopes(self, keys: Sequence[ReleaseKey | None]) -> list[Scopes]:
+        """For each document, the secret functions of it and its author by which laws draw the same again."""
+        scopes = []
+        for key in keys:
+            if isinstance(key, Document):
+                scopes.append(Scopes(self._scope_streams, key.name, key.author))
+            else:
+                name = os.urandom(16) if key is None or isinstance(key, Stream) else key
+                scopes.append(Scopes(self._scope_streams, name))
+        return scopes
+
+    def check(
+        self, keys: Sequence[ReleaseKey], texts: int, distinct: DistinctKeys, position: int
+    ) -> None:
+        """Refuse too few keys, and a key that an earlier document has; a ledger counts versions of one document."""
+        if len(keys) < texts:
+            raise TextprivError(
+                f"there are more texts than keys: document {position + len(keys)} has none. Give one key for every text."
+            )
+        if self._ledger is not None:
+            return
+        for number, key in enumerate(keys):
+            if not (key is None or isinstance(key, Stream) or distinct.add(_name(key))):
+                raise TextprivError(
+                    f"document {position + number} has the key of an earlier document: two equal texts would come out "
+                    "equal. Give each document a key of its own."
+                )
 
 
 def _name(key: DocumentKey | Document) -> DocumentKey:

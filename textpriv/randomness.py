@@ -1,27 +1,8 @@
-"""Keyed, cryptographic, per-document random streams.
+"""Keyed, cryptographic random streams, one a document.
 
-Every private draw reads 64-bit words of a ChaCha20 key stream. A document with a key has a stream of its own, found from a
-run key and the document's identity, so that a draw depends neither on the batch it was made in nor on what was drawn before;
-documents without one go on reading from a fresh stream, whose first words, as long as they are few, are the operating
-system's own. Statistical generators appear here only as the explicit choice of an experimenter. Words are whole numbers and
-the same on every processor; so is what is drawn from them, since samplers decide by one plain exponential alone. Laws
-and samplers live in ``textpriv.mechanisms``.
-
-The identity of a document
---------------------------
-:func:`document_identity` is the one place where it is put together, for the library and for every engine. It has three
-parts:
-
-* the settings of the release: mechanism, vocabulary, metric, policy, tokenizer, and the version of the algorithms;
-* the document's key: a name, or whatever else the caller knows the document by;
-* the content: the ids of the words that are drawn, in order.
-
-Each part is needed. Two documents of equal text have different keys and so independent streams. Two versions of one
-document, or one document under two settings, have independent streams: under one stream two contents show where they
-differ, and outputs occur together for one pair of originals that never occur together for another, which no epsilon bounds.
-
-What an identity cannot hide: the same key, settings and content give the same output again, and a changed content gives
-another one. Whoever sees two releases of a document under one run key learns for certain whether what was drawn has changed.
+Every private draw reads 64-bit words of a ChaCha20 key stream. The stream of a document with a key follows from a run key
+and the document's identity (:func:`document_identity`), so its draws depend neither on batches nor on earlier draws.
+Documents without a key read on from a fresh stream. NumPy generators are predictable: for experiments only.
 """
 
 from __future__ import annotations
@@ -75,9 +56,8 @@ class Stream:
     Parameters
     ----------
     key : bytes, optional
-        32 secret bytes, used for one document only. If left out, few words at a time are bytes of the operating system as
-        they are, and with the first many the stream goes on as that of a fresh key. A forked process takes a key of its
-        own: two that shared one would draw alike.
+        32 secret bytes, used for one document only. If left out, a few words at a time come from the operating system, and
+        from the first large request on from a fresh key. A forked process takes a key of its own.
     """
 
     __slots__ = ("_encryptor", "_process")
@@ -158,16 +138,22 @@ def framed(content: bytes) -> bytes:
 
 
 def document_identity(settings: bytes, key: DocumentKey, content: bytes) -> bytes:
-    """Return the identity of a document, from which its stream follows; see the top of this module.
+    """Return the identity of a document, from which its stream follows.
+
+    All three parts are needed. Documents of equal text have different keys and so independent streams. Two versions of one
+    document, or one document under two settings, have independent streams: under one stream two contents show where they
+    differ, and outputs occur together for one pair of originals that never occur together for another.
+
+    An identity cannot hide whether a document has changed: the same key, settings and content give the same output again.
 
     Parameters
     ----------
     settings : bytes
-        Fingerprint of the settings of the release.
+        Fingerprint of mechanism, vocabulary, metric, policy, tokenizer, and the version of the algorithms.
     key : str, int or bytes
-        What the document is known by.
+        The name of the document.
     content : bytes
-        What is drawn of it.
+        The ids of the words that are drawn, in order, and the spans.
 
     Raises
     ------
@@ -201,15 +187,15 @@ class KeyedStreams:
     Parameters
     ----------
     run_key : bytes, optional
-        32 secret bytes. Whoever holds them and a document's identity can repeat the document's draws and so undo the
-        protection: keep them as secret as the text, and only for as long as a run may have to be resumed.
+        32 secret bytes. With them and a document's identity the draws can be repeated, which undoes the protection: keep
+        them as secret as the text, and only as long as a run may be resumed.
     seed : int, optional
         For experiments: derives the run key from a number that can be guessed.
 
     Notes
     -----
     A stream's key is BLAKE2b keyed with the run key over the identity (its type and its bytes), so two identities never
-    share a stream. What belongs into the identity of a document says :func:`document_identity`.
+    share a stream.
     """
 
     def __init__(self, run_key: bytes | None = None, *, seed: int | None = None) -> None:

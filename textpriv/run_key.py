@@ -1,8 +1,8 @@
-"""The file of a run key: made, read and destroyed here, and nowhere else.
+"""The file of a run key: made, read and destroyed here.
 
-A run key is 32 secret bytes from which, with a document's identity, the document's randomness follows. Whoever holds it
-and the released texts can undo the protection, so it lies in a file of its own that only its owner may read, beside the
-output and never in it. What is derived from the key is in ``randomness``.
+A run key is 32 secret bytes from which, with a document's identity, the document's randomness follows. With the key and the
+released texts the protection can be undone. So the key is in a file of its own that only its owner may read, beside the
+output and never in it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BYTES = 32
 
 @dataclass
 class RunKey:
-    """A run key and the file that it lies in, or will lie in.
+    """A run key and its file.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class RunKey:
 
 
 def key_path(target: str | os.PathLike[str]) -> Path:
-    """Where the run key of an output lies: beside the file or folder itself, not beside a link to it, nor in a store."""
+    """The place of an output's run key: beside the file or folder itself, not beside a link to it, nor in a store."""
     final = local_path(target)
     return final.with_name(final.name + ".key")
 

@@ -46,10 +46,8 @@ class PrivacyStatement:
         The mechanism or algorithm, with its settings.
     adjacency : str
         Between which inputs the guarantee holds.
-    epsilon : float or None
-        The constant of the guarantee, in ``unit``. None if there is no finite bound; infinite for a fit without noise.
-    delta : float
-        The additive term of the guarantee.
+    epsilon, delta : float
+        The constant in ``unit`` (None if there is no finite bound, infinite without noise), and the additive term.
     unit : str
         What epsilon is measured in; with ``by_distance=False`` whose change is covered, such as "one record".
     proved : bool
@@ -333,16 +331,11 @@ class PrivacyStatement:
             ("epsilon", self._claim),
             ("delta", at_most(self.delta)),
             ("between", self.adjacency),
+            ("proof", self.proof),
         ]
-        for which, share in (("", "half"), ("_90", "nine tenths")):
-            found = self._at_reference(which)
-            if found is not None:
-                title = f"odds, 10th neighbour, {share} of running words"
-                rows.append((title, f"{found[0]}, up to a distance of {found[1]}"))
-        if "worst_word_loss" in self.figures:
-            rows.append(("odds, worst pair", odds_in_words(self.local_dp_epsilon)))
-        rows += [("documents", self.document_line), ("proof", self.proof)]
         lists = [
+            ("Guaranteed", self.guaranteed),
+            ("For whom", self.for_whom),
             ("Not protected", self.not_protected),
             ("Assumed", self.assumptions),
             ("Notes", self.notes),
