@@ -10,7 +10,7 @@ FROM python:3.12-slim
 ENV TEXTPRIV_CACHE_DIR=/opt/textpriv/cache NUMBA_CACHE_DIR=/opt/textpriv/compiled HOME=/tmp
 COPY --from=build /wheels /wheels
 RUN python -m pip install --no-cache-dir --only-binary :all: /wheels/textpriv-*.whl && rm -r /wheels
-RUN textpriv warm && chown -R 10001:10001 /opt/textpriv
+RUN textpriv demo >/dev/null && chown -R 10001:10001 /opt/textpriv
 USER 10001:10001
 WORKDIR /work
 ENTRYPOINT ["textpriv"]
