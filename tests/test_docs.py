@@ -152,30 +152,11 @@ def test_every_page_of_the_site_fits_a_wide_and_a_narrow_screen_with_its_formula
     browser.close()
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        "README.md",
-        "docs/index.md",
-        "docs/guide/threats.md",
-        "docs/guide/tutorial.md",
-        "pyproject.toml",
-    ],
-)
-def test_no_page_says_that_a_word_becomes_one_of_like_meaning(page):
-    # It is kept, or becomes a mostly unrelated word; what is promised is that near words are confusable.
-    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
-    promised = re.compile(r"(?<!not )(?<!not one )(words?|one) (close|similar|near) in meaning")
-    assert not promised.search(text)
-
-
 def test_every_file_that_a_contributor_is_sent_to_is_there():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = re.findall(r"`([\w/]+\.(?:py|csv))`", text)
-    # Within a way or a folder's table, paths are those inside one of the packages.
-    roots = [ROOT, ROOT / "textpriv", ROOT / "pairwise", ROOT / "textpriv" / "tokenization"]
-    roots += [ROOT / "textpriv" / "mechanisms"]
-    assert len(named) > 40
+    roots = [ROOT, ROOT / "textpriv", ROOT / "pairwise"]
+    assert named
     assert [name for name in named if not any((root / name).is_file() for root in roots)] == []
 
 

@@ -1,7 +1,8 @@
-"""Ways to get it: the wheel and what it asks for, the action, the hook, completion, and work where the network is closed."""
+"""The wheel, the image, the action, the hook, and work without a network."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -21,7 +22,7 @@ from typer.testing import CliRunner
 import textpriv
 from textpriv.cli.app import app
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 # What the base installation asks for; all of it has wheels for every Python and system that is supported.
 BASE = """spacy numpy scipy numba threadpoolctl cryptography pyarrow typer rich jinja2 packaging platformdirs""".split()
 TEXT = "The patient was admitted with chest pain."
@@ -91,6 +92,44 @@ def test_two_lines_of_python_and_of_spacy_and_the_command_need_no_network(closed
     assert done.stdout == TEXT.lower() + "\n"
 
 
+# The image
+
+
+def instructions() -> list[tuple[str, str]]:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [(name, rest) for name, _, rest in (line.partition(" ") for line in lines)]
+
+
+def value_of(name: str) -> str:
+    """What the last instruction of a name says."""
+    return [rest for each, rest in instructions() if each == name][-1]
+
+
+def test_the_image_runs_as_nobody_in_particular_and_is_warm():
+    user = value_of("USER").split(":")[0]
+    assert user.isdigit()
+    assert int(user) > 0
+    after = [name for name, _ in instructions()].index("USER")
+    assert "RUN" not in [name for name, _ in instructions()[after:]]
+    assert json.loads(value_of("ENTRYPOINT")) == ["textpriv"]
+    assert any(name == "RUN" and "textpriv" in rest for name, rest in instructions())
+
+
+def test_the_image_installs_no_compiler_and_no_source_package():
+    steps = " ".join(rest for name, rest in instructions() if name == "RUN")
+    assert "--only-binary :all:" in steps
+    assert not re.search(r"apt|gcc|g\+\+|build-essential", steps)
+
+
+def test_what_is_built_from_is_let_into_the_build():
+    rules = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    assert rules[0] == "*"
+    for rule in rules[1:]:
+        if rule.startswith("!"):
+            assert (ROOT / rule[1:]).exists(), rule
+
+
 # The action and the hook
 
 
@@ -125,7 +164,7 @@ def test_the_action_hands_on_arguments_certificate_and_exit_code(tmp_path, code)
     more = {"index": "a folder.idx", "arguments": "--prior uniform"}
     ended, output = run_step("certify", tmp_path, code, epsilon="2", **more)
     assert ended == code
-    expected = "certify|a folder.idx|--epsilon|2|--json|--prior|uniform|"
+    expected = "certify|--index|a folder.idx|--epsilon|2|--json|--prior|uniform|"
     assert output == f"certificate={expected}\n"
     command, *arguments = expected[:-1].split("|")
     group = typer.main.get_command(app)
@@ -148,21 +187,3 @@ def test_the_hook_is_one_that_pre_commit_takes_and_its_command_is_there():
     assert script.value == "textpriv.cli.app:main"
     assert CliRunner().invoke(app, [command, *options, "--help"]).exit_code == 0
     assert not hook["pass_filenames"]
-
-
-# Completion
-
-
-@pytest.mark.parametrize(
-    ("shell", "file"),
-    [("bash", ".bashrc"), ("zsh", ".zshrc"), ("fish", ".config/fish/completions/textpriv.fish")],
-)
-def test_completion_is_installed_for_a_shell(shell, file, tmp_path, monkeypatch):
-    import shellingham
-
-    monkeypatch.setattr(shellingham, "detect_shell", lambda *_: (shell, f"/bin/{shell}"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    result = CliRunner().invoke(app, ["--install-completion"], prog_name="textpriv")
-    assert result.exit_code == 0, result.output
-    assert "textpriv" in (tmp_path / file).read_text() or any(tmp_path.rglob("*textpriv*"))
-    assert f"{shell} completion installed" in result.output
