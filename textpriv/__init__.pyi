@@ -13,6 +13,7 @@ from .index import Index as Index
 from .index import Tree as Tree
 from .ledger import Document as Document
 from .ledger import Ledger as Ledger
+from .mechanisms.contextual import ContextualTEM as ContextualTEM
 from .mechanisms.madlib import Madlib as Madlib
 from .mechanisms.tem import TEM as TEM
 from .mechanisms.tree_tem import TreeTEM as TreeTEM

@@ -312,13 +312,26 @@ class Privatizer:
             else spans[number]
             for number in range(len(batch) if keys is not None else 0)
         ]
+        in_context = self._in_context(batch) if self.mechanism.reads_context else None
+        if in_context is not None:
+            contents = _with_context(contents, in_context, batch.offsets)
         words = np.diff(offsets).tolist()
         streams = self._streams.of(words, keys, contents, lambda: self.fingerprint)
         if self.spans is not None:
             batch = self.spans.draw(batch, streams, scopes)
+        if in_context is not None:
+            drawn = _sampled(self.mechanism, in_context, batch.offsets, streams)
+            return batch, drawn[drawn_at]
         if keys is None:  # nothing distinguishes the documents: they read one stream, as one
             offsets, streams = offsets[[0, -1]], streams[:1]
         return batch, _sampled(self.mechanism, ids, offsets, streams)
+
+    def _in_context(self, batch: RawBatch) -> NDArray[np.int32]:
+        """Return the ids of all tokens: words that are drawn, and symbols for what is released as it is."""
+        ids = batch.codes.copy()
+        symbols = {text: -2 - self.mechanism.symbol(text) for text in set(batch.strings)}
+        ids[ids < UNKNOWN] = [symbols[text] for text in batch.strings]
+        return ids
 
     def __getstate__(self) -> dict[str, Any]:
         # The reader has seen raw words, and the streams hold the run key: neither travels.
@@ -466,6 +479,16 @@ def _name(key: DocumentKey | Document) -> DocumentKey:
     if key.part is None:
         return key.name
     return framed(identity_bytes(key.name)) + identity_bytes(key.part)
+
+
+def _with_context(
+    contents: list[DocumentSpans], ids: NDArray[np.int32], offsets: NDArray[np.int64]
+) -> list[DocumentSpans]:
+    """Add the released symbols, on which draws in context depend, to what identifies each document."""
+    return [
+        replace(each, content=framed(each.content) + ids[first:last].astype("<i4").tobytes())
+        for each, first, last in zip(contents, offsets[:-1], offsets[1:], strict=False)
+    ]
 
 
 def _sampled(

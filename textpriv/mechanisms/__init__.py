@@ -18,6 +18,7 @@ from textpriv.errors import MechanismError
 
 if TYPE_CHECKING:
     from textpriv.mechanisms.base import UNKNOWN, Mechanism
+    from textpriv.mechanisms.contextual import ContextualTEM
     from textpriv.mechanisms.madlib import Madlib
     from textpriv.mechanisms.tem import TEM
     from textpriv.mechanisms.tree_tem import TreeTEM
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TEM",
     "UNKNOWN",
+    "ContextualTEM",
     "Madlib",
     "Mechanism",
     "TreeTEM",
@@ -82,6 +84,7 @@ def find_mechanism(name: str) -> Any:
 
 
 _HOME = {
+    "ContextualTEM": "contextual",
     "Madlib": "madlib",
     "Mechanism": "base",
     "TEM": "tem",

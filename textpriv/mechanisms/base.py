@@ -146,6 +146,10 @@ class Mechanism(ABC):
         ndarray of int32, shape (T,)
         """
 
+    def symbol(self, text: str) -> int:
+        """Return the number by which a mechanism that reads context knows a token that is released as it is."""
+        raise MechanismError(f"{self.name} reads no context.")
+
     def compile(self) -> None:
         """Compile what draws."""
         self.sample([UNKNOWN, 0], Stream())

@@ -27,7 +27,17 @@ from textpriv.mechanisms.measure import PARTS, BaseMeasure, MeasureTables, coin,
 from textpriv.mechanisms.rounds import WORDS, draw_in_rounds
 from textpriv.randomness import RandomWords
 
-__all__ = ["COARSE", "SLACK", "Decay", "NearTables", "decay", "steps_between", "whole"]
+__all__ = [
+    "COARSE",
+    "SLACK",
+    "Decay",
+    "NearTables",
+    "attempt",
+    "decay",
+    "steps_between",
+    "steps_from",
+    "whole",
+]
 
 SLACK = 2e-9  # nats that whole parts and coins may add to a loss: 4.1 x 2^-32, and as much again for the floats in them
 COARSE = float(1 << 32)  # parts below it are accepted by a coin
@@ -66,11 +76,34 @@ def decay(steps: int, law: Decay) -> float:
 @njit(cache=True, nogil=True)
 def steps_between(points: NDArray[Any], first: int, second: int, root: bool) -> int:
     """Return the distance of two points in steps, as an index counts them."""
-    total = np.int32(0)
-    for column in range(points.shape[1]):
-        apart = np.int32(np.int32(points[first, column]) - np.int32(points[second, column]))
-        total = np.int32(total + (np.int32(apart * apart) if root else np.int32(abs(apart))))
+    # Unsigned numbers need no check for negative ones, which takes most of the time.
+    a, b, total = np.uint64(first), np.uint64(second), np.int32(0)
+    if root:
+        for column in range(np.uint64(points.shape[1])):
+            apart = np.int32(points[a, column]) - np.int32(points[b, column])
+            total += np.int32(apart * apart)
+    else:
+        for column in range(np.uint64(points.shape[1])):
+            total += np.int32(abs(np.int32(points[a, column]) - np.int32(points[b, column])))
     return total
+
+
+@njit(cache=True, nogil=True)
+def steps_from(
+    points: NDArray[Any],
+    word: int,
+    others: NDArray[np.int32],
+    root: bool,
+    out: NDArray[np.uint64],
+) -> None:
+    """Write the distances of a word from some others, in steps."""
+    # Two loops: with one, the kind of distance is looked at for every word.
+    if root:
+        for at in range(others.shape[0]):
+            out[at] = steps_between(points, word, others[at], True)
+    else:
+        for at in range(others.shape[0]):
+            out[at] = steps_between(points, word, others[at], False)
 
 
 class Rows(NamedTuple):
@@ -292,7 +325,7 @@ def _from_block(
 
 
 @njit(cache=True, nogil=True)
-def _attempt(
+def attempt(
     law: Decay,
     measure: MeasureTables,
     points: NDArray[Any],
@@ -339,7 +372,7 @@ def _attempts(
         token = pending[place]
         for at in range(0, words.shape[1], WORDS):
             random = words[place, at : at + WORDS]
-            output = _attempt(law, measure, points, rows, block, ids[token], random)
+            output = attempt(law, measure, points, rows, block, ids[token], random)
             if output >= 0:
                 out[token] = output
                 break

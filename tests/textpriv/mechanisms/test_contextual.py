@@ -1,0 +1,221 @@
+"""ContextualTEM: its output distribution in every context, its draws, and broken variants that lose more."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import textpriv
+from textpriv.errors import MechanismError
+from textpriv.language.ngrams import NGrams
+from textpriv.mechanisms.contextual import ContextualTEM
+from textpriv.privatizer import Privatizer
+from textpriv.tokenization.policy import TokenPolicy
+
+EPSILON, SIZE = 2.0, 5
+FULL_STOP = -2 - 2  # the symbol "." of the model
+CONTEXTS = list(product([FULL_STOP, *range(SIZE)], repeat=2))
+
+
+def models() -> dict[str, NGrams]:
+    """Language models over five words: ordinary, with one dominating successor, and with words that never occurred."""
+    rng = np.random.default_rng(3)
+    text = rng.integers(-1, SIZE, size=300).astype(np.int32)
+    text[::7] = FULL_STOP
+    certain = np.tile(np.array([0, 1, 2, FULL_STOP], dtype=np.int32), 100)
+    return {
+        "ordinary": NGrams.from_ids(text, np.array([0, 150, 300]), SIZE),
+        "dominating": NGrams.from_ids(certain, np.array([0, 400]), SIZE),
+        "unseen": NGrams.from_ids(np.zeros(20, np.int32), np.array([0, 20]), SIZE),
+    }
+
+
+@pytest.fixture(scope="module")
+def index(index_of):
+    """Five words, two of them at one point."""
+    points = np.random.default_rng(1).normal(size=(SIZE, 3))
+    points[4] = points[1]
+    return index_of(points, space="euclidean", k=3)
+
+
+def excess(laws: np.ndarray, index) -> float:
+    """By how much any two rows (word, output) differ beyond epsilon times their distance."""
+    apart = np.array([[index.distance(a, b) for b in range(SIZE)] for a in range(SIZE)])
+    losses = np.abs(laws[:, None, :] - laws[None, :, :]).max(axis=2)
+    return float((losses - EPSILON * apart).max())
+
+
+@pytest.mark.parametrize("model", models().values(), ids=list(models()))
+def test_no_pair_loses_more_than_stated_in_any_context(index, model):
+    mechanism = ContextualTEM(index, EPSILON, model=model)
+    for context in CONTEXTS:
+        laws = np.array([mechanism.log_prob(word, context) for word in range(SIZE)])
+        assert np.isfinite(laws).all()
+        assert excess(laws, index) <= 1e-12
+        assert np.array_equal(laws[1], laws[4])  # two words at distance 0
+
+
+@pytest.mark.parametrize("model", models().values(), ids=list(models()))
+def test_law_is_the_models_next_word_times_the_decay(index, model):
+    mechanism = ContextualTEM(index, EPSILON, model=model)
+    words = model.words_only(other=False)
+    for context in ([2, 3], [FULL_STOP, 0]):
+        weights = words.after(*words.of_ids(np.array(context)).tolist())[:SIZE]
+        weights = weights * np.exp(-mechanism.t * index.distances_of(np.array([2]))[0])
+        wanted = weights / weights.sum()
+        assert np.exp(mechanism.log_prob(2, context)) == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize("model", models().values(), ids=list(models()))
+def test_draws_of_four_positions_follow_their_joint_law(index, model, stream, goodness, level):
+    mechanism = ContextualTEM(index, EPSILON, model=model)
+    document, draws = np.array([FULL_STOP, 2, 3, -1], dtype=np.int32), 8_000
+    streams = [stream("contextual", number) for number in range(draws)]
+    out = mechanism.sample_documents(
+        np.tile(document, draws), np.arange(draws + 1) * 4, streams
+    ).reshape(draws, 4)
+    assert (out[:, 0] == FULL_STOP).all()
+    joint = np.zeros((SIZE,) * 3)
+    first = np.exp(mechanism.log_prob(2, [FULL_STOP]))
+    for a in range(SIZE):
+        second = np.exp(mechanism.log_prob(3, [FULL_STOP, a]))
+        for b in range(SIZE):
+            joint[a, b] = first[a] * second[b] * np.exp(mechanism.log_prob(-1, [a, b]))
+    counts = np.zeros(joint.shape)
+    np.add.at(counts, tuple(out[:, 1:].T), 1)
+    assert goodness(counts.ravel(), joint.ravel()) > level
+
+
+def test_draws_depend_on_the_stream_of_their_document_alone(index, stream):
+    mechanism = ContextualTEM(index, EPSILON, model=models()["ordinary"])
+    first, second = np.array([0, 1, FULL_STOP, 2], np.int32), np.array([3, -1, 3], np.int32)
+    offsets = np.array([0, 4, 7])
+    together = mechanism.sample_documents(
+        np.concatenate([first, second]), offsets, [stream("a"), stream("b")]
+    )
+    assert np.array_equal(
+        together[:4], mechanism.sample_documents(first, offsets[:2], [stream("a")])
+    )
+    alone = mechanism.sample_documents(second, np.array([0, 3]), [stream("b")])
+    assert np.array_equal(together[4:], alone)
+
+
+def test_a_callable_model_draws_by_its_weights(index, stream, goodness, level):
+    def prior(prefix):
+        return np.arange(1.0, SIZE + 1) if len(prefix) else np.ones(SIZE)
+
+    mechanism = ContextualTEM(index, EPSILON, model=prior)
+    draws = 3_000
+    streams = [stream("callable", number) for number in range(draws)]
+    ids = np.tile(np.array([0, 3], np.int32), draws)
+    out = mechanism.sample_documents(ids, np.arange(draws + 1) * 2, streams).reshape(draws, 2)
+    for place, word, context in ((0, 0, []), (1, 3, [0])):
+        counts = np.bincount(out[:, place], minlength=SIZE)
+        assert goodness(counts, np.exp(mechanism.log_prob(word, context))) > level
+
+
+def test_a_model_without_a_floor_is_refused(index, stream):
+    mechanism = ContextualTEM(index, EPSILON, model=lambda prefix: np.eye(SIZE)[0])
+    with pytest.raises(MechanismError, match="positive weights"):
+        mechanism.sample([1], stream("floor"))
+
+
+# Broken variants: what voids the proof loses more than the sum over positions
+
+
+def joint(mechanism, document, prior) -> np.ndarray:
+    """Log-probability of every output of three words, with ``prior(prefix, document, position)`` as log-weights."""
+    distances = mechanism.index.distances_of(np.arange(SIZE))
+    laws = np.zeros((SIZE,) * 3)
+    for output in product(range(SIZE), repeat=3):
+        for place, word in enumerate(document):
+            score = prior(output[:place], document, place) - mechanism.t * distances[word]
+            with np.errstate(divide="ignore"):
+                laws[output] += score[output[place]] - np.logaddexp.reduce(score)
+    return laws
+
+
+def largest_excess(mechanism, prior) -> float:
+    """The largest loss between two documents that differ in one word, beyond the bound of that word."""
+    worst = -np.inf
+    for first, other, rest in product(range(SIZE), range(SIZE), ((2, 3), (0, 4))):
+        bound = EPSILON * mechanism.index.distance(first, other)
+        for documents in (((first, *rest), (other, *rest)), ((*rest, first), (*rest, other))):
+            one, two = (joint(mechanism, document, prior) for document in documents)
+            with np.errstate(invalid="ignore"):
+                worst = max(worst, float(np.nan_to_num(one - two, nan=0.0).max()) - bound)
+    return worst
+
+
+def variants(mechanism):
+    """Log-weights of the sound prior and of broken ones."""
+
+    def sound(prefix, document, place):
+        return np.log(mechanism.context_weights(prefix[-2:]))
+
+    def raw_prefix(prefix, document, place):
+        return np.log(mechanism.context_weights(document[:place][-2:]))
+
+    def mixed_prefix(prefix, document, place):
+        return np.log(mechanism.context_weights([*prefix, *document[:1]][-2:]))
+
+    def looks_ahead(prefix, document, place):
+        return np.log(mechanism.context_weights(document[place + 1 :][:2]))
+
+    def depends_on_the_input(prefix, document, place):
+        return sound(prefix, document, place) + 2.0 * (np.arange(SIZE) == document[place])
+
+    def counts_the_document(prefix, document, place):
+        return sound(prefix, document, place) + np.log1p(np.bincount(document, minlength=SIZE) * 9)
+
+    def without_a_floor(prefix, document, place):
+        with np.errstate(divide="ignore"):
+            return np.log((np.arange(SIZE) != document[place]).astype(float))
+
+    def draws_until_changed(prefix, document, place):
+        return sound(prefix, document, place) - 30.0 * (np.arange(SIZE) == document[place])
+
+    def knows_the_length_of_the_word(prefix, document, place):
+        return sound(prefix, document, place) * (1 + document[place])
+
+    broken = (
+        raw_prefix,
+        mixed_prefix,
+        looks_ahead,
+        depends_on_the_input,
+        counts_the_document,
+        without_a_floor,
+        draws_until_changed,
+        knows_the_length_of_the_word,
+    )
+    return sound, broken
+
+
+def test_losses_of_positions_add_and_eight_broken_priors_lose_more(index):
+    mechanism = ContextualTEM(index, EPSILON, model=models()["dominating"])
+    sound, broken = variants(mechanism)
+    assert largest_excess(mechanism, sound) <= 1e-9
+    for prior in broken:
+        assert largest_excess(mechanism, prior) > 0.05, prior.__name__
+
+
+# In a privatizer
+
+
+def test_released_marks_are_part_of_the_context_and_of_the_identity():
+    vocabulary = textpriv.Vocabulary(["good", "bad", "film"], np.eye(3))
+    model = NGrams.count(["Good film. Bad film!", "A bad film."], vocabulary)
+    mechanism = ContextualTEM(textpriv.Index.build(vocabulary, space="euclidean"), 4.0, model=model)
+    private = Privatizer(mechanism, TokenPolicy(), run_key=bytes(32))
+    batch = private.read("Good, bad film.")
+    comma, stop = -2 - mechanism.symbol(","), -2 - mechanism.symbol(".")
+    assert private._in_context(batch).tolist() == [0, comma, 1, 2, stop]
+    drawn = {
+        tuple(private.privatize(f"good{mark} bad film {mark} film bad good" * 4, key=1).split(mark))
+        for mark in ".!"
+    }
+    assert len(drawn) == 2
+    assert private.privatize("good bad.", key=2) == private.privatize("good bad.", key=2)
+    assert private.statement.proved
