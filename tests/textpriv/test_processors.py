@@ -162,9 +162,10 @@ def checksum(*parts: object) -> str:
 
 
 def everything() -> dict[str, dict[str, str]]:
+    from textpriv.metrics import Mahalanobis
+
     from textpriv import Index, Privatizer
     from textpriv.ledger import settings_fingerprint
-    from textpriv.metrics import Mahalanobis
 
     words = vocabulary()
     metrics = ["euclidean", "angular", "manhattan", *map(Mahalanobis, matrices())]
