@@ -167,7 +167,11 @@ def audit(
     for name, vectors, k in _vocabularies(quick):
         vocabulary = Vocabulary([f"w{i}" for i in range(len(vectors))], vectors / epsilon)
         over_trees = getattr(configured, "over_trees", False)
-        over = Tree.build(vocabulary) if over_trees else Index.build(vocabulary, k=k)
+        over = (
+            Tree.build(vocabulary, space="euclidean")
+            if over_trees
+            else Index.build(vocabulary, k=k)
+        )
         try:
             attack = _Attack(make(over), epsilon, sizes)
         except TextprivError as error:

@@ -256,9 +256,11 @@ class Index:
 
     # Distances
 
-    def steps_of(self, words: NDArray[Any]) -> NDArray[np.int32]:
-        """Exact distances from some words to every word, in steps as in `neighbour_steps`, shape (len(words), V)."""
-        return self._grid.steps(np.asarray(words))
+    def steps_of(
+        self, words: NDArray[Any], others: slice | NDArray[Any] = slice(None)
+    ) -> NDArray[np.int32]:
+        """Exact distances from some words to every word, or to some, in steps as in `neighbour_steps`."""
+        return self._grid.steps(np.asarray(words), others)
 
     def length(self, steps: Any) -> Any:
         """Length of a number of steps, or of an array of them: ``unit * sqrt(steps)``; in "manhattan" ``unit * steps``."""

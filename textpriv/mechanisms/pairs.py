@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import TypeVar
 
 import numpy as np
@@ -33,17 +34,23 @@ def log_normalisers(
     progress: Progress | None = None,
 ) -> NDArray[np.float64]:
     """Return ``ln Z(w)`` of every word, shape (V,)."""
+    total, lock = np.zeros(len(index)), Lock()
 
-    def work(rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        total = np.zeros(len(rows))
+    def work(rows: NDArray[np.int64]) -> None:
+        own = np.zeros(len(index))
         for columns, distances in _blocks(index, rows):
             np.minimum(distances, gamma, out=distances)
             distances *= -rate
-            np.exp(distances, out=distances)
-            total += distances @ weights[columns]
-        return np.log(total)
+            kernel = np.exp(distances, out=distances)
+            own[rows] += kernel @ weights[columns]
+            # Both words of a pair get its weight; among the rows each pair is met twice.
+            later = max(int(rows[-1]) + 1 - columns.start, 0)
+            own[columns][later:] += weights[rows] @ kernel[:, later:]
+        with lock:
+            np.add(total, own, out=total)
 
-    return np.concatenate(_over_rows(index, work, progress))
+    _over_rows(index, work, progress)
+    return np.log(total)
 
 
 def pair_constant(
@@ -60,7 +67,7 @@ def pair_constant(
 
     def work(rows: NDArray[np.int64]) -> tuple[float, tuple[int, int]]:
         best, pair = 0.0, (int(rows[0]), int(rows[0]))
-        for columns, distances in _blocks(index, rows, int(rows[0])):
+        for columns, distances in _blocks(index, rows):
             ratio = np.abs(log_z[rows, None] - log_z[columns])
             ratio -= ROUNDING
             np.maximum(ratio, 0.0, out=ratio)
@@ -79,14 +86,11 @@ def pair_constant(
     return max(_over_rows(index, work, progress))
 
 
-def _blocks(
-    index: Index, rows: NDArray[np.int64], first: int = 0
-) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """Yield the distances of some words to all from a first one on, block by block."""
-    steps = index.steps_of(rows)
-    for start in range(first, len(index), _COLUMNS):
+def _blocks(index: Index, rows: NDArray[np.int64]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    """Yield the distances of some words to themselves and all later ones, block by block."""
+    for start in range(int(rows[0]), len(index), _COLUMNS):
         columns = slice(start, min(start + _COLUMNS, len(index)))
-        yield columns, np.asarray(index.length(steps[:, columns]), dtype=np.float64)
+        yield columns, np.asarray(index.length(index.steps_of(rows, columns)), dtype=np.float64)
 
 
 def _over_rows(

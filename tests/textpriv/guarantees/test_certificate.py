@@ -1,0 +1,303 @@
+"""Certificates: the exact constant over all pairs, refutations of broken mechanisms, and what is read back."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from textpriv.errors import MechanismError
+from textpriv.guarantees.certificate import Certificate, certify
+from textpriv.index import Index
+from textpriv.mechanisms import TEM, Madlib
+
+
+@pytest.fixture(scope="module")
+def points(clustered_points):
+    """120 words in the plane, six of them duplicates."""
+    table = clustered_points(12, 10, 2, 2.0)
+    table[60:66] = table[0]
+    return table
+
+
+@pytest.fixture
+def index(index_of, points):
+    """A fresh index, so that no record of another test is met."""
+    return index_of(points, k=16)
+
+
+@pytest.fixture
+def saved(index, tmp_path) -> Path:
+    index.save(tmp_path / "small.idx")
+    return tmp_path / "small.idx"
+
+
+def brute_force(mechanism) -> float:
+    size = len(mechanism.index)
+    laws = np.stack([mechanism.log_prob(word) for word in range(size)])
+    apart = mechanism.index.distances_of(np.arange(size))
+    losses = np.stack([(laws[word] - laws).max(axis=1) for word in range(size)])
+    return float((losses[apart > 0] / apart[apart > 0]).max(initial=0.0))
+
+
+def assert_refuted(mechanism) -> Certificate:
+    """The certificate refutes the claim, and its witness does by itself."""
+    found = certify(mechanism)
+    assert not found.holds
+    assert found.rho > mechanism.epsilon
+    first, second = (mechanism.log_prob(word) for word in found.worst_pair)
+    loss = (first - second).max()
+    assert loss > mechanism.epsilon * found.distance + 1e-6
+    assert found.distance == 0 or loss == pytest.approx(found.rho * found.distance, rel=1e-6)
+    return found
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"prior": "uniform"}, {"gamma": 0.5}, {"epsilon": 0.01}, {"epsilon": 90.0}]
+)
+def test_the_constant_of_tem_is_that_of_all_triples(index, settings):
+    mechanism = TEM(index, **{"epsilon": 3.0, **settings})
+    found = certify(mechanism)
+    assert (found.holds, found.exact, found.pairs) == (True, True, 120 * 119 // 2)
+    assert found.rho == pytest.approx(brute_force(mechanism), rel=1e-7)
+    assert found.rho <= mechanism.epsilon
+
+
+def test_a_constant_over_many_blocks_is_that_of_single_rows(index_of):
+    # More words than a block has rows or columns.
+    index = index_of(np.random.default_rng(0).normal(size=(2500, 3)), k=4)
+    mechanism = TEM(index, 2.0)
+    found = certify(mechanism)
+    ids = [index.vocabulary.id(word) for word in found.worst_pair]
+    first, second = (mechanism.log_prob(word) for word in ids)
+    assert (first - second).max() / index.distance(*ids) == pytest.approx(found.rho, rel=1e-9)
+    normalisers = mechanism.log_normalisers()
+    apart = index.distances_of(np.arange(0, 2500, 50))
+    ratio = mechanism.t * np.minimum(apart, mechanism.gamma)
+    ratio += np.abs(normalisers[::50, None] - normalisers)
+    assert (ratio[apart > 0] / apart[apart > 0]).max() <= found.rho * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("words", [1, 2])
+def test_a_vocabulary_of_one_or_two_words_has_a_certificate(index_of, words):
+    found = certify(TEM(index_of(np.arange(float(words))), 1.0))
+    assert found.holds
+    assert found.pairs == words - 1
+    assert (found.rho > 0) == (words == 2)
+
+
+def test_only_a_mechanism_can_be_certified():
+    with pytest.raises(MechanismError, match="certify needs a mechanism"):
+        certify("TEM")
+
+
+# Broken mechanisms
+
+
+class DoubledRate(TEM):
+    """Draws, and says that it draws, at twice the rate."""
+
+    def __init__(self, *given, **options):
+        super().__init__(*given, **options)
+        self.t *= 2
+
+
+class WrongBottom(TEM):
+    """Scores the bottom ln(|W| / |L|) in place of ln|W outside L|."""
+
+    def log_prob(self, word):
+        apart = self.distances(self.resolve(word))
+        listed = apart <= self.gamma
+        size, inside = len(apart), int(listed.sum())
+        score = -self.t * np.where(listed, apart, self.gamma)
+        if inside < size:
+            score[~listed] += math.log(size / inside) - math.log(size - inside)
+        return score - np.logaddexp.reduce(score)
+
+
+class WithoutSelf(TEM):
+    """Never keeps a word."""
+
+    def log_prob(self, word):
+        law = super().log_prob(word).copy()
+        law[self.resolve(word)] = -np.inf
+        return law - np.logaddexp.reduce(law)
+
+
+class SelfAtTheEdge(TEM):
+    """Leaves a word out of its own list, and draws it as one of the rest."""
+
+    def log_prob(self, word):
+        number = self.resolve(word)
+        score = super().log_prob(number).copy()
+        score[number] -= self.t * self.gamma
+        return score - np.logaddexp.reduce(score)
+
+
+class NotANumber(TEM):
+    """Has a law with a hole."""
+
+    def log_prob(self, word):
+        law = super().log_prob(word).copy()
+        law[7] = np.nan if word == 5 else law[7]
+        return law
+
+
+class ReturnsItsInput(TEM):
+    """States a law and draws nothing."""
+
+    def sample_documents(self, ids, offsets, streams):
+        return np.maximum(ids, 0)
+
+
+class Quiet(Madlib):
+    """Has noise four times too small for the claim."""
+
+    def sample_documents(self, ids, offsets, streams):
+        claimed, self.epsilon = self.epsilon, 4 * self.epsilon
+        try:
+            return super().sample_documents(ids, offsets, streams)
+        finally:
+            self.epsilon = claimed
+
+
+def test_a_doubled_rate_is_refuted(index):
+    assert certify(DoubledRate(index, 3.0, "uniform")).rho > 3.0
+    assert_refuted(DoubledRate(index, 3.0, "uniform"))
+
+
+def test_a_wrong_bottom_score_is_refuted(index_of, index, clustered_points):
+    assert_refuted(WrongBottom(index, 3.0, "uniform", gamma=0.8))
+    large = index_of(clustered_points(40, 50, 3, 3.0), k=32)
+    assert not assert_refuted(WrongBottom(large, 3.0, "uniform", gamma=0.8)).exact
+
+
+def test_a_word_left_out_of_its_own_list_is_refuted(index):
+    assert_refuted(SelfAtTheEdge(index, 3.0, "uniform", gamma=3.0))
+    found = certify(WithoutSelf(index, 3.0))
+    assert (found.holds, found.rho) == (False, math.inf)
+
+
+def test_a_law_that_is_no_number_does_not_hold(index):
+    assert not certify(NotANumber(index, 3.0)).holds
+
+
+def test_a_sampler_that_returns_its_input_is_not_certified(index):
+    found = certify(ReturnsItsInput(index, 3.0))
+    assert not found.holds
+    assert "does not draw from the stated law" in found.paragraph()
+
+
+@pytest.mark.parametrize("harm", ["missed", "moved", "self"])
+def test_an_index_with_a_wrong_list_is_not_certified(index_of, points, harm):
+    index = index_of(points, k=17)
+    ids, steps = index.neighbour_ids.copy(), index.neighbour_steps.copy()
+    kept = {"missed": np.r_[:3, 4:17], "moved": np.arange(17), "self": np.r_[1:17]}[harm]
+    index.neighbour_ids = ids[:, kept]
+    index.neighbour_steps = steps[:, kept] + (harm == "moved")
+    found = certify(TEM(index, 3.0))
+    assert not found.holds
+    assert "nearest list" in found.paragraph()
+
+
+# Mechanisms without a closed form
+
+
+def test_madlib_is_bounded_by_samples_and_says_so(index_of, points):
+    index = index_of(points, k=16)
+    found = certify(Madlib(index, 3.0))
+    assert (found.holds, found.exact, found.confidence) == (True, False, 0.999)
+    assert 0.5 < found.rho <= 3.0
+    assert "cannot establish" in found.notes[0]
+    assert certify(Madlib(index, 3.0)).rho == found.rho  # the same draws in every run
+
+
+def test_a_madlib_with_too_little_noise_is_refuted(index_of, points):
+    found = certify(Quiet(index_of(points, k=16), 3.0))
+    assert not found.holds
+    assert found.rho > 6.0
+
+
+# Words and records
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("rho", [1.9999999999, 2.0000000001, 2 / 3])
+def test_a_constant_is_rounded_to_the_side_that_stays_true(index, exact, rho):
+    found = replace(certify(TEM(index, 3.0)), rho=rho, exact=exact)
+    relation, printed = found.in_words(rho).rpartition(" ")[::2]
+    assert relation == ("" if exact else "at least")
+    assert rho <= float(printed) if exact else float(printed) <= rho
+    assert float(printed) == pytest.approx(rho, rel=1e-8)
+
+
+def test_a_certificate_says_when_it_was_computed_and_looked_at_what(index):
+    found = certify(TEM(index, 3.0))
+    assert "UTC by textpriv" in found.computed
+    assert "draws each of 8 words and of an unknown one fit" in found.paragraph()
+    assert "nearest lists of 32 words agree" in found.paragraph()
+    assert Certificate.from_dict(json.loads(found.to_json())) == found
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How often a constant was computed."""
+    from textpriv.guarantees import certificate
+
+    calls, real = [], certificate.pair_constant
+    monkeypatch.setattr(
+        certificate, "pair_constant", lambda *given: (calls.append(1), real(*given))[1]
+    )
+    return calls
+
+
+def test_a_certificate_that_is_read_back_says_so(saved, counted):
+    first = certify(TEM(Index.load(saved), 3.0))
+    again = certify(TEM(Index.load(saved), 3.0), reuse=True)
+    assert len(counted) == 1
+    assert again.notes[-1] == (
+        f"This certificate was read from the index; it was computed on {first.computed}, and not again"
+    )
+    assert replace(again, notes=first.notes) == first
+    certify(TEM(Index.load(saved), 3.0))  # computed again unless asked otherwise
+    assert len(counted) == 2
+
+
+def test_a_forged_record_is_never_called_computed(saved, counted):
+    mechanism = TEM(Index.load(saved), 3.0)
+    found = certify(mechanism)
+    mechanism.index.keep_record(found.binding, {**found.to_dict(), "rho": 1.0})
+    again = certify(TEM(Index.load(saved), 3.0), reuse=True)
+    assert "read from the index" in again.paragraph()
+    assert certify(TEM(Index.load(saved), 3.0)).rho == found.rho
+
+
+def test_a_certificate_serves_no_other_mechanism(saved, counted, index_of, points):
+    certify(TEM(Index.load(saved), 3.0))
+    for mechanism in (
+        TEM(Index.load(saved), 3.1),
+        TEM(Index.load(saved), 3.0, "uniform"),
+        WithoutSelf(Index.load(saved), 3.0),
+        TEM(index_of(points * 1.01, k=16), 3.0),
+    ):
+        assert "read from the index" not in certify(mechanism, reuse=True).paragraph()
+
+
+@pytest.mark.parametrize("harm", ["content", "binding", "file"])
+def test_a_record_that_was_altered_is_ignored_loudly(saved, counted, harm):
+    certify(TEM(Index.load(saved), 3.0))
+    (record,) = (saved / "records").glob("*.json")
+    entry = json.loads(record.read_text())
+    if harm == "content":
+        entry["content"]["holds"] = False
+    elif harm == "binding":
+        entry["binding"]["settings"]["epsilon"] = 4.0
+    record.write_text("{" if harm == "file" else json.dumps(entry))
+    with pytest.warns(UserWarning, match="does not match"):
+        found = certify(TEM(Index.load(saved), 3.0), reuse=True)
+    assert found.holds
+    assert len(counted) == 2

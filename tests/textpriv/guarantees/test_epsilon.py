@@ -1,0 +1,156 @@
+"""Epsilon from odds, from the share of words that stay and from recovery; and the comparison at equal recovery."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import textpriv
+from textpriv.errors import MechanismError, TextprivError
+from textpriv.evaluation.recovery import word_recovery
+from textpriv.guarantees.epsilon import choose_epsilon, eps_from_odds, epsilon_for, keep_share
+from textpriv.guarantees.protection import choose
+from textpriv.index import Index, Tree
+from textpriv.mechanisms import TEM, Madlib, TreeTEM
+from textpriv.vocabulary import Vocabulary
+
+
+@pytest.fixture(scope="module")
+def index(index_of, clustered_points):
+    return index_of(clustered_points(30, 20, 4, 1.5), k=32)
+
+
+@pytest.fixture(scope="module")
+def tree(index):
+    return Tree.build(index.vocabulary, space="euclidean")
+
+
+@pytest.mark.parametrize("odds", [1.5, 20.0, 1e6])
+def test_no_mechanism_exceeds_the_odds_asked_for(index, tree, odds):
+    epsilon = epsilon_for(index, odds=odds)
+    for mechanism in (TEM(index, epsilon), Madlib(index, epsilon, "exact")):
+        loss = mechanism.statement.loss_at(index.reference_distance)
+        assert math.log(odds) * (1 - 1e-6) <= loss <= math.log(odds)
+    for distance in (index.reference_distance_90, 0.5):
+        loss = TEM(index, epsilon_for(index, odds=odds, distance=distance)).statement.loss_at(
+            distance
+        )
+        assert loss <= math.log(odds)
+    mechanism = TreeTEM(tree, epsilon_for(tree, odds=odds))
+    assert mechanism.statement.loss_at(tree.reference_distance) <= math.log(odds)
+    assert math.exp(eps_from_odds(odds, 1.7) * 1.7) == pytest.approx(odds)
+
+
+def keep_by_hand(mechanism, weights) -> float:
+    laws = [math.exp(mechanism.log_prob(word)[word]) for word in range(len(weights))]
+    return float(np.dot(laws, weights))
+
+
+@pytest.mark.parametrize("wanted", [0.2, 0.5, 0.9])
+def test_words_stay_as_often_as_asked(index_of, clustered_points, wanted):
+    small = index_of(clustered_points(12, 20, 4, 1.5), k=32)  # all words are looked at
+    weights = small.vocabulary.prior_weights("zipf")
+    for settings in ({}, {"prior": "uniform"}, {"gamma": 2.0}):
+        epsilon = epsilon_for(small, keep=wanted, **settings)
+        assert keep_by_hand(TEM(small, epsilon, **settings), weights) == pytest.approx(
+            wanted, abs=1e-5
+        )
+
+
+def test_a_share_over_a_sample_is_known_to_its_error(index):
+    weights = index.vocabulary.prior_weights("zipf")
+    mechanism = TEM(index, 3.0)
+    share, error = keep_share(mechanism, weights, 200)
+    assert 0 < error < 0.05
+    assert abs(share - keep_by_hand(mechanism, weights)) <= 6 * error
+
+
+@pytest.mark.parametrize("of", ["content", "all"])
+def test_the_attacker_recovers_no_more_than_asked(index, tree, of):
+    found = choose_epsilon(index, recovery=0.3, of=of)
+    for epsilon, most in ((found.epsilon, True), (found.epsilon * 1.002, False)):
+        recovered = word_recovery(TEM(index, epsilon))
+        share = recovered.content if of == "content" else recovered.everything
+        assert (share <= 0.3) == most
+    over_tree = epsilon_for(tree, recovery=0.4, of=of, prior="zipf")
+    recovered = word_recovery(TreeTEM(tree, over_tree, prior="zipf"))
+    assert (recovered.content if of == "content" else recovered.everything) <= 0.4
+
+
+def test_an_answer_is_kept_for_just_this_question(index, monkeypatch):
+    first = choose_epsilon(index, recovery=0.33)
+    monkeypatch.setattr("textpriv.evaluation.best_attacker.largest_epsilon", None)
+    assert choose_epsilon(index, recovery=0.33) == first
+    for other in ({"of": "all"}, {"prior": "uniform"}, {"word_prior": "uniform"}):
+        with pytest.raises(TypeError):
+            choose_epsilon(index, recovery=0.33, **other)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {},
+        {"keep": 0.5, "odds": 20},
+        {"keep": 1.5},
+        {"keep": 0},
+        {"odds": 1.0},
+        {"odds": 20, "distance": 0.0},
+        {"odds": 1 + 1e-12},
+        {"recovery": -0.1},
+        {"recovery": 1.2},
+        {"keep": 1e-9, "prior": "uniform"},
+    ],
+)
+def test_a_target_without_meaning_is_refused(index, wanted):
+    with pytest.raises(TextprivError):
+        epsilon_for(index, **wanted)
+
+
+# The comparison at equal recovery
+
+
+def test_candidates_recover_no_more_and_the_closest_is_first(index, tree):
+    found = choose({"a": index, "b": tree}, recovery=0.3)
+    assert {each.index for each in found.candidates} == {"a", "b"}
+    assert all(each.recovered <= 0.3 for each in found.candidates)
+    distances = [each.distance for each in found.candidates]
+    assert distances == sorted(distances)
+    for each in found.candidates:
+        made = (TEM if each.index == "a" else TreeTEM)(
+            {"a": index, "b": tree}[each.index], each.epsilon, prior=each.prior
+        )
+        assert word_recovery(made).content <= 0.3
+    assert found.best.command.startswith("textpriv privatize IN OUT --index ")
+    assert f"--epsilon {found.best.epsilon:g}" in found.best.command
+    assert found.to_dict()["command"] == found.best.command
+
+
+def test_a_candidate_keeps_what_it_says(index):
+    best = choose(index, recovery=0.3, priors=["zipf"]).best
+    weights = index.vocabulary.prior_weights("zipf")
+    mechanism = TEM(index, best.epsilon)
+    laws = np.exp([mechanism.log_prob(word) for word in range(len(index))])
+    apart = index.distances_of(np.arange(len(index)))
+    expected = weights @ (laws * apart).sum(axis=1) / (weights @ apart @ weights)
+    assert best.kept == pytest.approx(weights @ np.diagonal(laws), abs=0.02)
+    assert best.distance == pytest.approx(expected, abs=0.02)
+
+
+def test_a_protection_out_of_reach_is_refused_with_reasons(index):
+    with pytest.raises(MechanismError, match="no law gives this protection"):
+        choose(index, recovery=1e-6)
+
+
+def test_indexes_of_other_words_do_not_compare(index):
+    vectors = np.random.default_rng(0).normal(size=(30, 3))
+    other = Index.build(Vocabulary([f"x{i}" for i in range(30)], vectors))
+    with pytest.raises(MechanismError, match="other words"):
+        choose({"a": index, "b": other}, recovery=0.3)
+
+
+def test_the_package_offers_these_names():
+    assert textpriv.eps_from_odds is eps_from_odds
+    assert textpriv.epsilon_for is epsilon_for
+    assert textpriv.choose is choose
