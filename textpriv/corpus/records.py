@@ -25,8 +25,7 @@ from textpriv import stores
 from textpriv.arguments import whole
 from textpriv.corpus.columns import ColumnRule
 from textpriv.errors import CorpusError, SpanError
-from textpriv.spans.labels import read_labels
-from textpriv.spans.span import checked
+from textpriv.spans.span import checked, read_labels
 
 if TYPE_CHECKING:
     import pyarrow as pa

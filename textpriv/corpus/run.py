@@ -161,7 +161,7 @@ def privatize_corpus(
         file are smaller, from 1,250 records on.
     labels_column
         The field with the spans of each text that are known already, beside those that detectors find
-        (:func:`textpriv.spans.labels.read_labels`), of a privatizer with spans. It is left out of the output.
+        (:func:`textpriv.spans.span.read_labels`), of a privatizer with spans. It is left out of the output.
     offsets
         A file to write, which says for each span where it stood in the raw text and where it stands in the private one
         (JSON lines, mode 0600). It is the owner's: it must not lie in the output.

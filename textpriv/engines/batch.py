@@ -183,11 +183,11 @@ class Columns:
         The number of each text among the equal ones of its column, from 1; several columns of numbers where there are
         several columns of texts. Not needed with ``document``.
     labels
-        The spans of each text that are known already (:func:`textpriv.spans.labels.read_labels`), of a privatizer with
+        The spans of each text that are known already (:func:`textpriv.spans.span.read_labels`), of a privatizer with
         spans. The column is left out of what is released. None for no such column; with one column of texts only.
     moved
         The name of a column to add, with where the spans of each text stood and stand now: JSON, its owner's
-        (:mod:`textpriv.spans.offsets`). None for no such column.
+        (:mod:`textpriv.spans.span`). None for no such column.
     known_as
         The name of the text column in the corpus, which is a part of what each document is known by, or the names where
         there are several; ``text`` if left out.
@@ -322,7 +322,7 @@ class BatchRelease:
 
     def _labels(self, batch: pa.RecordBatch) -> list[Any]:
         """The spans of each text that are known already; ``position`` of an error is the row."""
-        from textpriv.spans.labels import read_labels
+        from textpriv.spans.span import read_labels
 
         labels = []
         column = batch.column(_column_index(batch, str(self.columns.labels)))
@@ -336,7 +336,7 @@ class BatchRelease:
 
     def _with_offsets(self, batch: pa.RecordBatch, raw: RawBatch) -> pa.RecordBatch:
         """The batch with private texts, and a column of where their spans stood and stand now."""
-        from textpriv.spans.offsets import moved_spans
+        from textpriv.spans.span import moved_spans
 
         private = self.privatizer.release(raw, self._keys(batch))
         self._count(raw)

@@ -55,13 +55,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from textpriv.bounds import at_most, factor_in_words
 from textpriv.composition import epsilon_of_zcdp
 from textpriv.errors import LedgerError, LimitError
 from textpriv.ledger.charges import DELTA, Charge, Document, Release, Shared, Spent
 from textpriv.ledger.store import checked_file, connect, create, damaged, plain_errors
 from textpriv.ledger.terms import Terms
 from textpriv.randomness import DocumentKey, framed, identity_bytes
+from textpriv.statement import at_most, factor_in_words
 
 __all__ = ["LIMITS", "Charge", "Document", "Ledger", "Release", "Shared", "Spent"]
 

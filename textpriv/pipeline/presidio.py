@@ -11,13 +11,15 @@ from typing import Any
 
 from textpriv.errors import SpanError
 from textpriv.ledger.ledger import Document
-from textpriv.spans.detectors import missing
+from textpriv.optional import how_to_install
 from textpriv.spans.policy import UNDETECTED_PASS
 
 try:
     from presidio_anonymizer.operators import Operator, OperatorType
 except ImportError:
-    raise missing("Presidio's anonymizer", "presidio") from None
+    raise SpanError(
+        f"Presidio's anonymizer is not installed: {how_to_install('presidio')}."
+    ) from None
 
 __all__ = ["TextprivOperator"]
 

@@ -1,8 +1,7 @@
-"""Detectors: texts in, spans out, found by libraries that others keep well.
+"""Detectors: texts in, spans out, found by libraries that others maintain.
 
-Here stand the protocol and the adapters for spaCy, Presidio, regular expressions and labels. Patterns of mail addresses,
-numbers and dates are in ``textpriv.spans.patterns``; which of several overlapping spans stays, in ``textpriv.spans.span``.
-A detector sees private text: nothing here keeps, logs or quotes it.
+This file has the protocol and the adapters for spaCy, Presidio and regular expressions; ``textpriv.spans.patterns`` finds
+mail addresses, numbers and dates. A detector sees private text: nothing here keeps, logs or quotes it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from textpriv.errors import SpanError
-from textpriv.optional import how_to_install
+from textpriv.optional import installed, needs
 from textpriv.spans.span import Span
 
 if TYPE_CHECKING:
@@ -29,14 +28,17 @@ __all__ = [
     "PresidioDetector",
     "RegexDetector",
     "SpacyDetector",
+    "best_installed",
     "make_detector",
-    "missing",
 ]
+
+_NAMES = "PERSON", "PER"  # labels of a pipeline that finds names
+_SIZES = "trf", "lg", "md", "sm"  # of spaCy's pipelines, the best first
 
 
 @runtime_checkable
 class Detector(Protocol):
-    """What finds spans: for each text kinds and offsets.
+    """Finds spans: for each text kinds and offsets.
 
     Each text is looked at by itself: what is found in one must not depend on another, nor on the batch.
     """
@@ -45,16 +47,16 @@ class Detector(Protocol):
         """Spans of each text, in order; they may overlap."""
 
     def fingerprint(self) -> str:
-        """What tells it from detectors that find something else: name, version and settings."""
+        """Distinguishes it from detectors that find something else: name, version and settings."""
 
 
 class RegexDetector:
-    """A detector of regular expressions of the user's own.
+    """A detector of your own regular expressions.
 
     Parameters
     ----------
     patterns : mapping of str to str
-        From a kind to what is looked for, as Python's ``re`` reads it.
+        From a kind to a pattern of Python's ``re``.
 
     Examples
     --------
@@ -69,7 +71,7 @@ class RegexDetector:
             raise SpanError(f"a regular expression cannot be read: {error}.") from None
 
     def detect(self, texts: Sequence[str]) -> Iterator[list[Span]]:
-        """Spans of each text."""
+        """Yield the spans of each text."""
         for text in texts:
             yield [
                 Span(*match.span(), kind)
@@ -88,7 +90,7 @@ class SpacyDetector:
     Parameters
     ----------
     nlp : Language or str
-        A pipeline with a named-entity recogniser, an ``EntityRuler`` or a ``SpanRuler``, or the name of one.
+        A pipeline with a named-entity recogniser, an ``EntityRuler`` or a ``SpanRuler``, or the name or path of one.
     groups : tuple of str
         Span groups to read besides ``doc.ents``.
     """
@@ -100,16 +102,16 @@ class SpacyDetector:
             self._nlp = spacy.load(nlp) if isinstance(nlp, str) else nlp
         except OSError:
             raise SpanError(
-                f"spaCy finds no pipeline {nlp!r}: python -m spacy download {nlp}, or give the path of one."
+                f"spaCy finds no pipeline {nlp!r}. Install it (python -m spacy download {nlp}), or give its path."
             ) from None
         if not self._nlp.pipe_names:
             raise SpanError(
-                "this spaCy pipeline has no component that could find anything: add an entity_ruler, a span_ruler or ner."
+                "this spaCy pipeline has no component that finds anything. Add an entity_ruler, a span_ruler or ner."
             )
         self._groups = tuple(groups)
 
     def detect(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Spans of each text."""
+        """Return the spans of each text."""
         with _forgetting(self._nlp):
             return list(map(self._spans_of, self._nlp.pipe(texts)))
 
@@ -138,7 +140,7 @@ class PresidioDetector:
         Default: Presidio's recognisers by pattern over a blank spaCy pipeline, which finds no names.
     language : str
     threshold : float
-        The least score; Presidio's patterns of little worth without context have less than the default.
+        The least score.
 
     Notes
     -----
@@ -150,19 +152,20 @@ class PresidioDetector:
         self, analyzer: Any = None, *, language: str = "en", threshold: float = 0.3
     ) -> None:
         self._analyzer = _pattern_analyzer(language) if analyzer is None else analyzer
-        self._language = language
-        self._threshold = threshold
+        self._language, self._threshold = language, threshold
 
     def detect(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Spans of each text."""
-        pipelines = getattr(self._analyzer.nlp_engine, "nlp", None) or {}
-        with _forgetting(*pipelines.values()):
+        """Return the spans of each text."""
+        with _forgetting(*self._pipelines.values()):
             return list(map(self._spans_of, texts))
 
+    @property
+    def _pipelines(self) -> Mapping[str, Language]:
+        return getattr(self._analyzer.nlp_engine, "nlp", None) or {}
+
     def _spans_of(self, text: str) -> list[Span]:
-        found = self._analyzer.analyze(
-            text, language=self._language, score_threshold=self._threshold
-        )
+        settings = {"language": self._language, "score_threshold": self._threshold}
+        found = self._analyzer.analyze(text, **settings)
         return [Span(each.start, each.end, each.entity_type) for each in found]
 
     def fingerprint(self) -> str:
@@ -173,7 +176,7 @@ class PresidioDetector:
         )
         models = sorted(
             (language, nlp.meta["name"], nlp.meta["version"], nlp.pipe_names)
-            for language, nlp in (getattr(self._analyzer.nlp_engine, "nlp", None) or {}).items()
+            for language, nlp in self._pipelines.items()
         )
         settings = names, models, self._language, self._threshold
         content = hashlib.sha256(repr(settings).encode()).hexdigest()
@@ -193,34 +196,33 @@ def _forgetting(*pipelines: Language) -> Iterator[None]:
 
 
 def _pattern_analyzer(language: str) -> Any:
-    try:
-        from presidio_analyzer import AnalyzerEngine, RecognizerRegistry
-        from presidio_analyzer.nlp_engine import SpacyNlpEngine
-    except ImportError:
-        raise missing("Presidio's analyzer", "presidio") from None
+    presidio = needs("presidio_analyzer", "presidio")
     import spacy
 
-    engine: Any = SpacyNlpEngine()
+    engine = needs("presidio_analyzer.nlp_engine", "presidio").SpacyNlpEngine()
     engine.nlp = {language: spacy.blank(language)}
-    registry = RecognizerRegistry(supported_languages=[language])
+    registry = presidio.RecognizerRegistry(supported_languages=[language])
     registry.load_predefined_recognizers(languages=[language])
-    return AnalyzerEngine(registry=registry, nlp_engine=engine, supported_languages=[language])
+    return presidio.AnalyzerEngine(
+        registry=registry, nlp_engine=engine, supported_languages=[language]
+    )
 
 
 def make_detector(name: str, language: str = "en") -> Detector:
-    """The detector of a name, as the command line and other processes know it.
+    """Make the detector of a name, as the command line and other processes know it.
 
     Parameters
     ----------
     name : str
         "patterns"; "presidio"; "spacy:" and the name or path of a pipeline, or "spacy" for the small one of the language.
+        For "auto", take each name of :func:`best_installed`.
     language : str
         A language code.
 
     Raises
     ------
     SpanError
-        For another name, and where a package or a pipeline is missing.
+        For another name, and if a package or a pipeline is missing.
     """
     kind, _, which = name.partition(":")
     if name == "patterns":
@@ -232,10 +234,49 @@ def make_detector(name: str, language: str = "en") -> Detector:
     if kind == "spacy":
         return SpacyDetector(which or f"{language}_core_{'web' if language == 'en' else 'news'}_sm")
     raise SpanError(
-        f"unknown detector {name!r}; use patterns, presidio, or spacy:PIPELINE, such as spacy:en_core_web_sm."
+        f"unknown detector {name!r}; use auto, patterns, presidio, or spacy:PIPELINE, such as spacy:en_core_web_sm."
     )
 
 
-def missing(what: str, extra: str) -> SpanError:
-    """The error that says which extra to install."""
-    return SpanError(f"{what} is not installed: {how_to_install(extra)}.")
+def best_installed(language: str = "en") -> tuple[str, ...]:
+    """Return the names of the detectors that together find most of what the installed packages can find.
+
+    These are the largest installed spaCy pipeline of the language that finds names, if any, and patterns. Without such a
+    pipeline no names are found: say so to the user.
+
+    Raises
+    ------
+    SpanError
+        If neither is installed.
+
+    Examples
+    --------
+    >>> best_installed()[-1]
+    'patterns'
+    """
+    from spacy.util import get_installed_models, get_package_path
+
+    def size(name: str) -> tuple[int, str]:
+        ending = name.rpartition("_")[2]
+        return (_SIZES.index(ending) if ending in _SIZES else len(_SIZES), name)
+
+    names = []
+    for pipeline in sorted(get_installed_models(), key=size):
+        if pipeline.startswith(f"{language}_") and _finds_names(get_package_path(pipeline)):
+            names.append(f"spacy:{pipeline}")
+            break
+    if installed("phonenumbers") and installed("stdnum"):
+        names.append("patterns")
+    elif not names:
+        needs("phonenumbers", "spans")
+    return tuple(names)
+
+
+def _finds_names(package: Any) -> bool:
+    """Whether the meta data of an installed pipeline lists names among the labels of its entity recogniser."""
+    import json
+
+    for meta in package.glob("**/meta.json"):
+        labels = json.loads(meta.read_text(encoding="utf-8")).get("labels", {})
+        return any(name in labels.get("ner", ()) for name in _NAMES)
+    return False

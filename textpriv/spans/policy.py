@@ -1,7 +1,7 @@
 """The policy of spans: which law each kind goes to, and what becomes of everything that no detector found.
 
-What a policy guarantees is put together here from the claims of its laws. Laws are in ``textpriv.spans.laws``; how a text
-becomes spans and words is in ``textpriv.spans.plan``.
+The guarantee of a policy is put together here from the claims of its laws. How a text becomes spans and words is in
+``textpriv.spans.plan``.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from textpriv.bounds import at_most
 from textpriv.errors import SpanError, TextprivError
 from textpriv.ledger import Shared
 from textpriv.spans.laws import SpanClaim, SpanLaw, registry
-from textpriv.statement import PrivacyStatement
+from textpriv.statement import PrivacyStatement, at_most
 from textpriv.tokenization.policy import LOWERED
 
 __all__ = ["LABELS", "PRESETS", "UNDETECTED_PASS", "SpanPolicy"]
@@ -28,7 +26,7 @@ UNDETECTED_PASS = "pass what the detector misses"  # noqa: S105 - no password
 
 PRESETS = ("notes", "tickets", "chat")
 
-# What spaCy's and Presidio's detectors call the kinds of the presets and of the patterns.
+# Labels of spaCy's and Presidio's detectors, and the kinds of the presets and of the patterns.
 LABELS = {
     "PER": "PERSON",
     "EMAIL_ADDRESS": "EMAIL",
@@ -36,6 +34,7 @@ LABELS = {
     "IBAN_CODE": "IBAN",
     "CREDIT_CARD": "CARD",
     "PHONE_NUMBER": "PHONE",
+    "US_SSN": "SSN",
     "DATE_TIME": "DATE",
     "LOCATION": "PLACE",
     "GPE": "PLACE",
@@ -54,7 +53,7 @@ _LOWERED = (
     "is released for it nor the number of its tokens depends on its casing. The detector reads the text as written, so what "
     "it finds may depend on casing"
 )
-_MASKED = "What the detector finds and no law can read is masked"
+_MASKED = "What the detector finds and no law can read, or other spans cover in part, is masked"
 _ADJACENT = (
     "documents of equal structure, that is with spans of the same kinds in the same places and as many tokens between "
     "them: {}; and spans of one kind as their law says"
@@ -71,18 +70,13 @@ class SpanPolicy:
     Attributes
     ----------
     laws : mapping of str to SpanLaw
-        By kind. What two kinds keep within a person or document is independent: labels bring what must move together
-        under one kind. Of two equal spans the kind that comes first here counts.
+        By kind. Draws of two kinds within a person or document are independent: labels bring what must move together under
+        one kind. Of two equal spans the kind that comes first here counts.
     labels : mapping of str to str
         From a detector's label to a kind; over those of :data:`LABELS`. A label that is itself a kind stays one.
     undetected : str
         "words", or ``"pass what the detector misses"``: all else is released as written, and nothing of it is protected.
-        What is found and has no law that can read it is masked then.
-
-    Raises
-    ------
-    SpanError
-        For a policy without laws, what is no law, a label of no kind, and anything else as ``undetected``.
+        All that is found and is drawn by no law is masked then.
 
     Examples
     --------
@@ -101,12 +95,12 @@ class SpanPolicy:
         for kind, law in self.laws.items():
             if not isinstance(law, SpanLaw):
                 raise SpanError(f"the law of {kind} is a {type(law).__name__}, no SpanLaw.")
-        # What two kinds keep within a person must be independent, or their losses would not add up.
+        # Draws of two kinds within a person must be independent, or their losses would not add up.
         kept = {k: law if law.scope is None else law.of_kind(k) for k, law in self.laws.items()}
         object.__setattr__(self, "laws", kept)
-        strange = sorted(set(self.labels.values()) - set(self.laws))
-        if strange:
-            raise SpanError(f"a label stands for {strange[0]!r}, which has no law in this policy.")
+        for kind in self.labels.values():
+            if kind not in self.kinds:
+                raise SpanError(f"a label stands for {kind!r}, which has no law in this policy.")
         if self.undetected not in ("words", UNDETECTED_PASS):
             raise SpanError(
                 f'undetected is "words" or "{UNDETECTED_PASS}"; got {self.undetected!r}.'
@@ -125,6 +119,35 @@ class SpanPolicy:
         return self.kinds.index(kind) if kind in self.laws else None
 
     @classmethod
+    def of(cls, given: str | Path | Mapping[str, Any]) -> SpanPolicy:
+        """Return the policy of a preset's name, of the path of a TOML file, or of a mapping of settings."""
+        if isinstance(given, Mapping):
+            return cls.from_dict(given)
+        return cls.preset(given) if given in PRESETS else cls.load(given)
+
+    @classmethod
+    def preset(cls, name: str) -> SpanPolicy:
+        """Return one of the policies that come with the package: "notes", "tickets" or "chat"."""
+        if name not in PRESETS:
+            raise SpanError(f"unknown preset {name!r}; there are {', '.join(PRESETS)}.")
+        return cls.load(Path(__file__).with_name("presets") / f"{name}.toml")
+
+    @classmethod
+    def load(cls, path: str | Path) -> SpanPolicy:
+        """Read a policy from a TOML file, in which each kind is a table ``[kinds.NAME]``."""
+        if sys.version_info >= (3, 11):
+            import tomllib
+        else:
+            import tomli as tomllib
+        try:
+            settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise SpanError(f"cannot read the policy {path}: {error.strerror}.") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SpanError(f"the policy {path} is no TOML: {error}.") from None
+        return cls.from_dict(settings)
+
+    @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> SpanPolicy:
         """Make a policy of a mapping such as a configuration block: ``kinds``, ``labels`` and ``undetected``.
 
@@ -135,65 +158,19 @@ class SpanPolicy:
         SpanError
             For another entry, and a law or setting that does not exist.
         """
-        strange = sorted(set(settings) - {"kinds", "labels", "undetected"})
-        if strange:
+        given = {"kinds": {}, "labels": {}, "undetected": "words", **settings}
+        kinds, labels, undetected = (given.pop(name) for name in ("kinds", "labels", "undetected"))
+        if given:
             raise SpanError(
-                f"unknown entry {strange[0]!r} in a policy of spans; known: kinds, labels, undetected."
+                f"unknown entry {next(iter(given))!r} in a policy of spans; known: kinds, labels, undetected."
             )
-        kinds, labels = settings.get("kinds", {}), settings.get("labels", {})
-        if not isinstance(kinds, Mapping):
-            raise SpanError("kinds is a table: of each kind its law, with the settings of it.")
-        if not isinstance(labels, Mapping) or not all(
-            isinstance(each, str) for each in labels.values()
-        ):
-            raise SpanError("labels is a table: from each label of a detector to a kind.")
-        laws = {kind: _law(kind, given) for kind, given in kinds.items()}
-        return cls(laws, labels, settings.get("undetected", "words"))
-
-    @classmethod
-    def of(cls, given: str | Path | Mapping[str, Any]) -> SpanPolicy:
-        """The policy that is meant by the name of a preset, the path of a TOML file, or a mapping of settings."""
-        if isinstance(given, Mapping):
-            return cls.from_dict(given)
-        return cls.preset(given) if given in PRESETS else cls.load(given)
-
-    @classmethod
-    def preset(cls, name: str) -> SpanPolicy:
-        """One of the policies that come with the package: "notes", "tickets" or "chat".
-
-        Raises
-        ------
-        SpanError
-            For another name, and where a package that a law needs is missing.
-        """
-        if name not in PRESETS:
-            raise SpanError(f"unknown preset {name!r}; there are {', '.join(PRESETS)}.")
-        return cls.load(Path(__file__).with_name("presets") / f"{name}.toml")
-
-    @classmethod
-    def load(cls, path: str | Path) -> SpanPolicy:
-        """Read a policy from a TOML file, in which each kind is a table ``[kinds.NAME]``.
-
-        Raises
-        ------
-        SpanError
-            If the file is missing or no policy.
-        """
-        if sys.version_info >= (3, 11):
-            import tomllib
-        else:
-            import tomli as tomllib
-        try:
-            with open(path, "rb") as file:
-                settings = tomllib.load(file)
-        except OSError as error:
-            raise SpanError(f"cannot read the policy {path}: {error.strerror}.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SpanError(f"the policy {path} is no TOML: {error}.") from None
-        return cls.from_dict(settings)
+        if not isinstance(kinds, Mapping) or not isinstance(labels, Mapping):
+            raise SpanError("kinds is a table of laws by kind, labels one of kinds by label.")
+        laws = {kind: _law(kind, settings) for kind, settings in kinds.items()}
+        return cls(laws, labels, undetected)
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings that rebuild this policy, in JSON types."""
+        """Return the settings that rebuild this policy, in JSON types."""
         return {
             "kinds": {kind: {"law": law.name, **law.settings()} for kind, law in self.laws.items()},
             "labels": dict(self.labels),
@@ -201,29 +178,35 @@ class SpanPolicy:
         }
 
     def fingerprint(self) -> list[Any]:
-        """What decides, with a key and what was found, what is drawn, in JSON types."""
+        """Everything that decides, with a key and what was found, what is drawn, in JSON types."""
         laws = [(kind, law.fingerprint()) for kind, law in self.laws.items()]
         return [laws, sorted(self.labels.items()), self.undetected]
 
     def claims(self) -> dict[str, SpanClaim]:
-        """What the law of each kind guarantees."""
+        """Return what the law of each kind guarantees."""
         return {kind: law.claim() for kind, law in self.laws.items()}
 
     def account(self, counts: Mapping[int, int]) -> tuple[float, float, tuple[Shared, ...]]:
         """The most that the spans of a document lose in the worst case.
 
-        Nats, and rho in zCDP, of what is drawn for each span; and the loss by what is drawn once for its person, or for the
-        document. A loss of at most L nats both ways is L^2 / 2-zCDP (mechanisms.md 10.2).
+        A loss of at most L nats both ways is L^2 / 2-zCDP.
 
         Parameters
         ----------
         counts : mapping of int to int
-            How many spans go to each law, by the law's number.
+            How many spans go to each law, by the law's number; one beyond the last is the mask.
+
+        Returns
+        -------
+        nats, rho : float
+            Of what is drawn for each span; rho in zCDP.
+        shared : tuple of Shared
+            The loss by what is drawn once for its person, or for the document.
         """
         nats = rho = 0.0
         shared = []
-        for law, count in counts.items():
-            loss, once = self._losses[law]
+        for number, count in counts.items():
+            loss, once = self._losses[number]
             if once is not None:
                 shared.append(once)
                 continue
@@ -233,7 +216,7 @@ class SpanPolicy:
 
     @cached_property
     def _losses(self) -> list[tuple[float, Shared | None]]:
-        """Of each law, and last of the mask, the largest loss of a span, and what is lost once for all spans instead."""
+        """The largest loss of a span of each law, and last of the mask; or what is lost once for all spans instead."""
         losses: list[tuple[float, Shared | None]] = []
         for law, claim in zip(self.laws.values(), self.claims().values(), strict=True):
             loss, once = claim.largest, claim.per != "span"
@@ -242,45 +225,36 @@ class SpanPolicy:
         return [*losses, (0.0, None)]
 
     def extend(self, statement: PrivacyStatement) -> PrivacyStatement:
-        """The statement of words and spans together, from that of the words."""
-        claims = self.claims()
-        notes = (_LOWERED if note == LOWERED else note for note in statement.notes)
-        statement = replace(statement, notes=tuple(notes))
-        if self.undetected == UNDETECTED_PASS:
-            statement = replace(
-                statement,
-                mechanism="Typed spans alone",
-                epsilon=None,
-                figures={},
-                not_protected=(
-                    "the number and order of documents",
-                    "everything the detector misses",
-                ),
-                notes=(),
-            )
+        """Return the statement of words and spans together, from that of the words."""
+        claims, passes = self.claims(), self.undetected == UNDETECTED_PASS
         exposed = [
             f"spans of kind {kind}: {what}"
             for kind, claim in claims.items()
             for what in claim.not_protected
         ]
+        notes = tuple(_LOWERED if note == LOWERED else note for note in statement.notes)
+        losses = {f"span_loss_{kind}": claim.largest for kind, claim in claims.items()}
         statement = replace(
             statement,
             adjacency=_ADJACENT.format(statement.adjacency),
-            figures={
-                **statement.figures,
-                **{f"span_loss_{kind}": claim.largest for kind, claim in claims.items()},
-            },
+            figures={**({} if passes else statement.figures), **losses},
+            notes=() if passes else notes,
         )
+        if passes:
+            missed = ("the number and order of documents", "everything the detector misses")
+            statement = replace(
+                statement, mechanism="Typed spans alone", epsilon=None, not_protected=missed
+            )
         return statement.extended(
             assumptions=tuple(each for claim in claims.values() for each in claim.assumptions),
             not_protected=(_STRUCTURE, *exposed),
-            notes=_notes(self.laws, claims) + (_MASKED,) * (self.undetected == UNDETECTED_PASS),
+            notes=(*_notes(self.laws, claims), *[_MASKED] * passes),
             proved=statement.proved and all(claim.proved for claim in claims.values()),
         )
 
 
-def _notes(laws: Mapping[str, SpanLaw], claims: Mapping[str, SpanClaim]) -> tuple[str, ...]:
-    """What the spans of each kind lose, in plain words."""
+def _notes(laws: Mapping[str, SpanLaw], claims: Mapping[str, SpanClaim]) -> list[str]:
+    """Say what the spans of each kind lose."""
     free = [kind for kind, claim in claims.items() if claim.largest == 0]
     notes = []
     if free:
@@ -298,20 +272,19 @@ def _notes(laws: Mapping[str, SpanLaw], claims: Mapping[str, SpanClaim]) -> tupl
             f"Spans of kind {kind} go to the law {claim.law}; they lose at most {at_most(claim.epsilon)} nats a "
             f"{claim.unit}{largest}, once for each {claim.per}{under} ({claim.proof})"
         )
-    return tuple(notes)
+    return notes
 
 
 def _law(kind: str, given: Any) -> SpanLaw:
-    if not isinstance(given, Mapping) or not isinstance(given.get("law"), str):
+    settings = dict(given) if isinstance(given, Mapping) else {}
+    name = settings.pop("law", None)
+    if name not in registry:
+        known = ", ".join(sorted(registry.get_all()))
         raise SpanError(
-            f'the kind {kind} needs a law: law = "mask", or another that is registered.'
+            f'the kind {kind} needs a law that is registered, such as law = "mask"; there are {known}.'
         )
-    settings = {name: value for name, value in given.items() if name != "law"}
-    if given["law"] not in registry:
-        names = sorted(entry.name for entry in entry_points(group=registry.entry_point_namespace))
-        raise SpanError(f"unknown law {given['law']!r} of {kind}; registered: {', '.join(names)}.")
     try:
-        law: SpanLaw = registry.get(given["law"])(**{"kind": kind, **settings})
+        law: SpanLaw = registry.get(name)(**{"kind": kind, **settings})
     except TypeError as error:
         raise SpanError(f"the law of {kind} does not take these settings: {error}.") from None
     except (TextprivError, ValueError) as error:

@@ -1,40 +1,47 @@
-"""Spans of a text, by kind and offsets: how they are checked, and the one rule by which overlaps are resolved.
+"""Spans of a text, by kind and offsets: read from labels, checked, freed of overlaps, and carried to the private text.
 
-How spans are found is in ``textpriv.spans.detectors``, what is released for them in ``textpriv.spans.laws``.
-
-The rule
---------
-Offsets count characters (code points) and stand between 0 and the length of the text; others are an error, for they are
-those of another text. Empty spans are left out. A boundary between a letter and its combining marks moves outwards. Spans
-whose kind has no law, or that their law cannot read, are as if not found. Of those that overlap the longest stays, of equal
-lengths the leftmost, of equal spans the kind that is declared first. A text whose spans together are more than a thousand
-times as long as it is an error.
+The rule of overlaps
+--------------------
+Offsets count characters (code points) between 0 and the length of the text; others are an error, for they belong to another
+text. Empty spans are left out. A boundary between a letter and its combining marks moves outwards. Spans whose kind has no
+law, or that their law cannot read, are as if not found. Of those that overlap the longest stays, of equal lengths the
+leftmost, of equal spans the kind that is declared first. Spans that together are more than a thousand times as long as their
+text are an error.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import unicodedata
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textpriv.errors import SpanError
+from textpriv.files import atomic_write
 
-__all__ = ["ReadSpan", "Span", "checked", "without_overlaps"]
+if TYPE_CHECKING:
+    from textpriv.tokenization.batches import RawBatch
+    from textpriv.tokenization.private_tokens import PrivateTokens
+
+__all__ = [
+    "ReadSpan",
+    "Span",
+    "checked",
+    "moved_spans",
+    "read_labels",
+    "without_overlaps",
+    "write_owners_file",
+]
 
 _MARKS = {"Mn", "Mc", "Me"}
 _DEEPEST = 1000  # times the length of a text that its spans may have together, for each is read
+_LABELS = '[{"start": 0, "end": 4, "label": "PERSON"}], or [[0, 4, "PERSON"]]'
 
 
 class Span(NamedTuple):
-    """One span that a detector found.
-
-    Attributes
-    ----------
-    start, end : int
-        Offsets in characters, ``text[start:end]``.
-    kind : str
-        What the detector calls it, such as "PERSON".
-    """
+    """One span that a detector found: offsets in characters, ``text[start:end]``, and its kind, such as "PERSON"."""
 
     start: int
     end: int
@@ -42,12 +49,50 @@ class Span(NamedTuple):
 
 
 class ReadSpan(NamedTuple):
-    """A span with its law's number in the policy and what the law read."""
+    """A span with its law's number in the policy, and the value that the law read."""
 
     start: int
     end: int
     law: int
     value: Any
+
+
+def read_labels(given: Any) -> list[tuple[Any, Any, Any]]:
+    """Read the spans that come with a text, as tools for annotation export them.
+
+    Parameters
+    ----------
+    given : str, list or None
+        A list, or JSON of one, of objects with ``start``, ``end`` and ``label``, or of such triples; offsets count
+        characters from 0. None and an empty text are no spans.
+
+    Raises
+    ------
+    SpanError
+        For anything else; nothing of it is quoted.
+
+    Examples
+    --------
+    >>> read_labels('[{"start": 0, "end": 4, "label": "PERSON"}]')
+    [(0, 4, 'PERSON')]
+    """
+    if isinstance(given, str):
+        try:
+            given = json.loads(given) if given.strip() else None
+        except (ValueError, RecursionError):
+            raise SpanError(f"the labels are no JSON: expected {_LABELS}.") from None
+    if given is None:
+        return []
+    if not isinstance(given, list):
+        raise SpanError(f"the labels are no list: expected {_LABELS}.")
+    read = []
+    for number, span in enumerate(given):
+        if isinstance(span, Mapping):
+            span = [span.get(name) for name in ("start", "end", "label")]
+        if not isinstance(span, list) or len(span) != 3 or None in span:
+            raise SpanError(f"label {number} has no start, end and label: expected {_LABELS}.")
+        read.append((span[0], span[1], span[2]))
+    return read
 
 
 def checked(text: str, spans: Iterable[Sequence[Any]]) -> list[Span]:
@@ -117,3 +162,46 @@ def without_overlaps(spans: Sequence[ReadSpan], size: int) -> list[ReadSpan]:
             taken[span.start : span.end] = b"\1" * (span.end - span.start)
             left.append(span)
     return sorted(left)
+
+
+def moved_spans(raw: RawBatch, private: Sequence[PrivateTokens]) -> Iterator[dict[str, Any]]:
+    """Yield each span of a batch with its offsets in the raw and in the private text, to carry annotations over.
+
+    Old offsets reveal the private text: they are the owner's, and go into no release.
+
+    Parameters
+    ----------
+    raw : RawBatch
+        Of ``Privatizer.read_batch``.
+    private : sequence of PrivateTokens
+        Of ``Privatizer.release`` for it.
+
+    Yields
+    ------
+    dict
+        ``"document"`` (its number in the batch), ``"kind"``, ``"start"`` and ``"end"`` in characters of the raw text, and
+        ``"private_start"`` and ``"private_end"`` in those of the private one.
+    """
+    if raw.spans is None or len(raw) != len(private):
+        raise SpanError("this batch was read without spans, or the private tokens are of another.")
+    before = iter(raw.spans.offsets.tolist())
+    for document, tokens in enumerate(private):
+        kinds, end = tokens.spans, 0
+        for number, (word, space) in enumerate(zip(tokens.words, tokens.spaces, strict=True)):
+            start, end = end, end + len(word) + space
+            if number in kinds:
+                first, last = next(before)
+                yield {
+                    "document": document,
+                    "kind": kinds[number],
+                    "start": first,
+                    "end": last,
+                    "private_start": start,
+                    "private_end": start + len(word),
+                }
+
+
+def write_owners_file(path: str | os.PathLike[str], rows: Iterable[dict[str, Any]]) -> None:
+    """Write rows as JSON lines into a file that its owner alone can read (mode 0600), whole or not at all."""
+    with atomic_write(Path(path)) as file:
+        file.writelines(json.dumps(row).encode() + b"\n" for row in rows)

@@ -26,7 +26,7 @@ from textpriv.errors import CorpusError, SpanError
 from textpriv.ledger import Document, Ledger
 from textpriv.privatizer import Privatizer
 from textpriv.run_key import RunKey
-from textpriv.spans.labels import read_labels
+from textpriv.spans.span import read_labels
 
 NAMES = [f"Name{number}" for number in range(500)]
 SPANS = {

@@ -14,11 +14,10 @@ from textpriv.errors import MechanismError
 from textpriv.guarantees.span_audit import audit_span_law
 from textpriv.randomness import KeyedStreams, Stream
 from textpriv.spans.laws import registry
-from textpriv.spans.laws.ages import Age
 from textpriv.spans.laws.base import Scopes
 from textpriv.spans.laws.date_shift import DateShift
 from textpriv.spans.laws.dates import Date
-from textpriv.spans.laws.geometric import TwoSidedGeometric
+from textpriv.spans.laws.grid import TwoSidedGeometric
 from textpriv.spans.laws.identifiers import Identifier
 from textpriv.spans.laws.mask import Mask
 from textpriv.spans.laws.numbers import Number
@@ -93,9 +92,9 @@ class NumberByDistance(OneTrial, Number):
 class NumberOfBoundedNoise(OneTrial, Number):
     """Cuts the noise, so that the support moves with the number."""
 
-    def __init__(self, *given, **settings):
-        super().__init__(*given, **settings)
-        self._noise = TwoSidedGeometric(self.epsilon, 1)
+    def draw(self, values, stream, scopes=None):
+        noise = TwoSidedGeometric(self.epsilon, 1).draw(len(values), stream)
+        return self._moved(values, noise.tolist())
 
 
 class DateWithItsWeekday(OneTrial, Date):
@@ -147,12 +146,16 @@ class TimeOfTheHour(TimeOfDay):
         return [self._surface(cell, v[1:]) for cell, v in zip(cells, values, strict=True)]
 
 
-class AgeOfTheOld(OneTrial, Age):
+class AgeOfTheOld(Number):
     """Leaves ages beyond the oldest as they are."""
 
     def parse(self, text):
         value = super().parse(text)
         return value and value._replace(cell=int(text.split("-")[0].split()[0]) // 2)
+
+    @classmethod
+    def trials(cls):
+        return super().trials()[2:]
 
 
 class SurrogateOfEqualInitial(OneTrial, Surrogate):

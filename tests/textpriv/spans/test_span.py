@@ -1,71 +1,178 @@
-"""Spans are checked against their text, and overlaps resolved by the one stated rule."""
+"""Spans are read, checked against their text, freed of overlaps by one rule, and carried to the private text."""
 
 from __future__ import annotations
 
+import json
+import stat
 import time
+import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from textpriv.errors import SpanError
-from textpriv.spans.span import ReadSpan, Span, checked, without_overlaps
-
-spans = st.lists(
-    st.tuples(st.integers(0, 8), st.integers(1, 5), st.integers(0, 2)).map(
-        lambda given: ReadSpan(given[0], given[0] + given[1], given[2], None)
-    ),
-    max_size=7,
+from textpriv.mechanisms import TEM
+from textpriv.privatizer import Privatizer
+from textpriv.spans import span as module
+from textpriv.spans.detectors import RegexDetector
+from textpriv.spans.laws.mask import Mask
+from textpriv.spans.laws.numbers import Number
+from textpriv.spans.policy import SpanPolicy
+from textpriv.spans.span import (
+    ReadSpan,
+    checked,
+    moved_spans,
+    read_labels,
+    without_overlaps,
+    write_owners_file,
 )
 
-
-def overlap(first, second):
-    return first.start < second.end and second.start < first.end
+COUNT = 5_000
 
 
-@given(spans)
-def test_what_stays_is_disjoint_and_all_else_yields_to_what_the_rule_prefers(given_spans):
-    left = without_overlaps(given_spans, 20)
-    assert left == sorted(left)
-    # By the definition itself: in the order of the rule each stays that overlaps none before it.
+@pytest.fixture(scope="module")
+def labelled(three_points):
+    policy = SpanPolicy({"A": Mask("A"), "N": Number(1.0, low=0, high=9, kind="N")})
+    return Privatizer(TEM(three_points, epsilon=0.8), spans=policy)
+
+
+# Overlaps
+
+
+@given(
+    st.lists(
+        st.builds(
+            lambda start, size, law: ReadSpan(start, start + size, law, None),
+            st.integers(0, 8),
+            st.integers(1, 5),
+            st.integers(0, 2),
+        ),
+        max_size=7,
+    )
+)
+def test_of_overlapping_spans_those_stay_that_the_rule_prefers(spans):
     expected = []
-    for span in sorted(given_spans, key=lambda each: (each.start - each.end, each.start, each.law)):
-        if not any(overlap(span, other) for other in expected):
+    for span in sorted(spans, key=lambda each: (each.start - each.end, each.start, each.law)):
+        if all(span.end <= other.start or other.end <= span.start for other in expected):
             expected.append(span)
-    assert left == sorted(expected)
+    assert without_overlaps(spans, 20) == sorted(expected)
 
 
-@pytest.mark.parametrize(
-    "span",
-    [
-        (0, 9, "A"),
-        (-1, 2, "A"),
-        (3, 2, "A"),
-        (0.0, 2, "A"),
-        (True, 2, "A"),
-        ("0", 2, "A"),
-        (0, 2, None),
-        (0, 2),
-        7,
-    ],
-)
-def test_what_is_no_span_of_the_text_is_refused_by_its_number(span):
-    with pytest.raises(SpanError, match="span 1") as caught:
-        checked("Anna Kay", [(0, 4, "A"), span])
-    assert "Anna" not in str(caught.value)
-
-
-def test_empty_spans_are_left_out_and_boundaries_move_out_of_characters():
-    text = "Cafe\N{COMBINING ACUTE ACCENT}s"
-    assert checked(text, [(2, 2, "A"), (0, 4, "B"), (4, 6, "C")]) == [
-        Span(0, 5, "B"),
-        Span(3, 6, "C"),
-    ]
-
-
-def test_spans_of_one_text_are_resolved_in_time_that_grows_with_their_number():
+def test_overlaps_take_time_that_grows_with_their_number():
     started = time.process_time()
     many = [ReadSpan(at, at + 1 + at % 3, at % 2, None) for at in range(200_000)]
     left = without_overlaps(many, 200_004)
     assert all(first.end <= second.start for first, second in zip(left, left[1:], strict=False))
     assert time.process_time() - started < 6
+
+
+# Checks
+
+
+def slowly(text, spans):
+    """The rule of boundaries, for each span by itself."""
+    for start, end, kind in spans:
+        if start < end:
+            while start > 0 and unicodedata.category(text[start]) in {"Mn", "Mc", "Me"}:
+                start -= 1
+            while end < len(text) and unicodedata.category(text[end]) in {"Mn", "Mc", "Me"}:
+                end += 1
+            yield start, end, kind
+
+
+@given(
+    st.text("ab \u0301\u0903\u20dd\ud83d\udc4d👍", max_size=8),
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8), st.sampled_from("AN")), max_size=6),
+)
+def test_boundaries_move_out_of_characters_and_empty_spans_are_left_out(text, spans):
+    spans = [(min(a, b, len(text)), min(max(a, b), len(text)), kind) for a, b, kind in spans]
+    assert [*map(tuple, checked(text, spans))] == [*dict.fromkeys(slowly(text, spans))]
+
+
+def test_each_place_is_looked_at_once_for_all_spans(monkeypatch):
+    asked = []
+    joined = module._joined
+    monkeypatch.setattr(module, "_joined", lambda *at: asked.append(at) or joined(*at))
+    text = "a" + "\u0301" * COUNT + "b"
+    assert checked(text, [(i, i + 1, "A") for i in range(COUNT)]) == [(0, COUNT + 1, "A")]
+    assert len(asked) <= 4 * COUNT
+
+
+@pytest.mark.parametrize(
+    "span",
+    [(0, 99, "A"), (-1, 2, "A"), (3, 2, "A"), (0.0, 2, "A"), (True, 2, "A"), (0, 2, None), (0, 2), 7],
+)  # fmt: skip
+def test_what_is_no_span_of_the_text_names_its_document_and_number(labelled, span):
+    released = labelled.pipe(["Anna", "secret"], labels=[[], [(0, 4, "A"), span]], batch_size=1)
+    assert next(released)
+    with pytest.raises(SpanError, match=r"^document 1: span 1") as caught:
+        next(released)
+    assert "secret" not in str(caught.value)
+
+
+def test_spans_that_overlap_too_deep_are_an_error_that_quotes_nothing(labelled):
+    labels = [(i, COUNT, "N") for i in range(COUNT)]
+    with pytest.raises(SpanError, match=r"^document 1: its spans overlap more than") as caught:
+        list(labelled.pipe(["fine", "s" * COUNT], labels=[[], labels]))
+    assert "sss" not in str(caught.value)
+
+
+@given(
+    st.text("7 a\u0301\ud83d\udc4d👍\n", max_size=8),
+    st.lists(
+        st.tuples(st.integers(-2, 10), st.integers(-2, 10), st.sampled_from(["A", "N", "strange"])),
+        max_size=5,
+    ),
+)
+def test_any_spans_end_in_a_release_or_in_an_error_of_this_library(labelled, text, spans):
+    if all(0 <= start <= end <= len(text) for start, end, _ in spans):
+        labelled.privatize(text, labels=spans).encode("utf-8")
+    else:
+        with pytest.raises(SpanError, match="does not lie within the text"):
+            labelled.privatize(text, labels=spans)
+
+
+def test_labels_are_read_from_json_and_lists_and_nothing_else():
+    wanted = [(0, 4, "PERSON")]
+    for given_labels in ([[0, 4, "PERSON"]], [{"start": 0, "end": 4, "label": "PERSON"}]):
+        assert read_labels(given_labels) == read_labels(json.dumps(given_labels)) == wanted
+    assert read_labels(None) == read_labels(" ") == []
+    for wrong in ("secret", 7, {"start": 0}, [[0, 4]], [{"start": 0, "end": 4}], ["secret"]):
+        with pytest.raises(SpanError, match="expected") as caught:
+            read_labels(wrong)
+        assert "secret" not in str(caught.value)
+
+
+# Offsets
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from(["w0", "XYZ", "Ann", ", ", " ", "(", "\u0130d", "\n\n", "é"])).map(
+            "".join
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_offsets_lead_from_each_span_to_its_surface(three_points, texts):
+    policy = SpanPolicy({"CODE": Mask("CODE"), "NAME": Mask("N")})
+    detector = RegexDetector({"CODE": "[A-Z]{2,}", "NAME": "Ann|\u0130d"})
+    private = Privatizer(TEM(three_points, 0.8), spans=policy, detector=detector)
+    raw = private.read_batch(texts)
+    released = private.release(raw)
+    rows = list(moved_spans(raw, released))
+    assert [texts[row["document"]][row["start"] : row["end"]] for row in rows] == raw.spans.texts
+    surfaces = {"CODE": "[CODE]", "NAME": "[N]"}
+    for row in rows:
+        text = released[row["document"]].text
+        assert text[row["private_start"] : row["private_end"]] == surfaces[row["kind"]]
+    with pytest.raises(SpanError, match="of another"):
+        list(moved_spans(raw, [*released, *released]))
+
+
+def test_the_file_of_offsets_is_the_owners_alone(tmp_path):
+    write_owners_file(tmp_path / "offsets", [{"kind": "NAME"}])
+    assert stat.S_IMODE((tmp_path / "offsets").stat().st_mode) == 0o600
+    assert (tmp_path / "offsets").read_text() == '{"kind": "NAME"}\n'

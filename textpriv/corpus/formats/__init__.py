@@ -136,7 +136,7 @@ def read_records(
         Fields or columns that must hold a name, as text or a whole number; a record without is a bad one
         (``missing_name``).
     labels
-        The field or column with the spans of each text (:func:`textpriv.spans.labels.read_labels`); a record whose spans
+        The field or column with the spans of each text (:func:`textpriv.spans.span.read_labels`); a record whose spans
         cannot be read, or lie beyond its text, is a bad one (``labels``).
 
     Returns

@@ -1,27 +1,25 @@
-"""What every law of a typed span is: a reading of its text, private surfaces, a loss between two values, and a claim.
+"""The interface of a law of typed spans: read a surface, draw a private one, bound the loss, state a claim.
 
-A law sees the surface of one span after another and random words, never the text around them, a detector or a file. What
-all laws share stands here; each law is a file of its own with its proof. Which law a kind of span goes to is the policy's.
+A law sees the surface of one span after another and random words, never the text around them. Each law is a file of
+its own, with its proof. A policy decides which kind of span goes to which law.
 
-The proof that they share
--------------------------
-A value has a *structure*, which is public: what two adjacent documents have in common at this span (a unit, a written
-form). Spans are drawn independently given the documents, so the loss of a document is at most the sum over its spans
-(mechanisms.md 10.4), except where a law draws once for a whole person or document: :meth:`SpanLaw.joint_loss` is the bound
-for all values of one kind together, and what an account adds up. A surface is a function of the value, of public settings
-and of random words alone; so it stays what it is whatever stands elsewhere in the text.
+What all proofs share --------------------- A value has a *structure*, which is public: what two adjacent documents
+have in common at this span (a unit, a written form). Spans are drawn independently given the documents, so the loss
+of a document is at most the sum over its spans. A law that draws once for a whole person or document bounds all its
+values together by :meth:`SpanLaw.joint_loss`. A surface is a function of the value, of public settings and of random
+words alone, so it is the same in any text.
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -37,36 +35,35 @@ from textpriv.randomness import (
     identity_bytes,
 )
 
-__all__ = ["ALGORITHM", "LARGEST_LIST", "LONGEST", "Scopes", "SpanClaim", "SpanLaw"]
+__all__ = ["ALGORITHM", "LARGEST_LIST", "LONGEST", "WHOSE", "Scopes", "SpanClaim", "SpanLaw"]
 
-# The version of the laws and their samplers: raised when the same settings draw otherwise under the same key.
-ALGORITHM = 2
+ALGORITHM = 2  # raise it when the same settings draw otherwise under the same key
 LARGEST_LIST = 1 << 20  # outputs that a law writes down at most
+LONGEST = 100  # characters of a number or a date
 WHOSE = (
     "a law that is consistent within a person needs to know whose text it is: name the author of each document "
     "(Document(name, author), --author), or make the law consistent within a document."
 )
-LONGEST = 100  # characters of a number or a date; what is longer is none
 
 
 @dataclass(frozen=True)
 class SpanClaim:
-    """What a law guarantees of the spans that it draws.
+    """The guarantee of a law for the spans that it draws.
 
     Attributes
     ----------
     law : str
         Which law, with its settings.
     epsilon : float
-        Nats per ``unit``; 0 where a surface does not depend on the value.
+        Nats per ``unit``; 0 if a surface does not depend on the value.
     unit : str
-        What the loss is measured in: "step of the grid", "day", or "span" where it has no measure.
+        What the loss is measured in: "step of the grid", "day", or "span" if it has no measure.
     largest : float
         Largest loss between any two values of one structure, in nats.
     per : str
         What pays once: "span"; or "document" or "person" for a law that draws once for all spans of one.
     proof : str
-        Where the proof stands.
+        Where the proof is.
     proved : bool
     not_protected : tuple of str
         What stays visible.
@@ -88,8 +85,8 @@ class SpanClaim:
 class Scopes:
     """Secret functions of a document and of its person, for laws that draw the same again.
 
-    A stream of a scope depends on the run key, the name of the document or person and a label: not on what the document
-    holds, nor on what was drawn before. So it is the same in every text, run, worker and engine under one run key.
+    A stream of a scope depends on the run key, the name of the document or person and a label alone. So it is the same in
+    every text, run, worker and engine under one run key.
 
     Parameters
     ----------
@@ -105,13 +102,7 @@ class Scopes:
     person: DocumentKey | None = field(default=None, repr=False)
 
     def stream(self, scope: Literal["document", "person"], label: bytes) -> Stream:
-        """The stream of a scope under a label, from its beginning.
-
-        Raises
-        ------
-        MechanismError
-            For the scope of a person where nobody is named.
-        """
+        """Return the stream of a scope under a label, from its beginning."""
         name = self.document if scope == "document" else self.person
         if name is None:
             raise MechanismError(WHOSE)
@@ -125,14 +116,14 @@ class SpanLaw(ABC):
     Parameters
     ----------
     kind : str, optional
-        What detectors call these spans, such as "DATE"; default the law's name in capitals.
+        What detectors call these spans, such as "DATE". Default: the law's name in capitals.
 
     Attributes
     ----------
     name : str
         The law's registered name.
     scope : str or None
-        "document" or "person" where what is drawn is kept within one; :meth:`draw` then needs ``scopes``.
+        "document" or "person" if what is drawn is kept within one; :meth:`draw` then needs ``scopes``.
     """
 
     name: str
@@ -143,7 +134,7 @@ class SpanLaw(ABC):
 
     @abstractmethod
     def parse(self, text: str) -> Any | None:
-        """The value of a span's surface, hashable; None where this law cannot read it.
+        """Return the value of a surface, hashable; None if this law cannot read it.
 
         A span that cannot be read goes through the word mechanism, so whether it can be read is public structure.
         """
@@ -157,47 +148,19 @@ class SpanLaw(ABC):
         Parameters
         ----------
         values : sequence
-            As :meth:`parse` gives them: all spans of one document that this law draws, in order.
+            All spans of one document that this law draws, in order, as :meth:`parse` gives them.
         stream : RandomWords
-            The document's, read on from where it stands.
+            The document's, read on from its position.
         scopes : Scopes, optional
-            Needed where ``scope`` is not None.
-
-        Returns
-        -------
-        list of str
-            Functions of the value, public settings and random words alone.
+            Needed if ``scope`` is not None.
         """
-
-    def draw_documents(
-        self,
-        values: Sequence[Any],
-        offsets: NDArray[np.int64],
-        streams: Sequence[RandomWords],
-        scopes: Sequence[Scopes | None],
-    ) -> list[str]:
-        """What :meth:`draw` gives for one document after another, that have values here.
-
-        Parameters
-        ----------
-        values : sequence
-            Those of all documents.
-        offsets : ndarray of int64, shape (D + 1,)
-            Of the documents in the values.
-        streams, scopes : sequence
-            One for each document.
-        """
-        drawn: list[str] = []
-        for number, (first, last) in enumerate(pairwise(offsets.tolist())):
-            drawn += self.draw(values[first:last], streams[number], scopes[number])
-        return drawn
 
     @abstractmethod
     def loss(self, first: Any, second: Any) -> float:
-        """Largest loss between two values drawn alone, in nats: exact or a proved bound; infinite across structures."""
+        """Largest loss between two values drawn alone, in nats: a proved bound; infinite across structures."""
 
     def joint_loss(self, first: Sequence[Any], second: Sequence[Any]) -> float:
-        """Largest loss between two sequences of values: all of a scope, or of a document where there is no scope.
+        """Largest loss between two sequences of values: all of a scope, or of a document if there is no scope.
 
         Infinite between sequences that are not adjacent.
         """
@@ -206,14 +169,11 @@ class SpanLaw(ABC):
         return math.fsum(map(self.loss, first, second))
 
     def stays(self) -> dict[str, float]:
-        """How likely it is at most that a value comes out as it was read, by where it lies; empty where that is not known.
-
-        Where the structure decides, as in a format of an identifier, it is not known before a value is.
-        """
+        """How likely a value comes out as it was read, at most, by where it lies; empty if that is not known."""
         return {}
 
     def structure(self, value: Any) -> Hashable:
-        """What of a value is public: the loss is bounded between values of one structure only."""
+        """Return the public part of a value: the loss is bounded between values of one structure only."""
         return ()
 
     @abstractmethod
@@ -228,33 +188,34 @@ class SpanLaw(ABC):
 
     @abstractmethod
     def log_prob(self, value: Any) -> NDArray[np.float64]:
-        """Natural logarithm of the law of one value drawn alone, over its :meth:`outputs`.
-
-        Raises
-        ------
-        MechanismError
-            As :meth:`outputs`.
-        """
+        """Natural logarithm of the probabilities of the :meth:`outputs`, for one value drawn alone."""
 
     @abstractmethod
     def claim(self) -> SpanClaim:
-        """What is guaranteed, what stays visible, and where the proof stands."""
+        """Return what is guaranteed, what stays visible, and where the proof is."""
 
-    @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """Keyword arguments that rebuild this law, in JSON types."""
+        """Return the keyword arguments that rebuild this law, in JSON types.
+
+        These are the attributes with the names of the constructor's parameters.
+        """
+        given = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in given.items()
+        }
 
     @classmethod
     @abstractmethod
     def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
-        """Laws with small public settings, each with surfaces by which the audit kit attacks it."""
+        """Laws with small public settings, each with surfaces by which the audit attacks it."""
 
     def of_kind(self, kind: str) -> SpanLaw:
-        """The same law for another kind: what it keeps within a scope is independent of what this one keeps."""
+        """The same law for another kind, whose draws within a scope are independent of this one's."""
         return self if kind == self.kind else type(self)(**{**self.settings(), "kind": kind})
 
     def drawn_once(self) -> bytes:
-        """For a law whose claim is not per span: what its one draw follows from, with a key and the name of a scope.
+        """Return what the one draw of a scope follows from, besides a key and the scope's name.
 
         Laws with the same bytes draw the same for one name, and an account counts them once together.
         """

@@ -1,10 +1,10 @@
-"""Identifiers: digits and letters are drawn anew in the format of the original, until the check digits are right.
+"""Identifiers: new digits and letters in the format of the original, with right check digits if it had right ones.
 
-Proof: :mod:`textpriv.spans.laws.redrawn`; the public law is uniform over the strings of a format that pass a public check,
-drawn by rejection: uniform over all strings of the format until one passes, 10,000 times at most; after those it is
-the mask. The check digits of an IBAN are computed for each string that is drawn, so that what is left to pass is a country's
-own check. Nothing of it depends on the original but its format: where digits, capitals, small letters and marks stand, and
-with which prefix of a public list it begins. The format is structure. What passes the check may be somebody's number.
+Proof: :mod:`textpriv.spans.laws.redrawn`. The public law is uniform over the strings of a format or, for an original
+that passes a public check, over those that pass it. Strings are drawn until one passes, at most 10,000 times; after
+those it is the mask. The check digits of an IBAN are computed for each string, so that what is left to pass is a
+country's own check. Nothing depends on the original but its structure: where digits, capitals, small letters and
+marks are, with which prefix of a public list it begins, and whether it passes. What passes may be somebody's number.
 """
 
 from __future__ import annotations
@@ -33,21 +33,23 @@ _TRIES = 10_000
 
 
 class Formatted(NamedTuple):
-    """An original as this law sees it.
+    """An original as this law sees it: its digits and letters, and its structure.
 
     Attributes
     ----------
     number : str
-        Its digits and letters.
     format : str
         9 for a digit, A for a capital, a for a small letter, and marks.
     prefix : str
         Of the public list; the format is that of what follows.
+    passes : bool
+        Whether there is a check and the original passes it.
     """
 
     number: str
     format: str
     prefix: str = ""
+    passes: bool = False
 
 
 class Identifier(RedrawnLaw):
@@ -56,11 +58,11 @@ class Identifier(RedrawnLaw):
     Parameters
     ----------
     check : str, optional
-        What must pass: "phone" (``phonenumbers``), or a module of ``python-stdnum`` such as "luhn" for cards, "iban" or
-        "us.ssn". An original that does not pass is not read. Default: no check.
+        What an original that passes is drawn to pass again: "phone" (``phonenumbers``), or a module of ``python-stdnum``
+        such as "luhn" for cards, "iban" or "us.ssn".
     prefixes : sequence of str
-        Beginnings that are kept as structure, the longest that fits: "+49", "MRN-". Default: for "iban" countries, for
-        "phone" calling codes after a plus, else none.
+        Beginnings that are kept, the longest that fits: "+49", "MRN-". Default: for "iban" countries, for "phone" calling
+        codes after a plus, else none.
     region : str
         The country (ISO 3166) of phone numbers without a calling code.
     consistent : "document", "person" or None
@@ -71,7 +73,7 @@ class Identifier(RedrawnLaw):
     --------
     >>> law = Identifier(prefixes=["MRN-"])
     >>> law.parse("MRN-07-b3"), law.parse("somebody@example.org")
-    (Formatted(number='07b3', format='99-a9', prefix='MRN-'), None)
+    (Formatted(number='07b3', format='99-a9', prefix='MRN-', passes=False), None)
     """
 
     name = "identifier"
@@ -86,27 +88,21 @@ class Identifier(RedrawnLaw):
     ) -> None:
         super().__init__(consistent, kind)
         self.check, self.region = check, region
-        self._given = (
-            None if prefixes is None else sorted(set(prefixes), key=lambda e: (-len(e), e))
-        )
-        if not isinstance(region, str) or not re.fullmatch(r"[A-Z]{2}", region):
+        self.prefixes = None if prefixes is None else tuple(prefixes)
+        if re.fullmatch(r"[A-Z]{2}", region) is None:
             raise MechanismError(
                 f"region is a country as ISO 3166 writes it, such as 'DE'; got {region!r}."
             )
-        if check is not None and not re.fullmatch(r"[a-z0-9_]+(\.[a-z0-9_]+)*", check):
-            raise MechanismError(
-                f"check is 'phone' or a module of stdnum such as 'luhn'; got {check!r}."
-            )
-        _ = self._passes, self.prefixes
+        _ = self._passes, self._prefixes
 
     @cached_property
-    def prefixes(self) -> list[str]:
+    def _prefixes(self) -> list[str]:
         """Beginnings that are kept, the longest first."""
-        if self._given is not None:
-            return self._given
+        if self.prefixes is not None:
+            return _longest_first(set(self.prefixes))
         if self.check == "phone":
             codes = needs("phonenumbers", "spans").COUNTRY_CODE_TO_REGION_CODE
-            return sorted((f"+{code}" for code in codes), key=lambda e: (-len(e), e))
+            return _longest_first({f"+{code}" for code in codes})
         if self.check == "iban":
             countries = needs("stdnum.numdb", "spans").get("iban")
             letters = (first + second for first in ascii_uppercase for second in ascii_uppercase)
@@ -114,87 +110,95 @@ class Identifier(RedrawnLaw):
         return []
 
     @cached_property
-    def _passes(self) -> Callable[[str], bool] | None:
+    def _passes(self) -> Callable[[str], bool]:
+        """The check; without one nothing passes."""
         if self.check is None:
-            return None
+            return lambda text: False
         if self.check == "phone":
-            return _phone(needs("phonenumbers", "spans"), self.region)
+            return self._is_phone
         needs("stdnum", "spans")
+        if re.fullmatch(r"[a-z0-9_]+(\.[a-z0-9_]+)*", self.check):
+            try:
+                valid = needs(f"stdnum.{self.check}", "spans").is_valid
+                return lambda text: bool(valid(re.sub(r"[ -]", "", text)))
+            except (ModuleNotFoundError, AttributeError):
+                pass
+        raise MechanismError(
+            f"check is 'phone' or a module of python-stdnum, such as luhn, iban or us.ssn; got {self.check!r}."
+        )
+
+    def _is_phone(self, text: str) -> bool:
+        phonenumbers = needs("phonenumbers", "spans")
         try:
-            module = needs(f"stdnum.{self.check}", "spans")
-            valid = module.is_valid
-        except (ModuleNotFoundError, AttributeError):
-            raise MechanismError(
-                f"python-stdnum has no check {self.check!r}; such as luhn, iban, us.ssn or nl.bsn."
-            ) from None
-        if self.check == "luhn":
-            return lambda text: bool(valid(re.sub(r"[ -]", "", text)))
-        return lambda text: bool(valid(text))
+            return bool(phonenumbers.is_valid_number(phonenumbers.parse(text, self.region)))
+        except phonenumbers.NumberParseException:
+            return False
 
     def parse(self, text: str) -> Formatted | None:
-        """The format of a surface of digits, letters and some marks, with the right check digits; else None."""
+        """Read the format of a surface of digits, letters and some marks; None for anything else."""
         text = text.strip()
-        if _READ.fullmatch(text) is None or (self._passes is not None and not self._passes(text)):
+        if _READ.fullmatch(text) is None:
             return None
-        prefix = next((each for each in self.prefixes if text.startswith(each)), "")
+        prefix = next((each for each in self._prefixes if text.startswith(each)), "")
         body = text[len(prefix) :]
-        form = "".join(_symbol(each) for each in body)
         number = "".join(each for each in body if each.isalnum())
-        return Formatted(number, form, prefix) if number else None
+        if not number:
+            return None
+        return Formatted(number, "".join(map(_symbol, body)), prefix, self._passes(text))
 
-    def _one(self, structure: tuple[str, str], source: random.Random) -> str:
-        form, prefix = structure
+    def _one(self, structure: tuple[str, str, bool], source: random.Random) -> str:
+        form, prefix, passes = structure
         count = _count(form)
         for _ in range(_TRIES):
             surface = prefix + _filled(form, source.randrange(count))
-            if self.check == "iban":
+            if passes and self.check == "iban":
                 surface = _with_check_digits(surface)
-            if self._passes is None or (self._passes(surface) and surface.startswith(prefix)):
+            if not passes or (self._passes(surface) and surface.startswith(prefix)):
                 return surface
         return f"[{self.kind}]"
 
-    def _all(self, structure: Any) -> list[str]:
-        form, prefix = structure
-        if _count(form) > LARGEST_LIST:
-            raise MechanismError(f"the format has {_count(form):,} strings, too many for a list.")
-        return [prefix + _filled(form, number) for number in range(_count(form))]
-
     def outputs(self, structure: Hashable) -> Sequence[str]:
-        """All strings of the format and, where they are checked, the mask."""
-        return self._all(structure) + [f"[{self.kind}]"] * (self._passes is not None)
+        """All strings of the format and, if they must pass, the mask."""
+        form, prefix, passes = structure  # type: ignore[misc]
+        count = _count(form)
+        if count > LARGEST_LIST:
+            raise MechanismError(f"the format has {count:,} strings, too many for a list.")
+        return [prefix + _filled(form, n) for n in range(count)] + [f"[{self.kind}]"] * passes
 
     def log_prob(self, value: Any) -> NDArray[np.float64]:
         """Uniform over the strings that pass; the mask is as likely as that no try passes."""
-        surfaces = self._all(self.structure(value))
-        if self._passes is None:
-            return np.full(len(surfaces), -math.log(len(surfaces)))
-        passes = np.array([self._passes(each) for each in surfaces])
-        share = passes.mean()
+        if not value.passes:
+            return super().log_prob(value)
+        surfaces = self.outputs(self.structure(value))[:-1]
+        passing = np.array([self._passes(each) for each in surfaces])
+        share = passing.mean()
         failed = math.exp(_TRIES * math.log1p(-share)) if share < 1 else 0.0
-        rates = np.append(passes * (1 - failed) / passes.sum(), failed)
         with np.errstate(divide="ignore"):
-            return np.log(rates)
+            return np.log(np.append(passing * (1 - failed) / passing.sum(), failed))
 
     def claim(self) -> SpanClaim:
         """A loss of 0; the format is visible."""
-        first = ", and with which prefix of a public list they begin" if self.prefixes else ""
-        passing = f" that passes {self.check}" if self.check else ""
-        return self._claim(
-            f"identifier of the same format{passing}",
-            (f"where their digits, letters and marks stand{first}",),
-        )
-
-    def _public(self) -> dict[str, Any]:
-        return {"check": self.check, "prefixes": self._given, "region": self.region}
+        form = "where their digits, letters and marks stand"
+        if self._prefixes:
+            form += ", and with which prefix of a public list they begin"
+        law, visible = "identifier of the same format", [form]
+        if self.check:
+            law += f" that passes {self.check} if the original does"
+            visible.append(f"whether they pass {self.check}")
+        return self._claim(law, tuple(visible))
 
     @classmethod
     def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
-        """Short codes, with a prefix, consistent, and with a check digit where python-stdnum is installed."""
+        """Short codes, with a prefix, consistent, and with a check digit if python-stdnum is installed."""
         return [
             (cls(prefixes=["K-"]), ["K-12", "K-99", "1a", "7z", "4"]),
             (cls(consistent="person"), ["1-1", "1-2", "9-0"]),
-            *([(cls("luhn"), ["18", "26"])] if installed("stdnum") else []),
+            *([(cls("luhn"), ["18", "26", "27", "45"])] if installed("stdnum") else []),
         ]
+
+
+def _longest_first(prefixes: set[str]) -> list[str]:
+    return sorted(prefixes, key=lambda each: (-len(each), each))
 
 
 def _symbol(character: str) -> str:
@@ -219,20 +223,10 @@ def _filled(form: str, number: int) -> str:
 
 
 def _with_check_digits(iban: str) -> str:
-    """An IBAN with its third and fourth characters computed from the others, wherever its blanks are."""
+    """An IBAN with its third and fourth characters computed from the others."""
     places = [place for place, character in enumerate(iban) if character.isalnum()][2:4]
-    digits = needs("stdnum.iban", "spans").calc_check_digits(iban)
     characters = list(iban)
-    for place, digit in zip(places, digits, strict=True):
+    check_digits = needs("stdnum.iban", "spans").calc_check_digits(iban)
+    for place, digit in zip(places, check_digits, strict=True):
         characters[place] = digit
     return "".join(characters)
-
-
-def _phone(phonenumbers: Any, region: str) -> Callable[[str], bool]:
-    def passes(text: str) -> bool:
-        try:
-            return bool(phonenumbers.is_valid_number(phonenumbers.parse(text, region)))
-        except phonenumbers.NumberParseException:
-            return False
-
-    return passes

@@ -1,7 +1,7 @@
 """The mask: a span becomes the name of its kind in brackets.
 
-Proof (mechanisms.md 10.4). The surface is one public string for every value, so every ratio of probabilities is 1 and
-the loss is 0. That there was a span of this kind here is structure.
+Proof. The surface is one public string for every value, so every ratio of probabilities is 1 and the loss is 0. That
+there was a span of this kind here is structure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Mask(SpanLaw):
     Parameters
     ----------
     kind : str, optional
-        What stands in the brackets.
+        What is written in the brackets.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class Mask(SpanLaw):
     def draw(
         self, values: Sequence[Any], stream: RandomWords, scopes: Scopes | None = None
     ) -> list[str]:
-        """The kind in brackets, for each."""
+        """Return the kind in brackets, for each."""
         return [f"[{self.kind}]"] * len(values)
 
     def loss(self, first: Any, second: Any) -> float:
@@ -65,10 +65,6 @@ class Mask(SpanLaw):
     def claim(self) -> SpanClaim:
         """A loss of 0."""
         return SpanClaim(f"mask of {self.kind}", 0.0, "span", 0.0)
-
-    def settings(self) -> dict[str, Any]:
-        """Keyword arguments that rebuild this law."""
-        return {"kind": self.kind}
 
     @classmethod
     def trials(cls) -> list[tuple[SpanLaw, list[str]]]:

@@ -1,13 +1,13 @@
-"""What laws share that draw a surface without looking at the original: their loss, and consistency within a scope.
+"""The part that laws share whose surfaces do not depend on the original: no loss, and consistency within a scope.
 
-Proof (mechanisms.md 10.4). Where nothing is consistent, a surface is drawn from a public law that depends on the structure
-of the value alone, so two values of one structure have one law and the loss is 0. Within a scope (a document, or all
-texts of a person) the surface is a function of the run key, the scope's name and the value, by a keyed stream
-(:class:`textpriv.spans.laws.base.Scopes`). To whoever does not know the key, such a function cannot be told from a random
-one (the assumption on BLAKE2b and ChaCha20 that all randomness here rests on): distinct values get independent surfaces,
-equal ones the same. The joint law then depends only on structures and on *which values are equal*, over all texts of
-the scope under the key, so two collections with the same pattern of equal values lose 0. Two with different patterns may be
-told apart for sure: equality is visible, and stated.
+Proof. If nothing is consistent, a surface is drawn from a public law that depends on the structure of the value
+alone, so two values of one structure have one law and the loss is 0. Within a scope (a document, or all texts of a
+person) the surface is a function of the run key, the scope's name, the kind and the value, by a keyed stream. Without
+the key, such a function cannot be told from a random one (the assumption on BLAKE2b and ChaCha20 that all randomness
+here rests on): distinct values get independent surfaces, equal ones the same. The joint law then depends only on
+structures and on *which values are equal*, over all texts of the scope under the key, so two collections with the
+same pattern of equal values lose 0. Two with different patterns may be distinguished for sure: equality is visible,
+and stated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from textpriv.errors import MechanismError
 from textpriv.randomness import RandomWords
 from textpriv.spans.laws.base import Scopes, SpanClaim, SpanLaw
 
-__all__ = ["RedrawnLaw", "StreamRandom", "plain"]
+__all__ = ["RedrawnLaw", "StreamRandom"]
 
 
 class StreamRandom(random.Random):
@@ -36,26 +36,26 @@ class StreamRandom(random.Random):
         self._stream = stream
 
     def seed(self, a: Any = None, version: int = 2) -> None:
-        """Nothing: the stream has its key."""
+        """Do nothing: the stream has its key."""
 
     def getrandbits(self, k: int, /) -> int:
-        """A uniform whole number of k bits."""
+        """Return a uniform whole number of k bits."""
         words = np.empty(-(-k // 64), dtype="<u8")
         self._stream.fill(words)
         return int.from_bytes(words.tobytes(), "little") >> (-k % 64)
 
     def random(self) -> float:
-        """A uniform multiple of 2^-53 in [0, 1)."""
+        """Return a uniform multiple of 2^-53 in [0, 1)."""
         return self.getrandbits(53) * 2.0**-53
 
 
 class RedrawnLaw(SpanLaw):
-    """A public law of surfaces; a value is a tuple of a text that tells it from others, and of its structure.
+    """A public law of surfaces; a value is a tuple of a text that distinguishes it from others, and of its structure.
 
     Parameters
     ----------
     consistent : "document", "person" or None
-        Where equal values get equal surfaces. None: nowhere, and every span is drawn anew.
+        Where equal values get equal surfaces. None: nowhere.
     kind : str, optional
     """
 
@@ -65,20 +65,16 @@ class RedrawnLaw(SpanLaw):
             raise MechanismError(
                 f"consistent is 'document', 'person' or left out; got {consistent!r}."
             )
-        self.scope = consistent
+        self.scope = self.consistent = consistent
 
     @abstractmethod
     def _one(self, structure: Any, source: random.Random) -> str:
-        """A surface of the public law of a structure."""
-
-    @abstractmethod
-    def _public(self) -> dict[str, Any]:
-        """The settings of the public law, in JSON types."""
+        """Draw a surface from the public law of a structure."""
 
     def draw(
         self, values: Sequence[Any], stream: RandomWords, scopes: Scopes | None = None
     ) -> list[str]:
-        """A surface for each; the document's stream is read where nothing is consistent."""
+        """Draw a surface for each; the document's stream is read only if nothing is consistent."""
         if self.scope is None:
             source = StreamRandom(stream)
             return [self._one(value[1:], source) for value in values]
@@ -86,8 +82,7 @@ class RedrawnLaw(SpanLaw):
             raise MechanismError(
                 f"a law that is consistent within a {self.scope} needs to know which: scopes."
             )
-        # What tells a value from others decides, not its structure: one name in two cases gets one surrogate.
-        label = f"{self.name} {self.kind} {self._public()!r} ".encode()
+        label = f"{self.name} {self.settings()!r} ".encode()
         drawn = {}
         for value in dict.fromkeys(values):
             name = label + value[0].encode("utf-8", "surrogatepass")
@@ -95,7 +90,7 @@ class RedrawnLaw(SpanLaw):
         return [drawn[value] for value in values]
 
     def structure(self, value: Any) -> Hashable:
-        """All of a value but what tells it from others."""
+        """All of a value but the text that distinguishes it."""
         return tuple(value[1:])
 
     def loss(self, first: Any, second: Any) -> float:
@@ -104,10 +99,9 @@ class RedrawnLaw(SpanLaw):
 
     def joint_loss(self, first: Sequence[Any], second: Sequence[Any]) -> float:
         """Nothing between sequences of equal structures and, within a scope, of one pattern of equal values."""
-        alike = super().joint_loss(first, second)
         if self.scope is not None and _pattern(first) != _pattern(second):
             return math.inf
-        return alike
+        return super().joint_loss(first, second)
 
     def log_prob(self, value: Any) -> NDArray[np.float64]:
         """Uniform over the outputs."""
@@ -115,23 +109,17 @@ class RedrawnLaw(SpanLaw):
         return np.full(count, -math.log(count))
 
     def _claim(self, law: str, visible: tuple[str, ...]) -> SpanClaim:
-        equal = (
-            (f"which of a {self.scope} are equal but for case, blanks, marks and prefixes",)
-            if self.scope
-            else ()
+        if self.scope is None:
+            return SpanClaim(f"{law}, anew for each span", 0.0, "span", 0.0, not_protected=visible)
+        equal = f"which of a {self.scope} are equal but for case, blanks, marks and prefixes"
+        return SpanClaim(
+            f"{law}, consistent within a {self.scope}",
+            0.0,
+            "span",
+            0.0,
+            not_protected=(*visible, equal),
+            assumptions=("the run key stays secret",),
         )
-        secret = ("the run key stays secret",) if self.scope else ()
-        law += f", consistent within a {self.scope}" if self.scope else ", anew for each span"
-        return SpanClaim(law, 0.0, "span", 0.0, not_protected=visible + equal, assumptions=secret)
-
-    def settings(self) -> dict[str, Any]:
-        """Keyword arguments that rebuild this law."""
-        return {**self._public(), "consistent": self.scope, "kind": self.kind}
-
-
-def plain(text: str) -> str:
-    """A surface without its case and the width of its blanks."""
-    return " ".join(text.casefold().split())
 
 
 def _pattern(values: Sequence[Any]) -> list[int]:

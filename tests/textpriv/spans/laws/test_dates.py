@@ -1,8 +1,9 @@
-"""Dates: a person's keep their intervals wherever they stand, and two persons' shifts are independent."""
+"""Dates and times: forms read back, a person's dates move together, and two persons' do not."""
 
 from __future__ import annotations
 
 import math
+from datetime import date
 
 import numpy as np
 import pytest
@@ -13,12 +14,13 @@ from textpriv.errors import MechanismError
 from textpriv.guarantees.significance import LEVEL, goodness_of_fit
 from textpriv.randomness import KeyedStreams, Stream
 from textpriv.spans.laws.base import Scopes
-from textpriv.spans.laws.date_forms import Moment
+from textpriv.spans.laws.date_forms import Clock, DateForms, Moment, read_clock, write_clock
 from textpriv.spans.laws.date_shift import DateShift
 from textpriv.spans.laws.dates import Date
 
 LAW = DateShift(epsilon=1 / 365)
 VISITS = ["2020-02-28", "March 1, 2020", "12/24/2020", "3.5.19"]
+MONTHFIRST, DAYFIRST = DateForms(), DateForms(dayfirst=True)
 
 
 def scopes(person, document="letter", seed=1):
@@ -29,6 +31,56 @@ def released(texts, person, document="letter", law=LAW):
     return law.draw([law.parse(each) for each in texts], Stream(), scopes(person, document))
 
 
+# Forms
+
+
+@given(st.sampled_from([MONTHFIRST, DAYFIRST]), st.data())
+def test_every_date_reads_back_in_every_form(forms, data):
+    form = data.draw(st.sampled_from(sorted(forms.forms)))
+    two_digits = not {"y", "s"} & set(form)
+    days = st.dates(date(1969, 1, 1), date(2068, 12, 31)) if two_digits else st.dates()
+    moment = Moment(data.draw(days).toordinal(), form)
+    assert forms.read(forms.write(moment)) == moment
+
+
+@given(st.builds(Clock, st.integers(0, 1439), st.sampled_from(["12", "24"])))
+def test_every_time_reads_back(clock):
+    assert read_clock(write_clock(clock)) == clock
+
+
+@pytest.mark.parametrize(
+    ("surface", "written"),
+    [
+        ("May 3rd, 2020", "May 3, 2020"),
+        ("Sat, the 3rd of Sept. 2019", "3 September 2019"),
+        ("3-SEP-19", "03-September-19"),
+        ("5/6/2020, 9:05 a.m.", "05/06/2020"),
+        ("2020-05-06T19:05:59", "2020-05-06"),
+        ("5.6.68", "05.06.68"),
+    ],
+)
+def test_usual_forms_are_read_and_written_in_public_ones(surface, written):
+    assert MONTHFIRST.write(MONTHFIRST.read(surface)) == written
+
+
+@pytest.mark.parametrize(
+    "surface",
+    ["May 2020", "3 May", "2020", "13/05/2020", "31.02.2020", "tomorrow", "2020-05-03T10:30:00Z", "",
+     "0000-01-01", "10 pm May 3 2020", "2020-05-03 25:00", "1/2/345", "٣/٤/٢٠٢٠", "3 Ann 2020"],
+)  # fmt: skip
+def test_nothing_is_completed_swapped_or_guessed(surface):
+    assert MONTHFIRST.read(surface) is None
+
+
+@pytest.mark.parametrize("ends", [("May", "2020-01-01"), ("2020-01-02", "2020-01-01")])
+def test_a_range_that_is_none_is_refused(ends):
+    with pytest.raises(MechanismError):
+        Date(1.0, *ends)
+
+
+# The shift
+
+
 def test_intervals_hold_to_the_day_across_documents_and_runs():
     together = released(VISITS, "ann")
     apart = [released([each], "ann", f"letter {n}")[0] for n, each in enumerate(VISITS)]
@@ -37,11 +89,10 @@ def test_intervals_hold_to_the_day_across_documents_and_runs():
     assert np.diff(moved).tolist() == np.diff(days).tolist()
 
 
-def test_the_shift_of_a_person_is_a_function_of_key_name_and_epsilon_in_every_process_and_form():
-    other = DateShift(epsilon=1 / 365, form="iso", times="keep", dayfirst=True)
+def test_a_shift_is_a_fixed_function_of_key_and_name():
     for person, days in (("ann", -53), ("bob", 29), (7, -439), (b"7", -277)):
         assert LAW.shift(scopes(person)) == days
-        assert other.shift(scopes(person, "elsewhere")) == days
+        assert DateShift(1 / 365, dayfirst=True).shift(scopes(person, "elsewhere")) == days
 
 
 def test_shifts_of_people_follow_the_law_and_neighbours_are_independent():
@@ -55,17 +106,20 @@ def test_shifts_of_people_follow_the_law_and_neighbours_are_independent():
     assert goodness_of_fit(pairs, np.outer(expected, expected).ravel()) > LEVEL
 
 
-def test_a_shift_changes_with_key_person_and_epsilon():
+def test_a_shift_changes_with_key_person_kind_range_and_epsilon():
     law = DateShift(epsilon=1e-4)
-    shifts = [
-        law.shift(scopes("ann")),
-        law.shift(scopes("bob")),
-        law.shift(scopes("ann", seed=2)),
-        DateShift(epsilon=1.1e-4).shift(scopes("ann")),
-        DateShift(epsilon=1e-4, kind="BIRTHDAY").shift(scopes("ann")),
-        DateShift(epsilon=1e-4, scope="document").shift(scopes("letter", "ann")),
+    others = [
+        DateShift(epsilon=1.1e-4),
+        DateShift(epsilon=1e-4, kind="BIRTHDAY"),
+        DateShift(epsilon=1e-4, low="1800-01-01"),
     ]
+    shifts = [law.shift(scopes("ann")), law.shift(scopes("bob")), law.shift(scopes("ann", seed=2))]
+    shifts += [other.shift(scopes("ann")) for other in others]
+    shifts.append(DateShift(epsilon=1e-4, scope="document").shift(scopes("letter", "ann")))
     assert len(set(shifts)) == len(shifts)
+    # A ledger counts draws of one name as one only if they are one.
+    assert len({each.drawn_once() for each in (law, *others)}) == 4
+    assert DateShift(epsilon=1e-4, dayfirst=True).drawn_once() == law.drawn_once()
 
 
 @given(st.lists(st.integers(400_000, 800_000), min_size=1, max_size=5), st.integers(-50, 50))
@@ -80,7 +134,7 @@ def test_a_history_moved_as_a_whole_loses_once(days, moved):
 
 
 def test_the_joint_law_of_a_history_attains_the_loss_and_no_more():
-    """All outputs of two dates by enumeration of all shifts, clamped after the shift at both ends of the range."""
+    """All outputs of two dates by enumeration of all shifts, clamped after the shift at both ends."""
     law = DateShift(epsilon=0.5, low="2020-02-20", high="2020-03-10")
     noise = law._noise.log_law(0, -60, 60)
 
@@ -99,17 +153,12 @@ def test_the_joint_law_of_a_history_attains_the_loss_and_no_more():
         assert worst == pytest.approx(0.5 * abs(moved), abs=1e-9)
 
 
-def test_dates_outside_the_range_are_not_read_and_what_leaves_it_is_written_as_its_end():
+def test_dates_outside_the_range_are_not_read_and_moved_ones_end_in_it():
     law = DateShift(epsilon=1e-6, low="2020-01-01", high="2020-12-31")
     assert law.parse("2019-12-31") is None
     drawn = {text for person in range(40) for text in released(["2020-06-01"], person, law=law)}
     assert drawn == {"2020-01-01", "2020-12-31"}
     assert law.claim().largest == pytest.approx(365e-6)
-
-
-def test_a_uniform_shift_is_refused_with_its_reason():
-    with pytest.raises(MechanismError, match="support moves"):
-        DateShift(epsilon=0.1, noise="uniform")
 
 
 def test_a_person_must_be_named():
