@@ -21,11 +21,12 @@ from pairwise.errors import InvalidPairsError, InvalidParameterError, check_whol
 from pairwise.estimators.base import Plan, keeps_state_on_error, refuse_fit_parameters
 from pairwise.estimators.mahalanobis import MahalanobisMetric
 from pairwise.noise.randomness import Randomness
-from pairwise.noise.release import plan_gaussian, sampled_gaussian
+from pairwise.noise.release import GaussianPlan, plan_gaussian, sampled_gaussian
 from pairwise.pairs.clipping import clip_records
 from pairwise.pairs.graph import PairGraph
 
 if TYPE_CHECKING:
+    from dp_accounting import DpEvent
     from sklearn.utils import Tags
 
     from pairwise.accounting.budget import PrivacyBudget
@@ -174,23 +175,7 @@ class DPPMetricLearner(MahalanobisMetric):
         adjacency = Adjacency(options.adjacency)
         moved = (2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0) * kappa * clip
         rows = d if self.n_components is None else min(int(self.n_components), d)
-        epsilon = float(self.epsilon)
-        mu = release_mu(epsilon, delta)
-        if options.sampled:
-            z = 0.0
-            if math.isfinite(epsilon):
-                z = calibrate(
-                    lambda sigma: group_poisson_event(sigma, kappa, q, steps),
-                    epsilon,
-                    delta,
-                    adjacency,
-                    guess=kappa * q * math.sqrt(steps) / mu,
-                )
-            noise = sampled_gaussian(moved, z / kappa, rows * d)
-            event = group_poisson_event(z, kappa, q, steps)
-        else:
-            noise = plan_gaussian(moved, mu / math.sqrt(steps), rows * d)
-            event = noise.event(steps)
+        noise, event = self._noise(moved, rows * d, delta)
         self.noise_scale_ = noise.sigma / clip
 
         def run() -> Array:
@@ -237,6 +222,25 @@ class DPPMetricLearner(MahalanobisMetric):
             not_protected=("who is paired with whom",) if graph else (),
             notes=(_individuals(kappa, graph),),
         )
+
+    def _noise(self, moved: float, size: int, delta: float) -> tuple[GaussianPlan, DpEvent]:
+        """Return the noise of one step, of a sum that kappa pairs move by ``moved``, and the event of all steps."""
+        options, kappa, epsilon = self._options, self.kappa_, float(self.epsilon)
+        q, steps = float(options.sampling_rate), int(options.n_steps)
+        mu = release_mu(epsilon, delta)
+        if not options.sampled:
+            noise = plan_gaussian(moved, mu / math.sqrt(steps), size)
+            return noise, noise.event(steps)
+        z = 0.0
+        if math.isfinite(epsilon):
+            z = calibrate(
+                lambda sigma: group_poisson_event(sigma, kappa, q, steps),
+                epsilon,
+                delta,
+                Adjacency.ZERO_OUT,
+                guess=kappa * q * math.sqrt(steps) / mu,
+            )
+        return sampled_gaussian(moved, z / kappa, size), group_poisson_event(z, kappa, q, steps)
 
 
 def _individuals(kappa: int, graph: PairGraph | None) -> str:

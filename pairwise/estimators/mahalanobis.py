@@ -45,10 +45,7 @@ class Records:
                 "index pairs need the table they refer to, which a saved learner does not carry since it may be private. "
                 "Pass points of shape (m, 2, d), or set it again: set_params(preprocessor=X)."
             )
-        table = finite_numbers(self.table)
-        if table.ndim != 2:
-            raise InvalidPairsError(f"preprocessor must have shape (n, d); found {table.shape}.")
-        return table
+        return finite_numbers(self.table)
 
     def __repr__(self) -> str:
         return f"<table of shape {self.shape}>"
@@ -86,13 +83,14 @@ class MahalanobisMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
 
     @preprocessor.setter
     def preprocessor(self, table: Any) -> None:
-        wrapped = table is None or isinstance(table, Records)
-        self.__dict__["_preprocessor"] = table if wrapped else Records(table)
+        is_table = not isinstance(table, Records) and np.ndim(table) == 2
+        self.__dict__["_preprocessor"] = Records(table) if is_table else table
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        if "statement_" in state and state.get("_preprocessor") is not None:
-            state = {**state, "_preprocessor": state["_preprocessor"].dropped}
+        records = state.get("_preprocessor")
+        if "statement_" in state and isinstance(records, Records):
+            state = {**state, "_preprocessor": records.dropped}
         return state
 
     def transform(self, X: ArrayLike) -> Array:
@@ -155,8 +153,9 @@ class MahalanobisMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         if array.ndim == 3 and array.shape[1] == 2 and array.size:
             points = finite_numbers(array).reshape(-1, array.shape[2])
             return points, np.arange(len(points)).reshape(-1, 2)
-        if array.ndim == 2 and array.shape[1] == 2 and len(array) and self.preprocessor is not None:
-            table = self.preprocessor.rows()
+        records = self.preprocessor
+        if array.ndim == 2 and array.shape[1] == 2 and len(array) and isinstance(records, Records):
+            table = records.rows()
             whole = np.issubdtype(array.dtype, np.integer)
             if not whole or array.min() < 0 or array.max() >= len(table):
                 raise InvalidPairsError(

@@ -1,0 +1,265 @@
+"""Pair graphs: kappa' by one linear pass equals its definition, and pairs are chosen as promised."""
+
+import itertools
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pairwise.errors import InvalidPairsError, InvalidParameterError
+from pairwise.noise.randomness import Randomness
+from pairwise.pairs.graph import (
+    PairGraph,
+    random_matching,
+    regular_pairs,
+)
+
+
+def star(m):
+    return [(0, i) for i in range(1, m + 1)]
+
+
+def cycle(n):
+    return [(i, (i + 1) % n) for i in range(n)]
+
+
+def complete(n):
+    return list(itertools.combinations(range(n), 2))
+
+
+def fan(m):
+    """A hub joined to a path of m leaves."""
+    return star(m) + [(i, i + 1) for i in range(1, m)]
+
+
+def wheel(m):
+    """A hub joined to a cycle of m spokes."""
+    return star(m) + [(1 + i, 1 + (i + 1) % m) for i in range(m)]
+
+
+@st.composite
+def graphs(draw, largest=9):
+    n = draw(st.integers(2, largest))
+    chosen = draw(st.lists(st.sampled_from(complete(n)), min_size=1, max_size=18, unique=True))
+    return n, chosen
+
+
+def kappa_by_deletion(n, pairs):
+    """Return De(s) − Co₊(s̄) for each node by deleting it and counting components; 0 for isolated nodes."""
+    graph = nx.Graph(pairs)
+    graph.add_nodes_from(range(n))
+    before = nx.number_connected_components(graph)
+    result = []
+    for s in range(n):
+        rest = graph.copy()
+        rest.remove_node(s)
+        gained = nx.number_connected_components(rest) - before
+        result.append(graph.degree(s) - gained if graph.degree(s) else 0)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        (star(7), 1),
+        (cycle(3), 2),
+        (cycle(9), 2),
+        *((complete(n), n - 1) for n in range(2, 8)),
+        *((fan(m), m) for m in range(2, 8)),
+        (wheel(10), 10),
+        ([(0, 1), (1, 2), (2, 3)], 1),
+        ([], 0),
+    ],
+)
+def test_kappa_of_known_graphs(pairs, expected):
+    assert PairGraph(pairs).kappa_bound() == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs())
+def test_kappa_equals_node_deletion(graph):
+    n, pairs = graph
+    found = PairGraph(pairs, n)
+    expected = kappa_by_deletion(n, pairs)
+    assert found.kappa_bounds().tolist() == expected
+    assert found.kappa_bound() == max(expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs())
+def test_blocks_and_bridges_equal_those_of_networkx(graph):
+    n, pairs = graph
+    count, bridge = PairGraph(pairs, n)._blocks()
+    reference = nx.Graph(pairs)
+    expected = np.zeros(n, dtype=int)
+    for block in nx.biconnected_components(reference):
+        expected[list(block)] += 1
+    assert count.tolist() == expected.tolist()
+    bridges = {frozenset(edge) for edge in nx.bridges(reference)}
+    assert [frozenset(pair) in bridges for pair in pairs] == bridge.tolist()
+
+
+def cycle_cost(graph, s):
+    """Return how many edges must go so that s is in no cycle, block by block."""
+    return sum(
+        graph.subgraph(block).degree(s) - 1
+        for block in nx.biconnected_components(graph)
+        if s in block
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(largest=7))
+def test_kappa_bounds_paths_plus_cycles_for_every_two_individuals(graph):
+    """DPP inequality 14, with the edge-disjoint paths that a maximum flow finds."""
+    n, pairs = graph
+    whole = nx.Graph(pairs)
+    bounds = PairGraph(pairs, n).kappa_bounds()
+    for s, t in itertools.combinations(sorted(whole), 2):
+        paths = []
+        if nx.has_path(whole, s, t):
+            paths = list(nx.edge_disjoint_paths(whole, s, t))
+        rest = whole.copy()
+        rest.remove_edges_from(edge for path in paths for edge in itertools.pairwise(path))
+        for end in (s, t):
+            assert len(paths) + cycle_cost(rest, end) <= bounds[end]
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(largest=7))
+def test_the_intransitive_bound_covers_every_two_individuals(graph):
+    """DPP appendix B: 1 + min(c_s, c_t) without the pair itself, or min(c_s, c_t) where there is none."""
+    n, pairs = graph
+    whole = nx.Graph(pairs)
+    kappa = 1
+    for s, t in itertools.combinations(sorted(whole), 2):
+        rest = whole.copy()
+        joined = rest.has_edge(s, t)
+        if joined:
+            rest.remove_edge(s, t)
+        kappa = max(kappa, joined + min(cycle_cost(rest, s), cycle_cost(rest, t)))
+    bound = PairGraph(pairs, n).kappa_bound("intransitive")
+    assert kappa <= bound <= PairGraph(pairs, n).kappa_bound()
+
+
+def test_intransitive_relations_are_cheaper_on_a_fan():
+    assert PairGraph(fan(6)).kappa_bound("intransitive") < PairGraph(fan(6)).kappa_bound()
+    assert PairGraph(star(5)).kappa_bound("intransitive") == 1
+    assert PairGraph([]).kappa_bound("intransitive") == 0
+
+
+def test_kappa_may_exceed_the_true_cost_without_equal_cycles():
+    """Two K4 joined by two disjoint edges (mechanisms.md DPP-11): both cycle costs are 0, yet 2 < 3."""
+    left, right = complete(4), [(a + 4, b + 4) for a, b in complete(4)]
+    pairs = [*left, *right, (0, 4), (1, 5)]
+    graph = nx.Graph(pairs)
+    s, t = 2, 6
+    paths = list(nx.edge_disjoint_paths(graph, s, t))
+    rest = graph.copy()
+    rest.remove_edges_from(edge for path in paths for edge in itertools.pairwise(path))
+    assert len(paths) == 2
+    assert PairGraph(pairs).kappa_bounds()[[s, t]].tolist() == [3, 3]
+    # No edge leaves a cycle at s once the two paths have been cut with what joins s to them.
+    assert min(cycle_cost(rest, s), cycle_cost(rest, t)) == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(graphs(), st.data())
+def test_one_more_pair_raises_kappa_by_at_most_one(graph, data):
+    n, pairs = graph
+    missing = sorted(set(complete(n)) - set(pairs))
+    if not missing:
+        return
+    extra = data.draw(st.sampled_from(missing))
+    before = PairGraph(pairs, n).kappa_bound()
+    after = PairGraph([*pairs, extra], n).kappa_bound()
+    assert after - before in (0, 1)
+
+
+def test_closing_a_path_into_a_cycle_changes_kappa():
+    assert PairGraph([(0, 1), (1, 2)]).kappa_bound() == 1
+    assert PairGraph([(0, 1), (1, 2), (2, 0)]).kappa_bound() == 2
+
+
+def test_kappa_of_a_long_cycle_needs_no_recursion():
+    n = 100_000
+    assert PairGraph(cycle(n)).kappa_bound() == 2
+    assert PairGraph(cycle(n)[:-1]).kappa_bound() == 1
+
+
+def test_degrees_and_sizes():
+    graph = PairGraph([(0, 2), (2, 3)], n_nodes=6)
+    assert graph.degrees().tolist() == [1, 0, 2, 1, 0, 0]
+    assert graph.max_degree == 2
+    assert (graph.n_nodes, graph.n_pairs) == (6, 2)
+    assert graph.kappa_bounds().tolist() == [1, 0, 1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "n_nodes", "words"),
+    [
+        ([(0, 1), (2, 2)], None, "1 self pairs"),
+        ([(0, 1), (0, 1)], None, "1 repetitions"),
+        ([(0, 1), (1, 0), (1, 0)], None, "2 repetitions"),
+        ([(-1, 0)], None, "negative"),
+        ([(0, 5)], 5, "n_nodes = 5"),
+        ([(0, 1, 2)], None, r"shape \(m, 2\)"),
+        ([0, 1], None, r"shape \(m, 2\)"),
+        ([(0.5, 1.0)], None, "whole-number"),
+        ([("a", "b")], None, "whole-number"),
+    ],
+)
+def test_malformed_pairs_are_refused_with_a_remedy(pairs, n_nodes, words):
+    with pytest.raises(InvalidPairsError, match=words):
+        PairGraph(pairs, n_nodes)
+
+
+def test_an_index_out_of_range_is_refused_without_naming_it():
+    with pytest.raises(InvalidPairsError, match="indices must be below n_nodes = 10") as caught:
+        PairGraph([(0, 2), (2, 4711)], n_nodes=10)
+    assert "4710" not in str(caught.value)
+    assert "4711" not in str(caught.value)
+
+
+def test_whole_floats_are_indices():
+    assert PairGraph(np.array([[0.0, 1.0]])).pairs.dtype == np.int64
+
+
+@pytest.mark.parametrize("n", [2, 7, 100])
+def test_a_matching_uses_every_slot_at_most_once(n):
+    pairs = random_matching(n, Randomness(1))
+    assert pairs.shape == (n // 2, 2)
+    assert len(np.unique(pairs)) == 2 * (n // 2)
+    assert pairs.max() < n
+
+
+def test_matchings_are_uniform():
+    source = Randomness(2)
+    counts = {}
+    for _ in range(3000):
+        key = frozenset(frozenset(pair) for pair in random_matching(4, source).tolist())
+        counts[key] = counts.get(key, 0) + 1
+    # Three matchings of four slots, 1000 each; a deviation of 140 is 5.4 standard errors, false alarm below 1e-6.
+    assert len(counts) == 3
+    assert all(abs(count - 1000) < 140 for count in counts.values())
+
+
+@settings(max_examples=60, deadline=None)
+@given(degree=st.integers(1, 6), more=st.integers(0, 40), seed=st.integers(0, 2**32 - 1))
+def test_a_regular_design_holds_its_cap_by_construction(degree, more, seed):
+    n = 4 * degree + more
+    graph = PairGraph(regular_pairs(n, degree, Randomness(seed)), n)
+    assert graph.max_degree <= degree
+    assert graph.n_pairs == degree * (n // 2)
+    # With an even number of individuals everyone is in exactly that many pairs.
+    if n % 2 == 0:
+        assert graph.degrees().min() == degree
+    assert graph.kappa_bound() <= degree
+
+
+@pytest.mark.parametrize(("n", "degree"), [(10, 0), (10, 3), (3, 1)])
+def test_a_regular_design_that_cannot_be_is_refused(n, degree):
+    with pytest.raises(InvalidParameterError, match="degree"):
+        regular_pairs(n, degree, Randomness(0))
