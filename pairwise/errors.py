@@ -10,21 +10,6 @@ import numbers
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = [
-    "BudgetClosedError",
-    "BudgetExceededError",
-    "InvalidPairsError",
-    "InvalidParameterError",
-    "PairwiseError",
-    "ServiceError",
-    "UnsupportedEventError",
-    "check_number",
-    "check_positive",
-    "check_share",
-    "check_whole",
-    "without_context",
-]
-
 
 class PairwiseError(ValueError):
     """Base of all errors raised on purpose by this package."""

@@ -8,9 +8,7 @@ from html import escape
 from typing import Any, Literal
 
 from textpriv.statement import PrivacyStatement as _Statement
-from textpriv.statement import UnsoundWarning
-
-__all__ = ["PrivacyStatement", "UnsoundWarning"]
+from textpriv.statement import UnsoundWarning as UnsoundWarning
 
 
 @dataclass(frozen=True)

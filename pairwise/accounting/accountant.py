@@ -30,8 +30,6 @@ from pairwise.accounting.gaussian import check_privacy_parameters, gaussian_epsi
 from pairwise.accounting.zcdp import renyi_order, renyi_surcharge, zcdp_epsilon
 from pairwise.errors import InvalidParameterError, UnsupportedEventError
 
-__all__ = ["calibrate", "epsilon_of", "filtered_epsilon", "zcdp_cost"]
-
 Leaves = Sequence[tuple[dp_event.DpEvent, int]]
 
 # The error of a grid of privacy losses is about the number of releases times its squared width. Every width gives a valid

@@ -22,8 +22,6 @@ from pairwise.accounting.gaussian import check_privacy_parameters
 from pairwise.errors import BudgetClosedError, BudgetExceededError, InvalidParameterError
 from pairwise.statement import PrivacyStatement
 
-__all__ = ["Charge", "PrivacyBudget", "charge_to"]
-
 
 @dataclass(frozen=True)
 class Charge:

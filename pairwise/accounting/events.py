@@ -31,19 +31,6 @@ from scipy.stats import binom
 
 from pairwise.errors import InvalidParameterError, UnsupportedEventError, check_whole
 
-__all__ = [
-    "Adjacency",
-    "PureDpEvent",
-    "compose",
-    "event_of_text",
-    "gaussian_event",
-    "group_poisson_event",
-    "leaves_of",
-    "pure_event",
-    "sampled_event",
-    "text_of_event",
-]
-
 
 class Adjacency(str, enum.Enum):
     """Between which data sets a guarantee holds.

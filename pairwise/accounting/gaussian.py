@@ -12,15 +12,6 @@ from scipy.special import erfcx, ndtr
 
 from pairwise.errors import InvalidParameterError, check_number
 
-__all__ = [
-    "check_privacy_parameters",
-    "default_delta",
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "gaussian_mu",
-    "total_mu",
-]
-
 # Results of floating-point searches are rounded to the safe side by this relative amount.
 _SAFETY = 1e-12
 

@@ -9,8 +9,6 @@ from functools import lru_cache
 from pairwise.accounting.gaussian import _SAFETY, check_privacy_parameters, gaussian_mu
 from pairwise.errors import InvalidParameterError
 
-__all__ = ["release_mu", "renyi_order", "renyi_surcharge", "zcdp_epsilon", "zcdp_rho"]
-
 
 def _zcdp_order(objective: Callable[[float], float]) -> float:
     """Return where a function of log(α − 1) is least, about (golden section on a grid cell); any α gives a valid bound."""

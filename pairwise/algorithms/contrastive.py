@@ -17,14 +17,6 @@ from pairwise.pairs.clipping import CLIP_SLACK
 if TYPE_CHECKING:
     from pairwise.noise.randomness import Randomness
 
-__all__ = [
-    "DriftDescent",
-    "clipped_gradient_sum",
-    "orthonormal_rows",
-    "reachable_part",
-    "shrink_singular_values",
-]
-
 # Sums run over blocks: one after another inside a block, then over blocks. Worst-case rounding is m · _BLOCK · 2^-53 ·
 # C, which the slack above covers up to about a million pairs.
 _BLOCK = 8192

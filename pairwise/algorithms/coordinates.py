@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from pairwise.noise.randomness import Randomness
 
-__all__ = ["CoordinatePlan", "Coordinates", "default_scale_share", "plan_coordinates", "scaling"]
-
 Array = NDArray[np.float64]
 
 # Of the share spent on centring, what the mean gets; the rest is for the scale.

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from pairwise.noise.randomness import Randomness
 
-__all__ = ["DescentPlan", "RecordSums", "default_radius", "noisy_descent", "plan_descent"]
-
 Array = NDArray[np.float64]
 Batching = Literal["all pairs", "matching", "sampled", "records"]
 

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from pairwise.algorithms.moments import Moments
 
-__all__ = ["discriminant_metric"]
-
 Array = NDArray[np.float64]
 
 # Share of the expected squared distance that stays Euclidean. How it was found: docs/results/uci.md.

@@ -28,16 +28,6 @@ if TYPE_CHECKING:
     from pairwise.noise.randomness import Randomness
     from pairwise.pairs.sums import AUCPairs
 
-__all__ = [
-    "OnlinePlan",
-    "Schedule",
-    "Sensitivity",
-    "certified_sensitivity",
-    "offline_giga",
-    "plan_online",
-    "schedule",
-]
-
 Array = NDArray[np.float64]
 
 

@@ -26,18 +26,6 @@ from pairwise.pairs.clipping import clip_records
 if TYPE_CHECKING:
     from pairwise.noise.randomness import Randomness
 
-__all__ = [
-    "WEIGHTS",
-    "MomentPlan",
-    "Moments",
-    "auc_direction",
-    "moment_sensitivity",
-    "plan_moments",
-    "release_moments",
-    "svec",
-    "symmetric",
-]
-
 Array = NDArray[np.float64]
 
 # How the noise is spread over sums, counts and second moment; scaled to norm 1 where used.

@@ -17,18 +17,6 @@ from pairwise.errors import (
     check_whole,
 )
 
-__all__ = [
-    "Edges",
-    "Ftrl",
-    "Gradient",
-    "OffPair",
-    "OnPair",
-    "Options",
-    "Pointwise",
-    "SGDOutput",
-    "Statistics",
-]
-
 Self = TypeVar("Self", bound="Options")
 
 _POSITIVE = ("alpha", "clip", "learning_rate", "radius", "rate", "sampling_rate")
@@ -215,8 +203,6 @@ class Edges(Options):
     topology : {"private", "public"}, default="private"
         Whether it is public *who is paired with whom*. If it is, pairs are indices, the statement says so, and a kappa
         below the true bound of the graph is refused.
-    relationship : {"transitive", "intransitive"}, default="transitive"
-        What a public topology implies for kappa: in classes similarity travels along paths, among friends it does not.
     adjacency : {"zero-out", "replace-one"}, default="zero-out"
         Whether the kappa pairs are removed or changed in place, at twice the noise; the latter needs ``sampling_rate=1``.
     sampling_rate : float, default=1.0
@@ -233,7 +219,6 @@ class Edges(Options):
     name = "edges"
     kappa: int | None = None
     topology: str = "private"
-    relationship: str = "transitive"
     adjacency: str = "zero-out"
     sampling_rate: float = 1.0
     n_steps: int = 10
@@ -250,7 +235,6 @@ class Edges(Options):
         super().check()
         choices = {
             "topology": ("private", "public"),
-            "relationship": ("transitive", "intransitive"),
             "adjacency": ("zero-out", "replace-one"),
         }
         for name, allowed in choices.items():

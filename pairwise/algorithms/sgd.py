@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pairwise.noise.randomness import Randomness
     from pairwise.pairs.sums import AUCPairs
 
-__all__ = ["average_sensitivity", "blocked_sgd", "involvement", "shuffled_blocks"]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

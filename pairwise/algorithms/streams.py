@@ -35,16 +35,6 @@ if TYPE_CHECKING:
     from pairwise.noise.randomness import Randomness
     from pairwise.pairs.sums import AUCPairs
 
-__all__ = [
-    "LeaderPlan",
-    "PairStream",
-    "check_horizon",
-    "mean_with_earlier",
-    "plan_leader",
-    "root_coefficients",
-    "root_sensitivity",
-]
-
 Array = NDArray[np.float64]
 
 # Comparing every record with all earlier ones takes hours beyond this.

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     from pairwise.accounting.budget import PrivacyBudget
 
-__all__ = ["PrivateAUCClassifier"]
-
 Array = NDArray[np.float64]
 
 _LONG_RECORDS = (

@@ -34,19 +34,6 @@ from pairwise.statement import PrivacyStatement, UnsoundWarning
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = [
-    "CLASSES_READ",
-    "MINIMUM_RECORDS",
-    "NOT_SCALED",
-    "Plan",
-    "PrivateEstimator",
-    "clipped_to",
-    "declared_classes",
-    "keeps_state_on_error",
-    "without_seed",
-    "without_values",
-]
-
 MINIMUM_RECORDS = 4
 
 # A smaller bound leaves the range in which floats keep their digits, a larger one overflows when squared.

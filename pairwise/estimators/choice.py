@@ -13,8 +13,6 @@ from pairwise.estimators.base import PrivateEstimator
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-__all__ = ["AlgorithmChoice"]
-
 _PREFIX = "algorithm__"
 
 

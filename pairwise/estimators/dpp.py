@@ -7,7 +7,7 @@ Source: Li, Pan, Sui, Tsang, *Secure Metric Learning via Differential Pairwise P
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from pairwise.accounting.budget import PrivacyBudget
-
-__all__ = ["DPPMetricLearner"]
 
 Array = NDArray[np.float64]
 
@@ -277,8 +275,7 @@ def _group_size(options: Edges, epsilon: float, graph: PairGraph | None) -> int:
                 "public."
             )
         return 1 if declared is None else int(declared)
-    relationship = cast(Literal["transitive", "intransitive"], options.relationship)
-    true = graph.kappa_bound(relationship)
+    true = graph.kappa_bound()
     if declared is not None and declared < true:
         raise InvalidParameterError(
             f"kappa must be at least {true}, the bound of the public topology; found {declared}. Raise kappa, or leave it "

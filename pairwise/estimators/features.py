@@ -23,8 +23,6 @@ from pairwise.estimators.base import without_values
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-__all__ = ["PublicOneHot", "PublicScaler"]
-
 Array = NDArray[np.float64]
 
 

@@ -14,8 +14,6 @@ from pairwise.errors import InvalidPairsError, without_context
 from pairwise.estimators.base import PrivateEstimator
 from pairwise.pairs.clipping import clip_records
 
-__all__ = ["MahalanobisMetric", "Records", "finite_numbers"]
-
 Array = NDArray[np.float64]
 
 

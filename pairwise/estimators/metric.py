@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from pairwise.accounting.budget import PrivacyBudget
 
-__all__ = ["PrivateMetricLearner"]
-
 
 class PrivateMetricLearner(MahalanobisMetric):
     """A linear map under which records of one class are close, under differential privacy (replace-one).

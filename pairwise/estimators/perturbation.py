@@ -15,8 +15,6 @@ from pairwise.noise.release import plan_gaussian
 from pairwise.pairs.clipping import project_to_ball
 from pairwise.pairs.sums import AUCPairs
 
-__all__ = ["plan_output", "plan_stream"]
-
 # SGD compares every record of a block with all earlier ones; only the hinge has a way round that.
 _LARGEST_COMPARED = 20_000
 

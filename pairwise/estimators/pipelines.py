@@ -23,8 +23,6 @@ from pairwise.errors import InvalidParameterError
 from pairwise.estimators.features import PublicOneHot, PublicScaler
 from textpriv.statement import UnsoundWarning
 
-__all__ = ["PrivatePipeline", "check_pipeline", "held_by", "holds_private"]
-
 _PUBLIC = (PublicScaler, PublicOneHot)
 
 # Estimators that hold steps, and where they hold them.

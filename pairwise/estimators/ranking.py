@@ -18,8 +18,6 @@ from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import ChoicePlan
 from pairwise.pairs.clipping import clip_records
 
-__all__ = ["LinearRanking"]
-
 Array = NDArray[np.float64]
 
 

@@ -19,8 +19,6 @@ from pairwise.estimators.base import refuse_mixed_labels
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 
-__all__ = ["private_accuracy_score", "private_auc_score"]
-
 
 def _check_evaluation(
     y: ArrayLike, other: ArrayLike, epsilon: float, delta: float | None

@@ -41,8 +41,6 @@ from pairwise.estimators.selection import (
 from pairwise.noise.randomness import Randomness
 from textpriv.statement import PrivacyStatement
 
-__all__ = ["PrivateSearchCV"]
-
 # Delta at which a trial's share is handed to fit and score as an epsilon; exact noise costs the same at any.
 _TRIAL_DELTA = 1e-6
 _PAID = ("epsilon", "delta", "budget")

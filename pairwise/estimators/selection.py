@@ -50,15 +50,6 @@ if TYPE_CHECKING:
 
     from pairwise.accounting.budget import PrivacyBudget
 
-__all__ = [
-    "PrivateScorer",
-    "Selection",
-    "TrialAccount",
-    "TrialCount",
-    "private_selection",
-    "trial_price",
-]
-
 _METRICS = ("auc", "accuracy")
 _RELATION, _UNIT = Adjacency.REPLACE_ONE, "one record"
 # Held while a trial's account is read and written: threads of a trial share it.
@@ -69,71 +60,51 @@ _WORDS, _DIGITS = 3, 80
 
 @dataclass(frozen=True)
 class TrialCount:
-    """The law of the number of trials K, truncated negative binomial.
+    """The logarithmic law of the number of trials K: truncated negative binomial of shape 0.
 
     Parameters
     ----------
     mean : float, default=10.0
-        E[K], 1 or in 1.001..1e6.
-    shape : float, default=0.0
-        η, 0 or in 1e-6..1e6: 0 is the logarithmic law, 1 the geometric one. A larger shape gathers K around its mean and
-        costs more.
+        E[K], in 1.001..1e6.
     """
 
     mean: float = 10.0
-    shape: float = 0.0
 
     def __post_init__(self) -> None:
         check_number("mean", self.mean)
-        check_number("shape", self.shape)
         # Between the bounds γ is found to twelve digits.
-        if not (self.mean == 1 or 1.001 <= self.mean <= 1e6):
-            raise InvalidParameterError(
-                f"mean must be 1, or a number in 1.001..1e6; found {self.mean!r}."
-            )
-        if not (self.shape == 0 or 1e-6 <= self.shape <= 1e6):
-            raise InvalidParameterError(f"shape must be 0 or in 1e-6..1e6; found {self.shape!r}.")
+        if not 1.001 <= self.mean <= 1e6:
+            raise InvalidParameterError(f"mean must be in 1.001..1e6; found {self.mean!r}.")
 
     @property
     def gamma(self) -> float:
         """γ of the law, rounded up: the mean of what is drawn is at most ``mean``."""
-        if self.mean == 1:
-            return 1.0
 
         def excess(log_gamma: float) -> float:
-            gamma = math.exp(log_gamma)
-            if self.shape == 0:
-                return (1 / gamma - 1) / -log_gamma - self.mean
-            # η(1 − γ)/(γ(1 − γ^η))
-            return self.shape * (1 / gamma - 1) / -math.expm1(self.shape * log_gamma) - self.mean
+            return (math.exp(-log_gamma) - 1) / -log_gamma - self.mean
 
         root = brentq(excess, -math.log(self.mean) - 50.0, -1e-12, xtol=1e-14, rtol=1e-14)
         return min(1.0, math.exp(root) * (1 + 1e-12))
 
     def probabilities(self) -> Iterator[decimal.Decimal]:
         """Yield P[K = 1], P[K = 2], ... without end, in the decimal context of the caller."""
-        gamma, eta = decimal.Decimal(self.gamma), decimal.Decimal(self.shape)
-        if gamma == 1:
-            chance = decimal.Decimal(1)
-        elif eta == 0:
-            chance = (1 - gamma) / -gamma.ln()
-        else:
-            chance = (1 - gamma) * eta / (gamma**-eta - 1)
+        gamma = decimal.Decimal(self.gamma)
+        chance = (1 - gamma) / -gamma.ln()
         for k in itertools.count(1):
             yield chance
-            chance = chance * (1 - gamma) * (k + eta) / (k + 1)
+            chance = chance * (1 - gamma) * k / (k + 1)
 
     def draw(self, randomness: Randomness) -> int:
         """Return K, by a uniform of 192 bits against the distribution function in 80 digits."""
-        uniform = decimal.Decimal(0)
         with decimal.localcontext() as context:
             context.prec = _DIGITS
+            uniform = decimal.Decimal(0)
             for word in randomness.words(_WORDS):
-                uniform = (uniform * 2**64) + int(word)
+                uniform = uniform * 2**64 + int(word)
             uniform = (uniform + decimal.Decimal("0.5")) / 2 ** (64 * _WORDS)
             total = decimal.Decimal(0)
             for k, chance in enumerate(self.probabilities(), 1):
-                total = total + chance
+                total += chance
                 # Beyond 2^-192 of the law there is nothing left that the uniform could tell apart.
                 if uniform < total or (k >= self.mean and chance < decimal.Decimal(2) ** -256):
                     return k
@@ -142,7 +113,7 @@ class TrialCount:
     def event(self, rho: float) -> DpEvent:
         """Return the event of a selection among trials that are ρ-zCDP each, as dp-accounting reads it."""
         return dp_event.RepeatAndSelectDpEvent(
-            dp_event.ZCDpEvent(float(rho)), float(self.mean), float(self.shape)
+            dp_event.ZCDpEvent(float(rho)), float(self.mean), 0.0
         )
 
 
@@ -351,8 +322,7 @@ def private_selection(
             best = (score, candidate, result)
     statement = PrivacyStatement(
         mechanism=(
-            f"the best of a random number of trials (negative binomial, shape {count.shape:g}, mean {count.mean:g}), each "
-            f"of {limit:.6g}-zCDP"
+            f"the best of a random number of trials (logarithmic, mean {count.mean:g}), each of {limit:.6g}-zCDP"
         ),
         adjacency=_RELATION.value,
         epsilon=float(epsilon),

@@ -24,8 +24,6 @@ from pairwise.estimators.ranking import LinearRanking
 from pairwise.noise.randomness import Randomness
 from pairwise.pairs.sums import AUCPairs
 
-__all__ = ["StreamingRanking", "is_online"]
-
 Array = NDArray[np.float64]
 
 

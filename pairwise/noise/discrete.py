@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from pairwise.errors import InvalidParameterError
 from pairwise.noise.randomness import Randomness, Shape
 
-__all__ = ["discrete_gaussian", "exponential_choice"]
-
 # Half width of the band around a probability inside which a 64-bit uniform does not decide and exact arithmetic does.
 # The floating-point errors of the probabilities compared here are below 2^-45.
 _UNDECIDED = 2.0**-40

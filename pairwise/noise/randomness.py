@@ -12,8 +12,6 @@ from scipy.special import ndtri
 from pairwise.errors import InvalidParameterError
 from textpriv.randomness import Stream
 
-__all__ = ["Randomness"]
-
 _SEEDED_NOTE = (
     "random_state was given: the noise can be repeated by whoever knows or guesses it, so this release is for "
     "experiments and protects nobody"

@@ -23,16 +23,6 @@ from pairwise.noise.randomness import Randomness
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = [
-    "ChoicePlan",
-    "GaussianPlan",
-    "PlannedRelease",
-    "exact_gaussian",
-    "plan_choice",
-    "plan_gaussian",
-    "sampled_gaussian",
-]
-
 Array = NDArray[np.float64]
 
 _GRID_BITS = 10  # a grid is at most 2^-10 of what it is compared with

@@ -7,8 +7,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLIP_SLACK", "clip_records", "project_to_ball"]
-
 # Clipping to R(1 - 1e-6) leaves room for the rounding of norms and sums, so that R bounds what is computed and not only
 # real numbers.
 CLIP_SLACK = 1e-6

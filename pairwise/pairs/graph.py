@@ -6,15 +6,11 @@ one reveals it.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairwise.errors import InvalidPairsError, InvalidParameterError, check_whole
 from pairwise.noise.randomness import Randomness
-
-__all__ = ["PairGraph", "random_matching", "regular_pairs"]
 
 
 def _as_pairs(pairs: ArrayLike) -> NDArray[np.int64]:
@@ -98,8 +94,8 @@ class PairGraph:
         """The largest degree, 0 without pairs: the group size of Node-DP."""
         return int(self.degrees().max(initial=0))
 
-    def _blocks(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the number of biconnected components at each node and whether each pair is a bridge.
+    def _blocks(self) -> NDArray[np.int64]:
+        """Return the number of biconnected components at each node, shape (n_nodes,).
 
         One depth-first pass without recursion (Hopcroft and Tarjan 1973), O(|V| + |E|).
         """
@@ -114,7 +110,6 @@ class PairGraph:
         discovered = [-1] * n
         low = [0] * n
         count = np.zeros(n, dtype=np.int64)
-        bridge = np.zeros(m, dtype=np.bool_)
         clock = 0
         for root in range(n):
             if discovered[root] >= 0 or start[root] == start[root + 1]:
@@ -146,61 +141,23 @@ class PairGraph:
                 low[parent] = min(low[parent], low[node])
                 if low[node] >= discovered[parent]:
                     # node's subtree and parent close one block.
-                    members = 0
                     while True:
                         member = stack.pop()
                         count[member] += 1
-                        members += 1
                         if member == node:
                             break
                     count[parent] += 1
-                    bridge[via] = members == 1
-        return count, bridge
+        return count
 
-    def kappa_bounds(self) -> NDArray[np.int64]:
-        """Return deg(s) − blocks(s) + 1 for each individual s, 0 for isolated ones; shape (n_nodes,).
+    def kappa_bound(self) -> int:
+        """Return κ' (DPP eq. 15), the largest deg(s) − blocks(s) + 1 of an individual s; 0 without pairs.
 
-        This is De(s) − Co₊(s̄) of DPP eq. 15: one plus the pairs to cut so that s is in no cycle.
+        One plus the pairs to cut so that s is in no cycle: an upper bound of DPP's κ where similarity is transitive (same
+        class, same disease), and so where it is not. The value depends on the graph, so on a private one it reveals it.
         """
         degrees = self.degrees()
-        blocks, _ = self._blocks()
-        return np.where(degrees > 0, degrees - blocks + 1, 0)
-
-    def kappa_bound(
-        self, relationship: Literal["transitive", "intransitive"] = "transitive"
-    ) -> int:
-        """Return κ', an upper bound of DPP's κ, in time linear in pairs and individuals.
-
-        Parameters
-        ----------
-        relationship : {"transitive", "intransitive"}, default="transitive"
-            Transitive (same class, same disease): eq. 15, the largest of ``kappa_bounds``. Intransitive (friends):
-            paths imply nothing, so only cycles count (DPP appendix B).
-
-        Notes
-        -----
-        Intransitive, with c_s = deg(s) − blocks(s): a pair that is no bridge costs at most 1 + min(c_s − 1, c_t − 1)
-        since cutting it leaves its ends one pair fewer and no block fewer; a bridge costs 1 + min(c_s, c_t); two
-        individuals without a pair cost min(c_s, c_t), at most the second largest c.
-
-        The value depends on the graph. On a private graph it may serve only as a diagnostic, noised: adding one pair
-        changes the transitive value by 0 or 1.
-        """
-        if relationship not in ("transitive", "intransitive"):
-            raise InvalidParameterError(
-                f"relationship must be 'transitive' or 'intransitive'; found {relationship!r}."
-            )
-        if not self.n_pairs:
-            return 0
-        degrees = self.degrees()
-        blocks, bridge = self._blocks()
-        cycles = degrees - blocks
-        if relationship == "transitive":
-            return int(cycles[degrees > 0].max()) + 1
-        second = int(np.sort(cycles)[-2])
-        ends = self.pairs[bridge]
-        through = int(np.minimum(cycles[ends[:, 0]], cycles[ends[:, 1]]).max(initial=0))
-        return max(1, second, 1 + through if len(ends) else 0)
+        present = degrees > 0
+        return int((degrees - self._blocks())[present].max(initial=-1)) + 1
 
     def __repr__(self) -> str:
         return f"PairGraph({self.n_pairs} pairs of {self.n_nodes} individuals)"
@@ -215,44 +172,3 @@ def random_matching(n: int, randomness: Randomness) -> NDArray[np.int64]:
         raise InvalidParameterError(f"a matching needs n >= 2; found {n}.")
     half = n // 2
     return randomness.permutation(n)[: 2 * half].reshape(half, 2)
-
-
-def regular_pairs(n: int, degree: int, randomness: Randomness) -> NDArray[np.int64]:
-    """Return a public topology in which nobody is in more than ``degree`` pairs, shape (about n · degree/2, 2).
-
-    The union of ``degree`` random matchings, each drawn again until it repeats no pair. Whoever declares kappa = degree
-    protects individuals and not only pairs. The cap holds by design: no private graph has to be looked at. Random pairs
-    of the same density reach about three times that degree.
-
-    Parameters
-    ----------
-    n : int
-        Individuals; degree <= n/4, beyond which matchings without repetition become rare.
-    degree : int
-        At least 1; |E|/|V| = degree/2.
-    randomness : Randomness
-    """
-    if degree < 1 or 4 * degree > n:
-        raise InvalidParameterError(f"degree must be in 1..{n // 4} for {n} nodes; found {degree}.")
-    chosen = np.empty((0, 2), dtype=np.int64)
-    for _ in range(degree):
-        while True:
-            joined = np.concatenate([chosen, np.sort(random_matching(n, randomness), axis=1)])
-            # A matching repeats about degree/2 of n²/2 pairs: swap partners of those rather than draw all again.
-            for _ in range(100):
-                keys = joined[:, 0] * n + joined[:, 1]
-                _, first = np.unique(keys, return_index=True)
-                repeated = np.setdiff1d(np.arange(len(joined)), first)
-                if not len(repeated):
-                    break
-                for row in repeated:
-                    other = len(chosen) + int(
-                        randomness.integers(len(joined) - len(chosen), (1,))[0]
-                    )
-                    joined[row, 1], joined[other, 1] = joined[other, 1], joined[row, 1]
-                joined = np.sort(joined, axis=1)
-            else:
-                continue
-            break
-        chosen = joined
-    return chosen

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from pairwise.errors import InvalidParameterError
 from pairwise.pairs.clipping import clip_records
 
-__all__ = ["LOSSES", "AUCPairs", "hinge_counts", "logistic_weights"]
-
 Array = NDArray[np.float64]
 
 LOSSES = ("logistic", "hinge")

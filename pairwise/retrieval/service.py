@@ -1,11 +1,12 @@
 """Private retrieval between two processes: a small HTTP server of public records, and the client that asks it.
 
-The server is trusted with nothing, since it sees random subsets only. It keeps no log of queries and binds to the loopback
-address unless told otherwise. It has no encryption and no authentication: put a proxy in front of it before it faces a network.
+The server is trusted with nothing, since it sees random subsets only. It keeps no log of queries and binds to the
+loopback address unless told otherwise. It has no encryption and no authentication: put a proxy in front of it before it
+faces a network.
 
-``GET /codebook`` returns the public codebook. ``POST /search`` with ``{"cells": [3, 17], "count": 8}`` returns the records
-nearest to each cell. Both answer with one table: two little-endian uint32 (rows m, columns d), m int64 ids, m x d float32
-values, row by row. A refusal is a JSON object with ``error``, and nothing of the request in it.
+``GET /codebook`` returns the public codebook. ``POST /search`` with ``{"cells": [3, 17], "count": 8}`` returns the
+records nearest to each cell. Both answer with one table: two little-endian uint32 (rows m, columns d), m int64 ids, m x
+d float32 values, row by row. A refusal is a JSON object with ``error``, and nothing of the request in it.
 """
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ from pairwise.retrieval.subset import nearest
 
 if TYPE_CHECKING:
     from pairwise.retrieval.subset import SubsetQuery
-
-__all__ = ["Catalogue", "Refusal", "RetrievalClient", "RetrievalServer"]
 
 _HEAD = struct.Struct("<II")
 _LARGEST_REQUEST, _LARGEST_ANSWER, _TIMEOUT = 1 << 16, 1 << 26, 10.0

@@ -16,8 +16,6 @@ from pairwise.errors import InvalidParameterError, check_number, check_whole, wi
 from pairwise.noise.randomness import Randomness
 from pairwise.statement import PrivacyStatement
 
-__all__ = ["SubsetQuery", "inclusion_probability", "inclusion_threshold", "nearest", "subset_size"]
-
 Array = NDArray[np.float64]
 
 QUERY_UNIT = "all queries of one client"
@@ -225,18 +223,14 @@ class SubsetQuery:
 
     def cell(self, x: ArrayLike) -> int:
         """Return the cell nearest to a feature, shape (d,). Private: never send it."""
-        return int(self.cells(_numbers(x)[None])[0])
-
-    def cells(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Return the nearest cell of each feature, shape (m, d) -> (m,). Private: never send them."""
-        table = _numbers(X)
-        if table.ndim != 2 or table.shape[1] != self.codebook.shape[1]:
+        feature = _numbers(x)
+        if feature.shape != self.codebook.shape[1:]:
             raise InvalidParameterError(
-                f"a feature must have {self.codebook.shape[1]} values, as the codebook; found shape {table.shape[1:]}."
+                f"a feature must have {self.codebook.shape[1]} values, as the codebook; found shape {feature.shape}."
             )
-        if not np.all(np.isfinite(table)):
+        if not np.all(np.isfinite(feature)):
             raise InvalidParameterError("a feature must be finite; found NaN or infinity.")
-        return nearest(table, self.codebook, 1)[:, 0]
+        return int(nearest(feature[None], self.codebook, 1)[0, 0])
 
     def ask(self, x: ArrayLike) -> NDArray[np.int64]:
         """Return the cells to ask the server for, in increasing order, shape (ω,); charges the budget first.

@@ -101,7 +101,7 @@ def test_scorer_charges_each_fold_beside_its_fit():
 # -- the number of trials
 
 
-@pytest.mark.parametrize("count", [TrialCount(), TrialCount(5.0, 1.0), TrialCount(3.0, 0.5)])
+@pytest.mark.parametrize("count", [TrialCount(), TrialCount(3.0)])
 def test_number_of_trials_follows_its_law(count):
     import itertools
 
@@ -125,7 +125,7 @@ def test_price_of_a_trial_reaches_the_price_of_the_search():
 
 def test_theorem_of_papernot_and_steinke_is_what_is_charged():
     # rho' of the selection at every order is at least that of one trial, and grows with the mean.
-    costs = [epsilon_of(TrialCount(mean).event(0.01), 1e-5) for mean in (1.0, 10.0, 100.0)]
+    costs = [epsilon_of(TrialCount(mean).event(0.01), 1e-5) for mean in (1.5, 10.0, 100.0)]
     assert costs == sorted(costs)
     assert costs[0] >= epsilon_of(gaussian_event(1 / math.sqrt(0.02)), 1e-5)
 
