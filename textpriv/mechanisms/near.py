@@ -34,6 +34,7 @@ __all__ = [
     "NearTables",
     "attempt",
     "decay",
+    "decays",
     "steps_between",
     "steps_from",
     "whole",
@@ -71,6 +72,16 @@ def decay(steps: int, law: Decay) -> float:
     """Return the weight of a word so many steps away, as a part of that of the word itself."""
     cut = min(np.int64(steps), np.int64(law.cap))
     return exp(-law.rate * (math.sqrt(cut) if law.root else float(cut)))
+
+
+@njit(cache=True, nogil=True)
+def decays(steps: NDArray[np.int32], law: Decay) -> NDArray[np.float64]:
+    """Return :func:`decay` of every entry of a table."""
+    out = np.empty(steps.shape)
+    for row in range(steps.shape[0]):
+        for column in range(steps.shape[1]):
+            out[row, column] = decay(steps[row, column], law)
+    return out
 
 
 @njit(cache=True, nogil=True)

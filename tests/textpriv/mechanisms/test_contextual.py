@@ -102,6 +102,17 @@ def test_draws_depend_on_the_stream_of_their_document_alone(index, stream):
     assert np.array_equal(together[4:], alone)
 
 
+def test_emissions_are_the_law_at_each_released_word(index):
+    mechanism = ContextualTEM(index, EPSILON, model=models()["ordinary"])
+    released = np.array([3, FULL_STOP, 1, 0])
+    words = np.array([[0, 3, SIZE], [1, 2, 4], [4, 0, SIZE]])
+    found = mechanism.emissions(released, words)
+    for row, at in enumerate((0, 2, 3)):
+        for column, word in enumerate(words[row]):
+            law = mechanism.log_prob(-1 if word == SIZE else int(word), released[:at].tolist())
+            assert found[row, column] == pytest.approx(np.exp(law[released[at]]), rel=1e-9)
+
+
 def test_a_callable_model_draws_by_its_weights(index, stream, goodness, level):
     def prior(prefix):
         return np.arange(1.0, SIZE + 1) if len(prefix) else np.ones(SIZE)
