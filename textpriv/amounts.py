@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from textpriv.bounds import at_most, odds_in_words
 from textpriv.errors import TextprivError
 from textpriv.index.builtin import BUILTIN, open_index
 from textpriv.index.index import Index
 from textpriv.mechanisms.tem import TEM
+from textpriv.statement import at_most, odds_in_words
 from textpriv.vocabulary.builtin import read_manifest
 
 __all__ = [

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from textpriv.arguments import real, shown
 from textpriv.errors import TextprivError
 
 __all__ = ["Together", "epsilon_of_pure", "epsilon_of_zcdp", "together"]
@@ -58,11 +57,10 @@ def epsilon_of_zcdp(rho: float, delta: float) -> float:
     TextprivError
         For what is outside these ranges.
     """
-    if not (real(rho) >= 0 and 0 < real(delta) < 1):
+    if not (rho >= 0 and 0 < delta < 1):
         raise TextprivError(
-            f"rho is a number from 0 up and delta one between 0 and 1; got {shown(rho)} and {shown(delta)}."
+            f"rho is a number from 0 up and delta one between 0 and 1; got {rho} and {delta}."
         )
-    rho, delta = real(rho), real(delta)
     if rho == 0:
         return 0.0
     # Around the order at which the simpler conversion, rho + 2 sqrt(rho ln(1 / delta)), is least.

@@ -15,11 +15,11 @@ from rich.console import Console
 
 from textpriv import demo
 from textpriv.amounts import builtin_amounts
-from textpriv.bounds import odds_in_words
 from textpriv.errors import TextprivError
 from textpriv.index import Index
 from textpriv.mechanisms.tem import TEM
 from textpriv.privatizer import Privatizer
+from textpriv.statement import odds_in_words
 from textpriv.vocabulary import Vocabulary
 
 

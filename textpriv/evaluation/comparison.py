@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import OutOfReachError
+from textpriv.errors import OutOfReachError, needs
 from textpriv.evaluation.best_attacker import BestAttacker, largest_epsilon
 from textpriv.evaluation.learning import ChannelNB, count_matrix
 from textpriv.evaluation.recovery import COMMON, content_prior
 from textpriv.language.general_english import general_english
 from textpriv.language.ngrams import NGrams, token_ids
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
-from textpriv.optional import needs
 from textpriv.vocabulary.vocabulary import Vocabulary
 
 if TYPE_CHECKING:

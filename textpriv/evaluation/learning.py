@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
-from textpriv.errors import TextprivError
+from textpriv.errors import TextprivError, needs
 from textpriv.evaluation.law import Law
 from textpriv.language.ngrams import token_ids
 from textpriv.mechanisms.base import Mechanism
-from textpriv.optional import needs
 from textpriv.vocabulary.vocabulary import Prior
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.bounds import at_least, at_most
 from textpriv.errors import TextprivError
 from textpriv.guarantees.pair_search import search
 from textpriv.guarantees.significance import (
@@ -34,6 +33,7 @@ from textpriv.index.tree import Tree
 from textpriv.mechanisms import find_mechanism, registry
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, positive
 from textpriv.randomness import KeyedStreams
+from textpriv.statement import at_least, at_most
 from textpriv.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["AuditReport", "Check", "audit", "audit_registered"]

@@ -18,17 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.bounds import at_least, at_most
 from textpriv.errors import MechanismError
 from textpriv.guarantees.pair_search import per_distance, search
 from textpriv.guarantees.significance import LEVEL, goodness_of_fit, largest_ratios, ratio_bound
-from textpriv.html_card import card
 from textpriv.index.index import Index
 from textpriv.index.progress import reporter
 from textpriv.index.tree import Tree
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.mechanisms.pairs import log_normalisers, pair_constant
 from textpriv.randomness import KeyedStreams
+from textpriv.statement import at_least, at_most, card
 
 __all__ = ["Certificate", "certify"]
 

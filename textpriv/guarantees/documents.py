@@ -17,13 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from textpriv.arguments import real, shown
-from textpriv.bounds import at_most, factor_in_words, odds_in_words
 from textpriv.composition import Together
-from textpriv.errors import TextprivError
+from textpriv.errors import TextprivError, needs
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
-from textpriv.optional import needs
 from textpriv.privatizer import Privatizer
+from textpriv.statement import at_most, factor_in_words, odds_in_words
 
 __all__ = ["DocumentPair", "compare_documents", "compare_texts"]
 
@@ -86,9 +84,8 @@ class DocumentPair:
         ------
         TextprivError
         """
-        if not real(epsilon) >= 0:
-            raise TextprivError(f"epsilon is a number from 0 up; got {shown(epsilon)}.")
-        epsilon = real(epsilon)
+        if not epsilon >= 0:
+            raise TextprivError(f"epsilon is a number from 0 up; got {epsilon}.")
         if not self.words:
             return 0.0, 0.0
         low = max(float(each.get_delta_for_epsilon(epsilon)) for each in self._lower)
@@ -113,10 +110,8 @@ class DocumentPair:
         ------
         TextprivError
         """
-        if not 0 <= real(delta) < 1:
-            raise TextprivError(
-                f"delta is a probability from 0 up and below 1; got {shown(delta)}."
-            )
+        if not 0 <= delta < 1:
+            raise TextprivError(f"delta is a probability from 0 up and below 1; got {delta}.")
         low, high = 0.0, self.total
         if self.delta(low)[1] <= delta:
             return low
@@ -240,8 +235,8 @@ def compare_documents(
         raise TextprivError(
             f"documents of {len(first)} and {len(second)} words are told apart by their lengths, whatever is drawn."
         )
-    if not _FINEST <= real(grid) < math.inf:
-        raise TextprivError(f"the grid is a number of nats from {_FINEST:g} up; got {shown(grid)}.")
+    if not _FINEST <= grid < math.inf:
+        raise TextprivError(f"the grid is a number of nats from {_FINEST:g} up; got {grid}.")
     given = [
         (mechanism.resolve(a), mechanism.resolve(b)) for a, b in zip(first, second, strict=True)
     ]

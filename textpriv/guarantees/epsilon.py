@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.bounds import at_most
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
 from textpriv.mechanisms.base import ALGORITHM, EPSILONS, Mechanism, checksum, positive
 from textpriv.mechanisms.tem import TEM
 from textpriv.mechanisms.tree_tem import TreeTEM
+from textpriv.statement import at_most
 from textpriv.vocabulary.vocabulary import Prior
 
 if TYPE_CHECKING:

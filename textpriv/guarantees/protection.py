@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from textpriv.bounds import at_least
 from textpriv.errors import MechanismError, OutOfReachError
 from textpriv.evaluation.best_attacker import PublicText
 from textpriv.evaluation.deniability import WordSample
@@ -27,6 +26,7 @@ from textpriv.index.index import Index
 from textpriv.index.tree import Tree
 from textpriv.mechanisms import mechanism_names, registry
 from textpriv.mechanisms.base import Mechanism
+from textpriv.statement import at_least
 from textpriv.vocabulary.vocabulary import Prior
 
 __all__ = ["Candidate", "Comparison", "choose"]

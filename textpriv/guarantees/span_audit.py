@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.bounds import at_least
 from textpriv.errors import MechanismError
 from textpriv.guarantees.audit import AuditReport, Check
 from textpriv.guarantees.significance import (
@@ -32,6 +31,7 @@ from textpriv.guarantees.significance import (
 from textpriv.randomness import KeyedStreams, Stream
 from textpriv.spans.laws import registry
 from textpriv.spans.laws.base import Scopes, SpanLaw
+from textpriv.statement import at_least
 
 __all__ = ["SpanCertificate", "audit_span_law", "audit_span_laws", "certify_span_law"]
 

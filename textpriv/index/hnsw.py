@@ -10,10 +10,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from textpriv.errors import TextprivError
+from textpriv.errors import TextprivError, how_to_install
 from textpriv.index.folder import refuse
 from textpriv.index.neighbours import Progress
-from textpriv.optional import how_to_install
 
 __all__ = ["check_graph", "hnsw_index", "need_hnswlib", "read_graph"]
 

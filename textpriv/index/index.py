@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import IndexFolderError, MetricError
-from textpriv.html_card import card
 from textpriv.index import folder
 from textpriv.index.grid import MANHATTAN, Grid, Moved
 from textpriv.index.hnsw import hnsw_index, read_graph
@@ -22,6 +21,7 @@ from textpriv.index.neighbours import exact_lists
 from textpriv.index.progress import reporter
 from textpriv.index.records import Records
 from textpriv.index.typical import REFERENCE, Typical, typical_distances
+from textpriv.statement import card
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
 __all__ = ["Index"]

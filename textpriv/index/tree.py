@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textpriv.errors import IndexFolderError, TextprivError
-from textpriv.html_card import card
 from textpriv.index.clustering import clustered, cut_levels, rounded_down
 from textpriv.index.folder import LEVELS, RECORDS, TREE, Found, refuse, write_tables
 from textpriv.index.grid import Grid
@@ -28,6 +27,7 @@ from textpriv.index.progress import reporter
 from textpriv.index.records import Records
 from textpriv.index.tree_nodes import Nodes
 from textpriv.index.typical import Typical
+from textpriv.statement import card
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
 __all__ = ["Tree"]

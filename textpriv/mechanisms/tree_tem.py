@@ -23,7 +23,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from textpriv.bounds import at_most, odds_in_words
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
@@ -33,7 +32,7 @@ from textpriv.mechanisms.near import COARSE, SLACK, whole
 from textpriv.mechanisms.rounds import WORDS, draw_in_rounds
 from textpriv.mechanisms.tree_law import TreeLaw, likeliest
 from textpriv.randomness import RandomWords
-from textpriv.statement import PrivacyStatement
+from textpriv.statement import PrivacyStatement, at_most, odds_in_words
 
 __all__ = ["TreeTEM", "configure"]
 

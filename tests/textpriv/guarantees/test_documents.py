@@ -13,7 +13,6 @@ import pytest
 import small_trees as trees
 from conftest import LEVEL
 
-from textpriv.bounds import at_most, odds_in_words
 from textpriv.composition import epsilon_of_pure, epsilon_of_zcdp, together
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.guarantees.documents import compare_documents, compare_texts
@@ -21,6 +20,7 @@ from textpriv.index import Index
 from textpriv.mechanisms import TEM, UNKNOWN, Madlib, TreeTEM
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import KeyedStreams
+from textpriv.statement import at_most, odds_in_words
 from textpriv.vocabulary import Vocabulary
 
 pytest.importorskip("dp_accounting")

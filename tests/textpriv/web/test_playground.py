@@ -20,10 +20,10 @@ import pytest
 from typer.testing import CliRunner
 
 import textpriv
-from textpriv.bounds import odds_in_words
 from textpriv.cli.app import app
 from textpriv.errors import TextprivError
 from textpriv.index import Index, Tree
+from textpriv.statement import odds_in_words
 from textpriv.vocabulary import Vocabulary
 from textpriv.web.pages import asset
 

@@ -14,8 +14,8 @@ import pairwise.statement
 import textpriv
 import textpriv.pipeline
 from textpriv.errors import TextprivError
-from textpriv.html_card import card
 from textpriv.index import Index
+from textpriv.statement import card
 from textpriv.vocabulary import Vocabulary
 
 HOSTILE = "<img src=x onerror=alert(1)>"

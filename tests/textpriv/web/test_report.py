@@ -16,7 +16,6 @@ import pytest
 from typer.testing import CliRunner
 
 import textpriv
-from textpriv.bounds import at_most
 from textpriv.cli.app import app
 from textpriv.errors import TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText
@@ -28,6 +27,7 @@ from textpriv.spans.detectors import RegexDetector
 from textpriv.spans.laws.mask import Mask
 from textpriv.spans.laws.numbers import Number
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
+from textpriv.statement import at_most
 from textpriv.vocabulary import Vocabulary
 from textpriv.web.charts import Chart, Line
 from textpriv.web.report import WordLaws, report_page, write_page
