@@ -35,7 +35,7 @@ ORDER = (
     {"statement", "arithmetic", "files", "optional"},
     {"composition"},
     {"arguments"},
-    {"errors", "html_card", "bounds"},
+    {"errors", "bounds"},
 )
 
 

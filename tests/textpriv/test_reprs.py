@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import textpriv
-from textpriv import optional
+from textpriv import errors
 from textpriv.engines.batch import PrivatizerSettings
 from textpriv.pipeline import PrivateCorpus, PrivateTokenizer
 
@@ -44,12 +44,12 @@ def test_a_form_shows_its_mechanism_once_it_is_opened(mechanism):
 
 def test_an_extra_is_installed_by_its_packages(monkeypatch):
     listed = ["numpy>=1", 'ray[data]>=2.30; extra == "ray"', 'pytest; extra == "test"']
-    monkeypatch.setattr(optional, "requires", lambda name: listed)
+    monkeypatch.setattr(errors, "requires", lambda name: listed)
     command = "pip install 'ray[data]>=2.30' (the extra 'textpriv[ray]')"
-    assert optional.how_to_install("ray") == command
+    assert errors.how_to_install("ray") == command
 
     def unknown(name):
         raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(optional, "requires", unknown)
-    assert optional.how_to_install("ray") == "pip install 'textpriv[ray]'"
+    monkeypatch.setattr(errors, "requires", unknown)
+    assert errors.how_to_install("ray") == "pip install 'textpriv[ray]'"

@@ -1,3 +1,0 @@
-"""Moved to ``textpriv.statement``."""
-
-from textpriv.statement import card as card
