@@ -1,533 +1,172 @@
-"""What other packages for private words do with given words and vectors; run inside the environment of one of them.
+"""Mechanisms of other packages, by their output distributions, for ``tradeoff.py``.
 
-``recipes/benchmark.py`` makes an environment for each package and starts this file in it:
-
-    python peers.py PACKAGE JOB.json ANSWER.json
-
-It needs that package alone, times its mechanisms word for word, and reads the law of their output on a small vocabulary:
-from the scores that a mechanism adds its noise to, found by changing the noise until another word wins, from the
-probabilities it keeps, or, where neither can be had, by counting draws. Nothing is judged here, and nothing of textpriv is
-used.
+Each is written from what the package computes: pypantera 1.0.2 (SanText, CusText, TEM), mldp-text 0.1.2 (TEM) and
+dp-diffractor 0.2.1. No package is imported; none is fast enough to draw millions of words. Their guarantees do not hold as
+claimed where a docstring says what differs from the paper.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib.metadata
-import itertools
-import json
-import os
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from multiprocessing import process
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
-from unittest import mock
 
 import numpy as np
+from numpy.typing import NDArray
 
-Step = Callable[[str], str]  # one word to one private word
-Read = Callable[[str], "dict[str, float]"]  # a word's law
+import textpriv
+from textpriv.mechanisms.base import UNKNOWN, Mechanism
+from textpriv.randomness import RandomWords
+from textpriv.statement import PrivacyStatement
 
-UNKNOWN = "notawordofanylanguage"
+BETA = 0.001  # of TEM in both packages
+NEAREST = 20  # words that CusText draws among
+PLACES = 5  # within which dp-diffractor's TEM draws by distance
+
+Rows = NDArray[np.floating[Any]]
 
 
-@dataclass
-class Peer:
-    """One mechanism of a package.
+def santext(distances: Rows, epsilon: float) -> Rows:
+    """SanText (Yue et al. 2021, eq. 3): ``exp(-epsilon d / 2)`` over all words."""
+    return np.exp(-epsilon / 2 * distances)
 
-    Attributes
+
+def custext(distances: Rows, epsilon: float) -> Rows:
+    """CusText (Chen et al. 2023): the exponential mechanism among the nearest words, distances over the largest of them."""
+    among = np.argpartition(distances, NEAREST - 1, axis=1)[:, :NEAREST]
+    near = np.take_along_axis(distances, among, axis=1)
+    rows = np.zeros_like(distances)
+    kept = np.exp(-epsilon / 2 * near / near.max(axis=1, keepdims=True))
+    np.put_along_axis(rows, among, kept, axis=1)
+    return rows
+
+
+def mldp_tem(distances: Rows, epsilon: float) -> Rows:
+    """TEM of mldp-text: the words beyond gamma weigh V / L, for L words within it, in place of V - L."""
+    size = len(distances)
+    gamma = round(2 / epsilon * np.log((1 - BETA) * size / BETA), 1)
+    inside = distances <= gamma
+    within = inside.sum(axis=1, keepdims=True)
+    beyond = size / within * np.exp(-epsilon * gamma / 2) / np.maximum(size - within, 1)
+    return np.where(inside, np.exp(-epsilon / 2 * distances), beyond)
+
+
+def pypantera_tem(distances: Rows, epsilon: float) -> Rows:
+    """TEM of pypantera: where the words beyond gamma win, the word itself is released."""
+    size = len(distances)
+    gamma = 2 / epsilon * np.log((1 - BETA) * (size - 1) / BETA)
+    inside = distances <= gamma
+    rows = np.where(inside, np.exp(-epsilon / 2 * distances), 0.0)
+    rows[np.arange(size), np.arange(size)] += (size - inside.sum(axis=1)) * np.exp(
+        -epsilon * gamma / 2
+    )
+    return rows
+
+
+def diffractor_geometric(places: Rows, epsilon: float) -> Rows:
+    """Two-sided geometric noise on places in a list of words, clipped at its ends."""
+    step = np.exp(-epsilon)
+    rows = (1 - step) / (1 + step) * np.exp(-epsilon * np.abs(places))
+    for end in (places.argmin(axis=1), places.argmax(axis=1)):
+        at = np.arange(len(rows)), end
+        rows[at] = step ** np.abs(places[at]) / (1 + step)
+    return rows
+
+
+def diffractor_tem(places: Rows, epsilon: float) -> Rows:
+    """TEM on places in a list of words, truncated at five of them."""
+    return np.exp(-epsilon / 2 * np.minimum(np.abs(places), PLACES))
+
+
+def listed(distances: Rows) -> NDArray[np.int64]:
+    """The place of each word in dp-diffractor's list: always on to the nearest word not yet in it, among 50."""
+    size = len(distances)
+    left, place, at = np.ones(size, dtype=bool), np.empty(size, dtype=np.int64), 0
+    for step in range(size):
+        place[at], left[at] = step, False
+        near = np.argsort(distances[at], kind="stable")[: min(50, int(left.sum()) + 1)]
+        free = near[left[near]]
+        at = int(free[0]) if len(free) else int(left.argmax())
+    return place
+
+
+FORMS: dict[str, tuple[Callable[[Rows, float], Rows], bool]] = {
+    "SanText": (santext, False),
+    "CusText": (custext, False),
+    "TEM of mldp-text": (mldp_tem, False),
+    "TEM of pypantera": (pypantera_tem, False),
+    "dp-diffractor, geometric": (diffractor_geometric, True),
+    "dp-diffractor, TEM": (diffractor_tem, True),
+}
+
+
+class Peer(Mechanism):
+    """A mechanism given by the matrix of its output distributions. A word outside the vocabulary becomes any word.
+
+    Parameters
     ----------
-    name : str
-    fast : callable
-        Makes the mechanism for the large vocabulary and returns its step.
-    small : callable, optional
-        Makes it for the small vocabulary: returns its step and, if its law can be read, how. None where the law is that of
-        another row.
-    unit : str
-        Of the distance in which the package states its epsilon: "distance" of vectors or "position" in its list.
-    positions : callable, optional
-        For the latter, the order of the small vocabulary's words.
-    workers : bool
-        Whether worker processes do the work: then the time that passes counts, else the processor time.
+    index : Index
+        In the space "euclidean".
+    epsilon : float
+        In the package's own unit.
+    form : str
+        A name of ``FORMS``.
     """
 
-    name: str
-    fast: Callable[[], Step]
-    small: Callable[[], tuple[Step, Read | None]] | None
-    unit: str = "distance"
-    positions: Callable[[], Sequence[str]] | None = None
-    workers: bool = False
-
-
-# ----------------------------------------------------------------------------------------------
-# Reading laws
-# ----------------------------------------------------------------------------------------------
-
-
-class Noise:
-    """Stands in for a Gumbel source: silent, but for one draw."""
-
-    def __init__(self) -> None:
-        self.calls, self.target, self.amount, self.scale = 0, -1, 0.0, 1.0
-
-    def __call__(self, loc: float = 0.0, scale: float = 1.0, size: int | None = None) -> Any:
-        """One draw of the given scale; an array of equal ones if a size is asked for."""
-        self.scale = float(scale)
-        value = self.amount if self.calls == self.target else 0.0
-        self.calls += 1
-        return value if size is None else np.full(size, value)
-
-
-def read_scores(
-    step: Callable[[Noise], tuple[str, Sequence[str] | None]], *, digits: int = 56
-) -> dict[str, float]:
-    """The law of report-noisy-max with Gumbel noise, from the noise with which each candidate just wins.
-
-    ``step`` runs the mechanism with the given noise. It returns the output, and where the mechanism has chosen its
-    placeholder for all other words, the words among which it then draws uniformly.
-    """
-    noise = Noise()
-    step(noise)
-    count = noise.calls
-
-    def win(target: int, amount: float) -> tuple[str, Sequence[str] | None]:
-        noise.calls, noise.target, noise.amount = 0, target, amount
-        return step(noise)
-
-    # With noise large enough every candidate wins and shows its name.
-    far = 1e6 * noise.scale
-    law: dict[str, float] = {}
-    for target in range(count):
-        name, among = win(target, far)
-        low, high = 0.0, far
-        for _ in range(digits):
-            middle = 0.5 * (low + high)
-            reached, others = win(target, middle)
-            if (others is None) == (among is None) and (among is not None or reached == name):
-                high = middle
-            else:
-                low = middle
-        names = [name] if among is None else among
-        for other in names:
-            law[other] = law.get(other, 0.0) + float(np.exp(-high / noise.scale)) / len(names)
-    total = sum(law.values())
-    return {word: weight / total for word, weight in law.items()}
-
-
-def counted(step: Step, word: str, draws: int) -> dict[str, int]:
-    """Draws of one word."""
-    tally: dict[str, int] = {}
-    for _ in range(draws):
-        out = str(step(word))
-        tally[out] = tally.get(out, 0) + 1
-    return tally
-
-
-# ----------------------------------------------------------------------------------------------
-# Packages
-# ----------------------------------------------------------------------------------------------
-
-
-class Tables:
-    """Words and vectors of one vocabulary, in the forms that the packages read."""
-
-    def __init__(self, folder: Path, words: list[str], vectors: np.ndarray) -> None:
-        self.folder, self.words, self.vectors = folder, words, vectors
-
-    def file(self, name: str, *, header: bool) -> str:
-        """A text file, one word and its values on each line."""
-        path = self.folder / name
-        if not path.exists():
-            with open(path, "w", encoding="utf-8") as out:
-                if header:
-                    out.write(f"{len(self.words)} {self.vectors.shape[1]}\n")
-                for word, row in zip(self.words, self.vectors.tolist(), strict=True):
-                    out.write(word + " " + " ".join(map("{:.9g}".format, row)) + "\n")
-        return str(path)
-
-    def keyed(self) -> Any:
-        """Gensim's KeyedVectors."""
-        from gensim.models import KeyedVectors
-
-        found = KeyedVectors(self.vectors.shape[1])
-        found.add_vectors(self.words, self.vectors)
-        return found
-
-
-def mldp_text(large: Tables, small: Tables, job: dict[str, Any]) -> list[Peer]:
-    """The mechanisms of mldp-text that use vectors."""
-    import mldp_text as package
-
-    epsilon, wide = job["epsilon"], job["noise_epsilon"]
-    big, little = large.keyed(), small.keyed()
-
-    def make(kind: Any, tables: Tables, keyed: Any, amount: float, **options: Any) -> Any:
-        return kind(
-            amount,
-            embedding_matrix=keyed,
-            dim=tables.vectors.shape[1],
-            vocab=set(tables.words),
-            **options,
-        )
-
-    def tem() -> tuple[Step, Read]:
-        mechanism = make(package.TEM, small, little, job["small_epsilon"])
-
-        def read(word: str) -> dict[str, float]:
-            def step(noise: Noise) -> tuple[str, Sequence[str] | None]:
-                among: list[Sequence[str]] = []
-
-                def choice(others: Sequence[str]) -> str:
-                    among.append(list(others))
-                    return "?"
-
-                with (
-                    mock.patch.object(np.random, "gumbel", noise),
-                    mock.patch.object(np.random, "choice", choice),
-                ):
-                    out = mechanism.replace_word(word)
-                return str(out), among[0] if among else None
-
-            return read_scores(step)
-
-        return mechanism.replace_word, read
-
-    def drawn(kind: Any, **options: Any) -> Callable[[], tuple[Step, Read | None]]:
-        # The approximate search of the package needs at least 100 words; what follows the noise may be exact.
-        return lambda: (
-            make(
-                kind, small, little, job["small_epsilon"], use_faiss=False, **options
-            ).replace_word,
-            None,
-        )
-
-    def reach(tables: Tables) -> dict[str, float]:
-        """What the constructor would find itself, but for an error under Python 3.11 and later."""
-        apart = np.linalg.norm(tables.vectors - tables.vectors[0], axis=1)
-        return {"max_inter_dist": float(apart.max()), "min_inter_dist": float(apart[1:].min())}
-
-    return [
-        Peer("TEM", lambda: make(package.TEM, large, big, epsilon).replace_word, tem),
-        Peer(
-            "MultivariateCalibrated",
-            lambda: make(package.MultivariateCalibrated, large, big, wide).replace_word,
-            drawn(package.MultivariateCalibrated),
-        ),
-        Peer(
-            "VickreyMechanism",
-            lambda: make(package.VickreyMechanism, large, big, wide).replace_word,
-            drawn(package.VickreyMechanism),
-        ),
-        Peer(
-            "TruncatedGumbel",
-            lambda: make(package.TruncatedGumbel, large, big, wide, **reach(large)).replace_word,
-            drawn(package.TruncatedGumbel, **reach(small)),
-        ),
-    ]
-
-
-def pypantera(large: Tables, small: Tables, job: dict[str, Any]) -> list[Peer]:
-    """The mechanisms of pypantera for plain Euclidean distance; its wheel installs them as the package ``src``."""
-    from src.EmbeddingPerturbationMechanism.cmp import CMP
-    from src.EmbeddingPerturbationMechanism.vickrey import VickreyCMP
-    from src.SamplingPerturbationMechanism.custext import CusText
-    from src.SamplingPerturbationMechanism.santext import SanText
-    from src.SamplingPerturbationMechanism.tem import TEM
-
-    epsilon, wide, narrow = job["epsilon"], job["noise_epsilon"], job["small_epsilon"]
-    files = {id(large): "large.txt", id(small): "small.txt"}
-
-    def make(kind: Any, tables: Tables, amount: float, **options: Any) -> Any:
-        path = tables.file(files[id(tables)], header=False)
-        return kind({"embPath": path, "epsilon": amount, **options})
-
-    def listed(mechanism: Any) -> Step:
-        return lambda word: str(mechanism.processText([word]))
-
-    def moved(mechanism: Any) -> Step:
-        return lambda word: str(mechanism.processText(mechanism.noisyEmb([word])))
-
-    def tem() -> tuple[Step, Read]:
-        mechanism = make(TEM, small, narrow, beta=0.001)
-
-        def read(word: str) -> dict[str, float]:
-            def step(noise: Noise) -> tuple[str, Sequence[str] | None]:
-                called = []
-                honest = np.random.choice
-
-                def choice(*given: Any) -> Any:
-                    called.append(True)
-                    return honest(*given)
-
-                def silent() -> Any:
-                    return noise(0.0, 2 / mechanism.epsilon, 1)
-
-                with (
-                    mock.patch.object(mechanism, "pullNoise", silent),
-                    mock.patch.object(np.random, "choice", choice),
-                ):
-                    out = str(mechanism.processText([word]))
-                return out, [out] if called else None
-
-            return read_scores(step)
-
-        return listed(mechanism), read
-
-    def santext() -> tuple[Step, Read]:
-        mechanism = make(SanText, small, narrow)
-
-        def read(word: str) -> dict[str, float]:
-            mechanism.processText([word])
-            law = mechanism.prob_matrix[((word,), mechanism.epsilon)][0]
-            return dict(zip(mechanism.vocab.embeddings, map(float, law), strict=True))
-
-        return listed(mechanism), read
-
-    def custext() -> tuple[Step, Read]:
-        mechanism = make(CusText, small, narrow, k=10, distance="euclidean")
-
-        def read(word: str) -> dict[str, float]:
-            mechanism.processText([word])
-            pairs = zip(mechanism._simWordDict[word], mechanism._pDict[word], strict=True)
-            return {other: float(p) for other, p in pairs}
-
-        return listed(mechanism), read
-
-    return [
-        Peer("TEM", lambda: listed(make(TEM, large, epsilon, beta=0.001)), tem),
-        Peer("SanText", lambda: listed(make(SanText, large, epsilon)), santext),
-        Peer(
-            "CusText",
-            lambda: listed(make(CusText, large, epsilon, k=20, distance="euclidean")),
-            custext,
-        ),
-        Peer(
-            "CMP",
-            lambda: moved(make(CMP, large, wide)),
-            lambda: (moved(make(CMP, small, narrow)), None),
-        ),
-        Peer(
-            "VickreyCMP",
-            lambda: moved(make(VickreyCMP, large, wide, t=0.75)),
-            lambda: (moved(make(VickreyCMP, small, narrow, t=0.75)), None),
-        ),
-    ]
-
-
-def dp_diffractor(large: Tables, small: Tables, job: dict[str, Any]) -> list[Peer]:
-    """Both mechanisms of dp-diffractor, as ``rewrite`` runs them in its own worker process, and bare."""
-    from diffractor import Diffractor, DiffractorConfig, core
-
-    # It reads its vectors from a cache and would otherwise download its own.
-    cache = Path(os.environ["HOME"]) / ".cache" / "diffractor"
-    cache.mkdir(parents=True, exist_ok=True)
-    small.folder = cache
-    small.file("glove-wiki-gigaword-300.txt", header=True)
-
-    def made(method: str, amount: float) -> Any:
-        config = DiffractorConfig(
-            method=method, epsilon=amount, replace_stopwords=True, verbose=False
-        )
-        with contextlib.redirect_stdout(sys.stderr):
-            return Diffractor(config, ["glove-wiki-gigaword-300"])
-
-    def resources(mechanism: Any, rng: Any) -> None:
-        core._RESOURCES = {
-            "list": mechanism.mgr.lists[0],
-            "mapping": mechanism.mgr.word_to_idx[0],
-            "config": mechanism.config,
-            "rng": rng,
-        }
-
-    def own_path(mechanism: Any, amount: float) -> Step:
-        """What ``rewrite`` does with one token."""
-        # It takes the number of a worker process for the number of a list, so that a second instance in one process starts
-        # workers that fail, for ever. Counting from one again spares it that.
-        process._process_counter = itertools.count(1)
-        mechanism.start()
-        opened.append(mechanism)
-
-        def step(word: str) -> str:
-            candidates = mechanism._pool.starmap(core.apply_privacy_mechanism, [(word, amount)])
-            return str(mechanism._pick_final_word(word, candidates))
-
-        return step
-
-    def enlarged(method: str) -> Any:
-        # The time of a draw does not depend on the order of the list, which takes hours to compute for many words.
-        mechanism = made(method, job["epsilon"])
-        mechanism.mgr.lists = [large.words]
-        mechanism.mgr.word_to_idx = [{word: i for i, word in enumerate(large.words)}]
-        return mechanism
-
-    def bare(method: str) -> Step:
-        resources(enlarged(method), np.random.default_rng(0))
-        return lambda word: str(core.apply_privacy_mechanism(word, job["epsilon"]))
-
-    opened: list[Any] = []
-
-    def order() -> Sequence[str]:
-        found: Sequence[str] = made("geometric", 1.0).mgr.lists[0]
-        return found
-
-    def geometric() -> tuple[Step, Read]:
-        amount = job["small_position_epsilon"]
-        mechanism = made("geometric", amount)
-        step = own_path(mechanism, amount)
-        words = mechanism.mgr.lists[0]
-
-        class Source:
-            def __init__(self, noise: int) -> None:
-                self.values = [max(noise, 0) + 1, max(-noise, 0) + 1]
-
-            def geometric(self, p: float) -> int:
-                self.p = float(p)
-                return self.values.pop(0)
-
-        def read(word: str) -> dict[str, float]:
-            law: dict[str, float] = {}
-            reach = 4 * len(words)
-            for noise in range(-reach, reach + 1):
-                source = Source(noise)
-                resources(mechanism, source)
-                out = str(core.apply_privacy_mechanism(word, amount))
-                # The difference of two geometric numbers.
-                q = 1 - source.p
-                law[out] = law.get(out, 0.0) + (1 - q) / (1 + q) * q ** abs(noise)
-            return law
-
-        return step, read
-
-    def tem() -> tuple[Step, Read]:
-        amount = job["small_position_epsilon"]
-        mechanism = made("TEM", amount)
-        step = own_path(mechanism, amount)
-        size = len(mechanism.mgr.lists[0])
-
-        def read(word: str) -> dict[str, float]:
-            class Source:
-                def __init__(self, noise: Noise, first: int) -> None:
-                    self.gumbel, self.next, self.asked = noise, first, False
-
-                def integers(self, low: int, high: int) -> int:
-                    self.asked = True
-                    self.next += 1
-                    return (self.next - 1) % high
-
-            def once(noise: Noise) -> tuple[str, Sequence[str] | None]:
-                source = Source(noise, 0)
-                resources(mechanism, source)
-                out = str(core.apply_privacy_mechanism(word, amount))
-                if not source.asked:
-                    return out, None
-                among = set()
-                for first in range(size):
-                    noise.calls = 0
-                    resources(mechanism, Source(noise, first))
-                    among.add(str(core.apply_privacy_mechanism(word, amount)))
-                return out, sorted(among)
-
-            return read_scores(once)
-
-        return step, read
-
-    return [
-        Peer(
-            "geometric",
-            lambda: own_path(enlarged("geometric"), job["epsilon"]),
-            geometric,
-            "position",
-            order,
-            workers=True,
-        ),
-        Peer(
-            "TEM",
-            lambda: own_path(enlarged("TEM"), job["epsilon"]),
-            tem,
-            "position",
-            order,
-            workers=True,
-        ),
-        Peer("geometric, bare function", lambda: bare("geometric"), None),
-        Peer("TEM, bare function", lambda: bare("TEM"), None),
-    ]
-
-
-PACKAGES = {"mldp-text": mldp_text, "pypantera": pypantera, "dp-diffractor": dp_diffractor}
-
-
-# ----------------------------------------------------------------------------------------------
-# The run
-# ----------------------------------------------------------------------------------------------
-
-
-def rate(step: Step, stream: Sequence[str], seconds: float, clock: Callable[[], float]) -> float:
-    """Words per second over a stream, repeated until the time is over; each word has been met before."""
-    begun = time.perf_counter()
-    for word in dict.fromkeys(stream):
-        step(word)
-        if time.perf_counter() - begun > 4 * seconds:
-            break
-    done, begun = 0, clock()
-    while True:
-        for word in stream:
-            step(word)
-            done += 1
-            spent = clock() - begun
-            if spent > seconds and done >= 5:
-                return done / spent
-
-
-@contextlib.contextmanager
-def failures(row: dict[str, Any], what: str) -> Iterator[None]:
-    """Write down what the package does not do, and go on."""
-    try:
-        yield
-    except Exception as error:  # a foreign package may fail in any way
-        row[what] = f"{type(error).__name__}: {error}"[:300]
-
-
-def main(package: str, job_file: str, answer_file: str) -> None:
-    """Time and read every mechanism of a package."""
-    job = json.loads(Path(job_file).read_text(encoding="utf-8"))
-    folder = Path(tempfile.mkdtemp(dir=Path(answer_file).parent))
-    large = Tables(folder, job["words"], np.load(job["vectors"]))
-    small = Tables(folder, job["small_words"], np.array(job["small_vectors"], dtype=np.float32))
-    rows = []
-    for peer in PACKAGES[package](large, small, job):
-        row: dict[str, Any] = {"name": peer.name, "unit": peer.unit}
-        rows.append(row)
-        with failures(row, "rate_error"):
-            clock = time.perf_counter if peer.workers else time.process_time
-            row["rate"] = rate(peer.fast(), job["stream"], job["seconds"], clock)
-        if peer.small is None:
-            continue
-        with failures(row, "audit_error"):
-            step, read = peer.small()
-            if peer.positions is not None:
-                row["positions"] = list(peer.positions())
-            words = small.words
-            row["draws"] = {
-                word: counted(step, word, job["draws"] if read is None else job["check_draws"])
-                for word in (words if read is None else words[:: max(1, len(words) // 4)])
-            }
-            row["law"] = None if read is None else {word: read(word) for word in words}
-        with failures(row, "unknown_error"):
-            step, _ = peer.small()
-            row["unknown_kept"] = sum(step(UNKNOWN) == UNKNOWN for _ in range(20)) / 20
-        with failures(row, "repeat_error"):
-            runs = []
-            for _ in range(2):
-                step, _ = peer.small()
-                runs.append([str(step(word)) for word in small.words * 2])
-            row["repeats"] = runs[0] == runs[1]
-    answer = {"version": importlib.metadata.version(package), "rows": rows}
-    Path(answer_file).write_text(json.dumps(answer), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    needs_exact_lists = False
+
+    def __init__(self, index: textpriv.Index, epsilon: float, form: str) -> None:
+        super().__init__(index, epsilon)
+        self.form = self.name = form
+
+    @property
+    def statement(self) -> PrivacyStatement:
+        """None is known to hold."""
+        raise NotImplementedError(f"{self.form} is here to be compared, not to be used.")
+
+    def settings(self) -> dict[str, Any]:
+        """The form and epsilon."""
+        return {"epsilon": self.epsilon, "form": self.form}
+
+    @cached_property
+    def rows(self) -> NDArray[np.float32]:
+        """Output distributions, shape (V, V)."""
+        make, by_place = FORMS[self.form]
+        apart = self.index.distances_of(np.arange(len(self.index)))
+        if by_place:
+            place = listed(apart)
+            apart = np.subtract.outer(place, place).T.astype(np.float64)
+        rows = make(apart, self.epsilon)
+        return (rows / rows.sum(axis=1, keepdims=True)).astype(np.float32)
+
+    def log_prob(self, word: str | int) -> NDArray[np.float64]:
+        """Logarithms of a row."""
+        number, size = self.resolve(word), len(self.index)
+        if number == UNKNOWN:
+            return np.full(size, -np.log(size))
+        with np.errstate(divide="ignore"):
+            return np.log(self.rows[number].astype(np.float64))
+
+    def likeliest_inputs(
+        self, prior: NDArray[np.float64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """For each output the word that it most likely came from, and the joint probability of the two."""
+        joint = self.rows * prior[:, None].astype(np.float32)
+        return joint.argmax(axis=0), joint.max(axis=0).astype(np.float64)
+
+    def sample_documents(
+        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
+    ) -> NDArray[np.int32]:
+        """Draw by numpy's generator: for experiments only."""
+        seed = np.empty(1, np.uint64)
+        streams[0].fill(seed)
+        rng, size = np.random.default_rng(seed), len(self.index)
+        drawn = rng.integers(size, size=len(ids)).astype(np.int32)
+        order = np.argsort(ids, kind="stable")
+        bounds = np.searchsorted(ids[order], np.arange(size + 1))
+        for word in np.unique(ids[ids >= 0]):
+            begin, end = bounds[word : word + 2]
+            law = np.cumsum(self.rows[word], dtype=np.float64)
+            points = rng.random(end - begin) * law[-1]
+            drawn[order[begin:end]] = np.searchsorted(law, points, side="right")
+        return np.minimum(drawn, size - 1)

@@ -1,14 +1,12 @@
 """Typed spans: how much of personal data survives as written, and what detectors cost.
 
-Survival is measured on prompts with marked units of personal data, and on court cases and biographies where dates, numbers
-and runs of capitalised words stand for them: the share of units that stand where they stood, with detectors by patterns,
-with Presidio's patterns over a blank pipeline, and with none. A unit of a text counts once, and survives if it does at any
-of its places. Rates are processor seconds over the same reviews, after a first pass that compiles. Run
-
     python recipes/spans.py survival --data-dir DATA
     python recipes/spans.py rate --data-dir DATA --reviews 25000
 
-where DATA holds ``pupa/prompts.jsonl.gz``, ``tab/legal25.jsonl.gz``, ``bios/synthetic.jsonl.gz`` and
+A unit of personal data survives if it is anywhere in the private text as a whole, even as the output of another word.
+``survival`` looks at prompts with marked units, and at court cases and biographies, where dates, numbers
+and runs of capitalised words are units. ``rate`` takes processor seconds over the same reviews, after a first pass that
+compiles. DATA contains ``pupa/prompts.jsonl.gz``, ``tab/legal25.jsonl.gz``, ``bios/synthetic.jsonl.gz`` and
 ``imdb/train.jsonl.gz``. No text is printed.
 """
 
@@ -28,15 +26,13 @@ from typing import Annotated, Any
 import numpy as np
 import spacy
 import typer
-from survival import MarkedTexts, found_in
-from survival import survival as survivors
 
 import textpriv
+from textpriv.ledger import Document
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.spans.detectors import PresidioDetector, SpacyDetector
 from textpriv.spans.patterns import PatternDetector
 from textpriv.spans.policy import SpanPolicy
-from textpriv.spans.span import Span
 
 app = typer.Typer(add_completion=False)
 
@@ -56,28 +52,50 @@ def records(data_dir: Path, name: str) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, file)
 
 
-def units_of(data_dir: Path, name: str) -> list[tuple[str, list[Span]]]:
-    """The texts of a set, each with the places of its units of personal data."""
+def units_of(data_dir: Path, name: str) -> list[tuple[str, dict[str, str]]]:
+    """The texts of a set, each with its units of personal data and their kinds."""
     if name != "pupa/prompts":
         texts = [record["text"] for record in records(data_dir, name)]
         return [
-            (text, [Span(*each.span(), each.lastgroup or "") for each in _UNIT.finditer(text)])
+            (text, {each.group(): each.lastgroup or "" for each in _UNIT.finditer(text)})
             for text in texts
         ]
     marked = []
     for record in records(data_dir, name):
         text, units = record["user_query"], record["pii_units"]
         units = ast.literal_eval(units) if isinstance(units, str) else units
-        places = {Span(*each.span(), "marked") for unit in units for each in found_in(unit, text)}
-        marked.append((text, sorted(places)))
+        marked.append((text, {unit: "marked" for unit in units if found_in(unit, text)}))
     return marked
+
+
+def found_in(unit: str, text: str) -> bool:
+    """Whether a unit is in a text as a whole, in any casing and with any blanks."""
+    parts = r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", unit)))
+    return bool(parts) and bool(re.search(rf"(?<!\w){parts}(?!\w)", text, re.IGNORECASE))
+
+
+def survivors(
+    privatizer: textpriv.Privatizer, marked: list[tuple[str, dict[str, str]]], name: str
+) -> dict[str, tuple[float, int]]:
+    """The share of units that survive one release and their number, by kind, and under ``""`` of all."""
+    keys = [f"{name} {number}" for number in range(len(marked))]
+    named = [Document(key, key) for key in keys] if privatizer.spans else keys
+    private = privatizer.pipe([text for text, _ in marked], keys=named)
+    stays: dict[str, list[bool]] = {"": []}
+    for text, (_, units) in zip(private, marked, strict=True):
+        unmasked = re.sub(r"\[[A-Z_ -]+\]", " ", text)
+        for unit, kind in units.items():
+            survives = found_in(unit, unmasked)
+            stays[""].append(survives)
+            stays.setdefault(kind, []).append(survives)
+    return {kind: (float(np.mean(of or [False])), len(of)) for kind, of in stays.items()}
 
 
 @app.command()
 def survival(
     data_dir: DataDir, epsilon: float = 1.0, policy: str = "chat", draws: int = 20
 ) -> None:
-    """Print the share of units that stand in the private texts where they stood, by set, detector and kind."""
+    """Print the share of units that survive, by set, detector and kind."""
     mechanism = textpriv.TEM(textpriv.Index.builtin("en"), epsilon=epsilon)
     spans = SpanPolicy.of(policy)
     settings: dict[str, dict[str, Any]] = {
@@ -86,17 +104,16 @@ def survival(
         "Presidio's patterns": {"spans": spans, "detector": PresidioDetector()},
     }
     for name in ("pupa/prompts", "tab/legal25", "bios/synthetic"):
-        texts, units = zip(*units_of(data_dir, name), strict=True)
-        kept = mean_keep(mechanism, texts)
-        print(f"{name}, epsilon {epsilon:g}: the word law keeps {kept:.2%} of running words")
+        marked = units_of(data_dir, name)
+        kept = mean_keep(mechanism, [text for text, _ in marked])
+        print(f"{name}, epsilon {epsilon:g}: the mechanism keeps {kept:.2%} of words")
         for which, given in settings.items():
             privatizer = textpriv.Privatizer(mechanism, seed=0, **given)
-            marked = MarkedTexts(privatizer, texts, units)
-            for kind, found in survivors(map(marked.release, range(draws))).items():
-                print(
-                    f"{name}, {policy}, {which}, {kind or 'all'}: {found.share:.2%} (+- {found.error:.2%}) of "
-                    f"{found.units:,} units stay, {found.anywhere:.2%} stand somewhere"
-                )
+            found = [survivors(privatizer, marked, str(draw)) for draw in range(draws)]
+            for kind in found[0]:
+                share = np.mean([each[kind][0] for each in found])
+                units = found[0][kind][1]
+                print(f"{name}, {policy}, {which}, {kind or 'all'}: {share:.2%} of {units:,} units")
 
 
 def mean_keep(mechanism: textpriv.TEM, texts: Sequence[str]) -> float:

@@ -7,7 +7,6 @@ import importlib.util
 import itertools
 import json
 import pickle
-import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -110,7 +109,6 @@ def data_dir(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def index(data_dir, tmp_path_factory) -> Path:
-    import textpriv
 
     folder = tmp_path_factory.mktemp("index") / "small.idx"
     vocabulary = textpriv.Vocabulary.load(data_dir / VECTORS, limit=150)
@@ -164,118 +162,6 @@ pytestmark = [
 ]
 
 
-def test_every_recipe_is_run_here():
-    # What holds data sets, and what runs inside the environment of another package, are no recipes of their own.
-    parts = {"data", "keel", "peers", "ranking_peers", "survival", "text_sets"}
-    assert {path.stem for path in RECIPES.glob("*.py")} - parts == {
-        "benchmark",
-        "published_pairwise",
-        "retrieval",
-        "spans",
-        "uci",
-    }
-
-
-def test_spans(data_dir, tmp_path):
-    pytest.importorskip("presidio_analyzer")
-    pytest.importorskip("phonenumbers")
-    marked = {"user_query": "Write to jo@example.org.", "pii_units": "['jo@example.org', 'absent']"}
-    plain = {"text": "Seen on 12.03.2020."}
-    for name, row in {
-        "pupa/prompts": marked,
-        "tab/legal25": plain,
-        "bios/synthetic": plain,
-    }.items():
-        file = tmp_path / f"{name}.jsonl.gz"
-        file.parent.mkdir()
-        file.write_bytes(gzip.compress(json.dumps(row).encode()))
-    shown = run("spans", "survival", "--data-dir", tmp_path, "--draws", "1")
-    assert "pupa/prompts, chat, patterns, all: 0.00% (+- 0.00%) of 1 units stay" in shown
-    # By three detectors all units, and those of the one kind that there are.
-    assert shown.count("of 1 units") == 3 * 3 * 2
-    shown = run("spans", "rate", "--data-dir", data_dir, "--reviews", "60")
-    assert re.search(r"patterns, tickets: .* of the rate without", shown)
-    assert shown.count("on top") == 2
-
-
-def write_sets(data_dir, folder, counts, reviews):
-    """The sets that laws are compared on: vectors, word counts and IMDb, with questions and reviews that are made up."""
-    rng = np.random.default_rng(4)
-    for name in ("embeddings", "yelp", "banking77"):
-        (folder / name).mkdir()
-
-    def write(path, rows):
-        path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode(), 1))
-
-    for split in ("train", "test"):
-        texts = [{"text": " ".join(rng.choice(WORDS, 6)), "label": at % 3} for at in range(30)]
-        write(folder / "banking77" / f"{split}.jsonl.gz", texts)
-    (folder / VECTORS).symlink_to(data_dir / VECTORS)
-    (folder / "imdb").symlink_to(data_dir / "imdb")
-    listed = "".join(f"{word} {1000 - at}\n" for at, word in enumerate(WORDS))
-    (folder / counts).write_bytes(gzip.compress(listed.encode(), 1))
-    rows = (
-        {"text": " ".join(rng.choice(WORDS, 4)), "stars": at % 5 + 1, "category": "ab"[at % 2]}
-        for at in range(reviews)
-    )
-    write(folder / "yelp" / "reviews.jsonl.gz", rows)
-
-
-@pytest.fixture
-def network(tmp_path, monkeypatch):
-    """What the text sets are fetched from, made up, and how often the hub was asked."""
-    import datasets
-
-    recipe, rng, asked = loaded("text_sets"), np.random.default_rng(5), []
-    texts = [" ".join(rng.choice(WORDS[:60], 20)) for _ in range(40)]
-    labelled = datasets.Dataset.from_dict({"text": texts, "label": [0] * 20 + [1] * 20})
-    splits = {"train": labelled, "test": labelled, "unsupervised": labelled}
-    monkeypatch.setattr(datasets, "load_dataset", lambda name: asked.append(name) or splits)
-    source = tmp_path / "network"
-    source.mkdir()
-    (source / "categories.json").write_text('["lost card", "top up"]')
-    for split in ("train", "test"):
-        (source / f"{split}.csv").write_text(
-            f'text,category\n"{texts[0]}, 1",top up\nb,lost card\n'
-        )
-    reviews = f"text,label1,label2\n{texts[1]},Business Category: Bars,Review Stars: 4.0\n"
-    (source / "yelp.csv").write_text(reviews)
-    monkeypatch.setattr(recipe, "BANKING77", str(source))
-    monkeypatch.setattr(recipe, "YELP", str(source / "yelp.csv"))
-    monkeypatch.setitem(recipe.TRAINING, "vector_size", 8)
-    return asked
-
-
-def test_text_sets_are_fetched_once_into_the_layout_of_a_local_copy(network, tmp_path):
-    recipe, folder = loaded("text_sets"), tmp_path / "fetched"
-    assert recipe.fetched_texts(folder) == folder
-    assert recipe.fetched_texts(folder) == folder
-    assert network == [recipe.IMDB] * 2  # for reviews, and for those that vectors are trained on
-
-    def lines(path):
-        return [
-            json.loads(line)
-            for line in gzip.decompress((folder / path).read_bytes()).split(b"\n")[:-1]
-        ]
-
-    labels = [row["label"] for row in lines("imdb/train.jsonl.gz")]
-    assert sorted(labels) == [0] * 20 + [1] * 20 != labels
-    assert [row["label"] for row in lines("banking77/test.jsonl.gz")] == [1, 0]
-    (review,) = lines("yelp/reviews.jsonl.gz")
-    assert (review["stars"], review["category"]) == (4, "Bars")
-    vocabulary = textpriv.Vocabulary.load(folder / recipe.VECTORS, prior=folder / recipe.COUNTS)
-    assert vocabulary.vectors.shape == (60, 8)
-    assert vocabulary.prior_weights("counts").argmax() == 0
-    assert not [file for file in folder.rglob("*") if "tmp" in file.name]
-
-
-def test_a_text_set_that_cannot_be_fetched_names_the_option(network, tmp_path, monkeypatch):
-    recipe = loaded("text_sets")
-    monkeypatch.setattr(recipe, "YELP", str(tmp_path / "nowhere.csv"))
-    with pytest.raises(loaded("data").DataUnavailable, match=r"Yelp .*--data-dir"):
-        recipe.fetched_texts(tmp_path / "fetched")
-
-
 @pytest.mark.parametrize("given", [True, False])
 def test_uci(data_dir, tmp_path, monkeypatch, given):
     recipe = loaded("uci")
@@ -288,16 +174,3 @@ def test_uci(data_dir, tmp_path, monkeypatch, given):
 
 def test_published_pairwise():
     assert "Theorem 1" in run("published_pairwise")
-
-
-def test_benchmark(data_dir, tmp_path):
-    # All parts are measured by the tests of the recipe itself.
-    options = ["--quick", "--part", "growth", "--output", tmp_path / "b"]
-    run("benchmark", *options, "--data-dir", data_dir)
-    assert "## Growth" in (tmp_path / "b.md").read_text()
-
-
-def test_benchmark_without_data(tmp_path):
-    # The parts differ only in what is measured; the vectors are built in, the texts come with gensim.
-    run("benchmark", "--quick", "--part", "rates", "--output", tmp_path / "b")
-    assert "## Side by side" in (tmp_path / "b.md").read_text()

@@ -39,6 +39,7 @@ def general_english(words: Sequence[str]) -> NGrams:
     single = given.astype(np.float64)
     single[:size] = np.maximum(single[:size], _weights(arrays["single"]).min())
     first = new[np.repeat(np.arange(len(new)), arrays["pair_counts"])]
+    first[first == size + 3] = -1
     second = new[arrays["seconds"]]
     order, position = _inside(first, second, size + 3)
     pair = position[np.repeat(np.arange(len(first)), arrays["triple_counts"])]
@@ -58,12 +59,10 @@ def _weights(steps: NDArray[np.uint8]) -> NDArray[np.float64]:
 
 
 def _inside(
-    context: NDArray[np.int64], last: NDArray[np.int64], count: int
+    context: NDArray[np.int64], last: NDArray[np.int64], other: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Order of the n-grams whose tokens are below ``count`` in context, and the new place of each; -1 for none."""
-    kept = np.flatnonzero(
-        (context >= 0) & (context < max(count, context.max() + 1)) & (last < count)
-    )
+    """Order of the n-grams with a context and without the token ``other``, and each one's new place, or -1."""
+    kept = np.flatnonzero((context >= 0) & (last != other))
     kept = kept[np.lexsort((last[kept], context[kept]))]
     position = np.full(len(last), -1)
     position[kept] = np.arange(len(kept))

@@ -10,6 +10,7 @@ from scipy.stats import chisquare
 from textpriv.errors import TextprivError
 from textpriv.language import NGrams
 from textpriv.language.arpa import read_arpa
+from textpriv.language.general_english import general_english
 from textpriv.language.ngrams import ONE
 from textpriv.vocabulary import Vocabulary
 
@@ -178,3 +179,15 @@ def test_a_saved_model_comes_back_and_a_changed_one_is_refused(tmp_path):
     (tmp_path / "triples.npy").write_bytes(content)
     with pytest.raises(TextprivError, match="damaged"):
         NGrams.load(tmp_path)
+
+
+@pytest.mark.parametrize("words", [None, ["house", "white", "zzz", "the", "says"]])
+def test_general_english_knows_what_follows_over_any_vocabulary(words):
+    words = words or Vocabulary.builtin("en").words
+    model = general_english(words)
+    the, white, house = map(words.index, ("the", "white", "house"))
+    assert model.probability(house, white, the) > 100 * model.probability(house)
+    assert model.probability(the, model.start) > model.probability(white, model.start)
+    assert model.symbol(".") == 2
+    assert model.after(the, white).sum() == pytest.approx(1)
+    assert model.after(the, white).min() > 0

@@ -1,0 +1,197 @@
+"""Figure 1 of TEM on IMDB: accuracy after learning from private reviews, and what a membership attack learns from the model.
+
+    python recipes/imdb.py --data-dir DATA --out imdb
+    python recipes/imdb.py --data-dir DATA --quick
+
+The setting is that of TEM (Carvalho, Vasiloudis, Feyisetan, section 5, Appendix C). TR1 is half of the training reviews and
+is made private; TE1 is half of the test reviews and stays clear. The model is a mean of word vectors and a linear layer, 20
+epochs of Adam, batches of 64. The attack learns from a shadow model of the other half of the test reviews, and asks for each
+training review whether it was in TR1. Each trial draws new halves. A linear model on word counts and ``ChannelNB`` stand
+beside. DATA contains ``imdb`` and ``embeddings``; the table goes to OUT.md and OUT.csv.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+
+import textpriv
+from textpriv.evaluation.comparison import Documents, Task
+from textpriv.mechanisms.base import Mechanism
+
+VECTORS = "embeddings/imdb-unsup-sg-40k.300d.bin.gz"
+EPOCHS, BATCH = 20, 64
+MEASURES = ("accuracy", "word counts", "channel", "membership AUC")
+
+
+def read(data_dir: Path, split: str, words: textpriv.Vocabulary, most: int | None) -> Documents:
+    """The reviews of a split."""
+    with gzip.open(data_dir / f"imdb/{split}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        records = [json.loads(line) for line in islice(lines, most)]
+    labels = [record["label"] for record in records]
+    return Documents.read([record["text"] for record in records], labels, words)
+
+
+def taken(whole: Documents, rows: NDArray[np.int64]) -> Documents:
+    """Some documents, in the order given."""
+    lengths = np.diff(whole.offsets)[rows]
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    at = np.repeat(whole.offsets[rows] - ends[:-1], lengths) + np.arange(ends[-1])
+    return Documents(whole.ids[at], ends, whole.labels[rows])
+
+
+def halves(whole: Documents, seed: int) -> tuple[Documents, Documents]:
+    """Two halves drawn by a seed."""
+    mixed = np.random.default_rng(seed).permutation(len(whole.labels))
+    return tuple(taken(whole, np.sort(part)) for part in np.array_split(mixed, 2))  # type: ignore[return-value]
+
+
+def means(
+    documents: Documents, table: NDArray[np.float32], ids: NDArray[np.int32] | None = None
+) -> torch.Tensor:
+    """Mean vectors of documents, a word said n times weighing root n."""
+    counts = documents.counts(len(table), ids).sqrt()
+    totals = np.maximum(np.asarray(counts.sum(axis=1)), 1)
+    return torch.from_numpy(np.asarray(counts @ table / totals, dtype=np.float32))
+
+
+def trained(
+    make: Callable[[], torch.nn.Module], inputs: torch.Tensor, answers: torch.Tensor, seed: int
+) -> torch.nn.Module:
+    """A classifier, by Adam and cross-entropy."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = make()
+    state = torch.Generator().manual_seed(seed)
+    step = torch.optim.Adam(model.parameters())
+    for _ in range(EPOCHS):
+        for batch in torch.randperm(len(inputs), generator=state).split(BATCH):
+            step.zero_grad(set_to_none=True)
+            torch.nn.functional.cross_entropy(model(inputs[batch]), answers[batch]).backward()
+            step.step()
+    return model.eval()
+
+
+def probabilities(model: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    """Class probabilities of a model."""
+    with torch.no_grad():
+        return model(inputs).softmax(dim=1)
+
+
+def attack_model() -> torch.nn.Module:
+    """Two hidden layers of 64 ReLU units (Appendix C)."""
+    linear, relu = torch.nn.Linear, torch.nn.ReLU
+    return torch.nn.Sequential(linear(2, 64), relu(), linear(64, 64), relu(), linear(64, 2))
+
+
+def whitened(vocabulary: textpriv.Vocabulary) -> NDArray[np.float32]:
+    """The vectors, centred, with the identity as covariance under Zipf's law, so that Adam learns all directions alike."""
+    vectors = vocabulary.vectors.astype(np.float64)
+    prior = vocabulary.prior_weights("zipf")
+    centred = vectors - prior @ vectors
+    variances, directions = np.linalg.eigh((centred * prior[:, None]).T @ centred)
+    lengths = np.maximum(variances, 1e-10 * variances.max()) ** -0.5
+    return (centred @ (directions * lengths) @ directions.T).astype(np.float32)
+
+
+class Trial:
+    """Four halves of the reviews and the attack's shadow model."""
+
+    def __init__(
+        self, train: Documents, test: Documents, table: NDArray[np.float32], seed: int
+    ) -> None:
+        self.table, self.seed = table, seed
+        self.tr1, self.tr2 = halves(train, 2 * seed)
+        self.te1, self.te2 = halves(test, 2 * seed + 1)
+        shadow = self.classifier(self.te2, None)
+        known = [probabilities(shadow, means(part, table)) for part in (self.te2, self.te1)]
+        member = torch.from_numpy(np.repeat([1, 0], [len(part) for part in known]))
+        self.attack = trained(attack_model, torch.cat(known), member, seed)
+
+    def classifier(self, part: Documents, ids: NDArray[np.int32] | None) -> torch.nn.Module:
+        """The model of Appendix C, from these ids in place of a part's own."""
+        size = self.table.shape[1]
+        answers = torch.from_numpy(part.labels.astype(np.int64))
+        return trained(
+            lambda: torch.nn.Linear(size, 2), means(part, self.table, ids), answers, self.seed
+        )
+
+    def measure(self, mechanism: Mechanism | None) -> dict[str, float]:
+        """All measures of a mechanism, or of clear text."""
+        ids = self.tr1.ids
+        if mechanism is not None:
+            ids = mechanism.sample(ids, np.random.default_rng(self.seed))
+        model, table = self.classifier(self.tr1, ids), self.table
+        right = probabilities(model, means(self.te1, table)).argmax(dim=1).numpy()
+        outputs = [probabilities(model, means(part, table)) for part in (self.tr1, self.tr2)]
+        scores = probabilities(self.attack, torch.cat(outputs))[:, 1].numpy()
+        member = np.repeat([1, 0], [len(part) for part in outputs])
+        task = Task(self.tr1, self.te1)
+        found = {
+            "accuracy": float((right == self.te1.labels).mean()),
+            "word counts": float(task.right(len(table), ids).mean()),
+            "membership AUC": float(roc_auc_score(member, scores)),
+        }
+        if mechanism is not None and mechanism.has_law:
+            found["channel"] = float(task.right_by_channel(mechanism, ids).mean())
+        return found
+
+
+def main(
+    data_dir: Annotated[Path, typer.Option()],
+    out: Annotated[Path, typer.Option()] = Path("imdb"),
+    epsilons: Annotated[str, typer.Option()] = "2,3,4",
+    trials: Annotated[int, typer.Option()] = 5,
+    limit: Annotated[int | None, typer.Option(help="Words of the vocabulary at most.")] = None,
+    reviews: Annotated[int | None, typer.Option(help="Reviews of each split at most.")] = None,
+    quick: Annotated[bool, typer.Option("--quick")] = False,
+) -> None:
+    """Measure, and write the table."""
+    if quick:
+        trials, limit, reviews = 2, limit or 5000, reviews or 2000
+    vocabulary = textpriv.Vocabulary.load(data_dir / VECTORS, limit=limit)
+    index, table = textpriv.Index.build(vocabulary, "euclidean"), whitened(vocabulary)
+    train, test = (read(data_dir, split, vocabulary, reviews) for split in ("train", "test"))
+    rows: dict[str, Mechanism | None] = {"unprivatized": None}
+    for epsilon in map(float, epsilons.split(",")):
+        published = textpriv.TEM(index, epsilon, prior="uniform")
+        rows[f"TEM as published, epsilon {epsilon:g}"] = published
+        rows[f"TEM, Zipf prior, epsilon {epsilon:g}"] = textpriv.TEM(index, epsilon)
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in rows}
+    for seed in range(trials):
+        trial = Trial(train, test, table, seed)
+        for name, mechanism in rows.items():
+            found[name].append(trial.measure(mechanism))
+    lines = [f"| | {' | '.join(MEASURES)} |", "|---" * (1 + len(MEASURES)) + "|"]
+    written = []
+    for name, measured in found.items():
+        values = [[each[key] for each in measured if key in each] for key in MEASURES]
+        shown = [f"{np.mean(v):.3f} +- {np.std(v):.3f}" if v else "-" for v in values]
+        lines.append(f"| {name} | {' | '.join(shown)} |")
+        written += [
+            (name, seed, key, value)
+            for seed, each in enumerate(measured)
+            for key, value in each.items()
+        ]
+    text = "\n".join(lines) + f"\n\nMean and standard deviation of {trials} trials.\n"
+    out.with_suffix(".md").write_text(text, encoding="utf-8")
+    with open(out.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(
+            [("mechanism", "trial", "measure", "value"), *written]
+        )
+    print(text)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,144 @@
+"""The trade-off at equal recovery: what private text is still worth where attackers recover as many words.
+
+    python recipes/tradeoff.py --data-dir DATA --out tradeoff
+    python recipes/tradeoff.py --data-dir DATA --out tradeoff --peers
+
+Mechanisms are set to the epsilon at which the better of two attackers recovers 5, 10 or 20 % of content words, and compared
+on IMDB, Yelp and Banking77; ``--peers`` adds those of other packages. DATA contains ``imdb``, ``yelp``, ``banking77`` and
+``embeddings``; without ``--data-dir`` they are fetched (``text_sets``). Half of IMDB's training reviews is private. The
+context attacker's model and the judge of perplexity are each counted in a part of the rest, and the attacker is tried on
+another. OUT gets one CSV, one Markdown table and one figure a task.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from peers import FORMS, Peer
+from text_sets import COUNTS, VECTORS, fetched_texts
+
+import textpriv
+from textpriv.evaluation.best_attacker import BestAttacker, PublicText
+from textpriv.evaluation.comparison import Comparison, Documents, Task, compare
+from textpriv.language import NGrams
+from textpriv.mechanisms.base import Mechanism
+
+# Where IMDB's training half is parted: private reviews, the attacker's model, the judge; the attacker is tried on the rest.
+PARTS = (0.5, 0.75, 0.96)
+ATTACKED = 40  # reviews
+COMMON = 250  # words that are no content words
+
+
+def lines_of(path: Path) -> list[dict[str, object]]:
+    """Records of a packed file of JSON lines."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def read(records: list[dict[str, object]], label: str, words: textpriv.Vocabulary) -> Documents:
+    """Records as labelled documents."""
+    texts = [str(record["text"]) for record in records]
+    return Documents.read(texts, [record[label] for record in records], words)
+
+
+def tasks_of(
+    data: Path, vocabulary: textpriv.Vocabulary, most: int | None
+) -> tuple[dict[str, Task], PublicText]:
+    """The tasks by name, and what the context attacker is tried on."""
+    train = lines_of(data / "imdb/train.jsonl.gz")
+    ends = [round(share * len(train)) for share in PARTS]
+    private, counted, judged = train[: ends[0]], train[ends[0] : ends[1]], train[ends[1] : ends[2]]
+    size = len(vocabulary)
+    model, judge = (read(part, "label", vocabulary) for part in (counted, judged))
+    attacked = read(train[ends[2] :][:ATTACKED], "label", vocabulary)
+    judge = NGrams.from_ids(judge.ids, judge.offsets, size)
+    text = PublicText(
+        NGrams.from_ids(model.ids, model.offsets, size), attacked.ids, attacked.offsets
+    )
+    test = lines_of(data / "imdb/test.jsonl.gz")
+    yelp = [
+        {**record, "good": record["stars"] >= 4}
+        for record in lines_of(data / "yelp/reviews.jsonl.gz")
+    ]
+    queries = lines_of(data / "banking77/train.jsonl.gz")
+    mixed = np.random.default_rng(0).permutation(len(queries))
+    bank = lines_of(data / "banking77/test.jsonl.gz")
+    border = len(yelp) * 4 // 5
+    parts = {
+        "imdb": (private[:most], test[:most], "label", 0.1),
+        "yelp stars": (yelp[:border], yelp[border:], "good", 0.1),
+        "yelp topic": (yelp[:border], yelp[border:], "category", 0.1),
+        "banking77": ([queries[at] for at in mixed], bank, "label", 1.0),
+    }
+    tasks = {
+        name: Task(read(one, label, vocabulary), read(two, label, vocabulary), judge, cost)
+        for name, (one, two, label, cost) in parts.items()
+    }
+    return tasks, text
+
+
+def mechanisms_of(vocabulary: textpriv.Vocabulary, *, peers: bool) -> dict[str, Mechanism]:
+    """The rows of the tables, at epsilons from which a search begins."""
+    plain = textpriv.Index.build(vocabulary, "euclidean")
+    recommended = textpriv.Index.build(vocabulary, "recommended")
+    rows: dict[str, Mechanism] = {
+        "TEM as published": textpriv.TEM(plain, 3.0, prior="uniform"),
+        "TEM, prior by counts": textpriv.TEM(plain, 3.0, prior="counts"),
+        "TEM, recommended space, flat prior": textpriv.TEM(recommended, 3.0, prior="uniform"),
+        "TEM, recommended space, prior by counts": textpriv.TEM(recommended, 3.0, prior="counts"),
+        "TreeTEM, average linkage": textpriv.TreeTEM(
+            textpriv.Tree.build(vocabulary, "average"), 3.0, prior="counts"
+        ),
+    }
+    if peers:
+        rows |= {name: Peer(plain, 3.0, name) for name in FORMS}
+    return rows
+
+
+def markdown(found: Comparison) -> str:
+    """A table of a comparison."""
+    columns = ["epsilon", "alone", "context", "channel", "perplexity", "cosine", "kept"]
+    head = ["mechanism", "recovery", "accuracy (95 %)", *columns]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for row in found.to_dict("records"):
+        accuracy = f"{row['accuracy']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
+        values = [row["mechanism"], f"{row['asked']:.0%}", accuracy]
+        values += [f"{row[name]:.3g}" for name in columns]
+        lines.append(f"| {' | '.join(values).replace('nan%', '-').replace('nan', '-')} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(
+    data_dir: Annotated[Path | None, typer.Option()] = None,
+    out: Annotated[Path, typer.Option()] = Path("tradeoff"),
+    words: Annotated[int, typer.Option(help="Size of the vocabulary.")] = 6000,
+    draws: Annotated[int, typer.Option()] = 5,
+    only: Annotated[str, typer.Option(help="One task, by name.")] = "",
+    reviews: Annotated[int | None, typer.Option(help="Reviews of IMDB at most.")] = None,
+    peers: Annotated[bool, typer.Option("--peers")] = False,
+) -> None:
+    """Measure, and write tables and figures."""
+    data = data_dir or fetched_texts(out / "fetched")
+    out.mkdir(parents=True, exist_ok=True)
+    vocabulary = textpriv.Vocabulary.load(data / VECTORS, limit=words, prior=data / COUNTS)
+    tasks, text = tasks_of(data, vocabulary, reviews)
+    counts = vocabulary.prior_weights("counts")
+    attacker = BestAttacker(counts, "content", text, min(COMMON, words // 4))
+    mechanisms = mechanisms_of(vocabulary, peers=peers)
+    chosen = [(only, tasks[only])] if only else tasks.items()
+    for name, task in chosen:
+        found = compare(mechanisms, task, attacker=attacker, draws=draws, channel=True)
+        stem = str(out / name.replace(" ", "-"))
+        found.to_csv(f"{stem}.csv", index=False)
+        Path(f"{stem}.md").write_text(markdown(found), encoding="utf-8")
+        found.plot().figure.savefig(f"{stem}.svg", metadata={"Date": None})
+        print(f"## {name}\n\n{markdown(found)}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,175 @@
+"""The recipes about private text run to their ends on made-up data, and their tables say what they should."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+import textpriv
+from textpriv.evaluation.law import Law
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+WORDS = [f"{first}{second}" for first in "bdfgklm" for second in ("an", "el", "ix", "or", "ut")]
+for package in ("torch", "sklearn", "pandas", "matplotlib", "datasets"):
+    pytest.importorskip(package)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _recipes_importable():
+    sys.path.insert(0, str(RECIPES))
+    yield
+    sys.path.remove(str(RECIPES))
+
+
+def loaded(name: str):
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, RECIPES / f"{name}.py")
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+def run(name: str, *arguments: object) -> str:
+    module = loaded(name)
+    app = getattr(module, "app", None)
+    if app is None:
+        app = Typer()
+        app.command()(module.main)
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode(), 1))
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory) -> Path:
+    """All sets in small: texts of two classes that prefer other words."""
+    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    half = len(WORDS) // 2
+
+    def text(label: int, length: int = 20) -> str:
+        own = rng.integers(0, half, length) + half * (rng.random(length) < 0.15 + 0.7 * label)
+        return " ".join(WORDS[at] for at in own)
+
+    def texts(count: int, **fields: list[object]) -> list[dict[str, object]]:
+        made = [{"text": text(at % 2), "label": at % 2} for at in range(count)]
+        return [row | {k: v[at % len(v)] for k, v in fields.items()} for at, row in enumerate(made)]
+
+    for split in ("train", "test"):
+        write(folder / f"imdb/{split}.jsonl.gz", texts(240))
+        write(folder / f"banking77/{split}.jsonl.gz", texts(60))
+    write(folder / "yelp/reviews.jsonl.gz", texts(60, stars=[2, 5], category=["a", "b"]))
+    marked = {"user_query": "Write to jo@example.org.", "pii_units": "['jo@example.org', 'none']"}
+    write(folder / "pupa/prompts.jsonl.gz", [marked])
+    for name in ("tab/legal25", "bios/synthetic"):
+        write(folder / f"{name}.jsonl.gz", [{"text": "Seen on 12.03.2020."}])
+    vectors = rng.normal(size=(len(WORDS), 8)).astype("<f4")
+    rows = [w.encode() + b" " + row.tobytes() for w, row in zip(WORDS, vectors, strict=True)]
+    (folder / "embeddings").mkdir()
+    text_sets = loaded("text_sets")
+    packed = gzip.compress(f"{len(WORDS)} 8\n".encode() + b"".join(rows), 1)
+    (folder / text_sets.VECTORS).write_bytes(packed)
+    counts = "".join(f"{word} {100 - at}\n" for at, word in enumerate(WORDS))
+    (folder / text_sets.COUNTS).write_bytes(gzip.compress(counts.encode(), 1))
+    return folder
+
+
+def test_the_trade_off_is_at_the_recovery_that_was_asked_for(data_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(loaded("tradeoff"), "FORMS", ["SanText"])
+    options = ["--words", len(WORDS), "--draws", 1, "--only", "imdb", "--peers"]
+    shown = run("tradeoff", "--data-dir", data_dir, "--out", tmp_path, *options)
+    import pandas as pd
+
+    found = pd.read_csv(tmp_path / "imdb.csv").dropna(subset=["epsilon"])
+    better = found[["alone", "context"]].max(axis=1)
+    # Of few words a recovery in context moves in steps.
+    assert (better <= found["asked"] + 1e-6).all()
+    assert {"TEM as published", "SanText"} <= set(found["mechanism"])
+    assert (tmp_path / "imdb.md").read_text() in shown
+    assert (tmp_path / "imdb.svg").is_file()
+
+
+def test_forms_of_other_packages_are_distributions_and_drawn_as_such():
+    peers = loaded("peers")
+    vectors = np.random.default_rng(0).normal(size=(30, 4))
+    index = textpriv.Index.build(textpriv.Vocabulary(WORDS[:30], vectors))
+    for form in peers.FORMS:
+        mechanism = peers.Peer(index, 1.5, form)
+        rows = np.exp([mechanism.log_prob(word) for word in range(30)])
+        np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=1e-5)
+        drawn = mechanism.sample(np.full(20_000, 3), np.random.default_rng(1))
+        shares = np.bincount(drawn, minlength=30) / 20_000
+        # Seven deviations.
+        assert (np.abs(shares - rows[3]) < 7 * np.sqrt(rows[3] / 20_000) + 1e-9).all()
+        ((_, most),) = Law(mechanism).likeliest()
+        joint = Law(mechanism).prior[:, None] * rows
+        np.testing.assert_allclose(most, joint.max(axis=0), rtol=1e-5)
+    law = textpriv.TEM(index, 1.5, prior="uniform", gamma=20.0)
+    wanted = np.exp([law.log_prob(word) for word in range(30)])
+    found = np.exp([peers.Peer(index, 1.5, "SanText").log_prob(word) for word in range(30)])
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_imdb_learns_from_private_reviews(data_dir, tmp_path):
+    options = ["--epsilons", "3", "--trials", 1, "--out", tmp_path / "i"]
+    shown = run("imdb", "--data-dir", data_dir, *options)
+    assert (tmp_path / "i.md").read_text() in shown
+    lines = [line.split("|") for line in shown.splitlines() if line.startswith("| ")]
+    clear = next(line for line in lines if "unprivatized" in line[1])
+    assert float(clear[2].split()[0]) > 0.6
+    assert sum("TEM" in line[1] for line in lines) == 2
+
+
+def test_decoding_says_how_texts_read(data_dir, tmp_path):
+    options = ["--limit", len(WORDS), "--reviews", 20, "--public", 100, "--recovery", 0.5]
+    shown = run("decoding", "--data-dir", data_dir, "--out", tmp_path / "d", *options)
+    assert (tmp_path / "d.md").read_text() in shown
+    assert "| original | 1.000 | 1.000 | " in shown
+    assert "| decoded | 0." in shown
+
+
+def test_spans_count_units_that_survive(data_dir):
+    pytest.importorskip("presidio_analyzer")
+    pytest.importorskip("phonenumbers")
+    shown = run("spans", "survival", "--data-dir", data_dir, "--draws", 1)
+    assert "pupa/prompts, chat, patterns, all: 0.00% of 1 units" in shown
+    assert shown.count(" of 1 units") == 3 * 3 * 2
+    assert loaded("spans").found_in("Ann Lee", "by ann\n lee.")
+    assert not loaded("spans").found_in("Ann", "Anna")
+
+
+def test_the_benchmark_says_which_floors_are_met(data_dir, tmp_path, monkeypatch):
+    benchmark = loaded("benchmark")
+    monkeypatch.setattr(benchmark, "starts", lambda runs: [benchmark.Floor("start", "s", 7, 6)])
+    monkeypatch.setattr(benchmark, "files", lambda index, texts: [])
+    monkeypatch.setattr(benchmark, "EPSILONS", (2.0,))
+    options = ["--data-dir", data_dir, "--quick", "--output", tmp_path / "b"]
+    shown = run("benchmark", *options)
+    assert (tmp_path / "b.md").read_text() == shown
+    assert "| start | 7 s | at most 6 | **no** |" in shown
+    assert "words a second | at least 500,000 |" in shown
+
+
+def test_text_sets_that_cannot_be_fetched_name_the_option(tmp_path, monkeypatch):
+    recipe = loaded("text_sets")
+    monkeypatch.setattr(recipe, "BANKING77", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(recipe, "_reviews", lambda: pytest.fail("asked"))
+    for name in ("imdb/train.jsonl.gz", "imdb/test.jsonl.gz", recipe.VECTORS, recipe.COUNTS):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(loaded("data").DataUnavailable, match=r"Banking77 .*--data-dir"):
+        recipe.fetched_texts(tmp_path)
