@@ -14,7 +14,7 @@ import spacy
 
 import textpriv
 from textpriv.amounts import amounts
-from textpriv.demo import SAMPLES
+from textpriv.cli.demo import SAMPLES
 
 WIDTH, LINE, LEFT = 860, 24, 28
 

@@ -1,6 +1,6 @@
 """A spaCy pipeline that never sees a raw word: the strict tokenizer, from a config.
 
-python examples/spacy_pipeline.py INDEX        (an index folder, such as 'textpriv demo --save demo.idx' keeps)
+python examples/spacy_pipeline.py INDEX        (an index folder, such as 'textpriv index builtin:en demo.idx' keeps)
 """
 
 import sys

@@ -26,7 +26,7 @@ PAGES = sorted(
 RUN = ("README.md", "docs/guide/tutorial.md", "docs/guide/epsilon.md")
 # They run in tests of their own, or need what is not here: a hub, a store, docker, processes, half a minute, an end.
 ELSEWHERE = re.compile(
-    r"demo|certify|report|playground|doctor|epsilon --keep|--recovery|tree builtin|index fasttext:|s3:|--workers|imdb\.idx"
+    r"demo|certify|report|playground|doctor|choose|index builtin|index fasttext:|s3:|--workers|imdb\.idx"
     r"|docker"
 )
 
@@ -51,8 +51,8 @@ def test_every_command_of_a_page_is_one_that_the_program_takes(page):
     for line in lines_of(page):
         if "textpriv privatize" in line or ("docker" not in line and "pip " not in line):
             name, arguments, _ = called(line)
-            with GROUP.commands[name].make_context(name, arguments) as context:
-                assert context.params, line
+            with GROUP.commands[name].make_context(name, arguments):
+                pass  # every option is known
 
 
 @pytest.fixture

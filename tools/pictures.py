@@ -45,7 +45,7 @@ def main() -> None:
     mechanism = textpriv.TEM(index, epsilon=half)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        page.write_text(report_page(mechanism, more=[WORD]), encoding="utf-8")
+        page.write_text(report_page(textpriv.Privatizer(mechanism), more=[WORD]), encoding="utf-8")
         browser = Browser(Path(folder) / "profile")
         browser.open(page.as_uri(), WIDTH)
         browser.type("word", WORD)

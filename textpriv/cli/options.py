@@ -1,122 +1,294 @@
-"""Options that commands share: one declaration each, in groups that a command takes as one argument.
+"""Options that several commands share: one declaration each, in groups.
 
-A group is a dataclass whose fields are options; ``with_groups`` shows them on the command line. What a command does
-with them stands in its own file.
+A command that takes a group has one option for each of its fields; ``textpriv.cli.app`` sees to that.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
-from textpriv.errors import IndexFolderError, TextprivError
+from textpriv.cli.messages import console, say
+from textpriv.errors import TextprivError
 from textpriv.files import lost_by
 from textpriv.mechanisms import mechanism_names
 
 if TYPE_CHECKING:
     from textpriv.engines.batch import PrivatizerSettings
+    from textpriv.index.index import Index
     from textpriv.mechanisms.base import Mechanism
 
-_LOOKED_AT = 1 << 22  # bytes of a file, to see whose it is
-
-# All that are installed: short names, and what each is called in the registry, which knows the options that it takes.
-SHORT_NAMES = mechanism_names()
+COLUMN = "column:"  # in --detect, before the column of spans that records bring themselves
 
 
-class Command(TyperCommand):
-    """A command that takes an option once, unless the option is one of several values.
+class Options:
+    """A group of options: each annotated attribute is one, with its default or :func:`option`."""
 
-    The parser below takes the last of two: of two text columns one would be released raw, and of two epsilons the larger
-    one might count. Paragraphs of its help are as wide as the terminal, and not as the source.
-    """
-
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        paragraphs = (self.help or "").split("\n\n")
-        self.help = "\n\n".join(" ".join(each.split("\n")) for each in paragraphs)
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse an option given twice, then parse as always."""
-        if not ctx.resilient_parsing:  # completion looks at half a line
-            _, _, given = self.make_parser(ctx).parse_args(args=list(args))
-            for option, times in Counter(given).items():
-                if times > 1 and not (getattr(option, "multiple", False) or option.is_eager):
-                    raise typer.BadParameter(
-                        "given more than once: say which one is meant",
-                        ctx,
-                        param_hint=option.opts[0],
-                    )
-        return super().parse_args(ctx, args)
+    def __init__(self, **given: Any) -> None:
+        vars(self).update(given)
 
 
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter of a command that is a dataclass by one option for each of its fields."""
-    given = inspect.signature(command, eval_str=True).parameters.values()
-    groups = {each.name: each.annotation for each in given if _is_group(each.annotation)}
-    parameters: list[inspect.Parameter] = []
-    for each in given:
-        own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-        parameters += _options_of(each.annotation) if each.name in groups else own
-
-    @functools.wraps(command)
-    def run(**options: Any) -> None:
-        made = {name: _filled(group, options) for name, group in groups.items()}
-        command(**options, **made)
-
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
-    return run
+def option(*names: str, default: Any = None, **more: Any) -> Any:
+    """Declare an option of a group, as ``typer.Option`` does. Hidden ones are shown by ``--help-all``."""
+    return typer.Option(default, *names, **more)
 
 
-def _is_group(annotation: Any) -> bool:
-    return isinstance(annotation, type) and is_dataclass(annotation)
+def flag(name: str, help: str, **more: Any) -> Any:
+    """Declare an option without a value."""
+    return typer.Option(False, name, help=help, **more)
 
 
-def _options_of(group: Any) -> list[inspect.Parameter]:
-    """The options of a group and of the groups in it; under the group's ``panel`` of the help, where it has one."""
-    hints = get_type_hints(group, include_extras=True)
-    options: list[inspect.Parameter] = []
-    for field in fields(group):
-        kind = hints[field.name]
-        if _is_group(kind):
-            options += _options_of(kind)
-            continue
-        if hasattr(group, "panel"):
-            kind.__metadata__[0].rich_help_panel = group.panel
-        kwargs = {"default": field.default, "annotation": kind}
-        options.append(inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, **kwargs))
-    return options
-
-
-def _filled(group: Any, options: dict[str, Any]) -> Any:
-    """A group with its part of the options, which is taken out of them."""
-    hints = get_type_hints(group, include_extras=True)
-    return group(
-        **{
-            name: _filled(hints[name], options) if _is_group(hints[name]) else options.pop(name)
-            for name in (field.name for field in fields(group))
-        }
-    )
+rare = functools.partial(option, hidden=True)
 
 
 def read_number(given: str | float) -> float:
-    """Read a number of the command line; what came is quoted, since it is a setting and no text."""
+    """Read a number; what was given is quoted, since it is a setting and no text."""
     try:
         return float(given)
     except ValueError:
-        raise typer.BadParameter(f"{given!r} is no number; give one above 0, such as 6") from None
+        raise typer.BadParameter(
+            f"{given!r} is not a number. Give one above 0, such as 6"
+        ) from None
+
+
+def read_pairs(given: str) -> dict[str, float]:
+    """Read ``NAME=NUMBER,NAME=NUMBER``, each name once."""
+    parts = [part.partition("=") for part in given.split(",")]
+    named = {name.strip(): value.strip() for name, _, value in parts}
+    if len(named) < len(parts) or not all(named) or not all(named.values()):
+        raise typer.BadParameter(f"{given!r} is not NAME=NUMBER,NAME=NUMBER with different names")
+    return {name: read_number(value) for name, value in named.items()}
+
+
+def _read_epsilon(given: str | float) -> float | dict[str, float]:
+    is_pairs = isinstance(given, str) and "=" in given
+    return read_pairs(str(given)) if is_pairs else read_number(given)
+
+
+def _read_setting(given: str) -> tuple[str, Any]:
+    name, separator, value = given.partition("=")
+    if not (name.isidentifier() and separator):
+        raise typer.BadParameter(f"--option takes NAME=VALUE; got {given!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+IndexFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--index", metavar="DIR", help="Folder made by 'textpriv index', or built-in English."
+    ),
+]
+Recovery = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="In place of epsilon: the largest share of content words that an attacker may recover, such as 0.1.",
+    ),
+]
+Context = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Public texts like yours, to also try an attacker who reads words in context. Never the private texts.",
+    ),
+]
+TextColumn = Annotated[str, typer.Option(help="Field or column that contains the text.")]
+FileFormat = Annotated[
+    Literal["jsonl", "csv", "tsv", "text", "parquet"] | None,
+    typer.Option(help="File format, if the name does not tell."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+
+
+class MechanismOptions(Options):
+    """Which mechanism is used, over which index, at how much privacy."""
+
+    index: IndexFolder = None
+    epsilon: Any = option(
+        "--epsilon",
+        "-e",
+        "--levels",
+        parser=_read_epsilon,
+        metavar="NUMBER",
+        help="Privacy parameter: smaller is more private. Required, or --recovery. Of a hierarchy also the largest odds by "
+        "level: --levels synonyms=3,any=3000.",
+    )
+    recovery: Recovery = None
+    mechanism: str = option(
+        default="tem",
+        metavar="NAME",
+        autocompletion=lambda: [*mechanism_names()],
+        help=f"How words are replaced: {', '.join(mechanism_names())}, or a registered name such as mine.Gauss.v1.",
+    )
+    prior: str | None = rare(
+        help="How often each word is drawn: zipf, uniform, counts (of the index), or a file of 'word count' lines."
+    )
+    option: list[str] | None = rare(
+        metavar="NAME=VALUE", help="Another setting of the mechanism, such as gamma=2."
+    )
+
+    @property
+    def index_name(self) -> str:
+        """The folder, or the name of the built-in index."""
+        from textpriv.index.builtin import ENGLISH
+
+        return self.index or ENGLISH
+
+    def open_index(self) -> Index:
+        """Open the index."""
+        from textpriv.index.builtin import open_index
+
+        return open_index(self.index_name)
+
+    @property
+    def registered(self) -> str:
+        """The registered name of the mechanism."""
+        from textpriv.mechanisms import registry
+
+        short = mechanism_names()
+        found = short.get(self.mechanism.removesuffix("-tem"), self.mechanism)
+        if found not in registry:
+            raise typer.BadParameter(
+                f"no mechanism is named {self.mechanism!r}. There are {', '.join(short)}, and registered names",
+                param_hint="--mechanism",
+            )
+        return found
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Settings of the mechanism besides the amount of privacy; refuse those that it does not take."""
+        from textpriv.mechanisms import registry
+
+        found = {} if self.prior is None else {"prior": self.prior}
+        found |= dict(map(_read_setting, self.option or ()))
+        takes = inspect.signature(registry.get(self.registered)).parameters
+        levels = ["levels"] if isinstance(self.epsilon, Mapping) else []
+        for name in (*found, *levels):
+            if name not in takes:
+                raise typer.BadParameter(
+                    f"the mechanism {self.mechanism} has no setting {name}. It has {', '.join(takes)}"
+                )
+        return found
+
+    def settings(self) -> dict[str, Any]:
+        """Return all keyword arguments of the registered mechanism."""
+        given = self.given
+        if self.epsilon is not None and self.recovery is not None:
+            raise typer.BadParameter("give --epsilon or --recovery, not both")
+        if self.recovery is not None:
+            return {"epsilon": self._epsilon_of_recovery, **given}
+        if self.epsilon is None:
+            from textpriv.amounts import explain_missing
+
+            raise typer.BadParameter(explain_missing(self.index_name), param_hint="--epsilon")
+        return {"levels" if isinstance(self.epsilon, Mapping) else "epsilon": self.epsilon, **given}
+
+    @functools.cached_property
+    def _epsilon_of_recovery(self) -> float:
+        """The epsilon of a recovery rate, printed with the odds that it allows."""
+        from textpriv.guarantees.epsilon import epsilon_for
+        from textpriv.mechanisms import registry
+
+        if self.mechanism.removesuffix("-tem") not in ("tem", "tree") or self.option:
+            raise typer.BadParameter(
+                "--recovery finds the epsilon of tem and tree. For other mechanisms give --epsilon"
+            )
+        index = self.open_index()
+        with console().status("looking for the epsilon (a minute for 25,000 words)"):
+            found = epsilon_for(index, recovery=self.recovery, **self.given)
+        epsilon = float(f"{found * (1 - 5e-4):.4g}")  # a bound is rounded down
+        made = registry.get(self.registered)(epsilon=epsilon, **self.given)(index)
+        say(
+            f"epsilon {epsilon:g}: an attacker who sees single words recovers at most {self.recovery:.3g} of content words. "
+            f"{made.statement.typical_odds}"
+        )
+        return epsilon
+
+    def build(self) -> Mechanism:
+        """Return the mechanism over its index."""
+        from textpriv.mechanisms import registry
+
+        made: Mechanism = registry.get(self.registered)(**self.settings())(self.open_index())
+        return made
+
+
+_Action = Literal["sample", "mask", "drop", "keep"]
+_CLASSES = ("unknown", "number", "punctuation", "space", "stopword", "case")
+
+
+class ReleaseOptions(MechanismOptions):
+    """With which settings texts are made private."""
+
+    detect: list[str] | None = option(
+        metavar="DETECTOR",
+        help="Find names, dates, numbers and the like: patterns, presidio, spacy, spacy:PIPELINE, or column:NAME with given "
+        "spans. Repeat for several.",
+    )
+    policy: str | None = option(
+        help="How detected spans are replaced: chat (the default), notes, tickets, or a TOML file."
+    )
+    language: str | None = rare(metavar="CODE", help="Language of the texts.")
+    unknown: _Action = rare(default="sample", help="Words outside the vocabulary.")
+    number: _Action = rare(default="sample", help="Numbers.")
+    punctuation: _Action = rare(default="keep", help="Punctuation.")
+    space: _Action = rare(default="keep", help="Line breaks and runs of spaces.")
+    stopword: _Action = rare(default="sample", help="Words such as 'the'.")
+    case: Literal["lower", "keep"] = rare(default="lower", help="Lower-case words for the look-up.")
+
+    @property
+    def index_name(self) -> str:
+        """The folder, or the name of the index that is built in for the language."""
+        from textpriv.index.builtin import BUILTIN
+
+        return self.index or f"{BUILTIN}{self.language or 'en'}"
+
+    def release(self, *, labels: bool = False, **more: Any) -> PrivatizerSettings:
+        """Return the settings from which an engine builds a privatizer; ``labels`` may come with records."""
+        from textpriv.engines.batch import PrivatizerSettings
+
+        if not labels and any(each.startswith(COLUMN) for each in self.detect or ()):
+            raise typer.BadParameter("--detect column:NAME is for privatize")
+
+        return PrivatizerSettings(
+            index=self.index_name,
+            language=self.language,
+            mechanism=self.registered,
+            options=self.settings(),
+            policy={name: getattr(self, name) for name in _CLASSES},
+            **self._spans(),
+            **more,
+        )
+
+    def _spans(self) -> dict[str, Any]:
+        if self.detect is None:
+            if self.policy is not None:
+                raise typer.BadParameter("--policy needs detected spans: add --detect patterns")
+            return {}
+        from textpriv.spans.policy import SpanPolicy
+
+        detectors = (each for each in self.detect if not each.startswith(COLUMN))
+        return {"spans": SpanPolicy.of(self.policy or "chat").to_dict(), "detect": tuple(detectors)}
+
+
+def refuse_lost(out: str | Path, name: str, read: Iterable[str | Path | None]) -> None:
+    """Refuse an output that would be written over a file that the command reads."""
+    lost = lost_by([out], [each for each in read if each is not None])
+    if lost is not None:
+        raise typer.BadParameter(f"{name} would be written over {lost}, which is read")
 
 
 def read_text(file: Path) -> str:
-    """Read a file of text; an error names the file and nothing of what is in it."""
+    """Read a text file; an error names the file and quotes nothing."""
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:
@@ -125,268 +297,10 @@ def read_text(file: Path) -> str:
         raise TextprivError(f"{file} is not UTF-8 text.") from None
 
 
-def read_epsilon(given: str | float) -> float | dict[str, float]:
-    """Read an epsilon, or the odds of the levels of a tree, such as ``synonyms=3,kind=30,any=3000``."""
-    if not isinstance(given, str) or "=" not in given:
-        return read_number(given)
-    return {name: read_number(odds) for name, odds in read_pairs(given).items()}
+def public_texts(context: str | None, text_column: str) -> list[str] | None:
+    """Read the public texts of ``--context``."""
+    if context is None:
+        return None
+    from textpriv.corpus import read_records
 
-
-def read_pairs(given: str) -> dict[str, str]:
-    """Read ``NAME=NUMBER,NAME=NUMBER``, each name once."""
-    parts = [part.partition("=") for part in given.split(",")]
-    named = {name.strip(): value.strip() for name, _, value in parts}
-    if len(named) < len(parts) or not all(named) or not all(named.values()):
-        raise typer.BadParameter(f"{given!r} is not NAME=NUMBER,NAME=NUMBER with different names")
-    return named
-
-
-def _read_mechanism(given: str) -> str:
-    """Read the name of a mechanism, short or registered; return the registered one."""
-    name = SHORT_NAMES.get(given.removesuffix("-tem"), given)
-    if name not in SHORT_NAMES.values():
-        raise typer.BadParameter(f"{given!r} is none of {', '.join(SHORT_NAMES)}")
-    return name
-
-
-def _short_names() -> list[str]:
-    return [*SHORT_NAMES]
-
-
-Epsilon = Annotated[
-    Any,
-    typer.Option(
-        "--epsilon",
-        "-e",
-        "--levels",
-        parser=read_epsilon,
-        metavar="NUMBER",
-        help="Privacy parameter, per unit of the vectors' distance; required. Smaller is more private. Without a "
-        "number you are shown what some of them mean. With a tree also the largest odds by level: "
-        "--levels synonyms=3,kind=30,any=3000.",
-    ),
-]
-_FOLDER = "Folder made by 'textpriv index'. Without it, the built-in index of English words."
-Folder = Annotated[str | None, typer.Argument(metavar="[DIR]", help=_FOLDER)]
-IndexFolder = Annotated[str | None, typer.Option("--index", help=_FOLDER)]
-TextLanguage = Annotated[
-    str | None,
-    typer.Option(
-        "--language",
-        metavar="CODE",
-        help="Language of the texts, by whose rules they are tokenized, such as de. Default: that of the index.",
-    ),
-]
-VectorLanguage = Annotated[
-    str | None,
-    typer.Option(
-        "--language",
-        metavar="CODE",
-        help="Language of the words, such as de, where SOURCE does not say; texts are tokenized by its rules.",
-    ),
-]
-FileFormat = Literal["jsonl", "csv", "tsv", "text", "parquet"]
-Search = Literal["exact", "hnsw"]
-NewFolder = Annotated[Path, typer.Argument(help="Folder to make.")]
-Metric = Annotated[str, typer.Option(help="Distance between vectors.")]
-Limit = Annotated[int | None, typer.Option(help="Take only the first words of SOURCE.", min=1)]
-Force = Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")]
-ForceFile = Annotated[
-    bool,
-    typer.Option(
-        "--force",
-        help="Replace the file OUT, and those beside it; never what is read, nor a folder.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MechanismOptions:
-    """Which mechanism, and the settings that not all of them take."""
-
-    mechanism: Annotated[
-        str,
-        typer.Option(
-            parser=_read_mechanism,
-            metavar=f"[{'|'.join(SHORT_NAMES)}]",
-            autocompletion=_short_names,
-            help="How a word is replaced.",
-        ),
-    ] = "tem"
-    prior: Annotated[
-        str | None,
-        typer.Option(
-            help="tem, tree: how often each word is used in public text: zipf (by rank, the default of tem), uniform (as "
-            "published), counts (stored in the index), or a file of 'word count' lines; tree: full (the default), which "
-            "spends the whole budget."
-        ),
-    ] = None
-    gamma: Annotated[
-        float | None,
-        typer.Option(help="tem: distance beyond which all words count alike."),
-    ] = None
-    beta: Annotated[
-        float | None,
-        typer.Option(
-            help="tem with --prior uniform: chance of leaving gamma, from which gamma follows (default 0.001)."
-        ),
-    ] = None
-    search: Annotated[
-        Search | None,
-        typer.Option(
-            help="madlib: how the nearest word is found (default hnsw, which needs the extra of that name)."
-        ),
-    ] = None
-    projection: Annotated[
-        int | None, typer.Option(help="madlib: dimensions to project the vectors to first.", min=1)
-    ] = None
-
-    def settings(self, epsilon: float | Mapping[str, float]) -> dict[str, Any]:
-        """Return epsilon, or levels in place of it, and what else was given; what is not taken is a usage error."""
-        if isinstance(epsilon, Mapping):
-            return {"levels": dict(epsilon), **self._given(levels=epsilon)}
-        return {"epsilon": epsilon, **self._given()}
-
-    def _given(self, **more: Any) -> dict[str, Any]:
-        given = more | {
-            field.name: value
-            for field in fields(self)[1:]
-            if (value := getattr(self, field.name)) is not None
-        }
-        if not given:
-            return {}
-        from textpriv.mechanisms import registry
-
-        ours = {name for name in SHORT_NAMES.values() if name.startswith("textpriv.")}
-        takes = {
-            name: inspect.signature(registry.get(name)).parameters
-            for name in {self.mechanism, *ours}
-        }
-        for name in given:
-            if name not in takes[self.mechanism]:
-                owners = [
-                    short
-                    for short, each in SHORT_NAMES.items()
-                    if each in takes and name in takes[each]
-                ]
-                short = next(s for s, each in SHORT_NAMES.items() if each == self.mechanism)
-                raise typer.BadParameter(
-                    f"--{name} belongs to --mechanism {' or '.join(owners)}, not to {short}: leave it out, or choose another"
-                )
-        return given
-
-    def build(self, epsilon: float | Mapping[str, float] | None, index: str) -> Mechanism:
-        """Return the mechanism over an index that is named."""
-        from textpriv.index.builtin import open_index
-        from textpriv.mechanisms import registry
-
-        settings = self.settings(required(epsilon, index))
-        return registry.get(self.mechanism)(**settings)(open_index(index))
-
-
-def refuse_existing(out: Path, force: bool, *read: str | Path | None) -> None:
-    """Refuse a folder that is there and is not to be replaced, or holds what is read: before the long work, not after it."""
-    from textpriv.index.folder import META
-
-    refuse_lost(out, "OUT", *read)
-    if out.exists() and not force:
-        raise IndexFolderError(f"{out} exists. Choose another folder, or replace it with --force.")
-    if out.exists() and not (out / META).is_file():
-        raise IndexFolderError(
-            f"{out} is not an index folder, and nothing else is replaced. Choose another name."
-        )
-
-
-def refuse_lost(out: str | Path, name: str, *read: str | Path | None) -> None:
-    """Refuse an output that would be written over a file that the command reads."""
-    lost = lost_by([out], [each for each in read if each is not None])
-    if lost is not None:
-        raise typer.BadParameter(
-            f"{name} would be written over {lost}, which is read: name another file"
-        )
-
-
-def refuse_foreign(out: Path, mark: str) -> None:
-    """Refuse to replace a file that is not empty and lacks what all files have that a command makes."""
-    if out.is_dir():
-        raise TextprivError(f"{out} is a folder. Name a file.")
-    if not out.exists():
-        return
-    with out.open("rb") as file:
-        found = file.read(_LOOKED_AT)
-    if found and mark.encode() not in found:
-        raise TextprivError(
-            f"{out} exists and was not made by this command. Name another file, or remove it first."
-        )
-
-
-def required(
-    epsilon: float | Mapping[str, float] | None, index: str
-) -> float | Mapping[str, float]:
-    """Return the epsilon that was given; without one, say what some of them mean on this index."""
-    if epsilon is not None:
-        return epsilon
-    from textpriv.amounts import explain_missing
-
-    raise typer.BadParameter(explain_missing(index), param_hint="--epsilon")
-
-
-def index_name(given: str | None, language: str | None = None) -> str:
-    """Return the name of an index: the folder that was given, or that of the one that is built in for a language."""
-    from textpriv.index.builtin import BUILTIN, ENGLISH
-
-    if given is not None:
-        return given
-    return ENGLISH if language is None else f"{BUILTIN}{language}"
-
-
-Action = Literal["sample", "mask", "drop", "keep"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PolicyOptions:
-    """What happens to each class of tokens."""
-
-    unknown: Annotated[
-        Literal["sample", "nearest", "mask", "drop", "keep"],
-        typer.Option(
-            help="Words outside the vocabulary; nearest: drawn as the word that a misspelling or inflection stands for."
-        ),
-    ] = "sample"
-    number: Annotated[Action, typer.Option(help="Numbers.")] = "sample"
-    punctuation: Annotated[Action, typer.Option(help="Punctuation.")] = "keep"
-    space: Annotated[Action, typer.Option(help="Line breaks and runs of spaces.")] = "keep"
-    stopword: Annotated[Action, typer.Option(help="Words such as 'the'.")] = "sample"
-    case: Annotated[
-        Literal["lower", "keep"], typer.Option(help="Lower-case words before the look-up.")
-    ] = "lower"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleaseOptions:
-    """By which settings texts are made private."""
-
-    index: IndexFolder = None
-    epsilon: Epsilon = None
-    law: MechanismOptions
-    policy: PolicyOptions
-    language: TextLanguage = None
-
-    @property
-    def index_name(self) -> str:
-        """The name of the index."""
-        return index_name(self.index, self.language)
-
-    def settings(self, **more: Any) -> PrivatizerSettings:
-        """Return what an engine builds a privatizer from, with some more of its fields."""
-        from textpriv.engines.batch import PrivatizerSettings
-
-        return PrivatizerSettings(
-            index=self.index_name,
-            language=self.language,
-            mechanism=self.law.mechanism,
-            options=self.law.settings(required(self.epsilon, self.index_name)),
-            policy=vars(self.policy),
-            **more,
-        )
+    return [text for batch in read_records(context, None, text_column) for text in batch.texts]

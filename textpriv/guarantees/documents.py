@@ -340,7 +340,7 @@ def compare_texts(
             f"token {int(where[0]) + 1} of the texts is of different classes, not both of which are drawn: the output shows "
             "which of them it was."
         )
-    if read[0].kept != read[1].kept:
+    if read[0].strings != read[1].strings:
         raise TextprivError(
             "the texts differ in tokens that the policy releases as they are: the output shows which of them it was."
         )

@@ -1,8 +1,4 @@
-"""The pages of this package: templates, their style and scripts, and how they are filled.
-
-What a page says is gathered in ``textpriv.web.report`` and ``textpriv.web.playground``. Here stands what keeps every
-page safe: whatever is filled in is escaped, and a policy lets it run its own script and load nothing.
-"""
+"""Fill the templates of this folder, safely: every text is escaped, and a page runs its own script and loads nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +11,12 @@ from typing import Any
 from textpriv import __version__
 from textpriv.bounds import at_most
 
-__all__ = ["asset", "content_policy", "fill"]
+__all__ = ["SAMPLE", "asset", "content_policy", "fill"]
+
+SAMPLE = (
+    "John Miller, 34, was admitted with chest pain on 12 March. He was given insulin and went home on Friday. "
+    "His sister Maria lives in Boston."
+)
 
 
 def asset(name: str) -> str:
@@ -29,9 +30,9 @@ def content_policy(script: str, connect: str = "'none'") -> str:
     Parameters
     ----------
     script : str
-        The source of the one inline script.
+        Source of the one inline script.
     connect : str
-        What the script may talk to.
+        Where the script may send requests.
     """
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
@@ -41,7 +42,7 @@ def content_policy(script: str, connect: str = "'none'") -> str:
 
 
 def fill(template: str, **content: Any) -> str:
-    """Fill a template of this folder; every text is escaped, and a name that is missing is an error."""
+    """Fill a template; every text is escaped, and a missing name is an error."""
     given = {"version": __version__, "style": asset("style.css"), "at_most": at_most, **content}
     return _environment().get_template(template).render(**given)
 

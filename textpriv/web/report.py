@@ -1,468 +1,268 @@
-"""One self-contained HTML page about a mechanism on its index: what it guarantees, and what it does to words.
+"""A self-contained HTML page about a mechanism: what it guarantees, and what it does to words and names.
 
-Here the figures are gathered and put into the page; each is computed where it belongs (the law by the mechanism,
-deniability and leaks in ``textpriv.evaluation``, the constant in ``textpriv.guarantees.certificate``, sums in
-``textpriv.ledger``). The page loads nothing and needs no network. Its words, laws and curves are public; a corpus makes
-it as private as the corpus, and then it says so.
+Everything on the page is computed from public words and public text. The page loads nothing.
 """
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textpriv.amounts import keep_share
 from textpriv.bounds import at_most, odds_in_words
-from textpriv.errors import TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText
-from textpriv.evaluation.deniability import Deniability, deniabilities
-from textpriv.evaluation.recovery import COMMON, Band, WordRecovery, hidden_words, word_recovery
+from textpriv.evaluation.recovery import COMMON, WordRecovery, word_recovery
 from textpriv.evaluation.sensitive import can_compare, exposure
 from textpriv.files import atomic_write, umask
-from textpriv.index.neighbours import processors
-from textpriv.index.typical import REFERENCE, weighted_quantiles
-from textpriv.ledger import Document
+from textpriv.index.typical import REFERENCE
 from textpriv.mechanisms.base import Mechanism
+from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import KeyedStreams, Stream
-from textpriv.spans.plan import OUTCOMES, SpanPlan
-from textpriv.web.charts import Chart, Line
-from textpriv.web.pages import asset, content_policy, fill
+from textpriv.web.charts import Chart
+from textpriv.web.pages import SAMPLE, asset, content_policy, fill
 from textpriv.web.render import kinds_of, token_spans
 
 if TYPE_CHECKING:
-    from textpriv.evaluation.leaks import LeakReport
     from textpriv.guarantees.certificate import Certificate
     from textpriv.index.index import Index
     from textpriv.ledger.ledger import Spent
+    from textpriv.mechanisms.base import Group
     from textpriv.privatizer import Privatizer
+    from textpriv.spans.plan import SpanPlan
     from textpriv.statement import PrivacyStatement
 
 __all__ = [
-    "Sample",
-    "WordLaws",
+    "drawn_kinds",
+    "group_in_words",
     "odds_table",
     "report_page",
     "typical_pairs",
     "write_page",
 ]
 
-_OUTPUTS = 12  # of a word's law that are shown
-_STEPS = 6  # half octaves of epsilon on either side of the current one
-_MEASURED = 200  # words behind the mean curves
-_DRAWS = 1000  # of the paper's S_w, and of a law that is estimated
-_ESTIMATED = (
-    60  # words whose law is estimated, where there is no closed one: draws are slower than a law
-)
-_LONGEST_SAMPLE = 2_000  # characters of a document that are shown
+_WORDS = 400  # that can be looked up
+_OUTPUTS = 10  # of a word that are shown
+_WORST = 20
+_DRAWS = 1000  # of a word, for a mechanism without a closed form
+_ESTIMATED = 60  # words that are drawn for one
+_STEPS = np.arange(-6, 7) / 2  # octaves of epsilon about this one
+_AVERAGED = 200  # words behind the share that stays
 
 
 @dataclass(frozen=True)
-class WordLaws:
-    """What some public words become.
-
-    Attributes
-    ----------
-    words : tuple of str
-    keep : ndarray, shape (m,)
-        Probability that a word is replaced by itself.
-    outputs : list of list of (int, float, float)
-        For each word its likeliest outputs: id, probability, distance.
-    exact : bool
-        From the closed law; else estimated from draws.
-    """
-
-    words: tuple[str, ...]
-    keep: NDArray[np.float64]
-    outputs: list[list[tuple[int, float, float]]]
-    exact: bool
-
-    @classmethod
-    def of(cls, mechanism: Mechanism, ids: Sequence[int], outputs: int = _OUTPUTS) -> WordLaws:
-        """Compute the laws of some words; by draws under a fixed public key where the mechanism has no closed law."""
-        exact = mechanism.has_law
-
-        def look(word: int) -> tuple[float, list[tuple[int, float, float]]]:
-            law = np.exp(mechanism.log_prob(word)) if exact else _estimated(mechanism, word)
-            # Those no less likely than the last one shown, then in order: sorting all of them takes longer than the law.
-            least = np.partition(law, max(len(law) - outputs, 0))[max(len(law) - outputs, 0)]
-            top = np.flatnonzero(law >= least)
-            top = top[np.argsort(-law[top], kind="stable")][:outputs]
-            distances = mechanism.index.distances_of(np.array([word]))[0]
-            likeliest = [(int(i), float(law[i]), float(distances[i])) for i in top if law[i] > 0]
-            return float(law[word]), likeliest
-
-        # One law at a time in each thread: all of them would fill the memory. A sampler is used by one thread only.
-        with ThreadPoolExecutor(processors() if exact else 1) as pool:
-            laws = list(pool.map(look, ids))
-        words = mechanism.index.vocabulary.words
-        keep = np.array([stays for stays, _ in laws])
-        return cls(tuple(words[word] for word in ids), keep, [each for _, each in laws], exact)
-
-
-@dataclass(frozen=True)
-class Attacks:
-    """What the best attackers get back: of lone words exactly, and in context with a standard error."""
+class Attack:
+    """What attackers recover: of single words exactly, in context with a standard error."""
 
     alone: WordRecovery
     common: int
     context: tuple[float, float] | None
+    worst: list[tuple[str, float]]
 
     @classmethod
-    def of(cls, mechanism: Mechanism, text: PublicText | None) -> Attacks:
-        """Compute it, counting words by the public counts of the index or else by rank."""
+    def of(cls, mechanism: Mechanism, text: PublicText | None) -> Attack | None:
+        """Compute it; None for a mechanism whose pairs of words cannot all be compared."""
+        if not (mechanism.has_law and can_compare(mechanism)):
+            return None
         vocabulary = mechanism.index.vocabulary
-        prior = "zipf" if vocabulary.prior is None else "counts"
-        common = min(COMMON, len(vocabulary) // 4)
-        attacker = BestAttacker(vocabulary.prior_weights(prior), "content", text, common)
-        return cls(
-            word_recovery(mechanism, prior, common=common),
-            common,
-            None if text is None else attacker.in_context(mechanism),
-        )
-
-    def hidden(self, mechanism: Mechanism, leaks: LeakReport | None) -> list[Band]:
-        """Words by how well they are hidden, counted in the texts where there are some."""
-        vocabulary = mechanism.index.vocabulary
-        prior = vocabulary.prior_weights("zipf" if vocabulary.prior is None else "counts")
-        return hidden_words(self.alone, prior, None if leaks is None else leaks.word_counts)
+        name = "zipf" if vocabulary.prior is None else "counts"
+        prior, common = vocabulary.prior_weights(name), min(COMMON, len(vocabulary) // 4)
+        alone = word_recovery(mechanism, name, common=common)
+        # By how often a word is both written and recovered.
+        weight = np.where(alone.is_content, alone.by_word * prior, -1.0)
+        top = np.argsort(-weight, kind="stable")[: min(_WORST, int(alone.is_content.sum()))]
+        worst = [(alone.words[word], float(alone.by_word[word])) for word in top.tolist()]
+        attacker = BestAttacker(prior, "content", text, common)
+        return cls(alone, common, None if text is None else attacker.in_context(mechanism), worst)
 
 
-@dataclass(frozen=True)
-class SpanRow:
-    """What becomes of spans of a kind, and how many were found where that was counted."""
+class SpanRow(NamedTuple):
+    """How spans of a kind are replaced."""
 
     kind: str
     law: str
     loss: str
     stays: str
-    counts: dict[str, int]
 
     @classmethod
-    def of(cls, plan: SpanPlan, found: Mapping[tuple[str, str], int]) -> list[SpanRow]:
-        """The kinds of a policy in its order, and what was found of other kinds, which have no law."""
-        rows = []
+    def of(cls, plan: SpanPlan) -> Iterator[SpanRow]:
+        """Yield the kinds of a policy in its order."""
         for kind, law in plan.policy.laws.items():
-            claim = law.claim()
+            claim, shares = law.claim(), law.stays().items()
             loss = "nothing"
             if claim.largest:
                 loss = f"{at_most(claim.epsilon)} a {claim.unit}, once for each {claim.per}"
-            stays = "; ".join(
-                f"{at_most(100 * share, 3)} % {where}".strip()
-                for where, share in law.stays().items()
-            )
-            rows.append((kind, claim.law, loss, stays or "–"))
-        others = sorted({kind for kind, _ in found} - {row[0] for row in rows})
-        rows += [(kind, "", "", "") for kind in others]
-        return [
-            cls(*row, {outcome: found.get((row[0], outcome), 0) for outcome in OUTCOMES})
-            for row in rows
-        ]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A raw document beside its private form: as private as the document."""
-
-    original: str
-    private: str
-    changed: float
-    cut: bool
-
-    @classmethod
-    def of(cls, privatizer: Privatizer | None, text: str) -> Sample:
-        """Draw one document once, and mark what happened to each token; ``private`` is HTML."""
-        if privatizer is None:
-            raise TextprivError("samples are drawn by a privatizer: pass privatizer=.")
-        shown = text[:_LONGEST_SAMPLE]
-        raw = privatizer.read_batch([shown])
-        # Laws of spans may draw once for a document or a person, so it is one of a name of its own.
-        named = Document(os.urandom(16), os.urandom(16)) if privatizer.spans else Stream()
-        (tokens,) = privatizer.release(raw, [named])
-        same = (raw.codes >= 0) & (raw.codes == tokens.outputs)
-        kinds = [
-            "same" if stays else kind for stays, kind in zip(same, kinds_of(tokens), strict=True)
-        ]
-        drawn = int(np.count_nonzero(tokens.outputs >= 0))
-        share = 1 - float(np.count_nonzero(same)) / drawn if drawn else 0.0
-        html = token_spans(tokens.words, tokens.spaces, kinds)
-        return cls(shown, html, share, len(text) > len(shown))
+            stays = (f"{at_most(100 * share, 3)} % {where}".strip() for where, share in shares)
+            yield cls(kind, claim.law, loss, "; ".join(stays) or "–")
 
 
 def report_page(
-    mechanism: Mechanism,
+    privatizer: Privatizer,
     *,
-    words: int = 600,
     more: Sequence[str] = (),
     certificate: Certificate | None = None,
-    privatizer: Privatizer | None = None,
-    leaks: LeakReport | None = None,
-    texts: Iterable[str] = (),
     ledger: Spent | None = None,
     public_text: PublicText | None = None,
 ) -> str:
-    """Return the page.
+    """Return the page as HTML. Every text in it is escaped, and its policy forbids it to load anything.
 
     Parameters
     ----------
-    mechanism : Mechanism
-    words : int
-        How many words of the vocabulary the reader may type, from 2 up: the first, and others evenly over the ranks.
+    privatizer : Privatizer
+        Its mechanism, statement, policy and spans are shown.
     more : sequence of str
-        Further words of the vocabulary. They become part of the page: never take them from a private text.
+        Further words of the vocabulary to look up. They become part of the page: never take them from a private text.
     certificate : Certificate, optional
-    privatizer : Privatizer, optional
-        Says what is released for each class of token, and draws the samples.
-    leaks : LeakReport, optional
-        As private as the texts it was counted on; the page then says so.
-    texts : iterable of str
-        Raw documents to show beside their private forms, which needs ``privatizer``. The page is then as private as they.
     ledger : Spent, optional
         Totals of a ledger.
     public_text : PublicText, optional
-        What an attacker is tried on, too, who reads words in context. Never made from the private texts.
-
-    Returns
-    -------
-    str
-        HTML. Every text in it is escaped, and a policy in its head forbids it to load anything.
+        On which an attacker is tried who reads words in context. Never made from the private texts.
 
     Raises
     ------
     TextprivError
-        For samples without a privatizer, for fewer than 2 words and for words outside the vocabulary.
+        For words outside the vocabulary.
     """
-    _check_count(words)
-    samples = [Sample.of(privatizer, text) for text in texts]
-    exact = mechanism.has_law
-    ids = _chosen(mechanism, words if exact else min(words, _ESTIMATED), more)
-    laws = WordLaws.of(mechanism, ids)
-    epsilons = _grid(mechanism)
-    figures = _figures(mechanism, epsilons) if exact else None
-    attacks = Attacks.of(mechanism, public_text) if exact and can_compare(mechanism) else None
-    statement = mechanism.statement if privatizer is None else privatizer.statement
-    plan = None if privatizer is None else privatizer.spans
+    mechanism, statement = privatizer.mechanism, privatizer.statement
+    attack = Attack.of(mechanism, public_text)
     script = asset("report.js")
+    raw = privatizer.read(SAMPLE)
+    tokens, kinds = drawn_kinds(privatizer, raw, KeyedStreams(seed=0).stream("report"))
     return fill(
         "report.html",
         made=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         policy=content_policy(script),
-        middle=np.median,
         script=script,
-        index=mechanism.index,
         mechanism=mechanism,
+        index=mechanism.index,
         statement=statement,
-        claim=replace(statement, assumptions=(), not_protected=(), notes=()).paragraph(),
         odds=odds_table(mechanism.statement, typical_pairs(mechanism.index)),
-        lists=exposure(mechanism, guess=None if attacks is None else attacks.alone.guess),
-        spans=None if plan is None else SpanRow.of(plan, leaks.spans if leaks else {}),
-        outcomes=[each for each in OUTCOMES if leaks and any(of == each for _, of in leaks.spans)],
-        hidden=attacks.hidden(mechanism, leaks) if attacks and not (plan and plan.passes) else None,
-        attacks=attacks,
-        laws=laws,
-        draws=_DRAWS,
-        data=_data(mechanism, laws, epsilons if figures else [], ids),
-        figures=figures,
+        stays=keep_share(mechanism, _AVERAGED) if isinstance(mechanism, TEM) else None,
+        attack=attack,
+        median=np.median,
+        lists=exposure(mechanism, guess=None if attack is None else attack.alone.guess),
+        sample=SAMPLE,
+        private=token_spans(tokens.words, tokens.spaces, kinds),
+        data=_looked_up(mechanism, more),
+        draws=0 if mechanism.has_law else _DRAWS,
+        chart=_chart(mechanism) if isinstance(mechanism, TEM) else None,
+        actions=privatizer.policy.to_dict(),
+        spans=[] if privatizer.spans is None else [*SpanRow.of(privatizer.spans)],
         certificate=certificate,
-        actions=None if privatizer is None else privatizer.policy.to_dict(),
-        leaks=leaks,
-        samples=samples,
         ledger=ledger,
     )
 
 
-def write_page(page: str, path: str | os.PathLike[str], *, private: bool) -> None:
-    """Write a page whole or not at all; a private one can be read by its owner alone."""
+def write_page(page: str, path: str | os.PathLike[str]) -> None:
+    """Write a page whole or not at all."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(target, mode=0o600 if private else 0o666 & ~umask()) as file:
+    with atomic_write(target, mode=0o666 & ~umask()) as file:
         file.write(page.encode())
 
 
-def _check_count(words: int) -> None:
-    if isinstance(words, bool) or not isinstance(words, int) or words < 2:
-        raise TextprivError(
-            f"words is how many words the page can look up, a whole number from 2 up; got {words!r}."
-        )
+def drawn_kinds(privatizer: Privatizer, raw: Any, stream: Any = None) -> tuple[Any, list[str]]:
+    """Draw a document that was read, and name the kind of each token: "same" where a draw left it as it was.
+
+    Only for whoever has the original: which words are still the author's own is what a draw hides.
+    """
+    if privatizer.spans is not None:  # spans may be drawn once for a document or a person
+        from textpriv.ledger import Document
+
+        stream = Document(os.urandom(16), os.urandom(16))
+    (tokens,) = privatizer.release(raw, [Stream() if stream is None else stream])
+    same = (raw.codes >= 0) & (raw.codes == tokens.outputs)
+    pairs = zip(same.tolist(), kinds_of(tokens), strict=True)
+    return tokens, ["same" if stays else kind for stays, kind in pairs]
 
 
-def _chosen(mechanism: Mechanism, count: int, more: Sequence[str]) -> list[int]:
-    """Ids of the words that can be typed: the commonest, then others evenly over the logarithm of the rank."""
-    vocabulary = mechanism.index.vocabulary
-    first = [i for i, word in enumerate(islice(vocabulary.words, 4 * count)) if word.isalpha()]
-    first = first[: max(1, 2 * count // 3)]
-    rest = np.geomspace(1, len(vocabulary), 4 * count).astype(int) - 1
-    chosen = dict.fromkeys([*(vocabulary.id(word) for word in more), *first])
-    for candidate in rest[::-1].tolist():
-        if len(chosen) >= min(count + len(more), len(vocabulary)):
-            break
-        if vocabulary.words[candidate].isalpha():
-            chosen.setdefault(candidate)
-    return list(chosen) or list(range(min(count, len(vocabulary))))
+def _looked_up(mechanism: Mechanism, more: Sequence[str]) -> dict[str, Any]:
+    """The words that the script of the page looks up, with their likeliest outputs."""
+    words = mechanism.index.vocabulary.words
+    count = _WORDS if mechanism.has_law else _ESTIMATED
+    alphabetic = (word for word in words if word.isalpha())
+    entries, shown = [], dict[str, int]()
+    for word in dict.fromkeys([*more, *(islice(alphabetic, count) or words[:count])]):
+        number = mechanism.index.vocabulary.id(word)
+        law = _law(mechanism, number)
+        top = np.argsort(-law, kind="stable")[:_OUTPUTS]
+        apart = mechanism.index.distances_of(np.array([number]))[0]
+        outputs = [
+            [shown.setdefault(words[i], len(shown)), _short(law[i]), _short(apart[i])]
+            for i in top.tolist()
+            if law[i] > 0
+        ]
+        entries.append({"word": word, "keep": _short(law[number]), "outputs": outputs})
+    return {"vocabulary": [*shown], "words": entries, "exact": mechanism.has_law}
 
 
-def _estimated(mechanism: Mechanism, word: int) -> NDArray[np.float64]:
-    """Relative frequencies of draws; the word and the key are public, so they are the same in every report."""
+def _law(mechanism: Mechanism, word: int) -> NDArray[np.float64]:
+    """The output distribution of a word; from draws under a fixed public key where it has no closed form."""
+    if mechanism.has_law:
+        return np.exp(mechanism.log_prob(word))
     stream = KeyedStreams(seed=0).stream(f"report {word}")
     drawn = mechanism.sample(np.full(_DRAWS, word, dtype=np.int32), stream)
     return np.bincount(drawn, minlength=len(mechanism.index)) / _DRAWS
 
 
-def _grid(mechanism: Mechanism) -> list[float]:
-    steps = np.arange(-_STEPS, _STEPS + 1) / 2
-    return [float(value) for value in mechanism.epsilon * 2.0**steps]
-
-
-def _at(mechanism: Mechanism, epsilon: float) -> Mechanism:
-    """The same mechanism at another epsilon."""
-    settings = {**mechanism.settings(), "epsilon": epsilon}
-    return type(mechanism)(mechanism.index, **settings)
-
-
-@dataclass(frozen=True)
-class _Figures:
-    """Deniability over epsilon, and the charts of it."""
-
-    rows: list[tuple[float, ...]]
-    keep: str
-    distinct: str
-    now: tuple[float, float, float]
-    errors: list[float]  # standard ones of the first two; 0 where all words were looked at
-    looked_at: int
-
-
-def _movable(mechanism: Mechanism) -> bool:
-    """Whether a curve over epsilon can be had: others than these calibrate themselves whenever they are made."""
-    from textpriv.mechanisms.tem import TEM
-
-    return type(mechanism) is TEM
-
-
-def _means(found: Deniability) -> tuple[float, float, float]:
-    keep, distinct, support = found.keep, found.distinct, found.support.astype(np.float64)
-    kept, drawn, met = (float(found.sample.mean(each)) for each in (keep, distinct, support))
-    return kept, drawn, met
-
-
-def _figures(mechanism: Mechanism, epsilons: list[float]) -> _Figures:
-    others = [_at(mechanism, epsilon) for epsilon in epsilons] if _movable(mechanism) else []
-    found = deniabilities([mechanism, *others], sample=_MEASURED, draws=_DRAWS)
-    current, *means = map(_means, found)
-    now = found[0]
-    errors = [float(now.sample.standard_error(each)) for each in (now.keep, now.distinct)]
-    looked_at = len(now.sample.ids)
-    if not others:
-        return _Figures([], "", "", current, errors, looked_at)
-    bands = []
-    rows: list[tuple[float, ...]] = []
-    for epsilon, figures, mean in zip(epsilons, found[1:], means, strict=True):
-        bands.append(weighted_quantiles(figures.keep, figures.sample.shares, (0.1, 0.9)))
-        rows.append((epsilon, *mean))
-    keep = Chart(
-        title="Keep probability over epsilon",
-        description=(
-            f"The mean probability that a word stays as it is rises from {rows[0][1]:.2g} at epsilon {epsilons[0]:.3g} to "
-            f"{rows[-1][1]:.2g} at epsilon {epsilons[-1]:.3g}. At epsilon {mechanism.epsilon:g} it is {current[0]:.3g}. "
-            "The numbers are in the table below."
-        ),
-        x_label="epsilon (per unit of distance)",
-        y_label="probability that a word stays as it is",
+def _chart(mechanism: TEM) -> str:
+    """The share of words that stay, over epsilon."""
+    epsilons = [float(each) for each in mechanism.epsilon * 2.0**_STEPS]
+    settings = mechanism.settings()
+    shares = [
+        keep_share(TEM(mechanism.index, **{**settings, "epsilon": each}), _AVERAGED)
+        for each in epsilons
+    ]
+    here = shares[len(shares) // 2]
+    return Chart(
+        title="Words that stay, by epsilon",
+        description=f"From {shares[0]:.0%} at epsilon {epsilons[0]:.3g} to {shares[-1]:.0%} at epsilon {epsilons[-1]:.3g}; "
+        f"{here:.0%} at epsilon {mechanism.epsilon:g}.",
+        x_label="epsilon",
+        y_label="words that stay as they are",
         x=epsilons,
-        lines=[
-            Line("mean", [row[1] for row in rows], [b[0] for b in bands], [b[1] for b in bands])
-        ],
-        top=1.0,
-        mark=(mechanism.epsilon, current[0], f"here: {current[0]:.2f}"),
-        name="keep-chart",
-    )
-    top = max(*(row[2] for row in rows), current[1])
-    distinct = Chart(
-        title="Different outputs in 1,000 draws over epsilon",
-        description=(
-            f"The mean number of different outputs in {_DRAWS:,} draws of a word goes from {rows[0][2]:,.0f} at epsilon "
-            f"{epsilons[0]:.3g} to {rows[-1][2]:,.0f} at epsilon {epsilons[-1]:.3g}. At epsilon {mechanism.epsilon:g} it is "
-            f"{current[1]:,.0f}. The numbers are in the table below."
-        ),
-        x_label="epsilon (per unit of distance)",
-        y_label=f"different outputs in {_DRAWS:,} draws",
-        x=epsilons,
-        lines=[Line("mean", [row[2] for row in rows])],
-        top=_round_up(top),
-        mark=(mechanism.epsilon, current[1], f"here: {current[1]:,.0f}"),
-        name="distinct-chart",
-    )
-    return _Figures(rows, keep.svg(), distinct.svg(), current, errors, looked_at)
-
-
-def _round_up(value: float) -> float:
-    """The next number of the form 1, 2, 2.5 or 5 times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(max(value, 1e-9)))
-    return next(step * power for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * power >= value)
+        y=shares,
+        mark=(mechanism.epsilon, here, f"here: {here:.0%}"),
+    ).svg()
 
 
 def typical_pairs(index: Index) -> list[tuple[str, float]]:
-    """Which two words, and how far apart: for half and for nine tenths of all running words, and the bound on all."""
+    """Pairs of words and their distances: for half and nine tenths of all tokens, and the largest there is."""
     names = {1: "nearest", REFERENCE: f"{REFERENCE}th nearest", 100: "100th nearest"}
     rows = [
-        (f"a word and its {names[rank]} word with another vector, {share} of running words", end)
+        (f"a word and its {names[rank]}, for {share} of all tokens", end)
         for rank, ends in index.typical.items()
         for share, end in zip(("half", "nine tenths"), ends, strict=True)
     ]
-    return [*rows, ("the two most different words, at most", index.diameter_bound)]
+    return [*rows, ("the two most different words", index.diameter_bound)]
 
 
 def odds_table(
     statement: PrivacyStatement, distances: Sequence[tuple[str, float]]
 ) -> list[tuple[str, str, str]]:
-    """What a statement means at some distances: which two words, how far apart, at which odds."""
+    """Which two words, how far apart, and by which odds at most one output distinguishes them."""
     return [
         (name, at_most(distance, 3), odds_in_words(statement.loss_at(distance)))
         for name, distance in distances
     ]
 
 
-def _data(
-    mechanism: Mechanism, laws: WordLaws, epsilons: list[float], ids: Sequence[int]
-) -> dict[str, Any]:
-    """What the script of the page looks words up in."""
-    vocabulary = mechanism.index.vocabulary.words
-    shown = sorted({i for outputs in laws.outputs for i, _, _ in outputs})
-    position = {word: number for number, word in enumerate(shown)}
-    others = [_at(mechanism, epsilon) for epsilon in epsilons] if _movable(mechanism) else []
-
-    def curve(word: int) -> list[float]:
-        # One word at every epsilon: its row of distances is found once.
-        return [_short(float(np.exp(other.log_prob(word)[word]))) for other in others]
-
-    with ThreadPoolExecutor(processors()) as pool:
-        curves = list(pool.map(curve, ids))
-    return {
-        "epsilon": mechanism.epsilon,
-        "epsilons": [_short(value) for value in epsilons],
-        "exact": laws.exact,
-        "vocabulary": [vocabulary[i] for i in shown],
-        "words": [
-            {
-                "word": word,
-                "keep": _short(keep),
-                "curve": curve,
-                "outputs": [[position[i], _short(p), _short(d)] for i, p, d in outputs],
-            }
-            for word, keep, curve, outputs in zip(
-                laws.words, laws.keep.tolist(), curves, laws.outputs, strict=True
-            )
-        ],
-    }
+def group_in_words(group: Group) -> str:
+    """Describe a group of a hierarchy: its size, the odds within it, and how often a word stays in it."""
+    likeliest = f", such as {', '.join(group.likeliest)}" if group.likeliest else ""
+    return (
+        f"{group.name or 'group'}: {group.words:,} words, odds of at most {odds_in_words(group.loss)} between them; "
+        f"an output is one of them with probability {group.probability:.4f}{likeliest}"
+    )
 
 
 def _short(value: float) -> float:
-    """Four digits: what a reader can see."""
+    """Round to four digits, as many as are shown."""
     return float(f"{value:.4g}")

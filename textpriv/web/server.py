@@ -1,7 +1,4 @@
-"""The web server of the playground: its pages and requests, the address it listens on, and how it is run.
-
-What is answered stands in ``web.playground``, what is refused unread in ``web.guard``.
-"""
+"""The web server of the playground: its page, its requests, and the address it listens on."""
 
 from __future__ import annotations
 
@@ -9,17 +6,15 @@ import asyncio
 import ipaddress
 import json
 import socket
-import time
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from textpriv.errors import TextprivError
 from textpriv.index.index import Index
 from textpriv.optional import how_to_install
 from textpriv.web.guard import Guard, Refusal
-from textpriv.web.pages import asset, content_policy, fill
-from textpriv.web.playground import AGAIN, LONGEST, Playground, Settings, options_of, rounded
+from textpriv.web.pages import SAMPLE, asset, content_policy, fill
+from textpriv.web.playground import AGAIN, LONGEST, Playground, Settings
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -52,24 +47,12 @@ def application(playground: Playground, *, remote: bool = False) -> Guard:
         return HTMLResponse(page, headers={"content-security-policy": policy})
 
     def answering(
-        work: Callable[[str, Settings], dict[str, Any] | None], field: str
+        work: Callable[[str, Settings], dict[str, Any]], field: str
     ) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             given = _parse(await request.body(), field)
-            settings = Settings.read(given)
-            answer = await asyncio.to_thread(work, given[field], settings)
-            if answer is not None:
-                return JSONResponse(answer)
-            _, since = playground.prepare(settings)
-            seconds = time.monotonic() - since
-            return JSONResponse(
-                {
-                    "preparing": "The tables for these settings are being made from the public vectors.",
-                    "seconds": round(seconds, 1),
-                    "settings": asdict(settings),
-                },
-                202,
-            )
+            answer = await asyncio.to_thread(work, given[field], Settings.read(given))
+            return JSONResponse(answer)
 
         return endpoint
 
@@ -85,16 +68,8 @@ def application(playground: Playground, *, remote: bool = False) -> Guard:
     inner: Starlette = Starlette(
         routes=[
             Route("/", home, methods=["GET"]),
-            Route(
-                "/api/privatize",
-                answering(playground.privatize, "text"),
-                methods=["POST"],
-            ),
-            Route(
-                "/api/word",
-                answering(playground.explain, "word"),
-                methods=["POST"],
-            ),
+            Route("/api/privatize", answering(playground.privatize, "text"), methods=["POST"]),
+            Route("/api/word", answering(playground.explain, "word"), methods=["POST"]),
         ],
         exception_handlers={HTTPException: refused, Refusal: _refuse},
     )
@@ -105,23 +80,17 @@ def _page(playground: Playground) -> tuple[str, str]:
     """Return the page and the policy that forbids it to load anything else."""
     script = asset("playground.js")
     policy = content_policy(script, connect="'self'") + "; frame-ancestors 'none'"
-    index = playground.index
     page = fill(
         "playground.html",
         script=script,
-        index=index,
+        index=playground.index,
         mechanisms=playground.mechanisms,
-        takes={
-            name: [option for option in ("prior",) if option in options_of(name)]
-            for name in playground.mechanisms
-        },
-        priors=playground.priors,
-        levels=playground.levels,
         longest=LONGEST,
         again=AGAIN,
+        sample=SAMPLE,
         epsilon=playground.epsilon,
-        lowest=rounded(playground.epsilon / 16),
-        highest=rounded(playground.epsilon * 64),
+        lowest=playground.epsilon / 16,
+        highest=playground.epsilon * 64,
     )
     return page, policy
 
@@ -133,7 +102,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, error.status)
 
 
-_FIELDS = {"text", "word", "epsilon", "levels", "mechanism", "prior"}
+_FIELDS = {"text", "word", "epsilon", "mechanism"}
 
 
 def _parse(body: bytes, field: str) -> dict[str, Any]:
@@ -160,19 +129,19 @@ def bind(host: str, port: int, *, allow_remote: bool = False) -> socket.socket:
     Raises
     ------
     TextprivError
-        For an address that others can reach, unless that is allowed, and for one that cannot be had.
+        For an address that others can reach, unless that is allowed, and for one that is taken.
     """
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         raise TextprivError(
-            f"{host!r} is no address of this computer; use 127.0.0.1, which is the default."
+            f"{host!r} is not an address of this computer. Use 127.0.0.1, the default."
         ) from None
     family, kind, protocol, _, address = addresses[0]
     if not allow_remote and not ipaddress.ip_address(str(address[0])).is_loopback:
         raise TextprivError(
-            f"{host} can be reached from other computers, and what is typed would travel unencrypted. Use 127.0.0.1, or "
-            "pass --allow-remote if that is what you want."
+            f"Other computers can reach {host}, and typed text would travel unencrypted. Use 127.0.0.1, or pass "
+            "--allow-remote."
         )
     listening = socket.socket(family, kind, protocol)
     try:
@@ -181,7 +150,7 @@ def bind(host: str, port: int, *, allow_remote: bool = False) -> socket.socket:
     except OSError as error:
         listening.close()
         raise TextprivError(
-            f"cannot listen on {host} port {port}: {error.strerror or error}. Choose another with --port, or 0 for any."
+            f"Cannot listen on {host} port {port}: {error.strerror or error}. Choose another --port, or 0 for any."
         ) from None
     return listening
 
@@ -210,6 +179,7 @@ def configuration(playground: Playground, *, remote: bool) -> Any:
 def serve(
     index: Index,
     *,
+    epsilon: float | None = None,
     host: str = "127.0.0.1",
     port: int = 8765,
     allow_remote: bool = False,
@@ -220,28 +190,30 @@ def serve(
     Parameters
     ----------
     index : Index
+    epsilon : float, optional
+        With which the page begins.
     host : str
     port : int
         0 takes any that is free.
     allow_remote : bool
         Let other computers in. There is no password, and no encryption.
     on_ready : callable, optional
-        Is told the address of the page.
+        Called with the address of the page.
 
     Raises
     ------
     TextprivError
-        If the web packages are missing, or the address cannot be had.
+        If the web packages are missing, or the address is taken.
     """
     try:
         import starlette  # noqa: F401
         import uvicorn
     except ImportError:
         raise TextprivError(
-            f"the playground needs Starlette and uvicorn: {how_to_install('playground')}."
+            f"The playground needs Starlette and uvicorn. Run: {how_to_install('playground')}"
         ) from None
     with bind(host, port, allow_remote=allow_remote) as listening:
-        playground = Playground(index)
+        playground = Playground(index, epsilon)
         config = configuration(playground, remote=allow_remote)
         name, number = listening.getsockname()[:2]
         shown = f"[{name}]" if ":" in name else name
@@ -250,6 +222,6 @@ def serve(
         try:
             uvicorn.Server(config).run(sockets=[listening])
         except KeyboardInterrupt:
-            pass  # how one ends it
+            pass  # the way to end it
         finally:
             playground.close()

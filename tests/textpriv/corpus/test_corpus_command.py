@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 from small_indexes import saved
 from typer.testing import CliRunner
 
@@ -76,7 +75,7 @@ def test_the_key_lies_beside_the_output_for_its_owner_alone_and_is_told(run, tmp
 
 def test_the_same_key_repeats_a_release_and_another_does_not(run, tmp_path):
     run("a.jsonl")
-    run("b.jsonl", "--key", tmp_path / "a.jsonl.key", "--batch-size", 7)
+    run("b.jsonl", "--key", tmp_path / "a.jsonl.key")
     run("c.jsonl")
     run("a2.jsonl", "--key", tmp_path / "a.jsonl.key", "--stopword", "keep")
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
@@ -347,7 +346,7 @@ def test_the_manifest_of_a_run_with_a_ledger_confirms_no_guess_of_the_input(run,
 
 
 def test_json_events_are_lines_of_json_on_standard_error(run):
-    result = run("out.jsonl", "--json", "--batch-size", 5)
+    result = run("out.jsonl", "--json")
     events = [json.loads(line) for line in result.stderr.splitlines()]
     assert [event["event"] for event in events][:2] == ["unprotected", "progress"]
     assert events[0]["columns"] == ["id"]
@@ -361,30 +360,15 @@ def test_json_events_are_lines_of_json_on_standard_error(run):
 def test_the_rate_of_a_continued_run_is_its_own(capsys, monkeypatch):
     clock = iter([0.0, 10.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    with shown_progress(Console(), True) as show:
-        show(Progress(documents=3, tokens=1000, fraction=0.5, resumed=800))
+    shown_progress(True)(Progress(documents=3, tokens=1000, fraction=0.5, resumed=800))
     event = json.loads(capsys.readouterr().err)
     assert event["tokens"] == 1000
     assert event["tokens_per_second"] == 20
     assert event["seconds_left"] == 50.0  # a tenth of the input in 10 seconds, and half of it to go
 
 
-def test_nothing_is_shown_where_nobody_watches():
-    with shown_progress(Console(file=open(os.devnull, "w")), events=False) as show:
-        assert show is None
-
-
-def test_the_bar_shows_documents_tokens_rate_and_what_is_left(tmp_path):
-    with (tmp_path / "screen").open("w+") as file:
-        console = Console(file=file, force_terminal=True, width=160)
-        with shown_progress(console, events=False) as show:
-            show(Progress(10, 2_000, 0.5))
-            show(Progress(20, 4_000, 0.9))
-        file.seek(0)
-        shown = file.read()
-    assert "20 documents, 4,000 tokens" in shown
-    assert "tokens/s" in shown
-    assert "left" in shown
+def test_nothing_is_shown_where_nobody_watches(capsys):
+    assert shown_progress(False) is None
 
 
 # What a process loads and holds

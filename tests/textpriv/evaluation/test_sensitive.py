@@ -12,8 +12,7 @@ from textpriv.evaluation.sensitive import exposure
 from textpriv.index import Index
 from textpriv.mechanisms import TEM, Madlib
 from textpriv.vocabulary import Vocabulary
-from textpriv.vocabulary.sensitive_words import FIRST_NAMES, LISTS, words_in
-from textpriv.web.report import report_page
+from textpriv.vocabulary.sensitive_words import LISTS, words_in
 
 WORDS = [
     "the",
@@ -172,23 +171,3 @@ def test_a_mechanism_without_a_law_is_drawn(index):
 def test_many_words_leave_the_attacker_out(index, monkeypatch):
     monkeypatch.setattr("textpriv.evaluation.sensitive._COMPARED_UP_TO", 5)
     assert all(each.guessed is None for each in exposure(TEM(index, 2.0)))
-
-
-# The report
-
-
-@pytest.mark.parametrize(
-    "make", [TEM, lambda index, epsilon: Madlib(index, epsilon, search="exact")]
-)
-def test_the_report_answers_whether_a_name_is_safe(index, make):
-    mechanism = make(index, 8.0)
-    page = report_page(mechanism, words=6)
-    section = page[page.index('id="names"') : page.index('id="epsilon"')]
-    assert "patient’s name" in section
-    for found in exposure(mechanism):
-        row = section[section.index(f">{found.name}</th>") :].split("</tr>")[0]
-        assert f"{len(found.words)} of 100" in row
-        assert f"{np.median(found.keep):.3f}" in row
-        for word, keep, _ in found.most:
-            assert f"{word} {keep:.3f}" in row
-    assert len(FIRST_NAMES) == 100

@@ -3,22 +3,11 @@
 (function () {
   const byId = (name) => document.getElementById(name);
   const text = byId("text"), epsilon = byId("epsilon"), slide = byId("slide"), output = byId("output");
-  const status = byId("status"), mechanism = byId("mechanism"), prior = byId("prior");
+  const status = byId("status"), mechanism = byId("mechanism");
   const lowest = Math.log(epsilon.dataset.lowest), highest = Math.log(epsilon.dataset.highest);
   let timer = 0, asked = 0, drawn = "", draws = 0, spent = 0;
 
-  const odds = Array.from(document.querySelectorAll("input.level"));
-  // The widest level decides: its odds, where there are any, stand in place of epsilon.
-  const byLevels = () => odds.length > 0 && odds[odds.length - 1].value !== "";
-  const settings = () => {
-    const given = { mechanism: mechanism.value };
-    if (byLevels()) {
-      given.levels = {};
-      for (const each of odds) if (each.value !== "") given.levels[each.dataset.level] = Number(each.value);
-    } else given.epsilon = Number(epsilon.value);
-    if (prior.value !== "" && !prior.disabled) given.prior = prior.value;
-    return given;
-  };
+  const settings = () => ({ mechanism: mechanism.value, epsilon: Number(epsilon.value) });
 
   async function ask(path, body) {
     const answer = await fetch(path, {
@@ -52,14 +41,15 @@
 
   function show(answer) {
     output.replaceChildren();
-    for (const [word, blank, kind, same] of answer.tokens) {
+    for (const [word, blank, kind] of answer.tokens) {
       if (word.trim() === "") {
         for (const _ of word.match(/\n/g) || []) output.appendChild(document.createElement("br"));
         continue;
       }
       const span = document.createElement("span");
-      span.className = "token " + (kind === "drawn" ? (same ? "same" : "changed") : kind.startsWith("kept") ? "kept" : kind);
-      span.title = byId("mark").checked && same ? "drawn, came out the same" : kind;
+      const same = kind === "same" && byId("mark").checked;
+      span.className = "token " + kind.split(":")[0];
+      span.title = same ? "drawn, stayed the same" : kind === "same" ? "drawn" : kind;
       span.textContent = word;
       output.appendChild(span);
       if (blank) output.appendChild(document.createTextNode(" "));
@@ -67,8 +57,8 @@
     const proved = byId("proved");
     proved.hidden = false;
     proved.className = "badge " + (answer.proved ? "good" : "bad");
-    proved.textContent = answer.proved ? "✓ odds bound proved" : "✗ not proved";
-    // What is proved bounds odds; it does not say that a word changes, so how often it stays stands beside it.
+    proved.textContent = answer.proved ? "✓ bound proved" : "✗ not proved";
+    // The bound does not say that a word changes, so the badge beside it says how often one stays.
     const stays = byId("stays"), words = answer.stays === null ? [] : answer.stays;
     const percent = ([word, keep]) => "“" + word + "” stays " + (100 * keep).toFixed(1) + " % of the time";
     stays.hidden = words.length === 0;
@@ -77,42 +67,36 @@
       stays.textContent = percent(words[0]);
     }
     byId("staying").textContent = answer.stays === null
-      ? "How often a word stays as it is, is not known here: this mechanism has no law in closed form."
+      ? "How often a word stays is not known for this mechanism."
       : words.slice(1).map(percent).join(", ");
     byId("attacker").textContent = answer.attacker;
-    byId("claim").textContent = answer.claim;
+    byId("typical").textContent = answer.typical;
     list(byId("exposed"), answer.not_protected);
-    list(byId("assumed"), [...answer.assumptions, ...answer.notes]);
+    list(byId("assumed"), answer.assumptions);
     byId("lists").hidden = false;
     byId("odds").replaceChildren();
     for (const values of answer.odds) row(byId("odds"), values, true);
-    row(byId("odds"), ["any two texts of " + answer.drawn.toLocaleString("en") + " drawn words, at most", "",
-      answer.worst_document], true);
+    row(byId("odds"), ["any two texts of " + answer.drawn.toLocaleString("en") + " drawn words", "", answer.worst_document], true);
   }
 
   async function draw() {
     const mine = ++asked;
     window.clearTimeout(timer);
     if (text.value === "") { output.replaceChildren(); tell(""); return; }
-    if (!byLevels() && !(Number(epsilon.value) > 0)) { fail("Epsilon must be a number above 0."); return; }
+    if (!(Number(epsilon.value) > 0)) { fail("Epsilon must be a number above 0."); return; }
     output.classList.add("waiting");
     const body = { text: text.value, ...settings() };
     try {
       const [code, answer] = await ask("/api/privatize", body);
       if (mine !== asked) return;
-      if (code === 202) {
-        tell(answer.preparing + " So far " + answer.seconds.toFixed(0) + " s.");
-        timer = window.setTimeout(draw, 1000);
-        return;
-      }
       output.classList.remove("waiting");
       if (code !== 200) { fail(answer.error); return; }
       if (body.text !== drawn) { drawn = body.text; draws = 0; spent = 0; }
       draws += 1;
-      spent += body.levels ? NaN : body.epsilon;
+      spent += body.epsilon;
       show(answer);
-      byId("draws").textContent = "This text has been drawn " + draws + (draws === 1 ? " time" : " times") + " on this page" +
-        (Number.isNaN(spent) ? "." : ": epsilon " + Number(spent.toPrecision(4)) + " in all, if every draw were released.");
+      byId("draws").textContent = "This text has been drawn " + draws + (draws === 1 ? " time" : " times") +
+        " on this page: epsilon " + Number(spent.toPrecision(4)) + " in all, if every draw were released.";
       tell(answer.drawn.toLocaleString("en") + " words drawn by " + answer.mechanism + ".");
     } catch {
       output.classList.remove("waiting");
@@ -132,25 +116,20 @@
     soon();
   });
   epsilon.addEventListener("input", () => { place(); soon(); });
-  for (const each of odds) each.addEventListener("input", () => { fit(); soon(); });
   text.addEventListener("input", soon);
-  for (const each of [mechanism, prior]) each.addEventListener("change", () => { fit(); soon(); });
-  byId("mark").addEventListener("change", () => output.classList.toggle("marked", byId("mark").checked));
+  mechanism.addEventListener("change", soon);
+  byId("mark").addEventListener("change", () => {
+    output.classList.toggle("marked", byId("mark").checked);
+    byId("legend").hidden = !byId("mark").checked;
+  });
   byId("form").addEventListener("submit", (event) => { event.preventDefault(); draw(); });
-  const fit = () => {
-    const takes = mechanism.selectedOptions[0].dataset;
-    prior.disabled = !("prior" in takes);
-    epsilon.disabled = slide.disabled = byLevels();
-    for (const each of odds.slice(0, -1)) each.disabled = !byLevels();
-  };
-
   byId("word-form").addEventListener("submit", async (event) => {
     event.preventDefault();
     const told = byId("word-answer"), law = byId("law");
     law.hidden = true;
     try {
       const [code, answer] = await ask("/api/word", { word: byId("word").value.trim(), ...settings() });
-      if (code !== 200) { told.textContent = answer.error || answer.preparing; return; }
+      if (code !== 200) { told.textContent = answer.error; return; }
       told.textContent = "“" + answer.word + "” stays as it is with probability " + answer.keep.toPrecision(3) + ".";
       // Each group within the next wider one.
       let within = byId("groups");
@@ -178,6 +157,6 @@
     }
   });
 
-  fit();
   place();
+  draw();
 })();

@@ -20,25 +20,10 @@
     return made;
   }
 
-  function draw(entry) {
-    const chart = document.getElementById("keep-chart");
-    if (!chart) return;
-    const at = chart.dataset, first = Math.log(at.from), last = Math.log(at.to);
-    const points = entry === null ? [] : entry.curve.map((value, place) => {
-      const across = (Math.log(data.epsilons[place]) - first) / (last - first);
-      const x = Number(at.left) + across * (at.right - at.left);
-      const y = Number(at.bottom) - value / at.height * (at.bottom - at.top);
-      return x.toFixed(1) + "," + y.toFixed(1);
-    });
-    chart.querySelector(".chosen").setAttribute("points", points.join(" "));
-    document.getElementById("chosen-name").textContent = entry === null ? "" : "Dashed: “" + entry.word + "”.";
-  }
-
   function show() {
     const word = input.value.trim();
     const entry = byWord.get(word) || byWord.get(word.toLowerCase()) || null;
     section.hidden = entry === null;
-    draw(entry);
     if (entry === null) {
       const near = word === "" ? [] : data.words.filter((each) => each.word.startsWith(word.toLowerCase())).slice(0, 8);
       answer.textContent = word === "" ? "Type a word." :

@@ -1,8 +1,4 @@
-"""The report and the playground in a real browser: no errors, no requests, readable at any width and in the dark.
-
-Where there is no Chromium, these tests are skipped; what can be told from the source alone is in test_report.py and
-test_playground.py.
-"""
+"""The report and the playground in Chromium: no errors, no requests, readable at any width and in the dark."""
 
 from __future__ import annotations
 
@@ -13,7 +9,6 @@ import pytest
 from browser import PROGRAM, Browser
 
 import textpriv
-from textpriv.evaluation.leaks import leak_report
 from textpriv.index import Index
 from textpriv.vocabulary import Vocabulary
 from textpriv.web.report import report_page
@@ -55,6 +50,9 @@ CONTRAST = """
 """
 
 
+WIDEST = "Math.max(...[...document.querySelectorAll('table, svg, p, li')].map((e) => e.getBoundingClientRect().right))"
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     made = Browser(tmp_path_factory.mktemp("profile"))
@@ -70,15 +68,8 @@ def mechanism():
 
 @pytest.fixture(scope="module")
 def report(mechanism, tmp_path_factory):
-    privatizer = textpriv.Privatizer(mechanism)
     page = report_page(
-        mechanism,
-        words=len(WORDS),
-        more=[HOSTILE],
-        certificate=textpriv.certify(mechanism),
-        privatizer=privatizer,
-        leaks=leak_report([TEXT], privatizer),
-        texts=[TEXT],
+        textpriv.Privatizer(mechanism), more=[HOSTILE], certificate=textpriv.certify(mechanism)
     )
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(page, encoding="utf-8")
@@ -108,7 +99,7 @@ def playground(mechanism):
 
 
 widths_and_schemes = pytest.mark.parametrize(
-    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
+    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (420, "light"), (420, "dark")]
 )
 
 
@@ -164,27 +155,6 @@ def test_a_word_that_is_not_there_is_told_and_hostile_ones_stay_text(browser, re
     assert browser.requests() == [report]
 
 
-def test_the_curve_of_a_typed_word_is_drawn_on_the_chart(browser, report):
-    browser.open(report)
-    browser.type("word", "song")
-    points = browser.evaluate(
-        "document.querySelector('#keep-chart .chosen').getAttribute('points')"
-    )
-    assert len(points.split()) == 13
-    assert (
-        browser.evaluate("document.getElementById('chosen-name').textContent") == "Dashed: “song”."
-    )
-
-
-def test_every_control_of_the_report_is_reached_by_the_keyboard(browser, report):
-    browser.open(report)
-    reached = set()
-    for _ in range(40):
-        browser.press("Tab", 9)
-        reached.add(browser.evaluate("document.activeElement.id || document.activeElement.tagName"))
-    assert {"word", "another", "SUMMARY", "A"} <= reached
-
-
 @widths_and_schemes
 def test_the_report_is_readable(browser, report, width, scheme):
     browser.open(report, width, scheme)
@@ -192,18 +162,10 @@ def test_the_report_is_readable(browser, report, width, scheme):
         "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
     )
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate("document.documentElement.scrollHeight") <= 12_000
+    assert browser.evaluate(WIDEST) <= width
     ratio, where = browser.evaluate(CONTRAST)
     assert ratio >= 4.5, where
-
-
-def test_the_dark_report_is_dark(browser, report):
-    grounds = {}
-    for scheme in ("light", "dark"):
-        browser.open(report, scheme=scheme)
-        colour = browser.evaluate("getComputedStyle(document.body).backgroundColor")
-        grounds[scheme] = sum(map(int, colour[4:-1].split(",")))
-    assert grounds["light"] > 600
-    assert grounds["dark"] < 150
 
 
 def test_what_can_be_used_or_seen_has_a_name_for_screen_readers(browser, report):
@@ -219,29 +181,17 @@ def test_what_can_be_used_or_seen_has_a_name_for_screen_readers(browser, report)
     assert all(name for _, name in named)
 
 
-def test_the_report_prints(browser, report):
-    browser.open(report, scheme="dark")
-    printed = browser.command("Page.printToPDF", printBackground=False)["data"]
-    assert printed.startswith("JVBERi0")  # %PDF-
-    browser.command("Emulation.setEmulatedMedia", media="print", features=[])
-    assert browser.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
-    assert browser.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
-    browser.command("Emulation.setEmulatedMedia", media="")
-
-
 # The playground
 
 
 def test_the_playground_shows_the_private_text_and_what_it_is_worth(browser, playground):
     browser.open(playground)
     browser.type("text", TEXT)
-    browser.until("document.getElementById('claim').textContent.includes('odds of at most exp(')")
+    browser.until("document.getElementById('output').textContent.includes('&')")
     shown = browser.evaluate("document.getElementById('output').innerText").split()
     assert shown
     assert browser.evaluate("document.querySelectorAll('#output .token').length") >= 15
-    assert "drawn 1 time on this page" in browser.evaluate(
-        "document.getElementById('draws').textContent"
-    )
+    assert "drawn 1 time on" in browser.evaluate("document.getElementById('draws').textContent")
     browser.evaluate("document.getElementById('again').click()")
     browser.until("document.getElementById('draws').textContent.includes('drawn 2 times')")
     assert browser.evaluate("document.images.length") == 0
@@ -249,16 +199,14 @@ def test_the_playground_shows_the_private_text_and_what_it_is_worth(browser, pla
     assert {url.removeprefix(playground) for url in browser.requests()} == {"", "api/privatize"}
 
 
-def test_moving_epsilon_draws_anew_at_the_new_one(browser, playground):
+def test_moving_epsilon_draws_at_the_new_one(browser, playground):
     browser.open(playground)
-    browser.type("text", "good film")
     browser.until("document.getElementById('draws').textContent.includes('1 time')")
-    browser.evaluate(
-        "(() => { const s = document.getElementById('slide'); s.value = 100; s.dispatchEvent(new Event('input')); })()"
-    )
+    move = "s.value = 100; s.dispatchEvent(new Event('input'));"
+    browser.evaluate(f"(() => {{ const s = document.getElementById('slide'); {move} }})()")
     value = browser.evaluate("document.getElementById('epsilon').value")
     browser.until(
-        f"document.getElementById('claim').textContent.includes('exp(' + Number({value}) + ' x d)')"
+        f"document.getElementById('status').textContent.includes('epsilon=' + Number({value}))"
     )
     assert browser.complaints() == []
 
@@ -280,5 +228,7 @@ def test_the_playground_is_readable(browser, playground, width, scheme):
     browser.evaluate("document.getElementById('mark').click()")
     browser.until("document.getElementById('draws').textContent !== ''")
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate("document.documentElement.scrollHeight") <= 12_000
+    assert browser.evaluate(WIDEST) <= width
     ratio, where = browser.evaluate(CONTRAST)
     assert ratio >= 4.5, where

@@ -1,0 +1,404 @@
+"""Commands: exit codes, what goes to which stream, and that no message quotes a text."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import textpriv
+from textpriv.bounds import odds_in_words
+from textpriv.index import Index
+from textpriv.mechanisms import registry
+
+from .conftest import SECRET, WORDS
+
+pytestmark = pytest.mark.usefixtures("without_torch")
+ODDS = "synonyms=3,kind=30,any=3000"
+
+
+@pytest.fixture
+def privatize(run, folder):
+    def call(source, target, *more, **options):
+        given = ("--index", folder, "--epsilon", 6, *more)
+        return run("privatize", source, target, *given, **options)
+
+    return call
+
+
+# index
+
+
+def test_index_says_what_it_made(run, vectors, tmp_path):
+    result = run("index", vectors, tmp_path / "a.idx", "--limit", 100, "--json")
+    told = json.loads(result.stdout)
+    assert (told["words"], told["dimensions"], result.exit_code) == (100, 6, 0)
+    assert len(Index.load(tmp_path / "a.idx")) == 100
+
+
+def test_index_replaces_an_index_with_force_and_nothing_else(
+    run, failed, vectors, folder, tmp_path
+):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "a.txt").write_text("a thesis")
+    assert "--force" in failed(run("index", vectors, folder))
+    foreign = run("index", vectors, tmp_path / "thesis", "--force")
+    assert "not an index folder" in failed(foreign)
+    assert "which is read" in failed(run("index", folder / "words.json", folder, "--force"), 2)
+    assert (tmp_path / "thesis" / "a.txt").read_text() == "a thesis"
+
+
+def test_index_leaves_nothing_behind_after_bad_vectors(run, failed, tmp_path):
+    (tmp_path / "a.txt").write_text(f"{SECRET} is no vector\n")
+    failed(run("index", tmp_path / "a.txt", tmp_path / "a.idx"))
+    assert not (tmp_path / "a.idx").exists()
+
+
+def test_index_reads_a_hierarchy_from_a_file(run, tmp_path):
+    (tmp_path / "icd.tsv").write_text(
+        "word\tchapter/block\nj45\tlung/low\nj46\tlung/low\nj0\tlung/up\ni1\theart/a\n"
+    )
+    done = run("index", tmp_path / "icd.tsv", tmp_path / "icd", "--hierarchy", "file", "--json")
+    assert json.loads(done.stdout)["levels"] == ["block", "chapter", "any"]
+
+
+def test_index_refuses_groups_without_meaning(run, failed, vectors, tmp_path):
+    for groups, said in (("a", "NAME=NUMBER"), ("a=2.5", "number of groups"), ("a=2,a=3", "names")):
+        assert said in failed(run("index", vectors, tmp_path / "a", "--groups", groups), 2)
+
+
+def test_index_lists_public_sets_by_language(run, failed):
+    sets = json.loads(run("index", "--list", "--language", "de", "--json").stdout)["sets"]
+    assert {each["language"] for each in sets} == {"de"}
+    assert "MIT" in run("index", "--list").stdout
+    assert "fasttext:cc.qq.300" in failed(run("index", "--list", "--language", "qq"), 2)
+
+
+# privatize
+
+
+def test_privatize_writes_words_of_the_vocabulary(privatize, texts, tmp_path):
+    result = privatize(texts, tmp_path / "out.txt")
+    assert (result.exit_code, result.stdout) == (0, "")
+    first, second = (tmp_path / "out.txt").read_text().splitlines()
+    words = first.removesuffix(".").split() + second.split()
+    assert (len(words), {*words} <= {*WORDS}) == (71, True)
+    assert "2 documents" in result.stderr
+    assert "Not protected: " in result.stderr
+
+
+def test_privatize_prints_one_json_object(privatize, texts, tmp_path):
+    told = json.loads(privatize(texts, tmp_path / "out.txt", "--json").stdout)
+    assert told["report"]["documents"] == 2
+    assert told["statement"]["epsilon"] == 6.0
+
+
+def test_copied_columns_are_named_in_warning_and_statement(privatize, tmp_path):
+    with (tmp_path / "a.csv").open("w", newline="") as out:
+        csv.writer(out).writerows([("who", "review"), (SECRET, WORDS[0])])
+    given = (tmp_path / "a.csv", tmp_path / "b.csv", "--text-column", "review")
+    result = privatize(*given)
+    assert "copied as they are: who" in result.stderr
+    assert "other columns, released as written: who" in result.stderr
+    assert SECRET not in result.stderr
+    assert SECRET in (tmp_path / "b.csv").read_text()
+
+
+def test_privatize_reads_input_and_writes_output_streams(privatize, texts):
+    result = privatize("-", "-", input=texts.read_text())
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 2)
+
+
+def test_a_seed_repeats_the_output_with_a_warning(privatize, texts, tmp_path):
+    for name in ("a.txt", "b.txt"):
+        assert "Do not release" in privatize(texts, tmp_path / name, "--seed", 1).stderr
+    assert (tmp_path / "a.txt").read_text() == (tmp_path / "b.txt").read_text()
+
+
+def test_a_forgotten_key_is_gone_and_a_kept_one_warned_about(privatize, texts, tmp_path):
+    assert "run key is in" in privatize(texts, tmp_path / "a.txt").stderr
+    assert "was destroyed" in privatize(texts, tmp_path / "b.txt", "--forget-key").stderr
+    assert sorted(each.name for each in tmp_path.glob("*.key")) == ["a.txt.key"]
+
+
+def test_left_out_records_end_with_3(privatize, tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\xff\n" + WORDS[0].encode() + b"\n")
+    result = privatize(tmp_path / "a.txt", tmp_path / "b.txt", "--on-error", "skip")
+    assert result.exit_code == 3
+    assert "left out: 1 encoding" in result.stderr
+    assert len((tmp_path / "b.txt").read_text().splitlines()) == 1
+
+
+def test_detected_spans_are_masked_by_the_chat_policy(privatize, tmp_path):
+    (tmp_path / "a.txt").write_text(f"{WORDS[0]} a@example.org\n")
+    result = privatize(tmp_path / "a.txt", tmp_path / "b.txt", "--detect", "patterns")
+    assert result.exit_code == 0, result.stderr
+    assert "[EMAIL]" in (tmp_path / "b.txt").read_text()
+
+
+def test_an_own_mechanism_is_used_by_its_registered_name(run, folder, texts, tmp_path, own_name):
+    given = ("--index", folder, "--epsilon", 2, "--mechanism", own_name, "--json")
+    done = run("privatize", texts, tmp_path / "out.txt", *given)
+    assert json.loads(done.stdout)["statement"]["mechanism"].startswith("TEM")
+    page = ("report", "--output", tmp_path / "a.html", "--no-certificate")
+    for command in (page, ("explain", WORDS[0]), ("certify",)):
+        assert run(*command, *given[:6]).exit_code == 0, command
+
+
+@pytest.fixture
+def own_name():
+    import catalogue
+
+    name = "mine.Gauss.v1"
+    registry.register(name, func=registry.get("textpriv.TEM.v1"))
+    yield name
+    del catalogue.REGISTRY[(*registry.namespace, name)]
+
+
+def test_settings_reach_the_mechanism_that_takes_them(privatize, failed, texts, tmp_path):
+    told = privatize(
+        texts, tmp_path / "a.txt", "--option", "gamma=2", "--prior", "uniform", "--json"
+    )
+    assert "prior uniform, gamma 2" in json.loads(told.stdout)["statement"]["mechanism"]
+    refused = privatize(texts, tmp_path / "b.txt", "--option", "search=exact")
+    assert "has no setting search. It has epsilon" in failed(refused, 2)
+    unknown = privatize(texts, tmp_path / "b.txt", "--mechanism", "magic")
+    assert all(word in failed(unknown, 2) for word in ("'magic'", "tem", "madlib"))
+
+
+def test_policy_options_reach_the_policy(privatize, texts, tmp_path):
+    privatize(texts, tmp_path / "out.txt", "--unknown", "drop")
+    assert len((tmp_path / "out.txt").read_text().splitlines()[1].split()) == 40
+
+
+def test_a_recovery_stands_for_an_epsilon_that_is_printed(run, folder, texts, tmp_path):
+    given = ("--index", folder, "--recovery", 0.3, "--json")
+    result = run("privatize", texts, tmp_path / "out.txt", *given)
+    statement = json.loads(result.stdout)["statement"]
+    assert 0 < statement["epsilon"] <= textpriv.epsilon_for(Index.load(folder), recovery=0.3)
+    assert f"epsilon {statement['epsilon']:g}" in result.stderr
+    assert "the odds are at most" in result.stderr
+
+
+# Failures
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--epsilon", "much"),
+        (),
+        ("--epsilon", 6, "--recovery", 0.1),
+        ("--epsilon", 6, "--format", "xml"),
+        ("--epsilon", 6, "--address", "spark://host:7077"),
+        ("--epsilon", 6, "--policy", "chat"),
+        ("--epsilon", 6, "--offsets", "a.jsonl"),
+        ("--epsilon", 6, "--ledger", "a.db"),
+        ("--epsilon", 6, "--author-limit", 3),
+        ("--epsilon", 6, "--seed", 1, "--key", "a.key"),
+        ("--epsilon", 6, "--option", "gamma"),
+        ("--levels", "any=3"),
+        ("--epsilon", 6, "--no-such-option"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_writes_nothing(run, failed, texts, folder, tmp_path, more):
+    failed(run("privatize", texts, tmp_path / "out.txt", "--index", folder, *more), 2)
+    assert [each.name for each in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_json_and_texts_do_not_share_standard_output(privatize, failed, texts):
+    failed(privatize(texts, "-", "--json"), 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "target", "expected"),
+    [
+        ("a.docx", b"zanzibar", "b.docx", "--format"),
+        ("a.txt", b"zanzibar", "a.txt", "same file"),
+        ("a.txt", b"zanzibar", "none/b.txt", "folder does not exist"),
+        ("a.txt", b"fine\nzanzibar \xff\n", "b.txt", "line 2"),
+        ("a.txt.gz", b"zanzibar", "b.txt", "damaged"),
+        ("a.csv", b"zanzibar,body\nx,y\n", "b.csv", "--text-column"),
+        ("a.jsonl", b'{"text":["zanzibar"]}\n', "b.jsonl", "expected a string"),
+        ("none.txt", None, "b.txt", "Check the name"),
+    ],
+)
+def test_a_bad_file_is_named_without_its_content(
+    privatize, failed, tmp_path, name, content, target, expected
+):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    before = sorted(tmp_path.iterdir())
+    assert expected in failed(privatize(tmp_path / name, tmp_path / target))
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_missing_index_is_named(run, failed, texts, tmp_path):
+    given = ("--index", tmp_path / "none.idx", "--epsilon", 6)
+    assert "none.idx" in failed(run("privatize", texts, tmp_path / "b.txt", *given))
+
+
+def test_without_an_epsilon_three_amounts_are_shown(run, failed):
+    for command in (("privatize", "-", "-"), ("explain", "movie"), ("certify",)):
+        result = run(*command, input=f"{SECRET}\n")
+        said = failed(result, 2)
+        assert "no default" in said
+        assert "about 50%" in said
+
+
+def test_an_interrupt_ends_with_130(privatize, texts, tmp_path, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("textpriv.corpus.privatize_corpus", interrupted)
+    result = privatize(texts, tmp_path / "b.txt")
+    assert (result.exit_code, "Interrupted" in result.stderr) == (130, True)
+
+
+def test_a_reader_that_goes_away_ends_the_run_quietly(folder, tmp_path):
+    (tmp_path / "a.txt").write_text(f"{WORDS[0]}\n" * 50_000)
+    command = [sys.executable, "-m", "textpriv", "privatize", tmp_path / "a.txt", "-"]
+    more = ["--index", folder, "-e", "6"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([*command, *more], **pipes) as process:
+        process.stdout.read(1)
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == (b"", 1)
+
+
+# explain
+
+
+def test_explain_shows_the_likeliest_outputs(run, folder):
+    told = json.loads(
+        run("explain", WORDS[3], "--index", folder, "-e", 6, "-n", 5, "--json").stdout
+    )
+    mechanism = textpriv.TEM(Index.load(folder), epsilon=6.0)
+    assert told["keep_probability"] == pytest.approx(np.exp(mechanism.log_prob(WORDS[3])[3]))
+    found = [(each["word"], each["probability"], each["distance"]) for each in told["outputs"]]
+    assert found == mechanism.explain(WORDS[3], n=5)
+
+
+def test_explain_compares_two_words_by_their_distance(run, folder):
+    index = Index.load(folder)
+    given = (WORDS[3], WORDS[7], "--index", folder, "-e", 2)
+    told = json.loads(run("explain", *given, "--json").stdout)
+    assert told["distance"] == index.distance(3, 7)
+    order = np.argsort(index.distances_of(np.array([3]))[0])
+    assert order[told["rank_of_second"]] == 7
+    odds = odds_in_words(textpriv.TEM(index, epsilon=2.0).statement.loss_at(told["distance"]))
+    assert f"odds of at most {odds}" in run("explain", *given).stdout
+
+
+def test_explain_compares_two_documents(run, folder, tmp_path):
+    for name, words in (("a.txt", WORDS[:4]), ("b.txt", WORDS[1:5])):
+        (tmp_path / name).write_text(" ".join(words))
+    files = ("--documents", tmp_path / "a.txt", tmp_path / "b.txt")
+    result = run("explain", *files, "--index", folder, "-e", 2)
+    assert result.exit_code == 0, result.stderr
+    assert "The documents differ in 4 words" in result.stdout
+    assert "as private as they are" in result.stderr
+
+
+def test_explain_shows_the_groups_of_a_word(run, tree):
+    shown = run("explain", "bana", "--index", tree, "--mechanism", "tree", "--levels", ODDS).stdout
+    assert re.search(rf"any: {len(WORDS)} words.*3,000", shown.replace("\n", " "))
+
+
+def test_explain_does_not_repeat_an_unknown_word(run, failed, folder):
+    for words in ((SECRET,), (SECRET, WORDS[0]), (WORDS[0], SECRET)):
+        said = failed(run("explain", *words, "--index", folder, "-e", 6))
+        assert f"{len(WORDS)} words lacks this word" in said
+    upper = run("explain", WORDS[0].upper(), "--index", folder, "-e", 6)
+    assert "lower case" in failed(upper)
+
+
+def test_explain_takes_one_or_two_words(run, failed, folder):
+    for words in ((), WORDS[:3]):
+        failed(run("explain", *words, "--index", folder, "--epsilon", 6), 2)
+
+
+# certify
+
+
+def test_certify_prints_the_constant_and_keeps_it(run, folder):
+    told = json.loads(run("certify", "--index", folder, "-e", 3, "--json").stdout)
+    assert told["rho"] == textpriv.certify(textpriv.TEM(Index.load(folder), epsilon=3.0)).rho
+    assert told["holds"]
+    again = run("certify", "--index", folder, "--epsilon", 3, "--reuse")
+    assert again.stdout.startswith("THE CLAIM HOLDS")
+
+
+def test_certify_ends_with_1_only_for_a_refuted_claim(run, failed, folder, tmp_path, monkeypatch):
+    missing = run("certify", "--index", tmp_path / "none.idx", "--epsilon", 3)
+    failed(missing, 2)
+    monkeypatch.setattr("textpriv.guarantees.certificate.Certificate.holds", False, raising=False)
+    real = textpriv.certify
+
+    def refuted(*given, **named):
+        found = real(*given, **named)
+        object.__setattr__(found, "holds", False)
+        return found
+
+    monkeypatch.setattr("textpriv.guarantees.certificate.certify", refuted)
+    result = run("certify", "--index", folder, "--epsilon", 3)
+    assert (result.exit_code, "DOES NOT HOLD" in result.stdout) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["tem", "span:number"])
+def test_certify_attacks_by_draws_and_says_what_is_unseen(run, name):
+    result = run("certify", "--audit", "--mechanism", name, "--epsilon", 2)
+    assert result.exit_code == 0, result.stderr
+    assert "What this could not have seen:" in result.stdout
+
+
+def test_an_attack_that_refutes_ends_with_1(run, monkeypatch):
+    from textpriv.guarantees.audit import AuditReport, Check
+
+    refuted = AuditReport("tem", 2.0, (Check("ratio", "line", False, "a witness"),))
+    monkeypatch.setattr("textpriv.guarantees.audit.audit", lambda *_, **__: refuted)
+    result = run("certify", "--audit", "--epsilon", 2)
+    assert (result.exit_code, "a witness" in result.stdout) == (1, True)
+
+
+def test_an_attack_with_wrong_settings_is_no_refutation(run, failed):
+    for more in (("--option", "gamma=-1"), ("--mechanism", "span:none"), ("--epsilon", -3)):
+        amount = () if "--epsilon" in more else ("--epsilon", 2)
+        failed(run("certify", "--audit", *amount, *more), 2)
+
+
+# demo and doctor
+
+
+def test_demo_shows_three_amounts_and_commands_that_run(run):
+    shown = run("demo", env={"COLUMNS": "140"}).stdout
+    amounts = json.loads(run("choose", "--json").stdout)["amounts"]
+    assert all(f"epsilon {each['epsilon']:g}" in shown for each in amounts)
+    assert all(f"{each['keep']:.0%}" in shown for each in amounts)
+    first, second = (line.strip() for line in shown.split("Next:")[1].strip().splitlines())
+    _, text, rest = first.split('"')
+    done = run(*rest.replace("| textpriv ", "").split(), input=f"{text}\n")
+    assert done.stdout.endswith(".\n")
+    assert "pain stays" in run(*second.split()[1:]).stdout
+
+
+def test_doctor_tries_what_is_required_and_lists_extras(run, monkeypatch):
+    told = json.loads(run("doctor", "--json").stdout)
+    assert told["sound"]
+    assert {"packages", "mechanism", "presidio"} <= {each["name"] for each in told["checks"]}
+    monkeypatch.setattr("textpriv.cli.doctor.find_spec", lambda name: None)
+    assert "pip install" in run("doctor").stdout
+
+
+def test_doctor_ends_with_1_if_something_required_is_broken(run, monkeypatch):
+    def broken(*given, **named):
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr("textpriv.index.index.Index.build", broken)
+    result = run("doctor")
+    assert (result.exit_code, "no kernel" in result.stdout) == (1, True)
