@@ -10,11 +10,7 @@ FROM python:3.12-slim
 ENV TEXTPRIV_CACHE_DIR=/opt/textpriv/cache NUMBA_CACHE_DIR=/opt/textpriv/compiled HOME=/tmp
 COPY --from=build /wheels /wheels
 RUN python -m pip install --no-cache-dir --only-binary :all: /wheels/textpriv-*.whl && rm -r /wheels
-<<<<<<< HEAD
 RUN textpriv demo >/dev/null && chown -R 10001:10001 /opt/textpriv
-=======
-RUN python -c "import textpriv; textpriv.Privatizer(textpriv.TEM(textpriv.Index.builtin('en'), epsilon=1.0)).warm()" && chown -R 10001:10001 /opt/textpriv
->>>>>>> 314441c (Cut the commands to ten, and rewrite report and playground in plain words)
 USER 10001:10001
 WORKDIR /work
 ENTRYPOINT ["textpriv"]
