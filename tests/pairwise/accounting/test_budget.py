@@ -25,6 +25,7 @@ from pairwise.errors import (
     InvalidParameterError,
     UnsupportedEventError,
 )
+from pairwise.noise.release import PlannedRelease
 
 
 def test_charges_add_up_until_the_limit_and_the_refused_draw_nothing():
@@ -47,6 +48,18 @@ def test_refused_fit_leaves_the_model_as_it_was():
         with pytest.raises(BudgetExceededError):
             model.fit(X, y)
         assert vars(model) == before
+
+
+def test_refused_fit_draws_nothing(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(60, 2)) / 3
+    model = PrivateAUCClassifier(1.0, 1e-5, classes=[0, 1])
+
+    def release(*_):
+        raise AssertionError("noise was drawn")
+
+    monkeypatch.setattr(PlannedRelease, "release", release)
+    with PrivacyBudget(0.5) as budget, pytest.raises(BudgetExceededError):
+        model.set_params(budget=budget).fit(X, (X[:, 0] > 0).astype(int))
 
 
 def test_filter_is_never_below_the_cost_of_fixed_releases():
