@@ -32,6 +32,7 @@ from textpriv.mechanisms.base import Mechanism
 PARTS = (0.5, 0.75, 0.96)
 ATTACKED = 40  # reviews
 COMMON = 250  # words that are no content words
+RECOVERY = (0.05, 0.1, 0.2)
 
 
 def lines_of(path: Path) -> list[dict[str, object]]:
@@ -132,7 +133,9 @@ def main(
     mechanisms = mechanisms_of(vocabulary, peers=peers)
     chosen = [(only, tasks[only])] if only else tasks.items()
     for name, task in chosen:
-        found = compare(mechanisms, task, attacker=attacker, draws=draws, channel=True)
+        found = compare(
+            mechanisms, task, recovery=RECOVERY, attacker=attacker, draws=draws, channel=True
+        )
         stem = str(out / name.replace(" ", "-"))
         found.to_csv(f"{stem}.csv", index=False)
         Path(f"{stem}.md").write_text(markdown(found), encoding="utf-8")

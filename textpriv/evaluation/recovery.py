@@ -6,9 +6,7 @@ attack on single words is right more often. ``context_recovery`` attacks words i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +16,9 @@ from textpriv.evaluation.law import Law
 from textpriv.mechanisms.base import Mechanism
 from textpriv.vocabulary.vocabulary import Prior
 
-__all__ = ["COMMON", "Band", "WordRecovery", "content_prior", "hidden_words", "word_recovery"]
+__all__ = ["COMMON", "WordRecovery", "content_prior", "word_recovery"]
 
 COMMON = 250  # words by prior that are no content words
-_EXAMPLES = 8  # of the words of a band
 
 
 @dataclass(frozen=True)
@@ -48,66 +45,6 @@ class WordRecovery:
     by_word: NDArray[np.float64]
     is_content: NDArray[np.bool_]
     guess: NDArray[np.int64]
-
-    def worst(self, count: int = 20) -> list[tuple[str, float]]:
-        """The content words with the highest recovery, and it."""
-        score = np.where(self.is_content, self.by_word, -1.0)
-        top = np.argsort(-score, kind="stable")[: min(count, int(self.is_content.sum()))]
-        return [(self.words[word], float(self.by_word[word])) for word in top.tolist()]
-
-
-class Band(NamedTuple):
-    """Words with about the same recovery.
-
-    Attributes
-    ----------
-    least, most : float
-        Recovery above ``least``, or 0, and up to ``most``.
-    words : int
-    examples : tuple of str
-        The commonest content words among them.
-    running : float
-        Share of tokens, by the public prior.
-    tokens : int or None
-        Number of tokens in counted texts.
-    """
-
-    least: float
-    most: float
-    words: int
-    examples: tuple[str, ...]
-    running: float
-    tokens: int | None = None
-
-
-def hidden_words(
-    recovery: WordRecovery,
-    prior: NDArray[np.float64],
-    counts: NDArray[np.int64] | None = None,
-    edges: Sequence[float] = (1.0, 0.5, 0.2, 0.05, 0.01),
-) -> list[Band]:
-    """Sort the words of a vocabulary into bands of recovery, the highest first.
-
-    Parameters
-    ----------
-    recovery : WordRecovery
-    prior : ndarray of float64, shape (V,)
-        How often each word is written; sums to 1.
-    counts : ndarray of int64, shape (V,) or more, optional
-        Counts of texts. The bands are then as private as these.
-    edges : sequence of float
-        Upper ends of the bands, falling from 1.
-    """
-    frequent = np.argsort(-prior, kind="stable")
-    bands = []
-    for least, most in zip((*edges[1:], -1.0), edges, strict=True):
-        inside = (recovery.by_word > least) & (recovery.by_word <= most)
-        listed = frequent[(inside & recovery.is_content)[frequent]][:_EXAMPLES].tolist()
-        examples = tuple(recovery.words[word] for word in listed)
-        tokens = None if counts is None else int(counts[: len(inside)][inside].sum())
-        share = float(prior[inside].sum())
-        bands.append(Band(max(least, 0.0), most, int(inside.sum()), examples, share, tokens))
-    return bands
 
 
 def content_prior(prior: NDArray[np.float64], common: int = COMMON) -> NDArray[np.float64]:
