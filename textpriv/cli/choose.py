@@ -57,6 +57,12 @@ def choose(
             help="Folder made by 'textpriv index'; repeat to compare several of the same words. Default: built-in English.",
         ),
     ] = None,
+    mechanism: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="With --recovery: compare this one, too; repeat for several."
+        ),
+    ] = None,
     wanted: Wanted,
     as_json: Json = False,
 ) -> None:
@@ -79,11 +85,12 @@ def choose(
                 recovery=wanted.recovery,
                 of=wanted.of,
                 context=public_texts(wanted.context, wanted.text_column),
+                mechanisms=mechanism or (),
             )
         _print_comparison(found, as_json, wanted.context is not None)
         return
-    if len(names) > 1:
-        raise typer.BadParameter("several --index are compared by --recovery: add it")
+    if len(names) > 1 or mechanism:
+        raise typer.BadParameter("several --index or --mechanism are compared by --recovery")
     _print_amounts(names[0], open_index(names[0]), wanted, figure, as_json)
 
 

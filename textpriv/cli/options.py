@@ -199,13 +199,11 @@ class MechanismOptions(Options):
         from textpriv.guarantees.epsilon import epsilon_for
         from textpriv.mechanisms import registry
 
-        if self.mechanism.removesuffix("-tem") not in ("tem", "tree") or self.option:
-            raise typer.BadParameter(
-                "--recovery finds the epsilon of tem and tree. For other mechanisms give --epsilon"
-            )
         index = self.open_index()
         with console().status("looking for the epsilon (a minute for 25,000 words)"):
-            found = epsilon_for(index, recovery=self.recovery, **self.given)
+            found = epsilon_for(
+                index, recovery=self.recovery, mechanism=self.registered, **self.given
+            )
         epsilon = float(f"{found * (1 - 5e-4):.4g}")  # a bound is rounded down
         made = registry.get(self.registered)(epsilon=epsilon, **self.given)(index)
         say(

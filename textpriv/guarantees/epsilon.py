@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
+from textpriv.mechanisms import find_mechanism
 from textpriv.mechanisms.base import ALGORITHM, EPSILONS, Mechanism, checksum, positive
-from textpriv.mechanisms.tem import TEM
-from textpriv.mechanisms.tree_tem import TreeTEM
 from textpriv.statement import at_most
 from textpriv.vocabulary.vocabulary import Prior
 
@@ -107,9 +106,10 @@ def choose_epsilon(
     context: Iterable[str] | PublicText | None = None,
     distance: float | None = None,
     word_prior: Prior = "zipf",
+    mechanism: str | None = None,
     **settings: Any,
 ) -> Choice:
-    """Find the epsilon of a wanted protection: of TreeTEM over a tree, else of TEM.
+    """Find the epsilon of a wanted protection: of TreeTEM over a tree, else of TEM, or of a mechanism by its name.
 
     Parameters
     ----------
@@ -131,6 +131,8 @@ def choose_epsilon(
         With ``odds``; default ``index.reference_distance``.
     word_prior : see :meth:`Vocabulary.prior_weights`
         How often each word is written.
+    mechanism : str, optional
+        A registered name, or a short one.
     **settings
         Further settings of the mechanism, such as ``prior`` and ``gamma``.
 
@@ -147,7 +149,7 @@ def choose_epsilon(
         )
     if odds is not None:
         return _by_odds(index, odds, index.reference_distance if distance is None else distance)
-    kind = TreeTEM if isinstance(index, Tree) else TEM
+    configure = find_mechanism(mechanism or ("tree" if isinstance(index, Tree) else "tem"))
     prior = settings.get("prior")
     if prior is not None and not isinstance(
         prior, str
@@ -156,7 +158,7 @@ def choose_epsilon(
     weights = index.vocabulary.prior_weights(word_prior)
 
     def make(epsilon: float) -> Mechanism:
-        return kind(index, epsilon, **settings)
+        return configure(epsilon=epsilon, **settings)(index)
 
     if keep is not None:
         return _by_keep(index, make, positive("keep", keep), weights)

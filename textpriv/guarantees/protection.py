@@ -24,7 +24,7 @@ from textpriv.guarantees.epsilon import choose_epsilon
 from textpriv.index.builtin import ENGLISH
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
-from textpriv.mechanisms import mechanism_names, registry
+from textpriv.mechanisms import find_mechanism
 from textpriv.mechanisms.base import Mechanism
 from textpriv.statement import at_least
 from textpriv.vocabulary.vocabulary import Prior
@@ -72,9 +72,10 @@ class Candidate:
     @property
     def command(self) -> str:
         """The command line that privatizes a file by this law."""
+        prior = f" --prior {self.prior}" if self.prior else ""
         where = "" if self.index == ENGLISH else f" --index {shlex.quote(self.index)}"
         return (
-            f"textpriv privatize IN OUT{where} --mechanism {self.mechanism} --prior {self.prior} "
+            f"textpriv privatize IN OUT{where} --mechanism {self.mechanism}{prior} "
             f"--epsilon {self.epsilon:g}"
         )
 
@@ -115,6 +116,7 @@ def choose(
     context: Iterable[str] | None = None,
     word_prior: Prior = "zipf",
     priors: Sequence[str] = (),
+    mechanisms: Sequence[str] = (),
 ) -> Comparison:
     """Compare laws at which attackers get back at most a share of words, by how near the drawn words stay.
 
@@ -135,6 +137,8 @@ def choose(
         How often each word is written.
     priors : sequence of str
         Base measures to try. Default: all that an index carries.
+    mechanisms : sequence of str
+        Registered names of further mechanisms, to compare with their own settings.
 
     Raises
     ------
@@ -165,15 +169,17 @@ def choose(
     likeness = _Likeness(ruler, word_prior)
     compared, left_out = [], []
     for name, index in named.items():
-        for prior in priors or _priors(index):
-            short = "tree" if isinstance(index, Tree) else "tem"
+        own = "tree" if isinstance(index, Tree) else "tem"
+        tried = [(own, prior) for prior in priors or _priors(index)]
+        for short, prior in [*tried, *((each, "") for each in mechanisms)]:
+            settings = {"prior": prior} if prior else {}
             try:
-                found = find(index, prior=prior)
+                found = find(index, mechanism=short, **settings)
             except OutOfReachError as error:
                 left_out.append(f"{short} over {name} with prior {prior}: {error}")
                 continue
             epsilon = float(at_least(found.epsilon, _DIGITS))
-            law = registry.get(mechanism_names()[short])(epsilon=epsilon, prior=prior)(index)
+            law = find_mechanism(short)(epsilon=epsilon, **settings)(index)
             near = likeness.of(law)
             compared.append(Candidate(name, short, prior, epsilon, found.value, *near))
     if not compared:

@@ -145,6 +145,10 @@ def test_an_own_mechanism_is_used_by_its_registered_name(run, folder, texts, tmp
     given = ("--index", folder, "--epsilon", 2, "--mechanism", own_name, "--json")
     done = run("privatize", texts, tmp_path / "out.txt", *given)
     assert json.loads(done.stdout)["statement"]["mechanism"].startswith("TEM")
+    compared = run(
+        "choose", "--index", folder, "--recovery", 0.3, "--mechanism", own_name, "--json"
+    )
+    assert own_name in {each["mechanism"] for each in json.loads(compared.stdout)["candidates"]}
     page = ("report", "--output", tmp_path / "a.html", "--no-certificate")
     for command in (page, ("explain", WORDS[0]), ("certify",)):
         assert run(*command, *given[:6]).exit_code == 0, command
