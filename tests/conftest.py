@@ -96,7 +96,7 @@ _LONGEST = (
     "textpriv/engines/test_ray.py",
     "recipes/test_recipes.py",
     "test_docs.py",
-    "textpriv/corpus/test_corpus_crash.py",
+    "textpriv/corpus/test_crashes.py",
     "textpriv/test_pipeline.py",
     "recipes/test_retrieval.py",
     "test_static_types.py",

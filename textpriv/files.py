@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ __all__ = [
     "cache_folder",
     "created",
     "flush",
+    "is_url",
+    "local_path",
     "lost_by",
     "one_at_a_time",
     "same_file",
@@ -29,6 +32,27 @@ __all__ = [
 
 CACHE_VARIABLE = "TEXTPRIV_CACHE_DIR"
 _PIECE = 1 << 20
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def is_url(name: str) -> bool:
+    """Whether a name is a URL, such as ``s3://bucket/texts.jsonl``."""
+    return _URL.match(name) is not None
+
+
+def local_path(target: str | os.PathLike[str]) -> Path:
+    """Return the place of an output on this machine, links resolved; of a URL, the place of what belongs to it.
+
+    That is a folder for each URL in ``$XDG_STATE_HOME/textpriv/stores``, made with mode 0700 by its first writer.
+    """
+    name = os.fspath(target)
+    if not is_url(name):
+        return Path(os.path.realpath(name))
+    import platformdirs
+
+    url = name.rstrip("/")
+    known = hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return platformdirs.user_state_path("textpriv") / "stores" / known / url.rpartition("/")[2]
 
 
 def same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:

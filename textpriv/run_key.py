@@ -7,14 +7,15 @@ output and never in it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from textpriv.errors import CorpusError
-from textpriv.files import atomic_write, flush, sync_folder
-from textpriv.stores import local_path
+from textpriv.files import atomic_write, flush, local_path, sync_folder
 
 __all__ = ["RunKey", "key_path", "read_run_key"]
 
@@ -27,14 +28,15 @@ class RunKey:
 
     Attributes
     ----------
-    path : Path
+    path : Path or None
+        None for a key from an environment variable.
     secret : bytes
         32 bytes.
     fresh : bool
         Whether the key is new and in no file yet.
     """
 
-    path: Path
+    path: Path | None
     secret: bytes = field(repr=False)
     fresh: bool
 
@@ -42,11 +44,22 @@ class RunKey:
     def open(cls, path: str | os.PathLike[str]) -> RunKey:
         """Read the key at a path, or draw one for it; :meth:`keep` writes it.
 
+        ``env:NAME`` reads the environment variable NAME, 64 hexadecimal digits.
+
         Raises
         ------
         CorpusError
             If the file is no key, or others may read it.
         """
+        if os.fspath(path).startswith("env:"):
+            name = os.fspath(path).removeprefix("env:")
+            if (given := os.environ.get(name)) is None:
+                raise CorpusError(
+                    f"The environment variable {name} is not set: it must have the run key."
+                )
+            return cls(
+                None, _secret(given.encode(), f"The environment variable {name}"), fresh=False
+            )
         place = Path(path).absolute()
         if os.path.lexists(place):
             return cls(place, read_run_key(place), fresh=False)
@@ -59,7 +72,7 @@ class RunKey:
 
     def keep(self) -> None:
         """Write a new key to its file (mode 0600) and to the disk; one that is there already stays."""
-        if not self.fresh:
+        if not self.fresh or self.path is None:
             return
         try:
             with atomic_write(self.path, replace=False) as file:
@@ -80,6 +93,8 @@ class RunKey:
         A journal, a snapshot or a flash drive's spare blocks may still hold the bytes. Where that matters, keep the key
         on an encrypted disk or in memory (``/dev/shm``).
         """
+        if self.path is None:
+            return False
         try:
             descriptor = os.open(self.path, os.O_WRONLY)
         except FileNotFoundError:
@@ -111,8 +126,9 @@ def read_run_key(path: str | os.PathLike[str]) -> bytes:
         # Without waiting: a pipe of this name would have nobody at its other end.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
-            mode = os.fstat(descriptor).st_mode
-            secret = os.read(descriptor, _BYTES + 1) if stat.S_ISREG(mode) else b""
+            status = os.fstat(descriptor)
+            mode = status.st_mode
+            secret = os.read(descriptor, 4 * _BYTES) if stat.S_ISREG(mode) else b""
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -122,14 +138,28 @@ def read_run_key(path: str | os.PathLike[str]) -> bytes:
         ) from None
     if not stat.S_ISREG(mode):
         raise CorpusError(f"The run key {path} is not a file. Name another with --key.")
-    if mode & 0o077:
+    if stat.S_IMODE(mode) & 0o277 == 0o040 and status.st_gid in {os.getegid(), *os.getgroups()}:
+        warnings.warn(
+            f"the run key {path} can be read by the group of this process, as mounted secrets often are: see that nobody "
+            "else is in it.",
+            stacklevel=2,
+        )
+    elif mode & 0o077:
         raise CorpusError(
             f"The run key {path} can be used by other users (mode {stat.S_IMODE(mode):o}). If nobody has read it, close "
             f"it with: chmod 600 {path}"
         )
-    if len(secret) != _BYTES:
-        raise CorpusError(
-            f"{path} is no run key: expected {_BYTES} bytes, found {'more' if len(secret) > _BYTES else len(secret)}. "
-            "Name another file with --key; a new key is made where there is none."
-        )
-    return secret
+    return _secret(secret, str(path))
+
+
+def _secret(given: bytes, name: str) -> bytes:
+    """Return a key given as 32 bytes, or as 64 hexadecimal digits."""
+    if len(given) == _BYTES:
+        return given
+    with contextlib.suppress(ValueError):
+        if len(found := bytes.fromhex(given.decode("ascii").strip())) == _BYTES:
+            return found
+    raise CorpusError(
+        f"{name} is no run key: expected {_BYTES} bytes or {2 * _BYTES} hexadecimal digits. Name another with --key; a new "
+        "key is made where there is none."
+    )

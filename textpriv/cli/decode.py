@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,9 +21,7 @@ from textpriv.cli.options import (
 from textpriv.errors import CorpusError
 
 if TYPE_CHECKING:
-    from textpriv.corpus.job import Plan
     from textpriv.evaluation.best_attacker import PublicText
-    from textpriv.evaluation.decoding import Decoder
     from textpriv.index.index import Index
 
 _SAMPLED_WORDS = 2_000
@@ -88,26 +85,23 @@ def decode(
 
     [bold]Example:[/bold] textpriv decode private.csv readable.csv --epsilon 3 --text-column review
     """
-    from textpriv.corpus import STANDARD_STREAM
-    from textpriv.corpus.job import Plan, check_files, files_of
+    from textpriv.corpus import STANDARD_STREAM, Release, check_corpus, files_of, rewrite_file
     from textpriv.evaluation.decoding import Decoder, expected_recovery
-    from textpriv.stores import is_url
+    from textpriv.files import is_url
 
     if as_json and target == STANDARD_STREAM:
         raise typer.BadParameter("--json and the texts cannot share standard output: name a file")
-    if is_url(target):
-        raise CorpusError("Decoded texts are written to files of this machine. Name one.")
-    plan = Plan.of(source, target, format, text_columns=(text_column,))
-    if plan.is_folder:
-        raise CorpusError(f"{source} is a folder. Name one of its files.")
     settings = release.release()
+    options = Release(text_column=text_column, format=format, overwrite=force)
     read = [reading.model, reading.public, *files_of(settings.index, settings)]
-    check_files(plan, target, read=filter(None, read), overwrite=force)
+    plan = check_corpus(source, target, options, read=filter(None, read))
+    if plan.is_folder or is_url(target):
+        raise CorpusError("decode reads one file, and writes one of this machine. Name a file.")
     privatizer = settings.build()
     tried, origin = reading.load(privatizer.mechanism.index, text_column)
     decoder = Decoder(privatizer, tried.model)
     recovery = expected_recovery(decoder, tried.ids.clip(-1), tried.offsets)  # marks are no words
-    documents, columns = _write(plan, target, decoder)
+    documents, columns = rewrite_file(plan, target, decoder.texts)
     statement = decoder.statement.with_columns(columns)
     if as_json:
         shown = {"output": target, "documents": documents}
@@ -122,26 +116,3 @@ def decode(
     if recovery.restored > _MANY:
         warn("with these settings decoding recovers most of the original")
     say("\n" + statement.paragraph())
-
-
-def _write(plan: Plan, target: str, decoder: Decoder) -> tuple[int, dict[str, None]]:
-    """Decode all records; return how many, and the names of columns that were copied."""
-    from textpriv.corpus.formats import write_file
-    from textpriv.corpus.records import Batch, compressed, is_stream, written_stream
-    from textpriv.corpus.report import add_names, other_columns
-    from textpriv.files import atomic_write
-
-    documents, columns, reader = 0, dict[str, None](), plan.reader(0)
-
-    def decoded() -> Iterator[tuple[Batch, list[list[str]]]]:
-        nonlocal documents
-        for batch in reader:
-            for names in other_columns(reader, batch.rows, plan.partitions):
-                add_names(columns, names)
-            yield batch, [decoder.texts(batch.texts)]
-            documents += len(batch.texts)
-
-    opened = written_stream(target) if is_stream(target) else atomic_write(Path(target))
-    with opened as file, compressed(file, plan.compression) as out:
-        write_file(reader, out, plan.rule, decoded())
-    return documents, columns

@@ -20,7 +20,7 @@ from textpriv.files import lost_by
 from textpriv.mechanisms import mechanism_names
 
 if TYPE_CHECKING:
-    from textpriv.engines.batch import PrivatizerSettings
+    from textpriv.engines.settings import PrivatizerSettings
     from textpriv.index.index import Index
     from textpriv.mechanisms.base import Mechanism
 
@@ -252,7 +252,7 @@ class ReleaseOptions(MechanismOptions):
 
     def release(self, *, labels: bool = False, **more: Any) -> PrivatizerSettings:
         """Return the settings from which an engine builds a privatizer; ``labels`` may come with records."""
-        from textpriv.engines.batch import PrivatizerSettings
+        from textpriv.engines.settings import PrivatizerSettings
 
         if not labels and any(each.startswith(COLUMN) for each in self.detect or ()):
             raise typer.BadParameter("--detect column:NAME is for privatize")

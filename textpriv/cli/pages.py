@@ -46,7 +46,7 @@ def report(
 
     [bold]Example:[/bold] textpriv report --epsilon 3 --output report.html
     """
-    from textpriv.corpus.job import files_of
+    from textpriv.corpus import files_of
     from textpriv.evaluation.best_attacker import PublicText
     from textpriv.guarantees.certificate import certify
     from textpriv.ledger.ledger import Ledger

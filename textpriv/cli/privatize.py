@@ -50,10 +50,17 @@ class FileOptions(Options):
         default="fail",
         help="At a bad record: stop, leave it out, or also keep it raw in OUT.quarantine.jsonl.",
     )
+    null: Literal["keep", "fail", "empty"] = rare(
+        default="keep", help="A null text stays null, is a bad record, or becomes an empty text."
+    )
+    on_new_column: Literal["fail", "keep"] = rare(
+        default="fail",
+        help="At a column that first appears after 1,000 records and that neither --keep nor --drop names.",
+    )
     offsets: Path | None = rare(help="File for where each span was and is. As secret as the texts.")
 
     def arguments(self, detect: list[str] | None) -> dict[str, Any]:
-        """Return arguments of privatize_corpus."""
+        """Return fields of Release."""
         from textpriv.corpus import ColumnRule
 
         labels = [each.removeprefix(COLUMN) for each in detect or () if each.startswith(COLUMN)]
@@ -66,7 +73,8 @@ class FileOptions(Options):
             "format": self.format,
             "text_column": self.text_column or ("text",),
             "on_error": self.on_error,
-            "columns": ColumnRule(keep, tuple(self.drop or ())),
+            "null": self.null,
+            "columns": ColumnRule(keep, tuple(self.drop or ()), self.on_new_column),
             "labels_column": labels[0] if labels else None,
             "offsets": self.offsets,
         }
@@ -80,16 +88,18 @@ class RunOptions(Options):
     engine: Literal["local", "spark", "ray"] = rare(default="local", help="Where the work is done.")
     address: str | None = rare("--address", "--master", help="Spark master or Ray cluster.")
     key: Path | None = rare(
-        help="File of the run key, made if missing (default OUT.key). The same key gives the same output, and can undo it."
+        help="File of the run key, made if missing (default OUT.key), or env:NAME. It repeats the output, and can undo it."
     )
     forget_key: bool = flag("--forget-key", "Destroy the run key when all is done.")
+    log_json: bool = flag("--log-json", "Write what happens as lines of JSON on standard error.")
     seed: int | None = rare(help="Repeatable output, for experiments only: anyone can undo it.")
 
     def arguments(self) -> dict[str, Any]:
-        """Return arguments of privatize_corpus."""
+        """Return fields of Release."""
         if self.address is not None and self.engine == "local":
             raise typer.BadParameter("--address needs --engine spark or ray")
-        return {"workers": self.workers, "engine": self.engine, "address": self.address}
+        names = ("workers", "engine", "address", "resume")
+        return {name: getattr(self, name) for name in names}
 
     def open_key(self, source: str, target: str, ledger: Path | None) -> RunKey | None:
         """Open the run key. A stream has none; a ledger or a seed replaces it."""
@@ -167,59 +177,52 @@ def privatize(
 
     [bold]Example:[/bold] textpriv privatize reviews.csv private.csv --epsilon 3 --text-column review
     """
-    from textpriv.corpus import STANDARD_STREAM, privatize_corpus
-    from textpriv.corpus.job import check_files, files_of, planned
+    from textpriv.corpus import STANDARD_STREAM, Release, check_corpus, privatize_corpus
 
     if as_json and target == STANDARD_STREAM:
         raise typer.BadParameter("--json and the texts cannot share standard output: name a file")
-    columns = {"document_column": account.document, "author_column": account.author}
-    arguments = {**files.arguments(release.detect), **columns}
     counted = account.settings(run.seed, release.detect is not None)
-    engine = run.arguments()
     settings = release.release(labels=True, seed=run.seed, **counted)
     key = run.open_key(source, target, account.ledger)
     if key is not None:
         settings = replace(settings, run_key=key.secret)
-    check_files(  # before the ledger, which is made by being opened
-        planned(source, target, **arguments),
-        target,
+    has_events = as_json or run.log_json
+    options = Release(
+        **files.arguments(release.detect),
+        **run.arguments(),
+        document_column=account.document,
+        author_column=account.author,
+        settings=settings,
         key=key,
-        ledger=account.ledger,
-        read=[*files_of(settings.index, settings), *filter(None, [release.policy])],
-        offsets=files.offsets,
-        resume=run.resume,
         overwrite=force,
+        on_progress=shown_progress(has_events),
+        on_unprotected=lambda names: _warn_unprotected(names, has_events),
+    )
+    # The ledger is made by being opened, so all else is checked before.
+    check_corpus(
+        source, target, options, ledger=account.ledger, read=filter(None, [release.policy])
     )
     privatizer = settings.build()
-    with _saying_what_is_left(target):
-        report = privatize_corpus(
-            source,
-            target,
-            privatizer,
-            **arguments,
-            **engine,
-            settings=settings,
-            key=key,
-            resume=run.resume or (False if can_resume(source, target) else None),
-            overwrite=force,
-            on_progress=shown_progress(as_json),
-            on_unprotected=lambda names: _warn_unprotected(names, as_json),
-        )
+    with _telling_of_failures(target, run.log_json):
+        report = privatize_corpus(source, target, privatizer, options)
     if run.forget_key and key is not None:
         key.forget()
     statement = report.stated(privatizer.statement)
     kept = None if key is None or run.forget_key else key.path
+    told = {"output": target, "report": report.to_dict(), "statement": statement.to_dict()}
+    told |= {"seed": run.seed, "key": None if kept is None else str(kept)}
+    if run.log_json:
+        write_event("done", **told)
     if as_json:
-        told = {"output": target, "report": report.to_dict(), "statement": statement.to_dict()}
-        print_json({**told, "seed": run.seed, "key": None if kept is None else str(kept)})
-    else:
+        print_json(told)
+    elif not run.log_json:
         _print_report(report, statement, target, run.seed)
         if kept is not None:
             warn(
                 f"the run key is in {kept}. It can repeat this release, and undo it. Keep it as secret as the texts, or "
                 "destroy it with --forget-key."
             )
-        elif key is not None:
+        elif key is not None and key.path is not None:
             say(f"The run key {key.path} was destroyed. This release cannot be repeated or undone.")
     if report.skipped:
         raise typer.Exit(SKIPPED)
@@ -233,17 +236,17 @@ def can_resume(source: str, target: str) -> bool:
 
 
 @contextlib.contextmanager
-def _saying_what_is_left(target: str) -> Iterator[None]:
+def _telling_of_failures(target: str, log_json: bool) -> Iterator[None]:
     """Say how to go on if a run fails that can be continued."""
-    from textpriv.corpus.checkpoint import Checkpoint, checkpoint_path, is_being_written
-    from textpriv.stores import local_path
+    from textpriv.corpus.folder import unfinished
+    from textpriv.files import local_path
 
     try:
         yield
-    except (TextprivError, OSError, KeyboardInterrupt, SystemExit):
-        final = local_path(target)
-        left = checkpoint_path(final, resumable=True)
-        if Checkpoint.is_run(left) and not is_being_written(final):
+    except (TextprivError, OSError, KeyboardInterrupt, SystemExit) as error:
+        if log_json:
+            write_event("failed", kind=type(error).__name__, error=str(error))
+        if (left := unfinished(local_path(target))) is not None:
             say(f"What was done is kept in {left}: continue with --resume.")
         raise
 

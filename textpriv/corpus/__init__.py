@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from textpriv.corpus.columns import ColumnRule
 from textpriv.corpus.formats import corpus_format, read_records
-from textpriv.corpus.job import ENGINES
-from textpriv.corpus.records import STANDARD_STREAM, Batch, CorpusReader
+from textpriv.corpus.records import STANDARD_STREAM
+from textpriv.corpus.release import ENGINES, PART_RECORDS, Release, check_corpus, files_of
 from textpriv.corpus.report import CorpusReport, Progress
-from textpriv.corpus.run import PART_RECORDS, privatize_corpus
+from textpriv.corpus.run import privatize_corpus, rewrite_file
 from textpriv.engines.batch import PrivatizerSettings
 from textpriv.engines.identity import document_key, unnamed_key
 
@@ -15,15 +15,17 @@ __all__ = [
     "ENGINES",
     "PART_RECORDS",
     "STANDARD_STREAM",
-    "Batch",
     "ColumnRule",
-    "CorpusReader",
     "CorpusReport",
     "PrivatizerSettings",
     "Progress",
+    "Release",
+    "check_corpus",
     "corpus_format",
     "document_key",
+    "files_of",
     "privatize_corpus",
     "read_records",
+    "rewrite_file",
     "unnamed_key",
 ]

@@ -1,7 +1,4 @@
-"""Parts of a file: records read, released and written one part at a time, and joined when all are there.
-
-Which parts are finished already is known to ``corpus.checkpoint``; formats are read and written in ``corpus.formats``.
-"""
+"""Parts of a file: records are read in order, released in batches and written one part at a time."""
 
 from __future__ import annotations
 
@@ -10,143 +7,183 @@ import contextlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from textpriv.corpus.checkpoint import Checkpoint, Entry
-from textpriv.corpus.formats import FORMATS, writer_for
-from textpriv.corpus.job import MOVED, Plan, names_in
+from textpriv.corpus.folder import Checkpoint, Entry
+from textpriv.corpus.formats import WRITERS
 from textpriv.corpus.records import (
     BadRecord,
     Batch,
     CorpusReader,
     Cursor,
+    RecordError,
     RecordWriter,
-    part_end,
-    part_of,
+    compressed,
 )
-from textpriv.corpus.report import add_names, other_columns
-from textpriv.engines.batch import (
-    PrivatizerSettings,
-    named_error,
-    release_in_process,
-)
-from textpriv.engines.identity import Occurrences, repeated_name
-from textpriv.engines.local import InProcess, Released
+from textpriv.corpus.release import MOVED, Plan
+from textpriv.engines.batch import PrivatizerSettings, named_error, release_in_process
+from textpriv.engines.identity import Occurrences
+from textpriv.engines.local import InProcess
 from textpriv.errors import CorpusError, TextprivError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FileJoiner", "Identities", "PartRunner", "PartWriter", "join_file", "released_texts"]
+__all__ = ["PartRunner", "PartWriter", "Scan", "join_file", "released_texts"]
+
+_ANNOUNCED = 1_000  # records of a corpus in which a new column is no surprise
+
+Numbers = list[tuple[int, ...]]  # of each record: how often its name, or its texts, came until then
+
+
+class Scan:
+    """One pass over a corpus, in order: numbers of equal texts, repeated names, and columns that are new.
+
+    Parameters
+    ----------
+    plan
+    is_counted
+        Whether a ledger counts documents of one name as versions of one.
+    announce
+        Called with the names of other columns that pass, at the first records that have them.
+    """
+
+    def __init__(
+        self, plan: Plan, is_counted: bool, announce: Callable[[tuple[str, ...]], None]
+    ) -> None:
+        self._plan, self._announce = plan, announce
+        reading = plan.reading
+        self._is_counted = is_counted and bool(reading.names)
+        self._known = [Occurrences() for _ in (reading.names[:1] or reading.text_columns)]
+        self._columns: set[str] = set(reading.text_columns)
+        self._records = 0
+
+    def batches(self, file: int, reader: CorpusReader) -> Iterator[tuple[Batch, Numbers]]:
+        """Yield the batches of a file; raise CorpusError for what the options refuse."""
+        for batch in reader:
+            self._check_columns(file, reader, batch)
+            numbers = self._numbers(batch)
+            yield told_apart(self._plan, file, reader, batch, numbers), numbers
+
+    def _numbers(self, batch: Batch) -> Numbers:
+        if self._is_counted:
+            return [(1,)] * len(batch)
+        names = len(self._plan.reading.text_columns) if self._plan.reading.names else 0
+        counted = [
+            [1 if each is None else known.count(each) for each in batch.column(names + place)]
+            for place, known in enumerate(self._known)
+        ]
+        return list(zip(*counted, strict=True))
+
+    def _check_columns(self, file: int, reader: CorpusReader, batch: Batch) -> None:
+        rule, new = self._plan.rule, dict[str, None]()
+        for row, names in enumerate(reader.names_of(batch.rows)):
+            if self._columns.issuperset(names):
+                continue
+            for name in names:
+                if name in self._columns:
+                    continue
+                self._columns.add(name)
+                if not rule.passes(name):
+                    continue
+                is_late = self._records + row >= _ANNOUNCED and not rule.decides(name)
+                if is_late and rule.new == "fail":
+                    record = batch.positions[row] + 1 if len(batch) else 1
+                    raise CorpusError(
+                        f"{self._plan.place(file)} {record}: the column {name!r} is new here and would be "
+                        "copied unprotected. List it in --keep or --drop, or let new columns pass with --on-new-column keep."
+                    )
+                new[name] = None
+        self._records += len(batch)
+        if new:
+            self._announce(tuple(new))
+
+
+def told_apart(
+    plan: Plan, file: int, reader: CorpusReader, batch: Batch, numbers: Numbers
+) -> Batch:
+    """Return a batch without the records whose name came before: equal texts under one name would come out equal."""
+    if not plan.reading.names:
+        return batch
+    bad = []
+    for row, (position, (number, *_)) in enumerate(zip(batch.positions, numbers, strict=True)):
+        if number == 1:
+            continue
+        error = RecordError(
+            "repeated_name",
+            f"a document before it has the same name in {plan.reading.names[0]!r}, and equal texts under one name would "
+            "come out equal. Give each document a name of its own, or count versions of one in a ledger.",
+        )
+        own = batch.rows[row] if isinstance(batch.rows, list) else batch.rows.slice(row, 1)
+        name = plan.files[file][0] or reader.name
+        bad.append(plan.reading.refused(name, error, position, 0, reader.spelled(own)))
+    return batch.without(bad) if bad else batch
 
 
 def released_texts(
-    plan: Plan, file: int, batch: Batch, released: Released
-) -> tuple[list[list[str]], Counter[str]]:
-    """Return what was released for a batch, or raise its error with the name of the record.
-
-    Column by column; where spans stood and stand comes last, where that is asked for.
-    """
-    rows = batch.positions
+    plan: Plan, file: int, batch: Batch, result: Callable[[], tuple[Any, Counter[str]]]
+) -> tuple[list[list[str | None]], Counter[str]]:
+    """Return the private texts of a batch column by column, offsets last; name the record in an error."""
     try:
-        done, tokens = released.result()
+        done, tokens = result()
     except TextprivError as error:
-        raise named_error(error, lambda text: plan.record(file, rows[text % len(rows)])) from None
+        where = plan.place(file)
+        raise named_error(error, lambda row: f"{where} {batch.positions[row] + 1}") from None
     if done is None:
-        return [], tokens
+        return [[]] * len(plan.reading.text_columns), tokens
     names = [*plan.columns.texts, *([MOVED] if plan.has_offsets else [])]
     return [done.column(name).to_pylist() for name in names], tokens
 
 
-class Identities:
-    """What tells the documents of a run apart: that no two have one name, or the numbers of equal texts.
-
-    A ledger counts documents of one name as versions of one.
-    """
-
-    def __init__(self, plan: Plan, is_counted: bool) -> None:
-        self._plan = plan
-        self._is_needed = not (plan.names and is_counted)
-        self._known = [Occurrences() for _ in (plan.names[:1] or plan.text_columns)]
-
-    def of(self, file: int, reader: CorpusReader, batch: Batch) -> list[list[int]]:
-        """Count a batch, and return the number of each text among the equal ones; nothing where documents have names.
-
-        Raises
-        ------
-        CorpusError
-            For a name that a document before has had; names the record.
-        """
-        if not self._is_needed:
-            return []
-        if not self._plan.names:
-            texts = self._plan.texts(reader, batch)
-            return [list(map(k.count, each)) for k, each in zip(self._known, texts, strict=True)]
-        column = self._plan.names[0]
-        names = names_in(reader, batch, column)
-        for position, name in zip(batch.positions, names, strict=True):
-            if self._known[0].count(name) > 1:
-                raise repeated_name(self._plan.record(file, position), column)
-        return []
-
-    def read(self, file: int, stop: int | None = None) -> dict[int, list[int]]:
-        """Count a file, or its first records; return the numbers of records where one is not 1."""
-        later: dict[int, list[int]] = {}
-        if self._is_needed:
-            reader = self._plan.reader(file, stop=stop)
-            for batch in reader:
-                found = zip(*self.of(file, reader, batch), strict=True)
-                for position, numbers in zip(batch.positions, found, strict=False):
-                    if max(numbers) > 1:
-                        later[position] = list(numbers)
-        return later
-
-
 class PartWriter:
-    """The writer of one file, or of some parts of it, into a checkpoint."""
+    """The writer of some parts of one file into a checkpoint."""
 
     def __init__(self, plan: Plan, folder: Checkpoint, file: int, reader: CorpusReader) -> None:
-        self._plan = plan
-        self._folder = folder
-        self._file = file
-        self._reader = reader
+        self._plan, self._folder, self._file, self._reader = plan, folder, file, reader
         self._stack: contextlib.ExitStack | None = None
         self._writer: RecordWriter | None = None
-        self._documents = 0
-        self._tokens: Counter[str] = Counter()
-        self._skipped: Counter[str] = Counter()
-        self._unprotected: dict[str, None] = {}
-        self._matched: set[str] = set()
-        self._end = Cursor()
+        self._entry = Entry(file, 0, Cursor())
 
-    def write(self, batch: Batch, texts: Sequence[Sequence[str]], tokens: Counter[str]) -> None:
-        """Write a batch; a part that is full is finished."""
+    def write(
+        self, batch: Batch, texts: Sequence[Sequence[str | None]], tokens: Mapping[str, int]
+    ) -> Entry:
+        """Write a batch, and return its counts; a part that is full is finished."""
         if self._writer is None:
-            self._begin(part_of(batch.start, self._plan.part_records))
+            self._begin(self._plan.part_of(batch))
         assert self._writer is not None
-        if self._plan.has_offsets and texts:
-            *texts, moved = texts
-            self._beside["moved"].writelines(self._moved(batch, moved))
-        self._writer.write(batch, texts)
-        self._documents += len(batch.texts)
-        self._tokens.update(tokens)
-        self._add_columns(batch.rows)
-        for bad in batch.bad:
-            self._skipped[bad.reason] += 1
-            if self._plan.on_error == "quarantine":
-                self._beside["quarantine"].write(self._quarantined(bad))
-        self._end = batch.end
-        if batch.end.record == part_end(batch.end.record - 1, self._plan.part_records):
+        columns = len(self._plan.reading.text_columns)
+        if len(texts) > columns:
+            self._files["moved"].writelines(self._moved(batch, texts[columns]))
+        self._writer.write(batch, texts[:columns])
+        for bad in batch.bad if self._plan.reading.on_error == "quarantine" else ():
+            self._files["bad"].write(self._set_aside(bad))
+        other = self._other_columns(batch.rows)
+        found = replace(
+            self._entry,
+            end=batch.end,
+            documents=len(batch),
+            nulls=sum(text is None for each in texts[:columns] for text in each),
+            tokens=dict(tokens),
+            skipped=dict(Counter(bad.reason for bad in batch.bad)),
+            unprotected=[name for name in other if self._plan.rule.passes(name)],
+            matched=self._plan.rule.matched(other),
+        )
+        self._entry = _sum(self._entry, found)
+        if self._reader.is_border(batch.end.record):
             self._finish()
+        return found
 
     def end(self, is_empty: bool) -> None:
         """Finish the last part; a file without records has one part without records."""
-        if self._writer is None and is_empty:
+        if is_empty:
             self._begin(0)
-            self._add_columns(())  # of a header that stands alone
+            other = self._other_columns([])
+            passing = [name for name in other if self._plan.rule.passes(name)]
+            matched = self._plan.rule.matched(other)
+            self._entry = replace(self._entry, unprotected=passing, matched=matched)
         if self._writer is not None:
             self._finish()
 
@@ -161,22 +198,17 @@ class PartWriter:
             with contextlib.suppress(OSError):
                 stack.close()
 
-    def _add_columns(self, rows: Any) -> None:
-        for names in other_columns(self._reader, rows, self._plan.partitions):
-            add_names(self._unprotected, filter(self._plan.rule.passes, names))
-            self._matched.update(self._plan.rule.matched(names))
+    def _other_columns(self, rows: Any) -> list[str]:
+        found = dict.fromkeys(name for names in self._reader.names_of(rows) for name in names)
+        return [name for name in found if name not in self._plan.reading.text_columns]
 
     def _begin(self, part: int) -> None:
-        self._documents, self._tokens, self._skipped = 0, Counter(), Counter()
-        self._unprotected, self._matched = {}, set()
-        self._part = part
+        self._entry = Entry(self._file, part, Cursor())
         self._stack = contextlib.ExitStack()
-        out, self._beside, self._done = self._stack.enter_context(
-            self._folder.part(self._file, part)
-        )
-        self._writer = writer_for(self._reader, out, self._plan.rule)
-        # Parts of lines are joined as they are, so only the first one has a header.
-        if part == 0 or self._plan.format == "parquet":
+        self._files, self._done = self._stack.enter_context(self._folder.part(self._file, part))
+        writer = WRITERS[self._plan.format]
+        self._writer = writer(self._reader, self._files["part"], self._plan.rule)
+        if part == 0:  # parts of lines are joined as they are, so only the first has a header
             self._writer.begin()
 
     def _finish(self) -> None:
@@ -184,40 +216,28 @@ class PartWriter:
         assert self._stack is not None
         self._writer.close()
         self._writer = None
-        self._done.append(
-            Entry(
-                self._file,
-                self._part,
-                self._end,
-                self._documents,
-                dict(self._tokens),
-                dict(self._skipped),
-                unprotected=tuple(self._unprotected),
-                matched=sorted(self._matched),
-            )
-        )
+        self._done.append(self._entry)
         stack, self._stack = self._stack, None
         stack.close()
 
-    def _moved(self, batch: Batch, moved: Sequence[str]) -> Iterator[bytes]:
+    def _moved(self, batch: Batch, moved: Sequence[str | None]) -> Iterator[bytes]:
         """One line for each span of a batch: its record, kind, and offsets in the raw and in the private text."""
         name = self._plan.files[self._file][0]
-        file = {"file": os.fsencode(name).decode("utf-8", "replace")} if name else {}
-        documents: Sequence[str | None] = [None] * len(moved)
-        if self._plan.names:
-            documents = names_in(self._reader, batch, self._plan.names[0])
-        for position, document, spans in zip(batch.positions, documents, moved, strict=True):
-            record = {**file, "record": position + 1}
-            if document is not None:
-                record["document"] = document
-            for span in json.loads(spans):
+        reading = self._plan.reading
+        for row, (position, spans) in enumerate(zip(batch.positions, moved, strict=True)):
+            record: dict[str, Any] = {"file": _printable(name)} if name else {}
+            record["record"] = position + 1
+            if reading.names:
+                record["document"] = batch.values[row][len(reading.text_columns)]
+            for span in json.loads(spans or "[]"):
                 yield json.dumps({**record, **span}).encode() + b"\n"
 
-    def _quarantined(self, bad: BadRecord) -> bytes:
-        """One line of the quarantine: where a bad record stands, why it is bad, and its bytes."""
-        name = self._plan.files[self._file][0] or os.path.basename(self._reader.name)
+    def _set_aside(self, bad: BadRecord) -> bytes:
+        """One line of the quarantine: where a bad record is, why it is bad, and its bytes."""
         line: dict[str, Any] = {
-            "file": os.fsencode(name).decode("utf-8", "replace"),
+            "file": _printable(
+                self._plan.files[self._file][0] or os.path.basename(self._reader.name)
+            ),
             "record": bad.position + 1,
             "line": bad.line or None,
             "reason": bad.reason,
@@ -230,88 +250,83 @@ class PartWriter:
         return json.dumps(line, ensure_ascii=False).encode("utf-8") + b"\n"
 
 
+def _sum(first: Entry, second: Entry) -> Entry:
+    """Add the counts of a batch to those of its part."""
+    return replace(
+        second,
+        part=first.part,
+        documents=first.documents + second.documents,
+        nulls=first.nulls + second.nulls,
+        tokens=dict(Counter(first.tokens) + Counter(second.tokens)),
+        skipped=dict(Counter(first.skipped) + Counter(second.skipped)),
+        unprotected=list(dict.fromkeys([*first.unprotected, *second.unprotected])),
+        matched=sorted({*first.matched, *second.matched}),
+    )
+
+
+def _printable(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
 @dataclass(frozen=True)
 class PartRunner:
-    """Makes parts of a corpus in another process; what Spark and Ray are given to do.
+    """Makes parts of a corpus in another process, for Spark and Ray.
 
     Attributes
     ----------
     plan
-        The job.
     settings
         What the process builds its Privatizer from.
-    context
-        Goes before every identity.
     folder
         The checkpoint folder, on storage that all processes share.
     """
 
     plan: Plan
     settings: PrivatizerSettings
-    context: bytes
     folder: str
 
     def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
         """Make the parts of a task; an error that the user can correct comes back as its message."""
-        return _result(self.folder, lambda: self._make(task))
+        try:
+            self._make(task)
+        except TextprivError as error:
+            return {"error": str(error)}
+        except OSError as error:
+            place = error.filename or self.folder
+            return {"error": f"{error.strerror or type(error).__name__}: {place}"}
+        return {}
 
     def _make(self, task: Mapping[str, Any]) -> None:
-        local = InProcess(release_in_process(self.settings, self.plan.columns, self.context))
-        file, stop = task["file"], task["stop"]
-        start = Cursor(**task["start"])
-        folder = Checkpoint.attach(Path(self.folder))
-        reader = self.plan.reader(file, start, stop)
-        first = [1] * len(self.plan.text_columns)
+        local = InProcess(release_in_process(self.settings, self.plan.columns))
+        plan, file, later = self.plan, task["file"], task["later"]
+        reader = plan.reader(file, Cursor(**task["start"]), task["stop"])
+        first = (1,) * len(plan.reading.text_columns)
 
         def jobs() -> Iterator[tuple[Batch, pa.RecordBatch | None]]:
             for batch in reader:
-                numbers = [task["later"].get(each, first) for each in batch.positions]
-                found = [] if self.plan.names else list(zip(*numbers, strict=True))
-                yield batch, self.plan.arrow(reader, batch, found)
+                numbers = [later.get(position, first) for position in batch.positions]
+                own = told_apart(plan, file, reader, batch, numbers)
+                yield own, plan.arrow(own, numbers)
 
-        parts = PartWriter(self.plan, folder, file, reader)
+        parts = PartWriter(plan, Checkpoint(Path(self.folder)), file, reader)
         with contextlib.closing(parts):
             for batch, released in local.ordered(jobs()):
-                texts, tokens = released_texts(self.plan, file, batch, released)
-                parts.write(batch, texts, tokens)
-            parts.end(is_empty=stop == 0)
+                parts.write(batch, *released_texts(plan, file, batch, released.result))
+            parts.end(is_empty=task["stop"] == 0)
 
 
-@dataclass(frozen=True)
-class FileJoiner:
-    """Joins the parts of files in another process; see :class:`PartRunner`."""
-
-    plan: Plan
-    folder: str
-
-    def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Join the parts of one file."""
-        folder = Checkpoint.attach(Path(self.folder))
-        return _result(self.folder, lambda: join_file(self.plan, folder, task["file"]))
-
-
-def _result(folder: str, work: Callable[[], None]) -> dict[str, Any]:
-    """Do work in a checkpoint folder, and return the message of an error that the user can correct."""
-    try:
-        work()
-    except TextprivError as error:
-        return {"error": str(error)}
-    except OSError as error:
-        return {"error": f"{error.strerror or type(error).__name__}: {error.filename or folder}"}
-    return {}
-
-
-def join_file(plan: Plan, folder: Checkpoint, file: int) -> None:
+def join_file(plan: Plan, folder: Checkpoint, file: int, entries: Iterable[Entry]) -> None:
     """Join the parts of one file of the output."""
-    closed = folder.closed_file(file)
-    if closed is None:
-        raise CorpusError("A file was not read to its end. Continue the run with --resume.")
-    parts = folder.parts(file, closed[0])
-    name, compression = plan.files[file][0], plan.compression_of(file)
+    parts = [folder.file(file, each.part, "part") for each in entries]
+    final = folder.result(plan.files[file][0])
+    final.parent.mkdir(parents=True, exist_ok=True)
+    compression = plan.compression_of(file)
     if len(parts) == 1 and compression is None:
-        folder.adopt(parts[0], name)
-        return
-    with folder.result(name) as out:
-        if not parts:
-            raise CorpusError("No part was finished, so there is nothing to join.")
-        FORMATS[plan.format].join(parts, out, compression)
+        with contextlib.suppress(OSError):
+            os.link(parts[0], final)
+            return
+    with open(final, "wb") as out:
+        with compressed(out, compression) as packed:
+            WRITERS[plan.format].join(parts, packed)
+        out.flush()
+        os.fsync(out.fileno())

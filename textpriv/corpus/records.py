@@ -1,8 +1,6 @@
-"""Records: batches of texts with what stands beside them, bad records, and the base of each format's reader and writer.
+"""Records of a file: batches of texts with the columns beside them, bad records, and the base of readers and writers.
 
-What lives here: what a record is, what is wrong with a bad one, the cursor in a file from which reading can go on, and what
-all readers and writers share. What does not: the formats themselves (``corpus.formats``), what a text becomes
-(``privatizer``), and which files make a corpus (``corpus.job``). A message names a file and a record, and never quotes one.
+A message names a file and a record, and never quotes one.
 """
 
 from __future__ import annotations
@@ -11,24 +9,22 @@ import contextlib
 import gzip
 import io
 import os
-import shutil
 import stat
 import sys
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from textpriv import stores
-from textpriv.arguments import whole
-from textpriv.corpus.columns import ColumnRule
+from textpriv.corpus import stores
 from textpriv.errors import CorpusError, SpanError
 from textpriv.spans.span import checked, read_labels
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from textpriv.corpus.columns import ColumnRule
 
 __all__ = [
     "BATCH_BYTES",
@@ -40,31 +36,26 @@ __all__ = [
     "Batch",
     "CorpusReader",
     "Cursor",
-    "Format",
+    "LineReader",
+    "Reading",
     "RecordError",
     "RecordWriter",
     "compressed",
-    "concatenate",
     "is_stream",
     "not_utf8",
     "null_byte",
-    "part_end",
-    "part_of",
-    "written_stream",
+    "too_large",
 ]
 
-_PIECE = 1024 * 1024
 ON_ERROR = ("fail", "skip", "quarantine")
 STANDARD_STREAM = "-"
 MAX_TEXT_BYTES = 8 * 1024 * 1024
-
-# A record may carry other fields, and JSON may spell a character in six bytes, so it may be this much longer than its
-# text.
+# A record may carry other fields, and JSON may spell a character in six bytes.
 RECORD_FACTOR = 8
 # A batch closes at this many bytes of the file, so that many long records do not add up in memory.
 BATCH_BYTES = 4 * 1024 * 1024
 _UTF8_MARK = b"\xef\xbb\xbf"
-_SKIP_REMEDY = (
+_REMEDY = (
     "Repair the record, leave such records out with --on-error skip (on_error='skip'), or set them aside with "
     "--on-error quarantine."
 )
@@ -82,7 +73,7 @@ def is_stream(name: str) -> bool:
 
 
 class RecordError(Exception):
-    """One record cannot be used: a short reason, and what was expected; never the content."""
+    """A bad record: a short reason, and what was expected; never the content."""
 
     def __init__(self, reason: str, message: str, raw: bytes | None = None) -> None:
         super().__init__(message)
@@ -103,7 +94,7 @@ class BadRecord:
     reason
         A short name, such as ``"encoding"``.
     raw
-        Its bytes as they stand in the file, for the quarantine; None where they were not read for it.
+        Its bytes, for the quarantine; None without one.
     """
 
     position: int
@@ -118,13 +109,10 @@ class Cursor:
 
     Attributes
     ----------
-    record
-        Records before it.
-    line
-        Lines before it; 0 in Parquet.
+    record, line
+        Records and lines before it; lines are 0 in Parquet.
     offset
-        Bytes before it, or None where a file cannot be entered in its middle: a compressed one is read over from its
-        beginning, and Parquet goes by the record.
+        Bytes before it. None in Parquet and in a compressed file, which is read over from its beginning.
     """
 
     record: int = 0
@@ -139,240 +127,288 @@ class Batch:
     Attributes
     ----------
     positions
-        Each record's 0-based number in its file; bad records and good ones count, blank lines do not (in ``text`` every
-        line is a record).
-    texts
-        The documents, as long as ``positions``; none where all records were bad. Where several columns hold texts, those of
-        the first; :meth:`CorpusReader.values` has the others.
+        Each record's 0-based number in its file. Bad records count, blank lines do not.
+    values
+        For each record its texts, its names and its labels, as :class:`Reading` lists them. A null text is None.
     rows
         The whole records: dicts (``jsonl``), lists of fields (``csv``, ``tsv``), None each (``text``), or an Arrow record
         batch (``parquet``).
     bad
         The bad records between the batch before and the end of this one.
-    start
-        Records of the file before the first one that this batch covers, good or bad.
     end
         The cursor after the last one.
+    fraction
+        Share of the file before ``end``; None for a stream.
     """
 
     positions: list[int]
-    texts: list[str]
+    values: list[tuple[Any, ...]]
     rows: Any
-    bad: list[BadRecord] = field(default_factory=list)
-    start: int = 0
-    end: Cursor = Cursor()
+    bad: list[BadRecord]
+    end: Cursor
+    fraction: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @property
+    def texts(self) -> list[Any]:
+        """The texts of the first column."""
+        return [each[0] for each in self.values]
+
+    def column(self, number: int) -> list[Any]:
+        """Return one column of ``values``."""
+        return [each[number] for each in self.values]
+
+    def without(self, bad: Sequence[BadRecord]) -> Batch:
+        """Return the batch without some good records, which become bad ones."""
+        left_out = {each.position for each in bad}
+        kept = [n for n, position in enumerate(self.positions) if position not in left_out]
+        if isinstance(self.rows, list):
+            rows: Any = [self.rows[n] for n in kept]
+        else:
+            rows = self.rows.filter([position not in left_out for position in self.positions])
+        return replace(
+            self,
+            positions=[self.positions[n] for n in kept],
+            values=[self.values[n] for n in kept],
+            rows=rows,
+            bad=sorted([*self.bad, *bad], key=lambda each: each.position),
+        )
 
 
-# Records; the parts after it double, so that little is lost of a run that ends early.
-_FIRST_PART = 1_250
-
-
-def part_end(record: int, full: int) -> int:
-    """Return the number of records before the part that follows a record's: its own end.
-
-    Parts of a file end after 1,250 records and its doubles, as long as these are fewer than ``full``, then after every
-    ``full`` records.
-    """
-    early = _FIRST_PART
-    while early < full:
-        if record < early:
-            return early
-        early *= 2
-    return record - record % full + full
-
-
-def part_of(record: int, full: int) -> int:
-    """Return the number of the part, from 0, in which a record is; see :func:`part_end`."""
-    part, end = 0, part_end(0, full)
-    while end <= record and end < full:
-        part, end = part + 1, part_end(end, full)
-    return part if record < end else part + record // full
-
-
-class CorpusReader:
-    """Iterate over the batches of one file: the base of each format's reader; made by :func:`read_records`.
+@dataclass(frozen=True)
+class Reading:
+    """Which columns are read of each record, and what happens to a bad one.
 
     Attributes
     ----------
-    format
-        ``"jsonl"``, ``"csv"``, ``"tsv"``, ``"text"`` or ``"parquet"``.
-    skipped
-        Bad records left out so far, counted by reason (only with ``on_error`` other than ``"fail"``).
+    text_columns, names, labels
+        Columns with texts; with the name of each document, and perhaps of its author; with spans.
+    on_error
+        ``"fail"`` raises at the first bad record, ``"skip"`` leaves bad records out and counts them, ``"quarantine"`` also
+        hands their bytes on.
+    null
+        A null text is kept (``"keep"``), a bad record (``"fail"``) or an empty text (``"empty"``).
+    batch_size
+        Most records in a batch; a batch also closes at about 4 MiB.
+    part_records
+        No batch crosses a multiple of this number.
+    """
+
+    text_columns: tuple[str, ...] = ("text",)
+    names: tuple[str, ...] = ()
+    labels: str | None = None
+    on_error: str = "fail"
+    null: str = "keep"
+    batch_size: int = 1000
+    part_records: int | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are read."""
+        return (*self.text_columns, *self.names, *([self.labels] if self.labels else []))
+
+    def checked(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the values of a record, in the order of ``columns``; raise RecordError where it is bad."""
+        texts = [self._text(*each) for each in zip(self.text_columns, values, strict=False)]
+        rest = values[len(texts) :]
+        names = [_name(*each) for each in zip(self.names, rest, strict=False)]
+        if self.labels is None:
+            return (*texts, *names)
+        try:
+            checked(texts[0] or "", read_labels(rest[-1]))
+        except SpanError as error:
+            raise RecordError("labels", str(error)) from None
+        return (*texts, *names, rest[-1])
+
+    def _text(self, column: str, text: Any) -> str | None:
+        if text is None and self.null != "fail":
+            return "" if self.null == "empty" else None
+        if not isinstance(text, str):
+            found = "none (null)" if text is None else f"a value of type {type(text).__name__}"
+            reason = "null" if text is None else "wrong_type"
+            raise RecordError(reason, f"expected a text in {column!r}, found {found}.")
+        _check_text(text)
+        return text
+
+    def refused(
+        self, file: str, error: RecordError, position: int, line: int, raw: bytes | None
+    ) -> BadRecord:
+        """Return a bad record that is left out, or raise."""
+        if self.on_error == "fail":
+            where = f"line {line} (record {position + 1})" if line else f"record {position + 1}"
+            raise CorpusError(f"{file}, {where}: {error} {_REMEDY}") from None
+        kept = raw if self.on_error == "quarantine" else None
+        return BadRecord(position, line, error.reason, kept)
+
+
+def _name(column: str, value: Any) -> str:
+    """Return a name; 7 and "7" are one, for CSV cannot distinguish them."""
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise RecordError(
+            "missing_name", f"expected a name, as text or a whole number, in {column!r}."
+        )
+    _check_text(name := str(value))
+    return name
+
+
+def _check_text(text: str) -> None:
+    if "\0" in text:
+        raise null_byte()
+    # A character is at most four bytes, so most texts are known to be small enough without being encoded.
+    if len(text) * 4 > MAX_TEXT_BYTES or not text.isascii():
+        try:
+            size = len(text.encode("utf-8"))
+        except UnicodeEncodeError:  # half of a surrogate pair, spelled out in JSON
+            raise not_utf8() from None
+        if size > MAX_TEXT_BYTES:
+            raise too_large()
+
+
+def too_large() -> RecordError:
+    """Return the error of a text or a record that is too long."""
+    return RecordError(
+        "too_large", f"expected a text of at most {MAX_TEXT_BYTES:,} bytes, found a longer one."
+    )
+
+
+def not_utf8() -> RecordError:
+    """Return the error of a record that is not UTF-8."""
+    return RecordError("encoding", "expected UTF-8, found bytes or characters that are not.")
+
+
+def null_byte() -> RecordError:
+    """Return the error of a record with a NUL character."""
+    return RecordError(
+        "null_byte",
+        "expected UTF-8 text, found a NUL character (is the file UTF-16, or no text at all?).",
+    )
+
+
+class CorpusReader:
+    """Iterate over the batches of one file: the base of each format's reader.
+
+    Attributes
+    ----------
     columns
         The CSV header, the Parquet columns, or the field names of the first JSON record; empty for ``text``. Filled by
         the first batch.
-    newline
-        The line ending of the CSV header.
-    schema
-        The Arrow schema of a Parquet file; None for the other formats.
     """
 
     format: str
-    schema: pa.Schema | None = None
-    _record_is_line = True  # else the reader says where a record begins
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
-        compression: str | None = None,
-        text_columns: Sequence[str] = ("text",),
-        on_error: str = "fail",
-        batch_size: int = 1000,
-        max_text_bytes: int = MAX_TEXT_BYTES,
+        path: str,
+        compression: str | None,
+        reading: Reading,
         start: Cursor | None = None,
         stop: int | None = None,
-        cut: int | None = None,
-        names: Sequence[str] = (),
-        labels: str | None = None,
     ) -> None:
-        if on_error not in ON_ERROR:
-            raise CorpusError(f"on_error must be one of {', '.join(ON_ERROR)}; found {on_error!r}.")
-        self.path = os.fspath(path)
-        self._compression = compression
-        self.text_columns = tuple(text_columns)
-        self.on_error = on_error
-        self.batch_size = whole("batch_size", batch_size, error=CorpusError)
-        self.max_text_bytes = whole("max_text_bytes", max_text_bytes, error=CorpusError)
-        self.skipped: Counter[str] = Counter()
+        if reading.on_error not in ON_ERROR:
+            raise CorpusError(
+                f"on_error must be one of {', '.join(ON_ERROR)}; found {reading.on_error!r}."
+            )
+        self.path, self.reading = os.fspath(path), reading
         self.columns: list[str] = []
-        self.newline = "\n"
-        self._start, self._stop, self._cut = start or Cursor(), stop, cut
-        self._names = tuple(names)
-        self._labels = labels
-        self._position = 0
-        self._line = 0
-        self._record_line = 0
-        self._offset = 0
-        self._raw: BinaryIO | None = None
-        self._size = 0
+        self._compression = compression
+        self._start, self._stop = start or Cursor(), stop
 
     @property
     def name(self) -> str:
         """The file as messages name it."""
         return "standard input" if self.path == STANDARD_STREAM else self.path
 
-    @property
-    def fraction(self) -> float | None:
-        """The share of the file read so far, in [0, 1]; None for a stream."""
-        if not self._size:
-            return None
-        if self._raw is None:  # closed again
-            return 1.0
-        try:
-            return min(1.0, self._raw.tell() / self._size)
-        except (OSError, ValueError):
-            return None
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the batches from the first record on; raise CorpusError for bad records and damaged files."""
+        raise NotImplementedError
+
+    def spelled(self, row: Any) -> bytes | None:
+        """Return a good record as bytes, for the quarantine."""
+        raise NotImplementedError
+
+    def names_of(self, rows: Any) -> Iterator[Sequence[str]]:
+        """Yield the names of the columns: those of the file, or of each row."""
+        yield self.columns
+
+    def is_border(self, position: int) -> bool:
+        """Return whether a part, or what is to be read, ends before a record."""
+        part = self.reading.part_records
+        return position == self._stop or (part is not None and position % part == 0)
+
+    def check_header(self, where: str, hint: str = "") -> list[int]:
+        """Return the places of the columns that are read; refuse a file that has one of them not exactly once."""
+        for name in self.reading.columns:
+            if (count := self.columns.count(name)) != 1:
+                raise CorpusError(
+                    f"{self.name}{where}: expected one column named {name!r}, found {count} among {len(self.columns)} "
+                    f"column(s). Name the column that contains the text with --text-column.{hint}"
+                )
+        return [self.columns.index(name) for name in self.reading.columns]
+
+
+Parsed = tuple[tuple[Any, ...], Any]  # values of a record, and the whole record
+
+
+class LineReader(CorpusReader):
+    """The base of the readers of files of lines."""
+
+    record_is_line = True  # else the reader says where a record begins
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield the batches from the first record on.
-
-        Raises
-        ------
-        CorpusError
-            At the first bad record (``on_error="fail"``), or if the file as a whole cannot be read.
-        OSError
-            If the file cannot be opened.
-        """
-        self.skipped.clear()
-        self._position = self._line = self._record_line = self._offset = 0
-        start = self._start.record
-        positions: list[int] = []
-        texts: list[str] = []
-        rows: list[Any] = []
+        self.position = self.line = self.record_line = self.offset = 0
+        good: list[tuple[int, Parsed]] = []
         bad: list[BadRecord] = []
-        batch_offset = 0
+        before = 0
         with self._open() as stream:
-            for record in self._records(stream):
-                position = self._position
-                self._position += 1
+            for record in self.records(stream):
+                position = self.position
+                self.position += 1
                 if record is None:  # before the start
-                    batch_offset = self._offset
+                    before = self.offset
                     continue
                 if isinstance(record, RecordError):
-                    bad.append(self.refused(record, position))
+                    where = position, self.record_line, record.raw
+                    bad.append(self.reading.refused(self.name, record, *where))
                 else:
-                    text, row = record
-                    positions.append(position)
-                    texts.append(text)
-                    rows.append(row)
-                if (
-                    len(texts) + len(bad) >= self.batch_size
-                    or self._offset - batch_offset >= BATCH_BYTES
-                    or self._ends_here()
-                ):
-                    yield Batch(positions, texts, rows, bad, start, self._cursor())
-                    positions, texts, rows, bad = [], [], [], []
-                    start, batch_offset = self._position, self._offset
-                    if self._position == self._stop:
+                    good.append((position, record))
+                is_full = len(good) + len(bad) >= self.reading.batch_size
+                if is_full or self.offset - before >= BATCH_BYTES or self.is_border(self.position):
+                    yield self._batch(good, bad)
+                    good, bad, before = [], [], self.offset
+                    if self.position == self._stop:
                         return
-            if texts or bad:
-                yield Batch(positions, texts, rows, bad, start, self._cursor())
+            if good or bad:
+                yield self._batch(good, bad)
 
-    def values(self, batch: Batch, column: str) -> list[Any]:
-        """What the records of a batch have in a column."""
-        return [row[column] for row in batch.rows]
+    def _batch(self, good: list[tuple[int, Parsed]], bad: list[BadRecord]) -> Batch:
+        can_enter = self._size and self._compression is None
+        end = Cursor(self.position, self.line, self.offset if can_enter else None)
+        fraction = min(1.0, self._raw.tell() / self._size) if self._raw and self._size else None
+        positions = [position for position, _ in good]
+        values, rows = [each for _, (each, _) in good], [row for _, (_, row) in good]
+        return Batch(positions, values, rows, bad, end, fraction)
 
-    def cursors(self) -> Iterator[Cursor]:
-        """Yield the cursor after every part of ``cut`` records, and the last one at the end of the file; nothing is parsed.
-
-        Raises
-        ------
-        CorpusError, OSError
-            If the file as a whole cannot be read.
-        """
-        self._start, self._stop = Cursor(sys.maxsize, 0, None), None
-        self._position = self._line = self._record_line = self._offset = 0
-        with self._open() as stream:
-            for _ in self._records(stream):
-                self._position += 1
-                if self._is_cut():
-                    yield self._cursor()
-            if not self._is_cut():
-                yield self._cursor()
-
-    def _ends_here(self) -> bool:
-        return self._position == self._stop or self._is_cut()
-
-    def _is_cut(self) -> bool:
-        """Whether a part ends before the next record."""
-        if self._cut is None or not self._position:
-            return False
-        return part_end(self._position - 1, self._cut) == self._position
-
-    def _cursor(self) -> Cursor:
-        return Cursor(
-            self._position,
-            self._line,
-            self._offset if self._size and self._compression is None else None,
-        )
-
-    def refused(self, record: RecordError, position: int) -> BadRecord:
-        """Count a bad record, or raise."""
-        line = self._record_line
-        if self.on_error == "fail":
-            where = f"line {line} (record {position + 1})" if line else f"row {position + 1}"
-            raise CorpusError(f"{self.name}, {where}: {record} {_SKIP_REMEDY}") from None
-        self.skipped[record.reason] += 1
-        return BadRecord(
-            position, line, record.reason, record.raw if self.on_error == "quarantine" else None
-        )
+    def records(self, stream: BinaryIO) -> Iterator[Parsed | RecordError | None]:
+        """Yield every record: a bad one as the error that it is, one before the start as None."""
+        raise NotImplementedError
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[BinaryIO]:
         """Open the file for reading bytes, decompressed."""
+        self._raw: BinaryIO | None = None
+        self._size = 0
         if self.path == STANDARD_STREAM:
             if sys.stdin is None:
                 raise CorpusError("Standard input is closed: name a file.")
-            self._raw = None
             yield sys.stdin.buffer
             return
         with contextlib.ExitStack() as stack:
             raw = stack.enter_context(stores.opened(self.path))
-            self._raw, self._size = raw, 0
             if not is_stream(self.path):
-                self._size = raw.seek(0, os.SEEK_END)
+                self._raw, self._size = raw, raw.seek(0, os.SEEK_END)
                 raw.seek(0)
-            stack.callback(setattr, self, "_raw", None)
             if self._compression == "gzip":
                 yield stack.enter_context(gzip.open(raw, "rb"))  # type: ignore[misc]
             elif self._compression == "zstd":
@@ -382,30 +418,23 @@ class CorpusReader:
             else:
                 yield raw
 
-    def _records(self, stream: BinaryIO) -> Iterator[tuple[str, Any] | RecordError | None]:
-        """Yield every record: a bad one as the error that it is, one before the start as None."""
-        raise NotImplementedError
-
     def enter(self, stream: BinaryIO) -> None:
         """Go to the start, where the file can be entered there; else the records before it are read over."""
         cursor = self._start
-        if cursor.offset and self._raw is not None and self._size and self._compression is None:
+        if cursor.offset and self._raw is not None and self._compression is None:
             stream.seek(cursor.offset)
-            self._position, self._line, self._offset = cursor.record, cursor.line, cursor.offset
-
-    # Lines ----------------------------------------------------------------------------------------
+            self.position, self.line, self.offset = cursor.record, cursor.line, cursor.offset
 
     def lines(self, stream: BinaryIO, limit: int) -> Iterator[bytes | RecordError]:
         """Yield lines with their endings, and an error for each line over the limit."""
         while True:
-            first = not self._offset
+            first = not self.offset
             line = self._read_line(stream, limit + 1 + (len(_UTF8_MARK) if first else 0))
             if not line:
                 return
-            self._line += 1
-            # A CSV record may have several lines, and its reader says where it begins.
-            if self._record_is_line:
-                self._record_line = self._line
+            self.line += 1
+            if self.record_is_line:
+                self.record_line = self.line
             if first:
                 line = line.removeprefix(_UTF8_MARK)
                 if not line:  # the mark alone
@@ -416,7 +445,7 @@ class CorpusReader:
             piece = line
             while piece and not piece.endswith(b"\n"):
                 piece = self._read_line(stream, 1 << 20)
-            yield self.too_large()
+            yield too_large()
 
     def _read_line(self, stream: BinaryIO, limit: int) -> bytes:
         try:
@@ -427,170 +456,74 @@ class CorpusReader:
             if is_plain and self._compression != "zstd":
                 raise
             raise CorpusError(
-                f"{self.name}: the compressed file is damaged or cut short after line "
-                f"{self._line}. Make or fetch it again."
+                f"{self.name}: the compressed file is damaged or cut short after line {self.line}. Make or fetch it again."
             ) from error
-        self._offset += len(line)
+        self.offset += len(line)
         return line
 
-    def too_large(self) -> RecordError:
-        """A text or a record that is longer than may be."""
-        return RecordError(
-            "too_large",
-            f"expected a text of at most {self.max_text_bytes:,} bytes, found a longer one.",
-        )
-
     def line_records(
-        self,
-        stream: BinaryIO,
-        parse: Callable[[str], tuple[str, Any]],
-        limit: int,
-        *,
-        skips_blank: bool,
-    ) -> Iterator[tuple[str, Any] | RecordError | None]:
+        self, stream: BinaryIO, parse: Callable[[str], Parsed], limit: int, *, skips_blank: bool
+    ) -> Iterator[Parsed | RecordError | None]:
         """Yield a record for each line of at most ``limit`` bytes."""
         self.enter(stream)
         for line in self.lines(stream, limit):
             if isinstance(line, bytes) and skips_blank and not line.strip():
                 continue
-            if self._position < self._start.record:
+            if self.position < self._start.record:
                 yield None
             elif isinstance(line, RecordError):
                 yield line
             else:
                 try:
-                    yield parse(self._decode(line))
+                    if b"\0" in line:
+                        raise null_byte()
+                    yield parse(line.decode("utf-8"))
+                except UnicodeDecodeError:
+                    yield RecordError("encoding", str(not_utf8()), line)
                 except RecordError as error:
                     error.raw = line
                     yield error
-
-    def _decode(self, line: bytes) -> str:
-        if b"\0" in line:
-            raise null_byte()
-        try:
-            return line.decode("utf-8")
-        except UnicodeDecodeError:
-            raise not_utf8() from None
-
-    def check_name_columns(self) -> None:
-        """Refuse a file whose header has not exactly one column for each name, and for labels."""
-        for name, why in (
-            *((each, "to count by") for each in self._names),
-            (self._labels, "with labels"),
-        ):
-            if name is not None and (count := self.columns.count(name)) != 1:
-                raise CorpusError(
-                    f"{self.name}: expected one column named {name!r}, {why}; found {count} among {len(self.columns)}."
-                )
-
-    def check_labels(self, text: str, given: Any) -> None:
-        """Raise for labels that cannot be read or do not fit their text."""
-        try:
-            checked(text, read_labels(given))
-        except SpanError as error:
-            raise RecordError("labels", str(error)) from None
-
-    def check_names(self, values: Iterable[Any]) -> None:
-        """Raise for a record without a name, as text or a whole number."""
-        for name, value in zip(self._names, values, strict=True):
-            if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-                raise RecordError(
-                    "missing_name",
-                    f"expected a name, as text or a whole number, in {name!r}, to count by; found none.",
-                )
-            if isinstance(value, str) and not value.isascii():
-                try:
-                    value.encode("utf-8")
-                except UnicodeEncodeError:
-                    raise not_utf8() from None
-
-    def missing_text(self, column: str, others: int) -> RecordError:
-        """A record without one of the text's columns."""
-        return RecordError(
-            "missing_text",
-            f"expected a text in {column!r}, found {others} other column(s); name the column that holds the text with "
-            "--text-column.",
-        )
-
-    def check_texts(self, texts: Sequence[str]) -> str:
-        """Return the first text of a record; raise for any that is too large, no UTF-8, or no text."""
-        for text in texts:
-            self._check_text(text)
-        return texts[0]
-
-    def _check_text(self, text: str) -> None:
-        if "\0" in text:
-            raise null_byte()
-        # A character is at most four bytes, so most texts need no encoding to be known as small
-        # enough.
-        if len(text) * 4 > self.max_text_bytes or not text.isascii():
-            try:
-                size = len(text.encode("utf-8"))
-            except UnicodeEncodeError:  # half of a surrogate pair, spelled out in JSON
-                raise not_utf8() from None
-            if size > self.max_text_bytes:
-                raise self.too_large()
-
-
-def not_utf8() -> RecordError:
-    """A record that is no UTF-8."""
-    return RecordError("encoding", "expected UTF-8, found bytes or characters that are not.")
-
-
-def null_byte() -> RecordError:
-    """A record with a NUL character."""
-    return RecordError(
-        "null_byte",
-        "expected UTF-8 text, found a NUL character (is the file UTF-16, or no text at all?).",
-    )
 
 
 class RecordWriter:
     """Write the batches of one file: the base of each format's writer.
 
-    The bytes of an output are a function of its records alone: neither the batches nor the parts that they came in leave a
-    trace.
+    The bytes of an output follow from its records alone, however they are cut into batches.
     """
 
     def __init__(self, reader: CorpusReader, out: BinaryIO, rule: ColumnRule) -> None:
-        self._reader = reader
-        self._out = out
-        self._rule = rule
+        self._reader, self._out, self._rule = reader, out, rule
 
     def begin(self) -> None:
-        """Write what comes before the first record of a file."""
+        """Write the header of a file."""
 
-    def write(self, batch: Batch, columns: Sequence[Sequence[str]]) -> None:
-        """Write a batch's records with these texts, one list for each column that holds texts."""
+    def write(self, batch: Batch, columns: Sequence[Sequence[str | None]]) -> None:
+        """Write a batch's records with these texts, one list for each column of texts."""
         for row, *texts in zip(batch.rows, *columns, strict=True):
-            self._out.write(self._record(row, texts))
+            self._out.write(self.record(row, texts))
 
     def close(self) -> None:
         """Write what comes after the last record; leaves the file below open."""
 
     def abandon(self) -> None:
-        """Write nothing more: the file below is given up."""
+        """Give up the file."""
 
-    def _record(self, row: Any, texts: Sequence[str]) -> bytes:
+    def record(self, row: Any, texts: Sequence[str | None]) -> bytes:
+        """Return one record as bytes."""
         raise NotImplementedError
 
     def passing(self, names: Sequence[str]) -> list[int]:
-        """The numbers of the columns that are written: the texts and those that pass the rule."""
-        texts = self._reader.text_columns
+        """Return the numbers of the columns that are written: the texts and those that pass the rule."""
+        texts = self._reader.reading.text_columns
         return [n for n, name in enumerate(names) if name in texts or self._rule.passes(name)]
 
-
-@contextlib.contextmanager
-def written_stream(name: str) -> Iterator[BinaryIO]:
-    """Open standard output, a device or a pipe to write to; what was written has gone out after the block."""
-    if name != STANDARD_STREAM:
-        with open(name, "wb") as stream:
-            yield stream
-    elif sys.stdout is None:
-        raise CorpusError("Standard output is closed: name a file.")
-    else:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+    @staticmethod
+    def join(parts: Sequence[Path], out: BinaryIO, schema: pa.Schema | None = None) -> None:
+        """Write the content of finished parts one after the other."""
+        for part in parts:
+            with open(part, "rb") as file:
+                while piece := file.read(1 << 20):
+                    out.write(piece)
 
 
 @contextlib.contextmanager
@@ -611,35 +544,3 @@ def compressed(raw: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
             yield out
     else:
         yield raw
-
-
-def concatenate(parts: Sequence[Path], out: BinaryIO, compression: str | None) -> None:
-    """Write the bytes of finished parts one after the other."""
-    with compressed(out, compression) as packed:
-        for part in parts:
-            with open(part, "rb") as file:
-                shutil.copyfileobj(file, packed, _PIECE)
-
-
-@dataclass(frozen=True)
-class Format:
-    """A file format: its reader and its writer.
-
-    Attributes
-    ----------
-    name : str
-    extensions : tuple of str
-        The extensions that mean it.
-    reader, writer : type
-    join : callable
-        Write the content of finished parts one after the other; called with the parts, the file and its compression.
-    compressible : bool
-        Whether a file may be compressed as a whole.
-    """
-
-    name: str
-    extensions: tuple[str, ...]
-    reader: type[CorpusReader]
-    writer: type[RecordWriter]
-    join: Callable[[Sequence[Path], BinaryIO, str | None], None]
-    compressible: bool = True

@@ -1,27 +1,4 @@
-"""The one function from an Arrow record batch to an Arrow record batch, and what a process builds it from.
-
-Every engine calls :class:`BatchRelease`; so every engine releases the same texts. It replaces the text columns and leaves
-the others as they are. What lives here as well: what a document of a corpus is known by. What does not: how a text becomes
-private (``privatizer``) and which random stream it has (``document_streams``), files (``corpus``), and processes (the other
-engines).
-
-What a document is known by
----------------------------
-A document's stream follows from the settings, its key and the words that are drawn for it, as
-:func:`textpriv.randomness.document_identity` says and the privatizer does; under a run key for ever, so that the same
-document is released the same way whichever file, batch, process or machine it is in. The key of a document in a corpus is
-:func:`document_key`: the name of the text column, and
-
-* the document's name, which is the value in the document column, all different;
-* or, without names, its own text and its number among the equal texts of the run (:mod:`textpriv.engines.identity`).
-
-Two texts of one document that stand in two columns are two documents: they come out independently also where they are
-equal, and each as if its column were released alone. Two rows of one name would be one document, and equal texts in them
-would come out equal. Engines refuse them, except under a ledger, which counts them as versions of one document.
-
-What this does not hide, and the statement names: a document that is released again under the same key and the same run key
-comes out as before if its text is the same and otherwise if it has changed. Whoever sees both releases knows which.
-"""
+"""The one function from an Arrow record batch to a private one, which every engine calls."""
 
 from __future__ import annotations
 
@@ -29,11 +6,10 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +17,7 @@ from numpy.typing import NDArray
 
 from textpriv.engines.identity import document_key, unnamed_key
 from textpriv.engines.schemas import types_alone
+from textpriv.engines.settings import PrivatizerSettings
 from textpriv.errors import CorpusError, DocumentError, TextprivError
 from textpriv.mechanisms.base import UNKNOWN
 
@@ -48,10 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from textpriv.privatizer import Privatizer, ReleaseKey
-    from textpriv.tokenization.batches import RawBatch
 
 __all__ = [
-    "NO_SALT",
     "BatchRelease",
     "Columns",
     "PrivatizerSettings",
@@ -61,171 +36,63 @@ __all__ = [
     "without_trace",
 ]
 
-
+NULLS = ("keep", "fail", "empty")
 _LOOKED_AT = 500  # words by which texts of another language are known
-NO_SALT = bytes(16)  # the context of a run that is to be repeated
-
-
-@dataclass(frozen=True)
-class PrivatizerSettings:
-    """What a process needs to build the same Privatizer: an index path and plain values.
-
-    Attributes
-    ----------
-    index
-        Path of a saved index folder, which each process maps into memory; "builtin:en", the default, is the index that is
-        built in (:meth:`textpriv.Index.builtin`).
-    mechanism
-        Registered name, such as ``"textpriv.TEM.v1"``, or the short one of the commands, such as ``"tem"``.
-    options
-        The mechanism's arguments, such as ``{"epsilon": 6.0}`` (epsilon in units of 1/distance).
-    language
-        By whose rules texts are tokenized, as spaCy's code; None for the language of the index.
-    policy
-        Fields of TokenPolicy; those left out keep their defaults.
-    seed
-        For experiments only; None for secret randomness.
-    run_key
-        32 random bytes that every process shares, so that the output does not depend on their
-        number. Not used with a ledger.
-    key_file
-        Path of a run key that each process reads for itself; then ``run_key`` is not used, and no secret travels.
-    ledger
-        Path of the ledger that counts every document.
-    document_limit, document_nats_limit, author_limit, document_rho_limit, author_rho_limit
-        The ledger's limits, as in :class:`textpriv.ledger.Ledger`.
-    spans
-        The policy of typed spans, as :meth:`textpriv.spans.policy.SpanPolicy.from_dict` reads it; None for words alone.
-    detect
-        Names of the detectors, as :func:`textpriv.spans.detectors.make_detector` knows them.
-    """
-
-    index: str = "builtin:en"
-    mechanism: str = "textpriv.TEM.v1"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    policy: Mapping[str, str] = field(default_factory=dict)
-    seed: int | None = None
-    run_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    key_file: str | None = None
-    ledger: str | None = None
-    document_limit: float | None = None
-    document_nats_limit: float | None = None
-    author_limit: float | None = None
-    language: str | None = None
-    document_rho_limit: float | None = None
-    author_rho_limit: float | None = None
-    spans: Mapping[str, Any] | None = None
-    detect: tuple[str, ...] = ()
-
-    def build(self) -> Privatizer:
-        """Load the index and build the Privatizer.
-
-        Raises
-        ------
-        TextprivError
-            If the index, the mechanism, the policy or the key file cannot be used.
-        """
-        from textpriv.index.builtin import open_index
-        from textpriv.mechanisms import find_mechanism
-        from textpriv.privatizer import Privatizer
-        from textpriv.tokenization.policy import TokenPolicy
-
-        mechanism = find_mechanism(self.mechanism)(**self.options)(open_index(self.index))
-        policy = TokenPolicy.from_dict(dict(self.policy))
-        more: dict[str, Any] = {"language": self.language, "seed": self.seed}
-        if self.spans is not None:
-            from textpriv.spans.detectors import make_detector
-            from textpriv.spans.policy import SpanPolicy
-
-            language = self.language or mechanism.index.language or "en"
-            more["spans"] = SpanPolicy.from_dict(self.spans)
-            more["detector"] = [make_detector(name, language) for name in self.detect]
-        if self.ledger is not None:
-            from textpriv.ledger.ledger import LIMITS, Ledger
-
-            more["ledger"] = Ledger(self.ledger, **{name: getattr(self, name) for name in LIMITS})
-        elif self.seed is None:
-            more["run_key"] = self.secret()
-        return Privatizer(mechanism, policy, **more)
-
-    def __repr__(self) -> str:
-        usual = PrivatizerSettings(run_key=b"")
-        shown = (field.name for field in fields(self) if field.repr)
-        changed = [name for name in shown if getattr(self, name) != getattr(usual, name)]
-        return f"PrivatizerSettings({', '.join(f'{n}={getattr(self, n)!r}' for n in changed)})"
-
-    def secret(self) -> bytes:
-        """Return the run key itself."""
-        if self.key_file is None:
-            return self.run_key
-        from textpriv.run_key import read_run_key
-
-        return read_run_key(self.key_file)
-
-    def without_secret(self) -> PrivatizerSettings:
-        """Return the same settings with the key only by its file, ready to travel between machines."""
-        return self if self.key_file is None else replace(self, run_key=b"")
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a record batch mean what.
+    """Meaning of the columns of a record batch.
 
     Attributes
     ----------
     text
-        The texts: strings, none of them null; several columns of them as a sequence of names.
-    document
-        The name of each document; None if documents are known by their texts.
-    author
-        The name of each document's author, for a ledger and for laws that draw the same for all spans of a person.
+        The texts; several columns of them as a sequence of names.
+    document, author
+        The name of each document, and of its author: for a ledger, and for spans that are replaced the same way for a
+        person.
     occurrence
-        The number of each text among the equal ones of its column, from 1; several columns of numbers where there are
-        several columns of texts. Not needed with ``document``.
+        Without names: the number of each text among the equal ones of its column, from 1; as many columns as ``text`` has.
     labels
-        The spans of each text that are known already (:func:`textpriv.spans.span.read_labels`), of a privatizer with
-        spans. The column is left out of what is released. None for no such column; with one column of texts only.
-    moved
-        The name of a column to add, with where the spans of each text stood and stand now: JSON, its owner's
-        (:mod:`textpriv.spans.span`). None for no such column.
+        The spans of each text that are known already (:func:`textpriv.spans.span.read_labels`). The column is left out of
+        what is released; with one column of texts only.
     known_as
-        The name of the text column in the corpus, which is a part of what each document is known by, or the names where
-        there are several; ``text`` if left out.
+        The names of the text columns in the corpus, which are a part of a document's key; ``text`` if left out.
+    moved
+        The name of a column to add, with the place of each span in the raw and in the private text: JSON, its owner's.
+    null
+        A null text is kept (``"keep"``), refused (``"fail"``) or becomes an empty text (``"empty"``).
 
     Raises
     ------
     CorpusError
-        If the text is to be its own name: documents of equal text would come out equal, and so betray that they are. If a
-        column of texts is named twice, or none is.
+        If a text is to be its own name, since equal texts would come out equal. If a column of texts is named twice, or
+        none is.
     """
 
     text: str | Sequence[str] = "text"
     document: str | None = None
     author: str | None = None
     occurrence: str | Sequence[str] | None = None
-    known_as: str | Sequence[str] | None = None
     labels: str | None = None
+    known_as: str | Sequence[str] | None = None
     moved: str | None = None
+    null: str = "keep"
 
     def __post_init__(self) -> None:
-        for column, times in Counter(self.texts).items():
-            if times > 1:
-                raise CorpusError(f"The text column {column!r} is named twice: name each one once.")
-            if column in (self.document, self.author):
+        texts = self.texts
+        if not texts or len(set(texts)) < len(texts):
+            raise CorpusError("Name each column of texts once.")
+        for column in filter(None, (self.document, self.author, self.labels)):
+            if column in texts:
                 raise CorpusError(
-                    f"{column!r} holds the texts, so it cannot name documents or authors: equal texts would come out equal, "
-                    "and so betray that they are. Name another column."
+                    f"{column!r} contains the texts, so it cannot name documents or authors, nor hold labels. Name another "
+                    "column."
                 )
-        if not self.texts:
-            raise CorpusError("No column of texts is named: name one.")
-        if self.labels is not None and len(self.texts) > 1:
-            raise CorpusError(
-                "Labels are offsets in one text, and several columns of texts are named: release them one by one."
-            )
-        if self.labels in (*self.texts, self.document, self.author) and self.labels is not None:
-            raise CorpusError(
-                f"{self.labels!r} cannot hold labels and something else: name another column."
-            )
+        if self.labels is not None and len(texts) > 1:
+            raise CorpusError("Labels are offsets in one text: release several columns one by one.")
+        if self.null not in NULLS:
+            raise CorpusError(f"null must be one of {', '.join(NULLS)}; found {self.null!r}.")
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -239,28 +106,22 @@ class Columns:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What each column of texts is called in what documents are known by."""
+        """The names of the text columns in the keys of documents."""
         return self.texts if self.known_as is None else _names(self.known_as)
 
     def check(self, names: Sequence[str]) -> None:
-        """Refuse the columns of a table where one that is needed stands not once."""
+        """Refuse the columns of a table where one that is needed is not there once."""
         for column in filter(None, (*self.texts, self.document, self.author, self.labels)):
-            _check_column(names, column)
-
-
-def _check_column(names: Sequence[str], column: str) -> None:
-    if (count := names.count(column)) != 1:
-        raise CorpusError(
-            f"expected one column named {column!r}, found {count} among {len(names)} columns."
-        )
+            if (count := list(names).count(column)) != 1:
+                raise CorpusError(
+                    f"expected one column named {column!r}, found {count} among {len(names)} columns."
+                )
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:
-    names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+    names = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
     if not all(isinstance(name, str) for name in names):
-        raise CorpusError(
-            "A column of texts is named by a text, or several by a sequence of them; give the column such a name first."
-        )
+        raise CorpusError("Columns are named by text; give the column such a name first.")
     return names
 
 
@@ -271,8 +132,6 @@ class BatchRelease:
     ----------
     privatizer : Privatizer
     columns : Columns
-    context : bytes
-        16 bytes that go into every document's key: ``NO_SALT``, or secret ones of a run that is not to be repeated.
 
     Attributes
     ----------
@@ -290,13 +149,11 @@ class BatchRelease:
     [{'id': 'a', 'text': 'good film!'}]
     """
 
-    def __init__(self, privatizer: Privatizer, columns: Columns, context: bytes = NO_SALT) -> None:
+    def __init__(self, privatizer: Privatizer, columns: Columns) -> None:
         self.privatizer = privatizer
         self.columns = columns
         self.tokens: Counter[str] = Counter()
         self._drawn = self._unknown = 0
-        is_repeated = privatizer.seed is not None or context == NO_SALT
-        self._salt = b"" if is_repeated else context
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch with private texts and the other columns as they are, without metadata of its schema.
@@ -304,202 +161,194 @@ class BatchRelease:
         Raises
         ------
         CorpusError
-            If a column is missing, or a text or a name is null or of another type; names the row.
-        LedgerError
-            For a document that the ledger refuses; nothing of the batch is drawn.
+            If a column is missing, or a text or a name is of another type; names the row.
+        DocumentError
+            For labels that do not fit, or a document that the ledger refuses; ``position`` is the row. Nothing of the
+            batch is drawn.
         """
         import pyarrow as pa
 
-        labels = () if self.columns.labels is None else (self._labels(batch),)
-        raw = self.privatizer.read_batch(self.encoded(batch), *labels)
-        if self.columns.moved is None:
-            done = self.with_texts(batch, self.released(batch, raw))
-        else:
-            done = self._with_offsets(batch, raw)
-        kept = [name for name in done.schema.names if name != self.columns.labels]
-        done = done.select(kept) if labels else done
-        return pa.RecordBatch.from_arrays(done.columns, schema=types_alone(done.schema))
+        columns = self.columns
+        columns.check(batch.schema.names)
+        given = [self._texts(batch.column(name), name) for name in columns.texts]
+        rows = [row for texts in given for row, text in enumerate(texts) if text is not None]
+        plain = [text for texts in given for text in texts if text is not None]
+        try:
+            private, moved = self._released(batch, given, plain, rows)
+        except DocumentError as error:
+            if error.position is not None:
+                error.position = rows[error.position]
+            raise
+        released = iter(private)
+        for name, texts in zip(columns.texts, given, strict=True):
+            own = [None if text is None else next(released) for text in texts]
+            batch = _with_texts(batch, name, own)
+        if columns.moved is not None:
+            batch = batch.append_column(columns.moved, string_array(map(json.dumps, moved)))
+        batch = batch.select([name for name in batch.schema.names if name != columns.labels])
+        return pa.RecordBatch.from_arrays(batch.columns, schema=types_alone(batch.schema))
 
-    def _labels(self, batch: pa.RecordBatch) -> list[Any]:
-        """The spans of each text that are known already; ``position`` of an error is the row."""
+    def _released(
+        self,
+        batch: pa.RecordBatch,
+        given: Sequence[Sequence[str | None]],
+        plain: list[str],
+        rows: Sequence[int],
+    ) -> tuple[Sequence[str], list[list[dict[str, Any]]]]:
+        """Return the private texts, and for each row where its spans were and are."""
+        labels = () if self.columns.labels is None else (self._labels(batch, rows),)
+        raw = self.privatizer.read_batch(plain, *labels)
+        keys = self._keys(batch, given)
+        moved: list[list[dict[str, Any]]] = [[] for _ in range(batch.num_rows)]
+        if self.columns.moved is None:
+            private: Sequence[str] = self.privatizer.release_batch(raw, keys)
+        else:
+            from textpriv.spans.span import moved_spans
+
+            counts = [sum(text is not None for text in texts) for texts in given]
+            parts = [
+                part for part, n in zip(self.columns.parts, counts, strict=True) for _ in range(n)
+            ]
+            tokens = self.privatizer.release(raw, keys)
+            for span in moved_spans(raw, tokens):
+                text = span.pop("document")
+                moved[rows[text]].append({"column": parts[text], **span})
+            private = [each.text for each in tokens]
+        self.tokens.update(raw.counts)
+        self._warn_of_language(raw.codes)
+        return private, moved
+
+    def _texts(self, column: pa.Array, name: str) -> list[str | None]:
+        """Return the texts of a column."""
+        try:
+            texts: list[Any] = column.to_pylist()
+        except UnicodeDecodeError:
+            raise CorpusError(
+                f"a text in {name!r} is not UTF-8. Leave such rows out first."
+            ) from None
+        for row, text in enumerate(texts):
+            if text is None and self.columns.null == "empty":
+                texts[row] = ""
+            elif not isinstance(text, str) and (text is not None or self.columns.null == "fail"):
+                found = "none (null)" if text is None else type(text).__name__
+                raise CorpusError(
+                    f"row {row + 1} of a batch: expected a text in {name!r}, found {found}. Leave such rows out first."
+                )
+        return texts
+
+    def _labels(self, batch: pa.RecordBatch, rows: Sequence[int]) -> list[Any]:
         from textpriv.spans.span import read_labels
 
-        labels = []
-        column = batch.column(_column_index(batch, str(self.columns.labels)))
-        for row, given in enumerate(column.to_pylist()):
+        given, labels = batch.column(str(self.columns.labels)).to_pylist(), []
+        for text, row in enumerate(rows):
             try:
-                labels.append(read_labels(given))
+                labels.append(read_labels(given[row]))
             except DocumentError as error:
-                error.position = row
+                error.position = text
                 raise
         return labels
 
-    def _with_offsets(self, batch: pa.RecordBatch, raw: RawBatch) -> pa.RecordBatch:
-        """The batch with private texts, and a column of where their spans stood and stand now."""
-        from textpriv.spans.span import moved_spans
+    def _keys(
+        self, batch: pa.RecordBatch, given: Sequence[Sequence[str | None]]
+    ) -> list[ReleaseKey]:
+        """Return the key of each text, those of one column after those of another."""
+        columns, parts = self.columns, self.columns.parts
+        is_counted = getattr(self.privatizer, "ledger", None) is not None
+        if columns.document is None:
+            if is_counted:
+                raise CorpusError("A ledger counts documents by their names: name their column.")
+            if not columns.occurrences:
+                raise CorpusError(
+                    "Each document needs a name of its own, from which its randomness follows: name their column."
+                )
+            numbers = [batch.column(name).to_pylist() for name in columns.occurrences]
+            return [
+                unnamed_key(part, text, number)
+                for part, texts, own in zip(parts, given, numbers, strict=True)
+                for text, number in zip(texts, own, strict=True)
+                if text is not None
+            ]
+        names = _document_names(batch, columns.document)
+        authors: Sequence[str | None] = [None] * len(names)
+        if columns.author is not None:
+            authors = _document_names(batch, columns.author)
+        has_authors = columns.author is not None and self.privatizer.spans is not None
+        keys: list[ReleaseKey] = []
+        for part, texts in zip(parts, given, strict=True):
+            for text, name, author in zip(texts, names, authors, strict=True):
+                if text is None:
+                    continue
+                own = document_key(part, name)
+                if is_counted or has_authors:
+                    from textpriv.ledger.ledger import Document
 
-        private = self.privatizer.release(raw, self._keys(batch))
-        self._count(raw)
-        rows = batch.num_rows
-        moved: list[list[dict[str, Any]]] = [[] for _ in range(rows)]
-        for span in moved_spans(raw, private):
-            text = span.pop("document")
-            column = self.columns.parts[text // rows]
-            moved[text % rows].append({"column": column, **span})
-        done = self.with_texts(batch, [each.text for each in private])
-        return done.append_column(str(self.columns.moved), string_array(map(json.dumps, moved)))
-
-    def encoded(self, batch: pa.RecordBatch) -> list[str]:
-        """The texts of a batch, those of one column after those of another.
-
-        Raises
-        ------
-        CorpusError
-            If there are none, or one of them is null or of another type; names the row.
-        """
-        columns = ((batch.column(_column_index(batch, name)), name) for name in self.columns.texts)
-        return [text for column, name in columns for text in _texts(column, name)]
-
-    def released(self, batch: pa.RecordBatch, raw: RawBatch) -> list[str]:
-        """Draw what was read of a batch; of the batch itself only names and numbers are looked at."""
-        released = self.privatizer.release_batch(raw, self._keys(batch))
-        self._count(raw)
-        return released
-
-    def _count(self, raw: RawBatch) -> None:
-        self.tokens.update(raw.counts)
-        self._warn_of_language(raw.codes)
+                    keys.append(
+                        Document(name, author, part) if is_counted else Document(own, author)
+                    )
+                else:
+                    keys.append(own)
+        return keys
 
     def _warn_of_language(self, codes: NDArray[np.int32]) -> None:
-        """Warn once where most of the first words are not those of the index; how many of them is not told."""
+        """Warn once where most of the first words are not those of the index; the number of them is not shown."""
         if self._drawn >= _LOOKED_AT:
             return
         self._drawn += int(np.count_nonzero(codes >= UNKNOWN))
         self._unknown += int(np.count_nonzero(codes == UNKNOWN))
         if self._drawn >= _LOOKED_AT and 2 * self._unknown > self._drawn:
             warnings.warn(
-                "most of the first words of these texts are not among those of the index, so what is drawn for them has "
-                "nothing to do with them: are the texts of another language than the index? See textpriv leaks.",
+                "most of the first words of these texts are not among those of the index, so the words that replace them "
+                "have nothing to do with them: are the texts of another language than the index?",
                 stacklevel=2,
             )
 
-    def with_texts(self, batch: pa.RecordBatch, texts: Sequence[str]) -> pa.RecordBatch:
-        """Return the batch with these texts, those of one column after those of another.
 
-        Raises
-        ------
-        CorpusError
-            If they are too large for a column of that type.
-        """
-        import pyarrow as pa
-
-        rows = batch.num_rows
-        for number, name in enumerate(self.columns.texts):
-            index = _column_index(batch, name)
-            field = batch.schema.field(index)
-            column = string_array(texts[number * rows : (number + 1) * rows])
-            if pa.types.is_large_string(column.type) and pa.types.is_string(field.type):
-                raise CorpusError(
-                    f"The private texts of a batch of {rows:,} rows take 2 GiB or more, which a column of "
-                    "Arrow's type string cannot hold: use smaller batches, or large_string."
-                )
-            if column.type != field.type:
-                column = column.cast(field.type)
-            batch = batch.set_column(index, field, column)
-        return batch
-
-    def _keys(self, batch: pa.RecordBatch) -> list[ReleaseKey]:
-        """What the texts are known by, those of one column after those of another."""
-        names = None if self.columns.document is None else self._names(batch, self.columns.document)
-        parts = self.columns.parts
-        is_counted = getattr(self.privatizer, "ledger", None) is not None
-        if is_counted and names is None:
-            raise CorpusError("A ledger counts documents by their names: name their column.")
-        has_spans = getattr(self.privatizer, "spans", None) is not None
-        if names is not None and (is_counted or (has_spans and self.columns.author is not None)):
-            from textpriv.ledger.ledger import Document
-
-            authors: Sequence[str | None] = [None] * len(names)
-            if self.columns.author is not None:
-                authors = self._names(batch, self.columns.author)
-            known = list(zip(names, authors, strict=True))
-            if is_counted:
-                return [Document(name, author, part) for part in parts for name, author in known]
-            return [
-                Document(document_key(part, name, salt=self._salt), author)
-                for part in parts
-                for name, author in known
-            ]
-        if names is not None:
-            return [document_key(part, name, salt=self._salt) for part in parts for name in names]
-        if not self.columns.occurrences:
+def _document_names(batch: pa.RecordBatch, column: str) -> list[str]:
+    """Return the names in a column; 7 and "7" are one name, for CSV cannot distinguish them."""
+    names = []
+    for row, name in enumerate(batch.column(column).to_pylist()):
+        if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
             raise CorpusError(
-                "Each document needs a name of its own, from which its randomness follows: name their column."
+                f"row {row + 1} of a batch: expected a name, as text or a whole number, in {column!r}; found none."
             )
-        keys: list[ReleaseKey] = []
-        for part, *known in zip(parts, self.columns.texts, self.columns.occurrences, strict=True):
-            text, number = (batch.column(_column_index(batch, name)).to_pylist() for name in known)
-            keys += [
-                unnamed_key(part, *each, salt=self._salt) for each in zip(text, number, strict=True)
-            ]
-        return keys
-
-    def _names(self, batch: pa.RecordBatch, column: str) -> list[str]:
-        """Read the names in a column; 7 and "7" are one name, for CSV cannot tell them apart."""
-        names = []
-        for row, name in enumerate(batch.column(_column_index(batch, column)).to_pylist()):
-            if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-                raise _Unnamed(row, column)
-            names.append(str(name))
-        return names
+        names.append(str(name))
+    return names
 
 
-def string_array(texts: Iterable[str]) -> pa.StringArray | pa.LargeStringArray:
+def _with_texts(batch: pa.RecordBatch, name: str, texts: Sequence[str | None]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    index = batch.schema.names.index(name)
+    field = batch.schema.field(index)
+    column = string_array(texts)
+    if pa.types.is_large_string(column.type) and pa.types.is_string(field.type):
+        raise CorpusError(
+            f"The private texts of a batch of {len(texts):,} rows take 2 GiB or more, which a column of Arrow's type string "
+            "cannot hold: use smaller batches, or large_string."
+        )
+    if column.type != field.type:
+        column = column.cast(field.type)
+    return batch.set_column(index, field, column)
+
+
+def string_array(texts: Iterable[str | None]) -> pa.StringArray | pa.LargeStringArray:
     """Return texts as an Arrow array, of large strings if they need them.
 
     Unlike ``pyarrow.array`` this does not load pandas where that is installed.
     """
     import pyarrow as pa
 
-    encoded = [text.encode() for text in texts]
+    given = list(texts)
+    encoded = [b"" if text is None else text.encode("utf-8", "replace") for text in given]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     is_large = ends[-1] > np.iinfo(np.int32).max
     array, width = (pa.LargeStringArray, np.int64) if is_large else (pa.StringArray, np.int32)
+    known = None
+    if None in given:
+        bits = np.packbits([text is not None for text in given], bitorder="little")
+        known = pa.py_buffer(bits)
     buffers = pa.py_buffer(ends.astype(width)), pa.py_buffer(b"".join(encoded))
-    return array.from_buffers(len(encoded), *buffers)
-
-
-def _texts(column: pa.Array, name: str) -> list[str]:
-    """The texts of a column."""
-    import pyarrow as pa
-
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        _check_encoding(column, name)
-    texts: list[str] = column.to_pylist()
-    for row, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise CorpusError(
-                f"row {row + 1} of a batch: expected a text in {name!r}, found "
-                f"{'none (null)' if text is None else type(text).__name__}. Leave such rows out first."
-            )
-    return texts
-
-
-def _check_encoding(column: pa.Array, name: str) -> None:
-    """Refuse bytes that are no UTF-8: Arrow does not by itself, and compiled code takes it for granted."""
-    import pyarrow as pa
-
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:
-        for row in range(len(column)):
-            try:
-                column[row].as_py()
-            except UnicodeDecodeError:
-                raise CorpusError(
-                    f"row {row + 1} of a batch: the text in {name!r} is not UTF-8. Leave such rows out first."
-                ) from None
-        raise CorpusError(f"the column {name!r} of a batch is damaged.") from None
+    return array.from_buffers(len(encoded), *buffers, known)
 
 
 def without_trace(work: Callable[[Any], Any], given: Any) -> Any:
@@ -507,77 +356,38 @@ def without_trace(work: Callable[[Any], Any], given: Any) -> Any:
     try:
         return work(given)
     except DocumentError as error:
-        raise named_error(error, lambda text: f"text {text + 1} of a batch") from None
+        raise named_error(error, lambda row: f"row {row + 1} of a batch") from None
     except TextprivError:
         raise  # says nothing private
     except Exception as error:
         raise RuntimeError(f"textpriv failed with {type(error).__name__}") from None
 
 
-class _Unnamed(CorpusError):
-    """A document without a name; ``position`` is its row in the batch."""
-
-    def __init__(self, position: int, column: str) -> None:
-        super().__init__(
-            f"expected a name, as text or a whole number, in {column!r}, to know the document by; found none."
-        )
-        self.position: int | None = position
-        self._column = column
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_Unnamed, (self.position, self._column))
-
-    def named(self, name: str) -> CorpusError:
-        return CorpusError(f"{name}: {self}")
-
-
 def named_error(error: Exception, name: Callable[[int], str]) -> Exception:
-    """Return an error of a batch with the record it is about, where it is about one.
-
-    Parameters
-    ----------
-    error : Exception
-    name : callable
-        From the number of a text, as in :meth:`BatchRelease.encoded`, to what its record is called.
-    """
-    position = getattr(error, "position", None)
-    if position is None or not isinstance(error, DocumentError | _Unnamed):
+    """Return an error of a batch with the name of its row, where it is about one."""
+    if not isinstance(error, DocumentError) or error.position is None:
         return error
-    return error.named(name(position))
-
-
-def _column_index(batch: pa.RecordBatch, column: str) -> int:
-    _check_column(batch.schema.names, column)
-    return batch.schema.names.index(column)
+    return error.named(name(error.position))
 
 
 _built: dict[str, BatchRelease] = {}
 
 
-def release_in_process(
-    settings: PrivatizerSettings, columns: Columns, context: bytes = NO_SALT
-) -> BatchRelease:
+def release_in_process(settings: PrivatizerSettings, columns: Columns) -> BatchRelease:
     """Return this process's release, built once: the index is loaded with the first batch or task.
 
-    It is built again when the key file or the index folder has been replaced since: a process may serve many runs.
-
-    Parameters
-    ----------
-    settings, columns, context
-        As in :class:`BatchRelease`.
+    It is built again when the key file or the index folder has been replaced: a process may serve many runs.
     """
     folder = None
     with contextlib.suppress(OSError):  # loading a missing index raises an error of its own
         status = os.stat(settings.index)
         folder = status.st_dev, status.st_ino, status.st_mtime_ns
     secret = b"" if settings.seed is not None or settings.ledger is not None else settings.secret()
-    key = hashlib.sha256(
-        repr((settings, secret, folder, columns, context)).encode("utf-8", "surrogatepass")
-    ).hexdigest()
+    known = repr((settings, secret, folder, columns)).encode("utf-8", "surrogatepass")
+    key = hashlib.sha256(known).hexdigest()
     if key not in _built:
         privatizer = settings.build()
-        privatizer.warm()  # for many texts; the processes of a host compile once
-        # One at a time: a process that serves many runs must not keep all their indices.
-        _built.clear()
-        _built[key] = BatchRelease(privatizer, columns, context)
+        privatizer.warm()
+        _built.clear()  # a process that serves many runs must not keep all their indices
+        _built[key] = BatchRelease(privatizer, columns)
     return _built[key]

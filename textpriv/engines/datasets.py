@@ -1,4 +1,4 @@
-"""The Arrow-batch function by ``map`` of Hugging Face ``datasets``, which it needs: a Dataset or splits in, the same out."""
+"""Hugging Face ``datasets``: a Dataset or splits in, the same out, through ``map``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from textpriv.engines.batch import (
-    BatchRelease,
-    Columns,
-    PrivatizerSettings,
-    release_in_process,
-)
+from textpriv.engines.batch import BatchRelease, Columns, PrivatizerSettings, release_in_process
 from textpriv.engines.identity import Occurrences, refuse_repeated
 from textpriv.errors import CorpusError
 from textpriv.randomness import framed
@@ -24,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["privatize_dataset"]
 
+_ROWS = 1_000  # at a time
 _NUMBER = "textpriv number of {}"
 
 AnyDataset = TypeVar(
@@ -39,32 +35,24 @@ def privatize_dataset(
     document_column: str | None = None,
     author_column: str | None = None,
     labels_column: str | None = None,
+    null: str = "keep",
     workers: int = 1,
-    batch_size: int = 1000,
 ) -> AnyDataset:
     """Return a Dataset, or all its splits, with private texts and the other columns as they are.
 
     Parameters
     ----------
     dataset : datasets.Dataset, IterableDataset, DatasetDict or IterableDatasetDict
-        Splits are one corpus, in their order. Where documents have no names, all texts are read once before anything is
-        mapped.
+        Splits are one corpus, in their order.
     settings : PrivatizerSettings
-        Its run key (``key_file`` or ``run_key``) makes the release repeatable, and so shows whether a text has changed
-        between two of them. A ledger cannot be used.
-    text_column : str or sequence of str
-        One column of texts, or several, which are released independently. Its name is part of what documents are known by.
+        A ledger cannot be used.
     document_column : str, optional
-        The name of each document, from which its randomness follows, all different: this column is read once before
-        anything is mapped. Without one, its own text
-        and its number among equal texts. The same documents under the same settings and key
-        come out as from ``textpriv.corpus``.
-    author_column, labels_column : str, optional
-        As ``author`` and ``labels`` in :class:`textpriv.engines.batch.Columns`; the labels are left out.
+        The name of each document, from which its randomness follows, all different. Without one, its own text and its
+        number among equal texts. The names, or else the texts, are read once before anything is mapped.
+    text_column, author_column, labels_column, null
+        As in :class:`textpriv.engines.batch.Columns`; the labels are left out.
     workers : int
         Processes; an IterableDataset has one.
-    batch_size : int
-        Rows at a time; changes speed only.
 
     Returns
     -------
@@ -78,54 +66,47 @@ def privatize_dataset(
 
     Notes
     -----
-    ``datasets`` keeps what it maps in its cache folder: the private texts and the other columns. It is found there again
-    for the same dataset, index, settings and key alone, whatever paths these have.
+    ``datasets`` keeps what it maps in its cache folder: the private texts and the other columns. It finds it there again for
+    the same dataset, index, settings and key.
     """
     if settings.ledger is not None:
         raise CorpusError("A ledger counts in one process: use textpriv.corpus, or a run key.")
-    columns = Columns(
-        text_column, document=document_column, author=author_column, labels=labels_column
-    )
+    columns = Columns(text_column, document_column, author_column, labels=labels_column, null=null)
     if document_column is None:
         columns = replace(columns, occurrence=[_NUMBER.format(name) for name in columns.texts])
     splits: dict[Any, Any] = dict(dataset) if isinstance(dataset, dict) else {None: dataset}
     if document_column is not None:
         names = (_names(split, document_column) for split in splits.values())
         refuse_repeated(chain.from_iterable(names), document_column)
-    # Settings that cannot be used are an error now.
-    release = release_in_process(settings, columns)
+    release = release_in_process(settings, columns)  # settings that cannot be used are an error now
     known = [Occurrences() for _ in columns.occurrences]
     private = {}
     for name, split in splits.items():
         work = _Batches(settings, columns, _later(split, columns.texts, known))
-        private[name] = _mapped(split, work, release, workers, batch_size)
+        private[name] = _mapped(split, work, release, workers)
     return type(dataset)(private) if isinstance(dataset, dict) else private[None]
 
 
-def _mapped(
-    dataset: Any, work: _Batches, release: BatchRelease, workers: int, batch_size: int
-) -> Any:
-    options: dict[str, Any] = {"batched": True, "batch_size": batch_size, "with_indices": True}
+def _mapped(dataset: Any, work: _Batches, release: BatchRelease, workers: int) -> Any:
+    options: dict[str, Any] = {"batched": True, "batch_size": _ROWS, "with_indices": True}
+    options["remove_columns"] = work.left_out
     arrow = dataset.with_format("arrow")
     if not hasattr(dataset, "format"):  # an IterableDataset, which has none
-        private = arrow.map(work, remove_columns=work.left_out, **options).with_format(None)
+        private = arrow.map(work, **options).with_format(None)
         return _undescribed(private, private.features)
     features = dataset.features.copy()
     for name in work.columns.texts:
         if hasattr(features.get(name), "dtype"):  # beside which it may have an id
             features[name] = type(features[name])(features[name].dtype)
-    shown = dataset.format["columns"]
     for name in work.left_out:
         features.pop(name, None)
-        shown = [each for each in shown if each != name]
-    options |= {
-        "remove_columns": work.left_out,
-        "features": features,
-        "num_proc": workers if workers > 1 else None,
-    }
-    # A hash of the function would follow the path of an index or of a key and not what lies there.
-    private = arrow.map(work, new_fingerprint=_fingerprint(dataset, work, release), **options)
+    # A hash of the function would follow the path of an index or of a key and not its content.
+    mark = _fingerprint(dataset, work, release)
+    processes = workers if workers > 1 else None
+    options |= {"features": features, "num_proc": processes, "new_fingerprint": mark}
+    private = arrow.map(work, **options)
     form = dataset.format
+    shown = [name for name in form["columns"] if name not in work.left_out]
     private = private.with_format(
         form["type"], shown, form["output_all_columns"], **form["format_kwargs"]
     )
@@ -133,7 +114,7 @@ def _mapped(
 
 
 def _undescribed(private: Any, features: Any) -> Any:
-    """A mapped dataset without what the raw one was described by: anything, such as where its texts came from."""
+    """Return a mapped dataset without the description of the raw one, which may contain anything."""
     from datasets import DatasetInfo
 
     vars(private.info).update(vars(DatasetInfo(features=features)))
@@ -141,7 +122,7 @@ def _undescribed(private: Any, features: Any) -> Any:
 
 
 def _fingerprint(dataset: Any, work: _Batches, release: BatchRelease) -> str:
-    """What a result is known by in the cache: the dataset and all that decides the release; it shows no key."""
+    """Return the name of a result in the cache, which follows from all that decides it; it shows no key."""
     from textpriv import __version__
 
     seed = work.settings.seed
@@ -150,9 +131,8 @@ def _fingerprint(dataset: Any, work: _Batches, release: BatchRelease) -> str:
         digest_size=16,
         person=b"textpriv-cache",
     )
-    settings = repr(
-        (__version__, seed, work.settings.detect, work.columns, work.later, dataset._fingerprint)
-    )
+    detect, known = work.settings.detect, dataset._fingerprint
+    settings = repr((__version__, seed, detect, work.columns, work.later, known))
     for part in (settings.encode(), release.privatizer.fingerprint):
         digest.update(framed(part))
     return digest.hexdigest()
@@ -201,7 +181,7 @@ class _Batches:
         (batch,) = table.combine_chunks().to_batches() or [None]
         if batch is None:
             return table
-        names = [name for name in batch.schema.names if name != self.columns.labels]
+        names = [name for name in batch.schema.names if name not in self.left_out]
         first = (1,) * len(self.columns.texts)
         for place, column in enumerate(self.columns.occurrences):
             found = [self.later.get(number, first)[place] for number in numbers]

@@ -1,7 +1,4 @@
-"""The Arrow-batch function on tables in memory: a DataFrame or Series of pandas or polars in, one of the same type out.
-
-Neither package is imported unless its frames are given. What the texts become is the matter of ``engines.batch``.
-"""
+"""DataFrames and Series of pandas and polars in memory: one in, one of the same type out."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ __all__ = ["frame_statement", "privatize_frame"]
 
 _ROWS = 1000  # at a time
 _NUMBER = "textpriv number of {}"
-_SERIES = "text"  # what the column of a Series is known as
+_SERIES = "text"  # the name of the column of a Series in keys of documents
 
 
 def privatize_frame(
@@ -43,38 +40,35 @@ def privatize_frame(
     document_column: str | None = None,
     author_column: str | None = None,
     labels_column: str | None = None,
+    null: str = "keep",
 ) -> Any:
     """Return a table with private texts and the other columns as they are.
 
     Parameters
     ----------
     frame : pandas.DataFrame, pandas.Series, polars.DataFrame or polars.Series
-        It is not changed. Rows without a text are refused: leave them out first.
+        It is not changed. Missing values of pandas (None, NaN, NA) are null texts.
     epsilon : float, optional
-        That of TEM over the built-in index, per unit of its distance; every call draws anew. Or give ``settings``.
+        That of TEM over the built-in index, per unit of its distance. Or give ``settings``.
     settings : PrivatizerSettings, optional
-        Its run key (``key_file`` or ``run_key``) makes the release repeatable, the same on any engine, and so shows whether
-        a text has changed between two of them.
-    text_column : str or sequence of str
-        One column of texts, or several, which are released independently; that of a Series is known as "text". A Series has
-        no columns with names.
+        Its run key (``key_file`` or ``run_key``) makes the release repeatable, the same on any engine.
     document_column : str, optional
         The name of each document, from which its randomness follows, all different. Without one, its own text and its number
         among equal texts.
-    author_column, labels_column : str, optional
-        As ``author`` and ``labels`` in :class:`textpriv.engines.batch.Columns`; the labels are left out.
+    text_column, author_column, labels_column, null
+        As in :class:`textpriv.engines.batch.Columns`; the labels are left out. A Series has no columns with names.
 
     Returns
     -------
-    Of the type of ``frame``, with its index and its columns in their order, without what pandas keeps in ``attrs``. What
-    passes is named by :func:`frame_statement`.
+    Of the type of ``frame``, with its index and its columns in their order, without ``attrs``. :func:`frame_statement` names
+    what passes.
 
     Raises
     ------
     MechanismError
         Without an epsilon and settings, or with both.
     CorpusError
-        For another type, a column that is missing, a row without a text, and a name that is there twice.
+        For another type, a column that is missing, a text that is none, and a name that is there twice.
     """
     settings = _settings(epsilon, settings)
     library, kind = type(frame).__module__.split(".")[0], type(frame).__name__
@@ -85,11 +79,8 @@ def privatize_frame(
         )
     if not hasattr(frame, "columns"):
         table = frame.to_frame(_SERIES)
-        names: dict[str, Any] = {"document_column": document_column, "author_column": author_column}
-        return privatize_frame(table, settings=settings, **names)[_SERIES].rename(frame.name)
-    columns = Columns(
-        text_column, document=document_column, author=author_column, labels=labels_column
-    )
+        return privatize_frame(table, settings=settings, null=null)[_SERIES].rename(frame.name)
+    columns = Columns(text_column, document_column, author_column, labels=labels_column, null=null)
     if document_column is None:
         columns = replace(columns, occurrence=[_NUMBER.format(name) for name in columns.texts])
     columns.check(list(frame.columns))
@@ -103,7 +94,7 @@ def privatize_frame(
             [polars.Series(name, given, polars.String) for name, given in texts.items()]
         )
     private = frame.copy(deep=False)
-    private.attrs = {}  # which may hold anything, such as where the texts came from
+    private.attrs = {}  # which may contain anything, such as where the texts came from
     for name, given in texts.items():
         kept = frame[name].dtype
         private[name] = given
@@ -118,6 +109,7 @@ def frame_statement(
     *,
     text_column: str | Sequence[str] = "text",
     labels_column: str | None = None,
+    null: str = "keep",
 ) -> PrivacyStatement:
     """Return the statement of a privatizer for what an engine releases of a table: all that passes is named.
 
@@ -127,14 +119,8 @@ def frame_statement(
         ``settings.build().statement``.
     frame
         As given to :func:`privatize_frame`, or to the engines of Spark, Ray and datasets.
-    text_column, labels_column
+    text_column, labels_column, null
         As given there.
-
-    Returns
-    -------
-    PrivacyStatement
-        Names the other columns, the index of pandas but for one that only counts the rows, the name of that index and of
-        the columns, the name of a Series, and that splits of datasets have names.
     """
     besides, names = [], _names_of_columns(frame)
     if names is not None:
@@ -152,17 +138,33 @@ def frame_statement(
         named = [str(name) for name in index.names if name is not None]
         if named or not is_count:
             besides.append(f"its index{' ' * bool(named)}{', '.join(named)}")
-    if not besides:
-        return statement
-    return statement.extended(
-        not_protected=(
-            f"what a table has besides columns, released as it is: {', '.join(besides)}",
-        )
-    )
+    lines = [f"what a table has besides columns, released as it is: {', '.join(besides)}"]
+    found = _nulls(frame, Columns(text_column).texts) if null == "keep" else 0
+    nulls = [
+        f"which records have no text: {'' if found is None else f'{found:,} '}null texts stay null"
+    ]
+    not_protected = (*(lines if besides else ()), *(nulls if found != 0 else ()))
+    return statement.extended(not_protected=not_protected) if not_protected else statement
+
+
+def _nulls(frame: Any, columns: Sequence[str]) -> int | None:
+    """Count the null texts of a table in memory; None for one that is read later."""
+    if type(frame).__module__.split(".")[0] not in ("pandas", "polars"):
+        return None
+    series = [frame[name] for name in columns] if hasattr(frame, "columns") else [frame]
+    return sum(text is None for each in series for text in _values(each))
+
+
+def _values(series: Any) -> list[Any]:
+    """Return the values of a Series; missing ones of pandas are None."""
+    values: list[Any] = series.to_list()
+    if not hasattr(series, "isna"):
+        return values
+    return [None if gone else value for value, gone in zip(values, series.isna(), strict=True)]
 
 
 def _names_of_columns(frame: Any) -> Any:
-    """The names of the columns of a table of any kind, or of all splits together; None of a Series, which has none."""
+    """Return the names of the columns of any table, or of all splits together; None for a Series."""
     if isinstance(frame, dict):
         return list(dict.fromkeys(chain.from_iterable(map(_names_of_columns, frame.values()))))
     if hasattr(frame, "column_names"):
@@ -186,16 +188,19 @@ def _settings(epsilon: float | None, settings: PrivatizerSettings | None) -> Pri
     return PrivatizerSettings(options={"epsilon": epsilon})
 
 
-def _released(frame: Any, settings: PrivatizerSettings, columns: Columns) -> dict[str, list[str]]:
-    """The private texts of each column."""
+def _released(
+    frame: Any, settings: PrivatizerSettings, columns: Columns
+) -> dict[str, list[str | None]]:
+    """Return the private texts of each column."""
     import pyarrow as pa
 
-    raw = {name: frame[name].to_list() for name in columns.texts}
+    raw = {name: _values(frame[name]) for name in columns.texts}
     for name, texts in raw.items():
         for row, text in enumerate(texts):
-            if not isinstance(text, str):
+            if not isinstance(text, str) and (text is not None or columns.null == "fail"):
+                found = "none (null)" if text is None else type(text).__name__
                 raise CorpusError(
-                    f"row {row + 1}: expected a text in {name!r}, found {type(text).__name__}. Leave such rows out first."
+                    f"row {row + 1}: expected a text in {name!r}, found {found}. Leave such rows out first."
                 )
     given: dict[str, Any] = {name: string_array(texts) for name, texts in raw.items()}
     for column in filter(None, (columns.document, columns.author)):
@@ -205,50 +210,42 @@ def _released(frame: Any, settings: PrivatizerSettings, columns: Columns) -> dic
         plain = (each if isinstance(each, str) else json.dumps(_listed(each)) for each in labels)
         given[columns.labels] = string_array(plain)
     for column, texts in zip(columns.occurrences, raw.values(), strict=False):
-        given[column] = pa.array(map(Occurrences().count, texts), pa.uint64())
+        known = Occurrences()
+        numbers = [1 if text is None else known.count(text) for text in texts]
+        given[column] = pa.array(numbers, pa.uint64())
     if columns.document is not None and settings.ledger is None:
         refuse_repeated(given[columns.document].to_pylist(), columns.document)
     release = BatchRelease(settings.build(), columns)
-    private: dict[str, list[str]] = {name: [] for name in raw}
+    private: dict[str, list[str | None]] = {name: [] for name in raw}
     for first in range(0, len(frame), _ROWS):
         batch = pa.RecordBatch.from_pydict(given).slice(first, _ROWS)
         try:
             done = release(batch)
         except Exception as error:
-            raise named_error(error, partial(_row, first, batch.num_rows)) from None
+            raise named_error(error, partial(_row, first)) from None
         for name, emitted in private.items():
             emitted += done.column(name).to_pylist()
     return private
 
 
-def _row(first: int, rows: int, text: int) -> str:
-    """What the row of a text is called, the texts of one column standing after those of another."""
-    return f"row {first + text % rows + 1}"
+def _row(first: int, row: int) -> str:
+    return f"row {first + row + 1}"
 
 
 def _listed(labels: Any) -> Any:
-    """Labels as lists: pandas has arrays of them where a frame was read from Parquet, and a number where there are none."""
+    """Return labels as lists: pandas has arrays of them where a frame was read from Parquet, and a number for none."""
     if hasattr(labels, "tolist"):
         return labels.tolist()
     return labels if isinstance(labels, list) else None
 
 
 def _names(values: list[Any], column: str) -> pa.Array:
-    """Names as text; what is none of a document or author becomes null."""
-    import pyarrow as pa
-
-    known = [
-        str(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
-        for value in values
-    ]
-    try:
-        return pa.array(known, pa.string())
-    except UnicodeEncodeError:  # half of a surrogate pair; the error has the name in it
-        row = next(row for row, name in enumerate(known) if name and not _is_utf8(name))
-        raise CorpusError(
-            f"row {row + 1}: the name in {column!r} is not UTF-8. Give the document another."
-        ) from None
-
-
-def _is_utf8(text: str) -> bool:
-    return text.encode("utf-8", "replace").decode() == text
+    """Return names as text."""
+    for row, name in enumerate(values):
+        if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
+            raise CorpusError(
+                f"row {row + 1}: expected a name, as text or a whole number, in {column!r}; found none."
+            )
+        if not str(name).encode("utf-8", "replace").decode() == str(name):
+            raise CorpusError(f"row {row + 1}: the name in {column!r} is not UTF-8. Give another.")
+    return string_array(map(str, values))

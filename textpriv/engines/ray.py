@@ -1,7 +1,6 @@
-"""The Arrow-batch function on Ray: a Dataset in, a Dataset out, and tasks shared out among actors.
+"""Ray: a private Dataset, and tasks of a corpus on actors, through ``map_batches``.
 
-Everything runs through ``map_batches`` with a class, so that each actor loads the index once, by its path. The index and
-the ``textpriv`` package must be on every machine. Needs ``ray[data]``.
+Each actor loads the index once, by its path, so the index and ``textpriv`` must be on every machine.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cluster", "each", "privatize_dataset"]
 
+_ROWS = 1_000  # at a time
 _STORE_BYTES = 256 * 1024 * 1024  # of an object store on this machine; batches pass through it
 
 
@@ -41,35 +41,22 @@ def privatize_dataset(
     text_column: str | Sequence[str] = "text",
     author_column: str | None = None,
     labels_column: str | None = None,
+    null: str = "keep",
     workers: int = 1,
-    batch_size: int = 1000,
 ) -> Dataset:
-    """Return a Ray Dataset with private texts and the other columns as they are.
+    """Return a lazy Ray Dataset with private texts and the other columns as they are.
 
     Parameters
     ----------
     dataset : ray.data.Dataset
-        Rows without a text (null) make the job fail: filter them out first.
     settings : PrivatizerSettings
-        With ``key_file``, a path that every actor can read, no secret is sent to the actors. With ``run_key`` the key
-        travels in the job. A ledger cannot be used.
+        With ``key_file``, a path that every actor can read, no secret is sent to the actors. A ledger cannot be used.
     document_column : str
-        The name of each document, from which its randomness follows, all different: this column is read once, now, and 16
-        bytes of each name are kept meanwhile. The same name, text, text column, settings and key give the same private text
-        on any engine; whoever sees two releases knows which texts have changed between them.
-    text_column : str or sequence of str
-        One column of texts, or several, which are released independently.
-    author_column, labels_column : str, optional
-        As ``author`` and ``labels`` in :class:`textpriv.engines.batch.Columns`; the labels are left out.
+        The name of each document, from which its randomness follows. All names are different: they are read once, now.
+    text_column, author_column, labels_column, null
+        As in :class:`textpriv.engines.batch.Columns`; the labels are left out.
     workers : int
         Actors.
-    batch_size : int
-        Rows at a time; changes speed only.
-
-    Returns
-    -------
-    ray.data.Dataset
-        Lazy, like any other. A batch that Ray repeats on another actor comes out the same.
 
     Raises
     ------
@@ -77,19 +64,15 @@ def privatize_dataset(
         For settings with a ledger, a column that is missing, and a name that is there twice.
     """
     if settings.ledger is not None:
-        raise CorpusError(
-            "A ledger lies on a local disk, where actors cannot count in it: use a run key."
-        )
-    columns = Columns(
-        text_column, document=document_column, author=author_column, labels=labels_column
-    )
+        raise CorpusError("A ledger counts on one machine: use a run key.")
+    columns = Columns(text_column, document_column, author_column, labels=labels_column, null=null)
     columns.check(dataset.columns() or [])
     refuse_repeated(_names(dataset, document_column), document_column)
     return dataset.map_batches(
         _Batches,
         fn_constructor_args=(settings.without_secret(), columns),
         batch_format="pyarrow",
-        batch_size=batch_size,
+        batch_size=_ROWS,
         concurrency=workers,
     )
 
@@ -140,20 +123,7 @@ def each(
     address: str | None = None,
     workers: int = 1,
 ) -> Iterator[dict[str, Any]]:
-    """Do tasks on actors, and yield their results as they finish.
-
-    Parameters
-    ----------
-    tasks, work
-        As for :func:`textpriv.engines.spark.each`.
-    address, workers
-        As for :func:`cluster`.
-
-    Raises
-    ------
-    CorpusError
-        If Ray gives a task up.
-    """
+    """Do tasks on actors, and yield their results as they finish; as :func:`textpriv.engines.spark.each`."""
     with cluster(address, workers):
         import ray
 
@@ -181,17 +151,7 @@ def each(
 def cluster(address: str | None = None, workers: int = 1) -> Iterator[None]:
     """Connect to Ray for the block; a connection that is open already is used, and left open.
 
-    Parameters
-    ----------
-    address : str, optional
-        The cluster; by default one is started on this machine, on the loopback interface only.
-    workers : int
-        Actors that a cluster on this machine has room for.
-
-    Raises
-    ------
-    CorpusError
-        If ray is missing, or the cluster cannot be reached.
+    Without the address of a cluster, one is started on this machine, on the loopback interface only.
     """
     # Nothing is reported to anyone, whatever the machine's settings.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -1,8 +1,6 @@
-"""The Arrow-batch function on Apache Spark: a DataFrame in, a DataFrame out, and tasks shared out among executors.
+"""Apache Spark: a private DataFrame, and tasks of a corpus on executors, through ``mapInArrow``.
 
-Everything runs through ``mapInArrow``. Each Python worker process of an executor loads the index once, by its path, and
-keeps it for all its batches; so the index and the ``textpriv`` package must be on every machine. Needs pyspark and a Java
-runtime.
+Each worker process loads the index once, by its path, so the index and ``textpriv`` must be on every machine.
 """
 
 from __future__ import annotations
@@ -42,29 +40,19 @@ def privatize_dataframe(
     text_column: str | Sequence[str] = "text",
     author_column: str | None = None,
     labels_column: str | None = None,
+    null: str = "keep",
 ) -> DataFrame:
-    """Return a DataFrame with private texts and the other columns as they are.
+    """Return a lazy DataFrame with private texts and the other columns as they are.
 
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
-        Rows without a text (null) make the job fail: filter them out first.
     settings : PrivatizerSettings
-        With ``key_file``, a path that every executor can read, no secret is sent to the executors. With ``run_key`` the
-        key travels in the job. A ledger cannot be used.
+        With ``key_file``, a path that every executor can read, no secret is sent to the executors. A ledger cannot be used.
     document_column : str
-        The name of each document, from which its randomness follows: rows have no order that Spark keeps. All names are
-        different: Spark counts those of this column once, now. The same name, text, text column, settings and key give the
-        same private text on any engine; whoever sees two releases knows which texts have changed between them.
-    text_column : str or sequence of str
-        One column of texts, or several, which are released independently.
-    author_column, labels_column : str, optional
-        As ``author`` and ``labels`` in :class:`textpriv.engines.batch.Columns`; the labels are left out.
-
-    Returns
-    -------
-    pyspark.sql.DataFrame
-        Lazy, like any other. A task that Spark repeats gives the same rows again.
+        The name of each document, from which its randomness follows. All names are different: Spark counts them once, now.
+    text_column, author_column, labels_column, null
+        As in :class:`textpriv.engines.batch.Columns`; the labels are left out.
 
     Raises
     ------
@@ -72,12 +60,8 @@ def privatize_dataframe(
         For settings with a ledger, columns that are missing, and a name that is there twice.
     """
     if settings.ledger is not None:
-        raise CorpusError(
-            "A ledger lies on a local disk, where executors cannot count in it: use a run key."
-        )
-    columns = Columns(
-        text_column, document=document_column, author=author_column, labels=labels_column
-    )
+        raise CorpusError("A ledger counts on one machine: use a run key.")
+    columns = Columns(text_column, document_column, author_column, labels=labels_column, null=null)
     columns.check(frame.columns)
     _refuse_repeated(frame, document_column)
     work = _Batches(settings.without_secret(), columns)
@@ -153,26 +137,18 @@ def each(
 ) -> Iterator[dict[str, Any]]:
     """Do tasks on executors, each in a Spark task of its own, and yield their results.
 
-    Parameters
-    ----------
-    tasks : sequence
-        Values that can be pickled.
-    work : callable
-        From a task to JSON types; can be pickled. Spark may call it several times with one task.
-    address, workers
-        As for :func:`session`.
-
-    Raises
-    ------
-    CorpusError
-        If Spark gives a task up.
+    Spark may repeat a task. A task and the work can be pickled, and a result is made of JSON types.
     """
     with session(address, workers) as spark:
         numbers = spark.range(0, len(tasks), 1, numPartitions=len(tasks))
         try:
             rows = numbers.mapInArrow(_Tasks(tasks, work), "result string").collect()
-        except Exception as error:
-            raise _gave_up(error) from None
+        except Exception as error:  # what Spark says of it is long and may quote anything
+            raise CorpusError(
+                f"Spark gave up a task after {_ATTEMPTS} attempts ({type(error).__name__}): a worker was killed or ran out "
+                "of memory, the index is not where the executors look for it, or textpriv is not installed there. Spark's "
+                "own log says more. What is done is kept: continue with --resume."
+            ) from None
         yield from (json.loads(row.result) for row in rows)
 
 
@@ -180,17 +156,7 @@ def each(
 def session(address: str | None = None, workers: int = 1) -> Iterator[SparkSession]:
     """Open a Spark session for the block; one that is open already is used, and left open.
 
-    Parameters
-    ----------
-    address : str, optional
-        The Spark master; by default an engine on this machine, on the loopback interface only.
-    workers : int
-        Tasks at a time, of an engine on this machine.
-
-    Raises
-    ------
-    CorpusError
-        If pyspark or Java is missing, or the master cannot be reached.
+    Without the address of a master, Spark runs on this machine, on the loopback interface only.
     """
     try:
         from pyspark.errors import PySparkException
@@ -238,12 +204,3 @@ def session(address: str | None = None, workers: int = 1) -> Iterator[SparkSessi
             os.environ.pop("PYSPARK_PYTHON", None)
         else:
             os.environ["PYSPARK_PYTHON"] = before
-
-
-def _gave_up(error: Exception) -> CorpusError:
-    """The error of a failed job by its kind: what Spark says of it is long and may quote anything."""
-    return CorpusError(
-        f"Spark gave up a task after {_ATTEMPTS} attempts ({type(error).__name__}): a worker was killed or ran out of "
-        "memory, the index is not where the executors look for it, or textpriv is not installed there. Spark's own log "
-        "says more. What is done is kept: continue with --resume."
-    )

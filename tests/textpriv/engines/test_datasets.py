@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from textpriv.engines.batch import NO_SALT, BatchRelease, Columns, release_in_process
+from textpriv.engines.batch import BatchRelease, Columns, release_in_process
 from textpriv.errors import CorpusError
 from textpriv.run_key import RunKey
 
@@ -38,7 +38,7 @@ def split(table: pa.Table, kind: str):
 
 @pytest.mark.parametrize("document", ["id", None], ids=["names", "numbers"])
 def test_splits_are_one_corpus(small, settings, document):
-    options = {"text_column": COLUMNS, "document_column": document, "batch_size": 4}
+    options = {"text_column": COLUMNS, "document_column": document}
     whole = privatize_dataset(datasets.Dataset(small), settings, **options).to_list()
     for kind in ("map", "stream"):
         given = split(small, kind)
@@ -88,7 +88,7 @@ def test_the_same_release_is_found_in_the_cache_and_no_other(stored, settings, m
 def test_two_sets_of_detectors_share_no_cache(stored, settings):
     release = release_in_process(settings, Columns("text", document="id"))
     works = [
-        engine._Batches(replace(settings, detect=detect), release.columns, NO_SALT)
+        engine._Batches(replace(settings, detect=detect), release.columns, {})
         for detect in ((), ("numbers",))
     ]
     first, second = (engine._fingerprint(stored, work, release) for work in works)

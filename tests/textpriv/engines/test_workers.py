@@ -14,10 +14,9 @@ import pyarrow as pa
 import pytest
 from echo import another_thread
 
-from textpriv.engines import workers as pool_of_workers
+from textpriv.engines import local as pool_of_workers
 from textpriv.engines.batch import BatchRelease, Columns, PrivatizerSettings
-from textpriv.engines.local import InProcess
-from textpriv.engines.workers import WorkerPool
+from textpriv.engines.local import InProcess, WorkerPool
 from textpriv.errors import CorpusError
 from textpriv.index import Index
 from textpriv.tokenization.encoder import TextEncoder
@@ -25,7 +24,7 @@ from textpriv.vocabulary import Vocabulary
 
 HERE = Path(__file__).resolve().parent
 WORDS = ["good", "film", "the", "night", ".", "it", "'s", "seven", "a.m."]
-COLUMNS = Columns("text", document="id")
+COLUMNS = Columns("text", document="id", null="fail")
 pytestmark = pytest.mark.usefixtures("without_torch")
 
 
@@ -74,8 +73,8 @@ POLICIES = [{}, {"unknown": "keep", "stopword": "keep"}, {"unknown": "drop", "sp
 def compare(folder: Path, policy: dict[str, str], workers: int, start: str) -> None:
     """A pool of workers releases what one process does; its processes are forked, or begin from nothing."""
     recipe, given = settings(folder, policy=policy), batches(30)
-    alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given)
-    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", workers)
+    alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS)), given)
+    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS), recipe, workers)
     assert released(pool, given) == alone
     assert pool._pool._mp_context.get_start_method() == start
 
@@ -110,7 +109,7 @@ def test_a_batch_that_cannot_be_read_or_drawn_is_told_in_its_place(folder):
     recipe, given = settings(folder), batches(6)
     given[1] = pa.RecordBatch.from_pydict({"id": ["a"], "text": [None]}, given[1].schema)
     given[3] = pa.RecordBatch.from_pydict({"id": [""], "text": ["good"]}, given[3].schema)
-    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 1)
+    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS), recipe, 1)
     with pool:
         errors = [done.error for _, done in pool.ordered(enumerate(given))]
     assert [error is None for error in errors] == [True, False, True, False, True, True]
@@ -131,7 +130,7 @@ def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(folder, monk
 
 def test_a_worker_that_dies_is_told_with_what_to_do(folder):
     recipe, given = settings(folder), batches(40)
-    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS, b""), recipe, COLUMNS, b"", 1)
+    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS), recipe, 1)
     with pool:
         results = pool.ordered(enumerate(given))
         next(results)
@@ -139,35 +138,3 @@ def test_a_worker_that_dies_is_told_with_what_to_do(folder):
             os.kill(worker, signal.SIGKILL)
         with pytest.raises(CorpusError, match="fewer workers or a smaller batch size"):
             list(results)
-
-
-def test_a_run_that_was_broken_off_leaves_no_half_known_text_behind(folder):
-    recipe, given = settings(folder), batches(40)
-    release = BatchRelease(recipe.build(), COLUMNS, b"")
-    alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS, b"")), given)
-    with WorkerPool(release, recipe, COLUMNS, b"", 1) as pool:
-        results = pool.ordered(enumerate(given))
-        next(results)
-        results.close()
-    assert released(InProcess(release), given) == alone
-
-
-def test_a_slice_of_a_column_is_its_own_texts_only(folder):
-    release = BatchRelease(settings(folder).build(), COLUMNS, b"")
-    (whole,) = batches(1)
-    for kind in (pa.string(), pa.large_string()):
-        texts = whole["text"].cast(kind)
-        batch = pa.RecordBatch.from_arrays([whole["id"], texts], ["id", "text"])
-        assert release(batch.slice(2, 3)).equals(release(batch).slice(2, 3))
-        assert list(release.encoded(batch.slice(2, 3))) == texts[2:5].to_pylist()
-    assert release(whole.slice(0, 0)).num_rows == 0
-
-
-@pytest.mark.parametrize("ending", [b"\xc2", b"\xe2\x80", b"\xff", b"\xed\xa0\x80"])
-def test_bytes_that_are_no_utf8_are_refused_before_they_are_cut(folder, ending):
-    release = BatchRelease(settings(folder).build(), COLUMNS, b"")
-    texts = pa.array([b"good", b"zanzibar " + ending]).cast(pa.string(), safe=False)
-    batch = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), texts], ["id", "text"])
-    with pytest.raises(CorpusError, match=r"row 2 of a batch: .* not UTF-8") as told:
-        release(batch)
-    assert "zanzibar" not in str(told.value)

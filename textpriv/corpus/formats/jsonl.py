@@ -1,75 +1,60 @@
-"""JSON lines: each line is one JSON object, a field of which holds the text.
-
-The other fields stay as they are. What all formats share is in ``corpus.records``.
-"""
+"""JSON lines: each line is one JSON object, a field of which contains the text."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 from textpriv.corpus.records import (
+    MAX_TEXT_BYTES,
     RECORD_FACTOR,
-    CorpusReader,
-    Format,
+    LineReader,
+    Parsed,
     RecordError,
     RecordWriter,
-    concatenate,
 )
 
-__all__ = ["FORMAT"]
+__all__ = ["READER", "WRITER"]
 
 
-class _JsonReader(CorpusReader):
+class _JsonReader(LineReader):
     """Read JSON objects, one a line; blank lines are no records."""
 
     format = "jsonl"
 
-    def _records(self, stream: BinaryIO) -> Iterator[tuple[str, Any] | RecordError | None]:
-        limit = self.max_text_bytes * RECORD_FACTOR
-        return self.line_records(stream, self._parse_json, limit, skips_blank=True)
+    def records(self, stream: BinaryIO) -> Iterator[Parsed | RecordError | None]:
+        limit = MAX_TEXT_BYTES * RECORD_FACTOR
+        return self.line_records(stream, self._parse, limit, skips_blank=True)
 
-    def _parse_json(self, line: str) -> tuple[str, Any]:
+    def _parse(self, line: str) -> Parsed:
         try:
             record = json.loads(line, parse_float=_finite)
-        # Besides malformed text: numbers of thousands of digits, and nesting deeper than the
-        # interpreter's stack.
         except (ValueError, RecursionError):
             raise RecordError(
                 "malformed",
                 "expected one JSON object on the line, found something that is no JSON.",
             ) from None
         if not isinstance(record, dict):
-            raise RecordError(
-                "malformed", f"expected a JSON object, found a JSON {_json_type(record)}."
-            )
-        if not self.columns:
-            self.columns = list(record)
-        texts = []
-        for column in self.text_columns:
+            raise RecordError("malformed", "expected a JSON object, found another JSON value.")
+        self.columns = self.columns or list(record)
+        for column in self.reading.text_columns:
             if column not in record:
-                raise self.missing_text(column, len(record))
-            texts.append(text := record[column])
-            if not isinstance(text, str):
-                kind = _json_type(text)
                 raise RecordError(
-                    "wrong_type", f"expected a string in {column!r}, found a JSON {kind}."
+                    "missing_text",
+                    f"expected a text in {column!r}, found {len(record)} other column(s); name the column that contains "
+                    "the text with --text-column.",
                 )
-        self.check_names(record.get(name) for name in self._names)
-        if self._labels is not None:
-            if self._labels not in record:
-                raise RecordError(
-                    "labels",
-                    f"expected labels in {self._labels!r}, [] for none; found no such field.",
-                )
-            self.check_labels(texts[0], record[self._labels])
-        return self.check_texts(texts), record
+        labels = self.reading.labels
+        if labels is not None and labels not in record:
+            raise RecordError("labels", f"expected labels in {labels!r}, [] for none.")
+        return self.reading.checked([record.get(name) for name in self.reading.columns]), record
 
+    def names_of(self, rows: Any) -> Iterator[Sequence[str]]:
+        return iter(rows)
 
-def _json_type(value: object) -> str:
-    names = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
-    return names.get(type(value), "number")
+    def spelled(self, row: Any) -> bytes | None:
+        return _dumped(row)
 
 
 def _finite(literal: str) -> float:
@@ -80,24 +65,20 @@ def _finite(literal: str) -> float:
     return value
 
 
+def _dumped(record: Any) -> bytes:
+    try:
+        return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    except UnicodeEncodeError:  # half a surrogate pair, which only an escape can write
+        return json.dumps(record, separators=(",", ":")).encode("ascii")
+
+
 class _JsonWriter(RecordWriter):
     """Write JSON objects, one a line."""
 
-    def _record(self, row: Any, texts: Sequence[str]) -> bytes:
-        columns = self._reader.text_columns
-        if not self._rule.passes_all:
-            row = {name: row[name] for name in row if name in columns or self._rule.passes(name)}
-        record = {**row}
-        record.update(zip(columns, texts, strict=True))
-        try:
-            return _dump_json(record, ensure_ascii=False).encode("utf-8") + b"\n"
-        except UnicodeEncodeError:
-            # Another field holds half a surrogate pair, which only an escape can write.
-            return _dump_json(record, ensure_ascii=True).encode("ascii") + b"\n"
+    def record(self, row: Any, texts: Sequence[str | None]) -> bytes:
+        columns = self._reader.reading.text_columns
+        kept = {name: row[name] for name in row if name in columns or self._rule.passes(name)}
+        return _dumped({**kept, **dict(zip(columns, texts, strict=True))}) + b"\n"
 
 
-def _dump_json(record: Mapping[str, Any], ensure_ascii: bool) -> str:
-    return json.dumps(record, ensure_ascii=ensure_ascii, separators=(",", ":"))
-
-
-FORMAT = Format("jsonl", (".jsonl", ".ndjson"), _JsonReader, _JsonWriter, concatenate)
+READER, WRITER = _JsonReader, _JsonWriter

@@ -1,0 +1,331 @@
+"""Runs: an output is whole or absent, is continued to the same bytes, and is never replaced unasked."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+import sys
+import time
+
+import pytest
+from echo import Echo
+from small_corpora import content, read, rows, run, stop_at, write
+
+from textpriv.corpus import PrivatizerSettings, Progress, privatize_corpus, unnamed_key
+from textpriv.errors import CorpusError
+from textpriv.run_key import RunKey
+
+pytestmark = pytest.mark.usefixtures("without_torch")
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("lines") / "raw.jsonl", rows(40))
+
+
+@pytest.fixture
+def shards(tmp_path):
+    for n in range(3):
+        write(tmp_path / "raw" / f"{n}.parquet", rows(90)[30 * n : 30 * n + 30])
+    return tmp_path / "raw"
+
+
+class _Failing(Echo):
+    """Fails at the second batch."""
+
+    def release_batch(self, batch, keys):
+        if self.keys:
+            raise OSError("no space left")
+        return super().release_batch(batch, keys)
+
+
+# Whole or absent
+
+
+def test_a_failure_leaves_no_file_and_the_old_output_untouched(tmp_path):
+    source = write(tmp_path / "a.jsonl", rows(4))
+    (tmp_path / "b.jsonl").write_text("old")
+    private = _Failing()
+    private.seed = None
+    with pytest.raises(OSError, match="no space"):
+        privatize_corpus(source, tmp_path / "b.jsonl", private, batch_size=1, overwrite=True)
+    assert (tmp_path / "b.jsonl").read_text() == "old"
+    assert sorted(os.listdir(tmp_path)) == ["a.jsonl", "b.jsonl"]
+
+
+def test_while_running_the_output_is_hidden_and_private(tmp_path):
+    seen = []
+
+    def look(progress):
+        for path in (tmp_path / "out.jsonl.partial").rglob("*"):
+            seen.append(stat.S_IMODE(path.stat().st_mode) & 0o077)
+        assert not (tmp_path / "out.jsonl").exists()
+
+    source = write(tmp_path / "a.jsonl", rows(9))
+    privatize_corpus(source, tmp_path / "out.jsonl", Echo(), batch_size=2, on_progress=look)
+    assert set(seen) == {0}
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE((tmp_path / "out.jsonl").stat().st_mode) == 0o666 & ~mask
+
+
+def test_the_manifest_has_the_checksums_the_counts_and_the_statement(index, shards, tmp_path):
+    run(index, shards, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out.manifest.json").read_text())
+    assert [each["name"] for each in manifest["files"]] == ["0.parquet", "1.parquet", "2.parquet"]
+    for each in manifest["files"]:
+        assert (tmp_path / "out" / each["name"]).stat().st_size == each["bytes"]
+    assert manifest["documents"] == 90
+    assert "id" in " ".join(manifest["statement"]["not_protected"])
+    assert sorted(os.listdir(tmp_path / "out")) == ["0.parquet", "1.parquet", "2.parquet"]
+
+
+def test_the_manifest_confirms_no_guess_of_the_input(index, lines, tmp_path):
+    # Two keys, one input: nothing in the manifests that follows from the input is equal.
+    for name in ("a.jsonl", "b.jsonl"):
+        run(index, lines, tmp_path / name)
+    first, second = (
+        json.loads((tmp_path / f"{name}.jsonl.manifest.json").read_text())["job"]
+        for name in ("a", "b")
+    )
+    assert first["input"] != second["input"]
+    assert set(first.values().__iter__().__next__()) != set()
+    assert not {str(v) for v in first.values()} & {str(v) for v in second.values()}
+
+
+@pytest.mark.parametrize("link", ["same", "symbolic", "hard", "folder"])
+def test_an_output_never_replaces_its_input(tmp_path, link):
+    source = write(tmp_path / "raw" / "a.jsonl", rows(1))
+    target = tmp_path / "b.jsonl"
+    if link == "symbolic":
+        target.symlink_to(source)
+    elif link == "hard":
+        target.hardlink_to(source)
+    elif link == "folder":
+        source, target = tmp_path / "raw", tmp_path / "raw" / "out"
+    else:
+        target = source
+    with pytest.raises(CorpusError, match=r"same file|in the other"):
+        privatize_corpus(source, target, Echo(), overwrite=True)
+
+
+@pytest.mark.parametrize("what", ["key", "ledger", "offsets"])
+def test_no_secret_is_put_into_the_output(index, shards, tmp_path, what):
+    place = tmp_path / "out" / "secret"
+    settings = PrivatizerSettings(str(index), options={"epsilon": 2.0}, run_key=b"K" * 32)
+    options = {"document_column": "id", "overwrite": True}
+    if what == "key":
+        options["key"] = RunKey(place, b"K" * 32, fresh=True)
+    elif what == "ledger":
+        (tmp_path / "out").mkdir()
+        settings = PrivatizerSettings(str(index), options={"epsilon": 2.0}, ledger=str(place))
+    private = settings.build() if what != "offsets" else Echo()
+    if what == "offsets":
+        private.spans, options["offsets"] = object(), place
+    with pytest.raises(CorpusError, match="must be elsewhere"):
+        privatize_corpus(shards, tmp_path / "out", private, **options)
+
+
+# Streams
+
+
+def test_standard_input_and_output_carry_records(tmp_path, monkeypatch):
+    given, taken = io.BytesIO(b"one\ntwo\n"), io.BytesIO()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(taken))
+    report = privatize_corpus("-", "-", Echo())
+    assert (taken.getvalue(), report.documents) == (b"[one]\n[two]\n", 2)
+
+
+@pytest.mark.parametrize("ends", [("-", "b.jsonl"), ("a.jsonl", "-")])
+def test_a_stream_without_names_has_no_run_key(tmp_path, ends):
+    write(tmp_path / "a.jsonl", rows(1))
+    ends = [end if end == "-" else tmp_path / end for end in ends]
+    with pytest.raises(CorpusError, match="passes only once"):
+        privatize_corpus(*ends, Echo(), key=RunKey.open(tmp_path / "key"))
+    assert os.listdir(tmp_path) == ["a.jsonl"]
+
+
+# Documents
+
+
+def test_an_unnamed_document_has_the_key_of_its_text_and_occurrence(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"one\n\xff\ntwo\none\n")
+    echo = Echo()
+    privatize_corpus(tmp_path / "a.txt", tmp_path / "b.txt", echo, on_error="skip", batch_size=2)
+    wanted = [("one", 1), ("two", 1), ("one", 2)]
+    assert echo.keys == [unnamed_key("text", *each) for each in wanted]
+
+
+def test_a_corpus_comes_out_the_same_however_it_is_cut_and_by_several_workers(
+    index, shards, tmp_path
+):
+    whole = write(tmp_path / "whole" / "a.parquet", rows(90))
+    run(index, shards, tmp_path / "out", workers=2)
+    run(index, whole.parent, tmp_path / "b", key=tmp_path / "out.key", part_records=1000)
+    cut = [row for n in range(3) for row in read(tmp_path / "out" / f"{n}.parquet")]
+    assert cut == read(tmp_path / "b" / "a.parquet")
+
+
+# Continued
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bytes(index, shards, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(index, shards, tmp_path / "out", on_progress=stop_at(50))
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(CorpusError, match="--resume, or begin again with --force"):
+        run(index, shards, tmp_path / "out")
+    report = run(index, shards, tmp_path / "out", resume=True)
+    assert 0 < report.resumed < report.documents == 90
+    run(index, shards, tmp_path / "again", key=tmp_path / "out.key")
+    assert content(tmp_path / "out") == content(tmp_path / "again")
+    assert not (tmp_path / "out.partial").exists()
+
+
+def test_a_damaged_part_is_made_again(index, lines, tmp_path):
+    for damaged in ("*.part", "*-*.json"):
+        target = tmp_path / damaged.replace("*", "x") / "out.jsonl"
+        target.parent.mkdir()
+        with pytest.raises(KeyboardInterrupt):
+            run(index, lines, target, on_progress=stop_at(30))
+        path = sorted(target.with_name("out.jsonl.partial").glob(damaged))[0]
+        path.write_bytes(path.read_bytes().replace(b'"', b"'", 1))
+        run(index, lines, target, resume=True)
+        run(index, lines, target.with_name("b.jsonl"), key=target.with_name("out.jsonl.key"))
+        assert content(target) == content(target.with_name("b.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"epsilon": 5.0}, "epsilon"),
+        ({"document_column": "id"}, "columns"),
+        ({"part_records": 11}, "part"),
+        ({"null": "empty"}, "bad records"),
+        ({"key": "other.key"}, "key"),
+    ],
+)
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_a_run_under_other_settings_is_refused_and_says_what_changed(
+    index, lines, tmp_path, change, named, is_finished
+):
+    if "key" in change:
+        change = {"key": tmp_path / "other.key"}
+    target = tmp_path / "out.jsonl"
+    if is_finished:
+        run(index, lines, target)
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            run(index, lines, target, on_progress=stop_at(20))
+    before = content(target) if is_finished else None
+    with pytest.raises(CorpusError, match=rf"changed: {named}\)\. .* adds to their privacy loss"):
+        run(index, lines, target, resume=True, **change)
+    assert not is_finished or content(target) == before
+    run(index, lines, target, overwrite=True, **change)
+    assert named in ("part", "bad records") or content(target) != before
+
+
+def test_a_finished_folder_under_other_settings_is_refused_too(index, shards, tmp_path):
+    run(index, shards, tmp_path / "out")
+    before = content(tmp_path / "out")
+    with pytest.raises(CorpusError, match=r"changed: epsilon\)\. .* adds to their privacy loss"):
+        run(index, shards, tmp_path / "out", resume=True, epsilon=5.0)
+    assert content(tmp_path / "out") == before
+    run(index, shards, tmp_path / "out", epsilon=5.0, overwrite=True)
+    assert content(tmp_path / "out").keys() == before.keys()
+    assert content(tmp_path / "out") != before
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_finished_output_is_recognised_in_under_a_second(index, lines, shards, tmp_path, kind):
+    source, target = (lines, tmp_path / "o.jsonl") if kind == "file" else (shards, tmp_path / "o")
+    first = run(index, source, target)
+    before, started = content(target), time.perf_counter()
+    report = run(index, source, target, resume=True)
+    assert time.perf_counter() - started < 1.0
+    assert report.documents == report.resumed == first.documents
+    assert report.tokens == first.tokens
+    assert report.besides == first.besides
+    assert content(target) == before
+
+
+def test_an_output_that_is_there_stays_unless_it_is_forced(index, lines, tmp_path):
+    target = tmp_path / "out.jsonl"
+    target.write_text("mine")
+    for options in ({}, {"resume": True}):
+        with pytest.raises(CorpusError, match="exists"):
+            run(index, lines, target, **options)
+    assert target.read_text() == "mine"
+    run(index, lines, target, overwrite=True)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a").write_text("mine")
+    with pytest.raises(CorpusError, match="no manifest"):
+        run(index, lines.parent, tmp_path / "mine", overwrite=True)
+
+
+def test_continuing_needs_something_that_repeats_the_draws(index, lines, tmp_path):
+    privatizer = PrivatizerSettings(str(index), options={"epsilon": 4.0}).build()
+    with pytest.raises(CorpusError, match="run key, a seed or a ledger"):
+        privatize_corpus(lines, tmp_path / "b.jsonl", privatizer, resume=True)
+
+
+# Nightly
+
+
+def test_new_shards_are_added_to_a_finished_folder(index, shards, tmp_path):
+    run(index, shards, tmp_path / "out")
+    before = content(tmp_path / "out")
+    write(shards / "3.parquet", rows(100)[90:])
+    report = run(index, shards, tmp_path / "out", resume=True)
+    assert (report.documents, report.resumed, report.files) == (100, 90, 4)
+    run(index, shards, tmp_path / "whole", key=tmp_path / "out.key")
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+    assert before.items() < content(tmp_path / "out").items()
+    manifests = [
+        json.loads((tmp_path / f"{n}.manifest.json").read_text()) for n in ("out", "whole")
+    ]
+    assert manifests[0] == manifests[1]
+
+
+def test_adding_shards_is_continued_when_more_have_come(index, shards, tmp_path):
+    run(index, shards, tmp_path / "out")
+    write(shards / "3.parquet", rows(120)[90:])
+    with pytest.raises(KeyboardInterrupt):
+        run(index, shards, tmp_path / "out", resume=True, on_progress=stop_at(20))
+    write(shards / "4.parquet", rows(130)[120:])
+    report = run(index, shards, tmp_path / "out", resume=True)
+    assert report.documents == 130
+    run(index, shards, tmp_path / "whole", key=tmp_path / "out.key")
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+def test_a_changed_shard_of_a_finished_folder_is_refused(index, shards, tmp_path):
+    run(index, shards, tmp_path / "out")
+    write(shards / "1.parquet", rows(200)[170:])
+    write(shards / "3.parquet", rows(100)[90:])
+    with pytest.raises(CorpusError, match="changed: input"):
+        run(index, shards, tmp_path / "out", resume=True)
+
+
+# Progress
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_fraction_is_that_of_the_records_written(index, tmp_path, workers):
+    for n in range(5):
+        write(tmp_path / "raw" / f"{n}.parquet", rows(400))
+    seen: list[Progress] = []
+    run(index, tmp_path / "raw", tmp_path / "out", workers=workers, on_progress=seen.append)
+    assert (seen[0].fraction, seen[0].documents) == (0.0, 0)
+    assert len(seen) > 100
+    for progress in seen:
+        assert abs(progress.fraction - progress.documents / 2000) < 0.05
+
+
+def test_the_first_event_comes_before_anything_is_released(index, tmp_path):
+    source = write(tmp_path / "a.jsonl", rows(3))
+    with pytest.raises(KeyboardInterrupt):
+        run(index, source, tmp_path / "b.jsonl", on_progress=stop_at(0))

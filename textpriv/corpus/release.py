@@ -1,0 +1,425 @@
+"""Release: the options of a run over a corpus, and the plan of its files. Checked before anything is read or made."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from textpriv.corpus import stores
+from textpriv.corpus.columns import ColumnRule
+from textpriv.corpus.folder import beside
+from textpriv.corpus.formats import corpus_format, reader_of
+from textpriv.corpus.records import Batch, CorpusReader, Cursor, Reading, is_stream
+from textpriv.engines.batch import Columns, PrivatizerSettings, string_array
+from textpriv.errors import CorpusError
+from textpriv.files import is_url, local_path, lost_by, same_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from textpriv.corpus.report import Progress
+    from textpriv.privatizer import Privatizer
+    from textpriv.run_key import RunKey
+
+__all__ = ["ENGINES", "MOVED", "PART_RECORDS", "Plan", "Release", "check_corpus", "files_of"]
+
+ENGINES = ("local", "spark", "ray")
+PART_RECORDS = 5_000
+MOVED = "moved"
+_TABLES = ("_delta_log", ".hoodie")  # folders that say which files of a table count
+_ENDS = 64 * 1024  # bytes of an input file, at either end, by which it is known again
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """Options of a run over a corpus.
+
+    Attributes
+    ----------
+    text_column
+        Column of the texts, or several, which are released independently.
+    document_column, author_column
+        Columns with the name of each document, and of its author. The document's randomness then follows from the run key
+        and its name; without names from its own text and its number among equal texts. A name that came before is a bad
+        record, but for a ledger, which counts such documents as versions of one and requires names.
+    labels_column
+        Column with the spans of each text that are known already (:func:`textpriv.spans.span.read_labels`); left out of
+        the output.
+    columns
+        Which other columns pass through; all of them by default. They are not protected.
+    format
+        Of both ends; None goes by the extensions.
+    on_error
+        ``"fail"``, ``"skip"`` or ``"quarantine"``: at a bad record stop, leave it out and count it, or also write it to
+        ``target.quarantine.jsonl`` (mode 0600, raw text).
+    null
+        ``"keep"``, ``"fail"`` or ``"empty"``: a null text stays null, is a bad record, or becomes an empty text.
+    offsets
+        File to write with the place of each span in the raw and in the private text (mode 0600, outside the output).
+    key
+        The run key of ``privatizer``, kept in a file. A run with a key, a seed or a ledger can be continued.
+    resume
+        Continue a run, or add new files of a folder to its finished output. Does nothing where all is done.
+    overwrite
+        Replace an output that is there, or a run under other settings.
+    settings
+        What other processes build their Privatizer from; required for several workers and for Spark and Ray. Must describe
+        ``privatizer``.
+    workers, engine, address
+        Processes; ``"local"``, ``"spark"`` or ``"ray"``; the Spark master or the Ray cluster, None for one on this machine.
+    batch_size, part_records
+        Records that are released at a time, and after which they are safe on the disk. The released texts do not depend on
+        them.
+    on_progress, on_unprotected
+        Called with each step; with names of columns that pass, at the first records that have them.
+    """
+
+    text_column: str | Sequence[str] = "text"
+    document_column: str | None = None
+    author_column: str | None = None
+    labels_column: str | None = None
+    columns: ColumnRule = field(default_factory=ColumnRule)
+    format: str | None = None
+    on_error: str = "fail"
+    null: str = "keep"
+    offsets: str | os.PathLike[str] | None = None
+    key: RunKey | None = None
+    resume: bool = False
+    overwrite: bool = False
+    settings: PrivatizerSettings | None = None
+    workers: int = 1
+    engine: str = "local"
+    address: str | None = None
+    batch_size: int = 500
+    part_records: int = PART_RECORDS
+    on_progress: Callable[[Progress], None] | None = None
+    on_unprotected: Callable[[tuple[str, ...]], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise CorpusError(f"engine must be one of {', '.join(ENGINES)}; found {self.engine!r}.")
+        if min(self.workers, self.batch_size, self.part_records) < 1:
+            raise CorpusError("workers, batch_size and part_records must be at least 1.")
+        if (self.workers > 1 or self.engine != "local") and self.settings is None:
+            raise CorpusError("More than one worker needs settings=PrivatizerSettings(...).")
+        if self.author_column is not None and self.document_column is None:
+            raise CorpusError("Authors are named beside documents: name the document column, too.")
+
+    @property
+    def reading(self) -> Reading:
+        """What readers are told."""
+        texts = (
+            (self.text_column,) if isinstance(self.text_column, str) else tuple(self.text_column)
+        )
+        names = tuple(filter(None, (self.document_column, self.author_column)))
+        how = self.on_error, self.null, self.batch_size, self.part_records
+        return Reading(texts, names, self.labels_column, *how)
+
+    def check(self, privatizer: Privatizer, source: str, target: str) -> None:
+        """Refuse options that this privatizer, or these ends, cannot have."""
+        has_ledger = getattr(privatizer, "ledger", None) is not None
+        if has_ledger and self.document_column is None:
+            raise CorpusError("A ledger counts documents by name: give a document_column.")
+        if has_ledger and self.engine != "local":
+            raise CorpusError("A ledger counts on one machine: use the local engine.")
+        if getattr(privatizer, "spans", None) is None and (self.labels_column or self.offsets):
+            raise CorpusError("Labels and offsets are those of typed spans: pass spans=.")
+        repeats = self.key is not None or has_ledger or privatizer.seed is not None
+        if self.resume and not repeats:
+            raise CorpusError("A run can be continued only with a run key, a seed or a ledger.")
+        ends = [name for name in (source, target) if is_stream(name)]
+        is_known = ends == [source] and self.document_column is not None
+        if ends and (self.resume or self.engine != "local" or (self.key and not is_known)):
+            raise CorpusError(
+                "A stream passes only once, so its run can neither be continued, repeated under a run key nor be shared "
+                "out: name files. An input whose documents have names may be a stream."
+            )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The files of a run and how they are read and written; travels to other processes."""
+
+    files: tuple[tuple[str, str], ...]  # names below the source ("" for a single file), and paths
+    is_folder: bool
+    format: str
+    compression: str | None  # of a single output
+    reading: Reading
+    rule: ColumnRule
+    has_offsets: bool = False
+
+    @classmethod
+    def of(cls, source: str, target: str, release: Release) -> Plan:
+        """Plan a run, with everything checked that its files and options show."""
+        reading, rule = release.reading, release.columns
+        # Refuses a text that is to be a name.
+        document, author = (*reading.names, None, None)[:2]
+        Columns(reading.text_columns, document, author, labels=reading.labels)
+        if reading.labels is not None:  # offsets in the raw text
+            rule = replace(rule, drop=(*rule.drop, glob.escape(reading.labels)))
+        if is_folder := stores.is_folder(source):
+            _refuse_overlap(source, target)
+            files, format, compression = _files_of(source, release.format)
+        else:
+            format, compression = _common_format(source, target, release.format)
+            files = (("", source),)
+        if format == "text" and len(reading.columns) > 1:
+            raise CorpusError(
+                "Texts, documents and labels are named by columns, and a text file has none: use jsonl, csv, tsv or parquet."
+            )
+        if is_stream(target) and (is_folder or format == "parquet" or release.offsets):
+            raise CorpusError(
+                "Only one jsonl, csv, tsv or text file goes to a stream. Name a file."
+            )
+        has_offsets = release.offsets is not None
+        return cls(files, is_folder, format, compression, reading, rule, has_offsets)
+
+    @property
+    def columns(self) -> Columns:
+        """The columns of the record batches that go to an engine."""
+        reading = self.reading
+        texts = tuple(f"text {number}" for number in range(len(reading.text_columns)))
+        document, author = (*("document", "author")[: len(reading.names)], None, None)[:2]
+        return Columns(
+            texts,
+            document,
+            author,
+            labels=None if reading.labels is None else "labels",
+            occurrence=None if reading.names else tuple(f"{text} #" for text in texts),
+            known_as=reading.text_columns,
+            moved=MOVED if self.has_offsets else None,
+        )
+
+    def reader(
+        self, file: int, start: Cursor | None = None, stop: int | None = None
+    ) -> CorpusReader:
+        """Return the reader of an input file, or of some of its records."""
+        return reader_of(self.files[file][1], self.format, self.reading, start, stop)
+
+    def compression_of(self, file: int) -> str | None:
+        """Return the compression of an output file: a folder keeps that of each input."""
+        if not self.is_folder:
+            return self.compression
+        return corpus_format(self.files[file][1], self.format)[1]
+
+    def place(self, file: int) -> str:
+        """Return the beginning of the name of a file's records in a message."""
+        name = self.files[file][0]
+        return f"{name}, record" if name else "record"
+
+    def part_of(self, batch: Batch) -> int:
+        """Return the number of the part in which a batch is."""
+        return max(0, batch.end.record - 1) // int(self.reading.part_records or PART_RECORDS)
+
+    def arrow(self, batch: Batch, numbers: Sequence[tuple[int, ...]]) -> pa.RecordBatch | None:
+        """Return the columns of a batch for an engine: texts, names, labels, and numbers among equal texts."""
+        if not len(batch):
+            return None
+        import pyarrow as pa
+
+        columns = self.columns
+        names = [*columns.texts, *filter(None, (columns.document, columns.author, columns.labels))]
+        given = {name: batch.column(number) for number, name in enumerate(names)}
+        if columns.labels is not None:
+            labels = given[columns.labels]
+            given[columns.labels] = [
+                each if isinstance(each, str) else json.dumps(each) for each in labels
+            ]
+        arrays = {name: string_array(values) for name, values in given.items()}
+        for place, name in enumerate(columns.occurrences):
+            found = np.array([each[place] for each in numbers], dtype=np.uint64)
+            arrays[name] = pa.array(found)
+        return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+    def absolute(self) -> Plan:
+        """Return the plan with paths that mean the same in any process."""
+        files = (
+            (name, path if is_url(path) else os.path.abspath(path)) for name, path in self.files
+        )
+        return replace(self, files=tuple(files))
+
+    def job(self, privatizer: Privatizer) -> dict[str, Any]:
+        """Return everything that decides the output but the input, in plain values by what to call it."""
+        from textpriv import __version__
+
+        statement = getattr(privatizer, "statement", None)
+        reading = self.reading
+        return {
+            "version": __version__,
+            "epsilon": getattr(statement, "epsilon", None),
+            "mechanism": type(getattr(privatizer, "mechanism", None)).__name__,
+            "settings": getattr(privatizer, "fingerprint", b"").hex(),
+            "seed": privatizer.seed,
+            "format": [self.format, self.compression],
+            "columns": [reading.columns, asdict(self.rule)],
+            "bad records": [reading.on_error, reading.null],
+            "part": reading.part_records,
+            "offsets": self.has_offsets,
+        }
+
+    def input(self, file: int) -> list[Any]:
+        """Return the size of an input file and a hash of its ends, to notice another one."""
+        path = self.files[file][1]
+        if is_stream(path):
+            return []
+        digest = hashlib.sha256()
+        with stores.opened(path) as opened:
+            size = opened.seek(0, os.SEEK_END)
+            for start in (0, max(0, size - _ENDS)):
+                opened.seek(start)
+                digest.update(opened.read(_ENDS))
+        return [size, digest.hexdigest()]
+
+
+def check_corpus(
+    source: str,
+    target: str,
+    release: Release,
+    *,
+    ledger: Path | None = None,
+    read: Iterable[str | Path] = (),
+) -> Plan:
+    """Refuse inputs that are missing, and outputs that cannot be written or would replace something that is read.
+
+    Nothing is made or changed.
+
+    Parameters
+    ----------
+    ledger
+        The file of the ledger.
+    read
+        Further files that the run reads: an index folder, a policy.
+
+    Returns
+    -------
+    Plan
+    """
+    plan = Plan.of(source, target, release)
+    for _, name in plan.files:
+        if not is_stream(name):
+            stores.opened(name).close()
+    if is_stream(target):
+        if release.on_error == "quarantine":
+            raise CorpusError("Bad records cannot be set aside beside a stream: name a file.")
+        return plan
+    final = local_path(target)
+    kept: list[str | Path] = [*read]
+    if release.key is not None and release.key.path is not None:
+        kept.append(release.key.path)
+    if release.settings is not None:
+        kept += files_of(release.settings.index, release.settings)
+    if ledger is not None:
+        kept += [ledger, *(f"{ledger}-{name}" for name in ("wal", "shm"))]
+    moved = [] if release.offsets is None else [Path(os.path.realpath(release.offsets))]
+    sources = [path for _, path in plan.files if not (is_stream(path) or is_url(path))]
+    made = [final, beside(final, "manifest.json"), beside(final, "quarantine.jsonl")]
+    for written, others in ((made, [*kept, *moved, *sources]), (moved, [*kept, *sources])):
+        if (lost := lost_by(written, others)) is not None:
+            raise CorpusError(
+                f"{lost} would be in the output or be written over: run keys, ledgers, offsets and what is read must be "
+                "elsewhere. Name another file."
+            )
+    if not (is_url(target) or final.parent.is_dir()):
+        raise CorpusError(f"Cannot write to {final}: its folder does not exist. Make it first.")
+    if final.is_dir() != plan.is_folder and final.exists():
+        raise CorpusError(
+            f"Cannot write to {final}: it is a {'file' if plan.is_folder else 'folder'}. Name another."
+        )
+    outputs = [target, *map(str, moved)]
+    for name in outputs if not (release.overwrite or release.resume) else ():
+        if stores.is_taken(name):
+            raise CorpusError(
+                f"{name} exists. Name another output, continue a run with --resume, or replace it with --force. Another "
+                "release of the same texts adds to their privacy loss."
+            )
+    for path in moved:
+        if path.is_dir() or not path.parent.is_dir():
+            raise CorpusError(
+                f"Cannot write offsets to {path}: name a file in a folder that exists."
+            )
+    return plan
+
+
+def files_of(index: str | Path | None, settings: PrivatizerSettings | None) -> list[Path]:
+    """Return the files of an index folder, and others that settings name, such as one of counts."""
+    named = [] if settings is None else [settings.key_file, settings.options.get("prior")]
+    given = [Path(each) for each in (*named, index) if isinstance(each, str | os.PathLike)]
+    inside = Path(index).rglob("*") if index is not None and os.path.isdir(index) else ()
+    return [*given, *(path for path in inside if path.is_file())]
+
+
+def _files_of(
+    source: str, format: str | None
+) -> tuple[tuple[tuple[str, str], ...], str, str | None]:
+    """Return the names and paths of a folder's files, in the order of their names, numbers in them by value."""
+    for log in _TABLES:
+        if stores.is_folder(f"{source}/{log}"):
+            raise CorpusError(
+                f"{source} is a table with a log ({log}): its files also contain rows that were deleted or replaced. Read "
+                "and write it by its own reader, as docs/corpora.md shows."
+            )
+    found = stores.names_below(source) if is_url(source) else _local_names(source)
+    names = [each for each in found if not any(p.startswith((".", "_")) for p in each.split("/"))]
+    formats = {str(corpus_format(os.path.join(source, name), format)[0]) for name in names}
+    if len(formats) != 1:
+        kinds = (
+            f"files of several formats ({', '.join(sorted(formats))})" if formats else "no files"
+        )
+        raise CorpusError(
+            f"{source} contains {kinds}: expected files of one format, .jsonl, .csv, .tsv, .txt or .parquet."
+        )
+    names.sort(key=_by_numbers)
+    return tuple((name, os.path.join(source, name)) for name in names), formats.pop(), None
+
+
+def _by_numbers(name: str) -> tuple[list[Any], str]:
+    parts = re.split(r"([0-9]+)", name)
+    return [int(part) if n % 2 else part for n, part in enumerate(parts)], name
+
+
+def _local_names(source: str) -> Iterator[str]:
+    for folder, folders, files in os.walk(source):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        for name in folders:
+            if os.path.islink(os.path.join(folder, name)):
+                raise CorpusError(
+                    f"{os.path.join(folder, name)} is a link to a folder, and links are not followed: its files would be "
+                    "left out. Put the folder itself there, or remove the link."
+                )
+        paths = (os.path.join(folder, name) for name in files)
+        yield from (os.path.relpath(path, source) for path in paths if not is_stream(path))
+
+
+def _common_format(source: str, target: str, format: str | None) -> tuple[str, str | None]:
+    """Return the one format of both ends, and the compression of the target."""
+    source_format, _ = corpus_format(source, format)
+    target_format, compression = corpus_format(target, format)
+    if source_format and target_format and source_format != target_format:
+        raise CorpusError(
+            f"The output has the format of the input: {source} is {source_format}, {target} would be {target_format}. "
+            "Choose another name for the output, or set --format for both."
+        )
+    if not is_stream(target) and same_file(source, target):
+        raise CorpusError(
+            f"Input and output are the same file, {source}: the private text must not replace its only source. Name another "
+            "output."
+        )
+    return source_format or target_format or "text", compression
+
+
+def _refuse_overlap(source: str, target: str) -> None:
+    inner, outer = Path(os.path.realpath(target)), Path(os.path.realpath(source))
+    if inner == outer or outer in inner.parents or inner in outer.parents:
+        raise CorpusError(
+            f"One of {source} and {target} is in the other: the private files must not be among the raw ones. Name another "
+            "folder."
+        )
