@@ -91,7 +91,9 @@ class RunOptions(Options):
         help="File of the run key, made if missing (default OUT.key), or env:NAME. It repeats the output, and can undo it."
     )
     forget_key: bool = flag("--forget-key", "Destroy the run key when all is done.")
-    log_json: bool = flag("--log-json", "Write what happens as lines of JSON on standard error.")
+    log_json: bool = flag(
+        "--log-json", "Write what happens as lines of JSON on standard error.", hidden=True
+    )
     seed: int | None = rare(help="Repeatable output, for experiments only: anyone can undo it.")
 
     def arguments(self) -> dict[str, Any]:

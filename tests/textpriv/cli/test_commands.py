@@ -228,7 +228,7 @@ def test_json_and_texts_do_not_share_standard_output(privatize, failed, texts):
         ("a.txt", b"fine\nzanzibar \xff\n", "b.txt", "line 2"),
         ("a.txt.gz", b"zanzibar", "b.txt", "damaged"),
         ("a.csv", b"zanzibar,body\nx,y\n", "b.csv", "--text-column"),
-        ("a.jsonl", b'{"text":["zanzibar"]}\n', "b.jsonl", "expected a string"),
+        ("a.jsonl", b'{"text":["zanzibar"]}\n', "b.jsonl", "expected a text"),
         ("none.txt", None, "b.txt", "Check the name"),
     ],
 )

@@ -68,7 +68,7 @@ def test_the_key_lies_beside_the_output_for_its_owner_alone_and_is_told(run, tmp
     key = tmp_path / "out.jsonl.key"
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert key.stat().st_size == 32
-    assert "out.jsonl.key: with it this release can be repeated" in result.stderr.replace("\n", " ")
+    assert "out.jsonl.key. It can repeat this release" in result.stderr.replace("\n", " ")
     assert sorted(os.listdir(tmp_path)) == [
         "out.jsonl",
         "out.jsonl.key",
@@ -205,7 +205,7 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(run, source, tmp_path
         patch.setattr(corpus, "privatize_corpus", stopped)
         result = run("out.jsonl")
     assert result.exit_code == 130
-    assert "go on with --resume" in result.stderr
+    assert "continue with --resume" in result.stderr
     assert "no output file was written" in result.stderr
     assert run("out.jsonl").exit_code == 1
     monkeypatch.setattr(

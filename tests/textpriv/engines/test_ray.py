@@ -47,7 +47,7 @@ def test_a_ray_dataset_keeps_its_columns_and_gets_the_same_texts(
     from textpriv.engines.ray import privatize_dataset
 
     sent = replace(settings, run_key=b"", key_file=str(key.path))
-    done = privatize_dataset(ray.data.from_arrow(table), sent, document_column="id", batch_size=50)
+    done = privatize_dataset(ray.data.from_arrow(table), sent, document_column="id")
     rows = done.map_batches(lambda batch: batch).take_all()
     assert {row["id"]: row["text"] for row in rows} == private
     assert sorted(row["stars"] for row in rows) == list(range(120))
