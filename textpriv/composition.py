@@ -1,8 +1,4 @@
-"""What several draws lose together: from bounds on each of them to an epsilon and a delta of all.
-
-Functions of numbers. Which bounds hold of a draw is the mechanism's to state; what two given documents lose exactly is
-computed in ``guarantees.documents``.
-"""
+"""Composition: from bounds on the loss of each of several draws to an epsilon and a delta of all."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What two given documents lose, exactly: the distribution of their privacy loss, and the best attacker's chances.
 
 Words are drawn independently, so the losses of the words in which two documents differ add up, and their distributions
-convolve (mechanisms.md 10.1). dp-accounting does that on a grid, with losses rounded up for upper bounds and down for lower
-ones. What *all* documents that differ in some words lose at most is :meth:`PrivacyStatement.documents_within`.
+convolve. dp-accounting does that on a grid, with losses rounded up for upper bounds and down for lower ones. What *all*
+documents that differ in some words lose at most is :meth:`PrivacyStatement.documents_within`.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _CONVOLVED = 1e-10
 
 @dataclass(frozen=True)
 class DocumentPair:
-    """How well the outputs of two documents can be told apart.
+    """How well the outputs of two documents can be distinguished.
 
     Attributes
     ----------
     words : int
-        Words in which the documents differ in law.
+        Words in which the documents differ.
     total : float
-        The sum of the largest losses, in nats, with what rounding in the sampler may add: no output tells the documents
-        apart by more. But for that it is attained, by what may be a most unlikely output.
+        The sum of the largest losses, in nats, with what rounding in the sampler may add: no output distinguishes the
+        documents better.
     distances : tuple of float
         Of the words that differ, the closest first.
     within : Together
-        What all documents lose that differ in as many words, each by the largest of these distances as it is printed,
-        that is rounded up to three digits.
+        What all documents lose that differ in as many words, each by the largest of these distances, rounded up to three
+        digits.
     grid : float
         Nats to which losses were rounded.
     """
@@ -65,51 +65,29 @@ class DocumentPair:
     _slack: float
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        """The least delta at an epsilon, between two bounds: exact but for the grid.
+        """Return a lower and an upper bound of the least delta at an epsilon: exact but for the grid.
 
         ``delta(E)`` is the largest difference of ``P(S)`` and ``exp(E) P'(S)`` over all sets S of outputs and both orders of
-        the documents.
-
-        Parameters
-        ----------
-        epsilon : float
-            In nats, 0 or more.
-
-        Returns
-        -------
-        (float, float)
-            A lower and an upper bound. The upper one also covers what rounding in the sampler may add.
-
-        Raises
-        ------
-        TextprivError
+        the documents. The upper bound also covers what rounding in the sampler may add.
         """
         if not epsilon >= 0:
             raise TextprivError(f"epsilon is a number from 0 up; got {epsilon}.")
         if not self.words:
             return 0.0, 0.0
         low = max(float(each.get_delta_for_epsilon(epsilon)) for each in self._lower)
-        return max(low - self._error, 0.0), max(self._above(each, epsilon) for each in self._upper)
-
-    @property
-    def _error(self) -> float:
-        return self.words * _CONVOLVED
+        high = max(self._above(each, epsilon) for each in self._upper)
+        return max(low - self.words * _CONVOLVED, 0.0), high
 
     def _above(self, direction: Any, epsilon: float) -> float:
-        """An upper bound of delta in one order of the documents."""
+        """Return an upper bound of delta in one order of the documents."""
         if epsilon >= self.total:
             return 0.0
-        # Laws that are off by a factor of exp(slack) in all: mechanisms.md 2.4.
+        # The laws that are drawn are off by a factor of exp(slack) in all.
         found = float(direction.get_delta_for_epsilon(epsilon - self._slack))
-        return min((found + self._error) * math.exp(self._slack), 1.0)
+        return min((found + self.words * _CONVOLVED) * math.exp(self._slack), 1.0)
 
     def epsilon(self, delta: float) -> float:
-        """An epsilon at which the delta of these two documents is at most the one given, to the grid.
-
-        Raises
-        ------
-        TextprivError
-        """
+        """Return an epsilon at which the delta of these two documents is at most the one given, to the grid."""
         if not 0 <= delta < 1:
             raise TextprivError(f"delta is a probability from 0 up and below 1; got {delta}.")
         low, high = 0.0, self.total
@@ -125,26 +103,23 @@ class DocumentPair:
 
     @property
     def total_variation(self) -> tuple[float, float]:
-        """By how much the best attacker is right more often than a guess, doubled: a lower and an upper bound."""
+        """A lower and an upper bound of the total variation distance."""
         return self.delta(0.0)
 
     def roc(self, false_alarms: ArrayLike) -> NDArray[np.float64]:
-        """How often the best attacker names the first document where it was drawn from, at rates of false alarms.
+        """Return upper bounds of the best attacker's detection rates at rates of false alarms.
 
         Parameters
         ----------
         false_alarms : array_like, shape (n,)
-            How often the attacker names it where the second one was drawn from, in [0, 1].
+            How often the attacker names the first document where the second one was drawn from, in [0, 1].
 
         Returns
         -------
         ndarray of float64, shape (n,)
-            Upper bounds, exact but for the grid.
+            How often he names the first one where it was drawn from.
         """
-        try:
-            alarms = np.asarray(false_alarms, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            alarms = np.array(math.nan)
+        alarms = np.asarray(false_alarms, dtype=np.float64)
         if not ((alarms >= 0) & (alarms <= 1)).all():
             raise TextprivError("rates of false alarms lie between 0 and 1.")
         if not self.words:
@@ -160,47 +135,44 @@ class DocumentPair:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON types."""
-        low, high = self.total_variation
         return {
             "words": self.words,
             "total": self.total,
-            "total_variation": [low, high],
+            "total_variation": list(self.total_variation),
             "epsilon": {f"{delta:g}": self.epsilon(delta) for delta in _DELTAS},
             "within": self.within._asdict(),
         }
 
     def sentences(self) -> list[str]:
-        """What the figures say, for people."""
+        """Say what the figures mean."""
         if not self.words:
             return ["The documents have one law: no output tells them apart."]
         farthest = self.distances[-1]
-        within = (
+        reach = (
             "" if math.isinf(farthest) else f", each by a distance of up to {at_most(farthest, 3)}"
         )
-        named, alarms = self.roc([0.01, 0.1]), self.total_variation[1]
-        said = [
-            f"The documents differ in {self.words:,} word{'s' * (self.words != 1)}{within}.",
+        named, right = self.roc([0.01, 0.1]), 50 * (1 + self.total_variation[1])
+        all_of_them = f"Of all documents that differ in so many words{reach}"
+        false_alarms = (
+            f"with false alarms in 1 % of them in at most {at_most(100 * float(named[0]), 3)} %, in 10 % of them in at most "
+            f"{at_most(100 * float(named[1]), 3)} %"
+        )
+        whole, part = odds_in_words(self.within.total), odds_in_words(self.within.epsilon)
+        # What is won by leaving out a delta may be less than what is printed.
+        by_sum = self.within.by == "sum" or part == whole
+        return [
+            f"The documents differ in {self.words:,} word{'s' * (self.words != 1)}{reach}.",
             f"No output tells them apart by odds of more than {odds_in_words(self.total)}, the product over these words.",
             *(
                 f"Any set of outputs is at most {factor_in_words(self.epsilon(delta))} times as likely for one as for the "
                 f"other, plus {delta:g}."
                 for delta in _DELTAS
             ),
-            f"The best attacker, to whom both are equally likely, names the right one in at most "
-            f"{at_most(50 * (1 + alarms), 3)} % of all draws; with false alarms in 1 % of them in at most "
-            f"{at_most(100 * float(named[0]), 3)} %, in 10 % of them in at most {at_most(100 * float(named[1]), 3)} %.",
-        ]
-        all_of_them = f"Of all documents that differ in so many words{within}"
-        whole = odds_in_words(self.within.total)
-        # What is won by leaving out a delta may be less than what is printed.
-        if self.within.by == "sum" or odds_in_words(self.within.epsilon) == whole:
-            return [
-                *said,
-                f"{all_of_them}, no output tells two apart by odds of more than {whole}.",
-            ]
-        return [
-            *said,
-            f"{all_of_them}: at most {factor_in_words(self.within.epsilon)} times as likely, plus "
+            f"The best attacker, to whom both are equally likely, names the right one in at most {at_most(right, 3)} % of "
+            f"all draws; {false_alarms}.",
+            f"{all_of_them}, no output tells two apart by odds of more than {whole}."
+            if by_sum
+            else f"{all_of_them}: at most {factor_in_words(self.within.epsilon)} times as likely, plus "
             f"{at_most(self.within.delta)}.",
         ]
 

@@ -6,6 +6,7 @@ The test by simulation compares a mean with its expectation at a false-alarm rat
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -84,20 +85,6 @@ def test_deltas_are_those_of_a_million_drawn_documents():
         assert high - low <= 7 * found.grid
 
 
-def test_randomized_response_of_five_words_keeps_almost_nothing_back():
-    """The figures of mechanisms.md 10.1: a loss of 4.9 a word, five words, delta(15) = .96."""
-    odds = math.exp(4.9)
-    keep = odds / (1 + odds)
-    wanted = keep**5 - math.exp(15) * (1 - keep) ** 5
-    two = Index.build(Vocabulary(["a", "b"], np.array([[0.0], [4.9]])), k=2, hnsw=False)
-    # Of two words under a uniform prior TEM is randomized response with odds of exp(t d).
-    mechanism = TEM(two, 2.0, prior="uniform", gamma=100.0)
-    found = compare_documents(mechanism, [0] * 5, [1] * 5)
-    assert found.total == pytest.approx(24.5)
-    assert found.delta(15.0) == pytest.approx((wanted, wanted), abs=1e-6)
-    assert wanted == pytest.approx(0.96, abs=0.005)
-
-
 def test_a_delta_is_left_out_where_it_wins_nothing_that_is_printed():
     found = compare_documents(TEM(index_of(4), 60.0), [0, 1], [1, 2])
     assert found.within.delta > 0
@@ -171,6 +158,44 @@ def test_texts_are_compared_by_what_is_drawn_of_them_and_refused_where_more_diff
         assert "zanzibar" not in str(error.value)
 
 
+class Rounded(TEM):
+    """States that rounding may add a tenth of a nat to each loss."""
+
+    @property
+    def statement(self):
+        stated = super().statement
+        return replace(stated, figures={**stated.figures, "numerical_slack": 0.1})
+
+
+def test_upper_bounds_cover_what_rounding_in_the_sampler_may_add():
+    mechanism = Rounded(index_of(4), 2.0)
+    first, second = [0, 1], [1, 3]
+    found = compare_documents(mechanism, first, second)
+    drawn = []
+    for document, sign in ((first, 1), (second, -1)):
+        # Laws as far off as is stated, in the direction that distinguishes best.
+        laws = []
+        for word, other in zip(document, second if sign > 0 else first, strict=True):
+            lean = np.sign(mechanism.log_prob(word) - mechanism.log_prob(other))
+            law = np.exp(mechanism.log_prob(word) + 0.025 * lean)
+            laws.append(law / law.sum())
+        drawn.append(np.multiply.outer(*laws).ravel())
+    for epsilon in (0.0, 0.5, 1.0, found.total - 0.21, found.total - 0.05):
+        true = least_delta(*drawn, epsilon)
+        assert true <= found.delta(epsilon)[1]
+        ideal = least_delta(joint(mechanism, first), joint(mechanism, second), epsilon)
+        assert true > ideal or ideal == 0
+    assert found.delta(found.total - 0.15)[1] > 0
+    assert found._slack == pytest.approx(0.2)
+
+
+def test_bounds_leave_room_for_the_error_of_the_convolution():
+    found = compare_documents(TEM(index_of(4), 12.0), [0, 1, 2], [1, 3, 0])
+    low, high = found.delta(found.total - 1e-7)
+    assert low == 0.0
+    assert high >= 3e-10
+
+
 # All documents
 
 
@@ -222,8 +247,7 @@ def test_the_conversion_of_zcdp_is_below_the_simple_one_and_above_that_of_the_ga
 
 @pytest.mark.parametrize(
     ("rho", "delta"),
-    [(-0.1, 1e-6), (math.nan, 1e-6), ("a", 1e-6), (True, 1e-6)]
-    + [(0.1, delta) for delta in (0.0, 1.0, -1e-6, 2.0, math.nan, None)],
+    [(-0.1, 1e-6), (math.nan, 1e-6), (0.1, 0.0), (0.1, 1.0), (0.1, math.nan)],
 )
 def test_a_rho_or_a_delta_out_of_range_has_no_epsilon(rho, delta):
     with pytest.raises(TextprivError, match="from 0 up and delta one between 0 and 1"):
@@ -244,26 +268,3 @@ def test_by_no_delta_and_no_bound_the_sum_counts():
     assert together(5, 2.0, 1.0, 0.0).by == "sum"
     assert together(0, 2.0, 1.0, 1e-6).epsilon == 0.0
     assert together(3, math.inf, math.inf, 1e-6) == (math.inf, 0.0, "sum", math.inf)
-
-
-# Mechanisms.md 10.1
-
-
-def test_one_sum_of_losses_has_exact_deltas_of_several_orders():
-    # The specification gives 7e-6 as delta(15) of five words whose losses add up to 24.5. The law is that of epsilon 2 at
-    # its calibrated rate, 1.1628.
-    index = Index.builtin("en")
-    mechanism = TEM(index, epsilon=2 * 1.1628)
-    nearest, apart = index.neighbours.ids[:, 1], index.neighbours.distances[:, 1]
-    found = []
-    for low, high in ((1000, 5000), (5000, 15_000), (15_000, 25_000)):
-        words = np.flatnonzero(abs(apart[low:high] - 4.0) < 0.2) + low
-        random = np.random.default_rng(0)
-        for _ in range(8):
-            five = random.choice(words, 5, replace=False)
-            pair = compare_documents(mechanism, five.tolist(), nearest[five].tolist(), grid=1e-2)
-            found.append((pair.total, *pair.delta(15)))
-    total, least, most = np.array(found).T
-    about = abs(total - 24.5) < 1
-    assert least[about].max() > 10 * 7e-6
-    assert most[about].min() < 7e-6
