@@ -177,10 +177,8 @@ def audit(
         except TextprivError as error:
             checks.append(Check("made", name, False, str(error)))
             continue
-        tried = attack.verdicts() | (
-            {"long document": attack.long_document()} if name == "clusters" else {}
-        )
-        checks += [Check(claim, name, *verdict) for claim, verdict in tried.items()]
+        attack.longest = name == "clusters"
+        checks += [Check(claim, name, *verdict) for claim, verdict in attack.verdicts().items()]
         leaks.append(attack.leak)
     if index is not None:
         checks.append(Check("search", "given", *_searched(make(index))))
@@ -261,9 +259,12 @@ class _Attack:
         return np.stack([self.mechanism.log_prob(word) for word in (*range(self.size), UNKNOWN)])
 
     def drawn(self, word: int, draws: int, label: str) -> NDArray[np.int64]:
-        """Draw a word many times and count its outputs."""
+        """Draw a word many times, each time as its own document if context is read, and count its outputs."""
         stream = KeyedStreams(seed=1).stream(f"{label} {word}")
-        outputs = self.mechanism.sample(np.full(draws, word, dtype=np.int32), stream)
+        if self.mechanism.reads_context:
+            outputs = self.mechanism.sample_alone(word, draws, stream)
+        else:
+            outputs = self.mechanism.sample(np.full(draws, word, dtype=np.int32), stream)
         return np.bincount(outputs, minlength=self.size)
 
     def verdicts(self) -> dict[str, _Verdict]:
@@ -283,9 +284,12 @@ class _Attack:
                 "sampler": self._sampler(self.laws, counts),
                 "release": self._released(self.laws[:-1], counts[:-1]),
             }
+        if not self.mechanism.reads_context:
+            found["independence"] = self._independence()
+            if self.longest:
+                found["long document"] = self._long_document()
         return found | {
             "unknown words": self._unknown(),
-            "independence": self._independence(),
             "documents": self._documents(),
             "streams": self._streams(),
         }
@@ -467,7 +471,7 @@ class _Attack:
             value = goodness_of_fit(counts, np.exp(self.laws[word]))
         return value > LEVEL, f"p-value {value:.3g} over {draws:,} streams, for w{word}"
 
-    def long_document(self) -> _Verdict:
+    def _long_document(self) -> _Verdict:
         """Compare draws of one long document with the law of each word, or with those of short documents."""
         length, streams, laws = self.sizes.longest, KeyedStreams(seed=7), self.laws
         ids = np.resize(np.arange(UNKNOWN, self.size, dtype=np.int32), length)

@@ -42,6 +42,7 @@ _LISTS = 32  # nearest lists compared with distances by whole differences
 _ENTRIES = 1 << 24  # and as many distances at most
 _MONTE_CARLO = 10_000  # draws of a word, for a mechanism without a closed form
 _ERROR = 1e-3  # probability that such a bound is wrong
+_IN_CONTEXT = "The constant is that at the start of a document; in other contexts the claim rests on its proof"
 
 Report = bool | Callable[[str, int, int], None]
 
@@ -237,13 +238,14 @@ def _judge(
     first, second = found.pair
     observations = (_observe_draws(mechanism), _observe_lists(index))
     refuted = tuple(sentence for passed, sentence in observations if not passed)
+    context = (_IN_CONTEXT,) if mechanism.reads_context else ()
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     return Certificate(
         mechanism=repr(mechanism),
         epsilon=mechanism.epsilon,
         rho=found.constant,
         holds=found.constant <= mechanism.epsilon * (1 + _ROUNDING) and not refuted,
-        exact=found.exact,
+        exact=found.exact and not mechanism.reads_context,
         worst_pair=(index.vocabulary.words[first], index.vocabulary.words[second]),
         distance=index.distance(first, second),
         pairs=found.pairs,
@@ -252,7 +254,7 @@ def _judge(
         binding=binding,
         seconds=seconds,
         computed=f"{now} by textpriv {__version__}",
-        notes=(*found.notes, *refuted, *mechanism.caveats()),
+        notes=(*found.notes, *refuted, *context, *mechanism.caveats()),
         observed=tuple(sentence for passed, sentence in observations if passed and sentence),
     )
 
@@ -271,8 +273,8 @@ def _observe_draws(mechanism: Mechanism) -> tuple[bool, str]:
     least = 1.0
     for word in (*chosen, UNKNOWN):
         law = np.exp(mechanism.log_prob(word))
-        ids = np.full(_DRAWS, word, dtype=np.int32)
-        counts = np.bincount(mechanism.sample(ids, streams.stream(word)), minlength=size)
+        drawn = mechanism.sample_alone(word, _DRAWS, streams.stream(word))
+        counts = np.bincount(drawn, minlength=size)
         if np.isnan(law).any() or (counts[law == 0] > 0).any():
             least = 0.0
             break

@@ -185,6 +185,11 @@ class Mechanism(ABC):
             np.ascontiguousarray(given, dtype=np.int32), offsets, [as_stream(rng)]
         )
 
+    def sample_alone(self, word: int, draws: int, stream: RandomWords) -> NDArray[np.int32]:
+        """Draw a word many times, each time as a document of its own; the documents read on from one stream."""
+        ids = np.full(draws, word, dtype=np.int32)
+        return self.sample_documents(ids, np.arange(draws + 1), [stream] * draws)
+
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
         """Return the natural logarithm of the output distribution of a word, shape (V,).
 

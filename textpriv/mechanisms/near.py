@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -200,12 +201,12 @@ class NearTables:
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
         self.prepare(ids)
-        state = self.law, self.measure.tables, self.index.points, self.rows, self.block, ids
+        return draw_in_rounds(partial(_attempts, *self.state, ids), offsets, streams)
 
-        def attempt(*given: Any) -> None:
-            _attempts(*state, *given)
-
-        return draw_in_rounds(attempt, offsets, streams)
+    @property
+    def state(self) -> tuple[Any, ...]:
+        """What compiled draws read, when the words that they meet are prepared."""
+        return self.law, self.measure.tables, self.index.points, self.rows, self.block
 
 
 @njit(cache=True, nogil=True)

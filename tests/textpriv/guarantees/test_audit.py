@@ -25,7 +25,12 @@ from textpriv.mechanisms import TEM, UNKNOWN, Madlib, registry
 from textpriv.mechanisms.near import Decay, NearTables
 from textpriv.randomness import Stream
 
-REGISTERED = ("textpriv.TEM.v1", "textpriv.Madlib.v1", "textpriv.TreeTEM.v1")
+REGISTERED = (
+    "textpriv.ContextualTEM.v1",
+    "textpriv.Madlib.v1",
+    "textpriv.TEM.v1",
+    "textpriv.TreeTEM.v1",
+)
 
 
 @cache

@@ -106,6 +106,14 @@ class DoubledRate(TEM):
         self.t *= 2
 
 
+class Understated(TEM):
+    """Draws as it says, and claims half of what it loses."""
+
+    def __init__(self, index, epsilon):
+        super().__init__(index, 2 * epsilon, "uniform")
+        self.epsilon = epsilon
+
+
 class WrongBottom(TEM):
     """Scores the bottom ln(|W| / |L|) in place of ln|W outside L|."""
 
@@ -166,8 +174,9 @@ class Quiet(Madlib):
 
 
 def test_a_doubled_rate_is_refuted(index):
-    assert certify(DoubledRate(index, 3.0, "uniform")).rho > 3.0
     assert_refuted(DoubledRate(index, 3.0, "uniform"))
+    found = assert_refuted(Understated(index, 3.0))
+    assert "fit their laws" in found.paragraph()  # the constant alone refutes it
 
 
 def test_a_wrong_bottom_score_is_refuted(index_of, index, clustered_points):

@@ -190,10 +190,13 @@ def test_upper_bounds_cover_what_rounding_in_the_sampler_may_add():
 
 
 def test_bounds_leave_room_for_the_error_of_the_convolution():
-    found = compare_documents(TEM(index_of(4), 12.0), [0, 1, 2], [1, 3, 0])
-    low, high = found.delta(found.total - 1e-7)
-    assert low == 0.0
-    assert high >= 3e-10
+    found = compare_documents(TEM(index_of(4), 3.0), [0, 1, 2], [1, 3, 0])
+    for epsilon in (0.0, 1.0, 2.0):
+        low, high = found.delta(epsilon)
+        above = max(each.get_delta_for_epsilon(epsilon) for each in found._upper)
+        below = max(each.get_delta_for_epsilon(epsilon) for each in found._lower)
+        assert high - above >= 3e-10
+        assert below - low >= 2.9e-10
 
 
 # All documents
@@ -260,6 +263,7 @@ def test_the_example_of_230_words_comes_out_as_in_the_specification():
         rho = 230 * spread**2 / 8
         assert rho + 2 * math.sqrt(rho * math.log(1e6)) == pytest.approx(simple, abs=0.1)
         found = together(230, 1.0, spread, 1e-6)
+        assert found.epsilon == pytest.approx(epsilon_of_zcdp(rho, 1e-6))
         assert found.epsilon < simple
         assert found.total == 230.0
 

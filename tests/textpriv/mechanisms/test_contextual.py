@@ -230,3 +230,15 @@ def test_released_marks_are_part_of_the_context_and_of_the_identity():
     assert len(drawn) == 2
     assert private.privatize("good bad.", key=2) == private.privatize("good bad.", key=2)
     assert private.statement.proved
+
+
+def test_a_certificate_says_that_it_is_about_the_start_of_a_document(index):
+    found = textpriv.certify(ContextualTEM(index, EPSILON, model=models()["ordinary"]))
+    assert found.holds
+    assert not found.exact
+    assert "at the start of a document" in found.paragraph()
+
+
+def test_general_english_serves_words_that_it_does_not_know(index):
+    mechanism = ContextualTEM(index, EPSILON)
+    assert np.isfinite(mechanism.log_prob(0, [1, FULL_STOP])).all()
