@@ -123,14 +123,28 @@ class BestAttacker:
         return self.prior if self.of == "all" else content_prior(self.prior, self.common)
 
     def alone(self, mechanism: Mechanism) -> float:
-        """Share of single words that the Bayes attacker recovers, exactly."""
+        """Share of single words that the Bayes attacker recovers.
+
+        Exact, but for a mechanism that reads its context: then from one draw of the public text, by an attacker who knows the
+        context; without public text, at the start of a document.
+        """
+        if mechanism.reads_context and self.text is not None:
+            model = self.text.model
+            single = model.probability(np.arange(model.tokens))
+            return self._read(
+                mechanism, NGrams.from_probabilities(model.size, model.symbols, single)
+            )[0]
         ((_, joint),) = Law(mechanism, self.prior).likeliest([self._counted])
         return float(joint.sum())
 
     def in_context(self, mechanism: Mechanism) -> tuple[float, float]:
         """Share of the public text's words that the context attacker recovers from one draw, and its standard error."""
         assert self.text is not None
-        model, ids, offsets = self.text
+        return self._read(mechanism, self.text.model)
+
+    def _read(self, mechanism: Mechanism, model: NGrams) -> tuple[float, float]:
+        assert self.text is not None
+        _, ids, offsets = self.text
         counts = np.append(self._counted, 0.0 if self.of == "content" else 1.0)
         told = (ids >= UNKNOWN) & (counts[np.where(ids < 0, -1, ids)] > 0)
         if not told.any():
@@ -151,7 +165,7 @@ class BestAttacker:
         """A draw of the public text, shape (T,); it moves little with epsilon, so that a recovery can be met."""
         assert self.text is not None
         _, ids, offsets = self.text
-        if getattr(mechanism, "reads_context", False):
+        if mechanism.reads_context:
             keys = KeyedStreams(seed=0)  # nothing here is private
             streams = [keys.stream(f"public text {at}") for at in range(len(offsets) - 1)]
             return mechanism.sample_documents(ids, offsets, streams)

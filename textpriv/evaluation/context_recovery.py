@@ -117,7 +117,7 @@ class Candidates:
         law[1:, 0] = 1.0
         words = self.words[at]
         given = np.column_stack([self.law[at], self.rest[at]])
-        if getattr(self.mechanism, "reads_context", False):
+        if self.mechanism.reads_context:
             given[:, :-1] = self.mechanism.emissions(released, words)  # type: ignore[attr-defined]
             given[:, -1] = 0.0
         rows = np.flatnonzero(drawn) + 1

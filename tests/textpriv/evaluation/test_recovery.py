@@ -16,7 +16,7 @@ from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import word_recovery
 from textpriv.index import Index
 from textpriv.language import NGrams
-from textpriv.mechanisms import TEM, TreeTEM
+from textpriv.mechanisms import TEM, ContextualTEM, TreeTEM
 from textpriv.mechanisms.base import UNKNOWN
 from textpriv.vocabulary import Vocabulary
 
@@ -172,6 +172,24 @@ def test_the_better_attacker_counts(make):
     assert reader.success(make(found.epsilon)) == reader.in_context(make(found.epsilon))
     assert found.share == pytest.approx(0.5, rel=0.01)
     assert reader.in_context(make(found.epsilon * 1.05))[0] > 0.5
+
+
+def test_a_contextual_mechanism_is_attacked_with_its_context(make):
+    rng = np.random.default_rng(3)
+    ids = (np.cumsum(rng.integers(1, 4, 2400)) % SIZE).astype(np.int32)  # words follow each other
+    model = NGrams.from_ids(ids[:2000], np.arange(0, 2001, 100), SIZE)
+    text = PublicText(model, ids[2000:], np.arange(0, 401, 20))
+    mechanism = ContextualTEM(make(1.0).index, 4.0, model)
+    attacker = BestAttacker(PRIOR, "all", text, candidates=SIZE + 1)
+    released = attacker.released(mechanism)
+    single = model.probability(np.arange(SIZE))
+    right = []
+    for at, (word, output) in enumerate(zip(text.ids, released, strict=True)):
+        context = released[at - at % 20 : at]
+        laws = [mechanism.log_prob(each, context)[output] for each in range(SIZE)]
+        right.append(np.argmax(np.log(single) + laws) == word)
+    assert attacker.alone(mechanism) == pytest.approx(np.mean(right))
+    assert attacker.in_context(mechanism)[0] > attacker.alone(mechanism) + 0.05
 
 
 def test_public_text_is_attacked_by_a_model_of_other_text(make):
