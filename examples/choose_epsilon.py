@@ -16,7 +16,7 @@ def main(folder: str) -> None:
     wishes = {
         "half of all words stay": textpriv.epsilon_for(index, keep=0.5),
         "odds of 20 to 1 for the 10th neighbour": textpriv.epsilon_for(index, odds=20),
-        "odds of 100 to 1 at distance 0.8": textpriv.eps_from_odds(odds=100, d_ref=0.8),
+        "odds of 100 to 1 at distance 0.8": textpriv.epsilon_for(index, odds=100, distance=0.8),
     }
     words = index.vocabulary.words
     for wish, epsilon in wishes.items():

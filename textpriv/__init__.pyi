@@ -1,12 +1,10 @@
 """The public names of the package, each once: type checkers read them here, and ``__init__.py`` loads them from here."""
 
-from . import metrics as metrics
-from . import randomness as randomness
+from . import evaluation as evaluation
 from .engines.frames import privatize_frame as privatize_frame
 from .errors import TextprivError as TextprivError
 from .guarantees.certificate import Certificate as Certificate
 from .guarantees.certificate import certify as certify
-from .guarantees.epsilon import eps_from_odds as eps_from_odds
 from .guarantees.epsilon import epsilon_for as epsilon_for
 from .guarantees.protection import choose as choose
 from .index import Index as Index

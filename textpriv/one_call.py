@@ -6,9 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import overload
 
-from textpriv.amounts import explain_missing
 from textpriv.errors import MechanismError
-from textpriv.guarantees.epsilon import epsilon_for
 from textpriv.index.builtin import BUILTIN, open_index
 from textpriv.index.index import Index
 from textpriv.mechanisms.tem import TEM
@@ -87,9 +85,13 @@ def privatize(
     if epsilon is not None and recovery is not None:
         raise MechanismError("privatize takes an epsilon or a recovery, not both.")
     if epsilon is None and recovery is None:
+        from textpriv.amounts import explain_missing
+
         raise MechanismError(f"privatize(texts, epsilon=...): {explain_missing(name)}")
     opened = name if isinstance(name, Index) else open_index(name)
     if epsilon is None:
+        from textpriv.guarantees.epsilon import epsilon_for
+
         epsilon = epsilon_for(opened, recovery=recovery)
     private = Privatizer(TEM(opened, epsilon=epsilon), policy, language=language)
     return private.privatize(texts) if isinstance(texts, str) else list(private.pipe(texts))
