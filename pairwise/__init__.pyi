@@ -10,6 +10,7 @@ from .algorithms.options import SGDOutput as SGDOutput
 from .errors import PairwiseError as PairwiseError
 from .estimators.auc import PrivateAUCClassifier as PrivateAUCClassifier
 from .estimators.dpp import DPPMetricLearner as DPPMetricLearner
+from .estimators.features import PublicFeatures as PublicFeatures
 from .estimators.features import PublicOneHot as PublicOneHot
 from .estimators.features import PublicScaler as PublicScaler
 from .estimators.metric import PrivateMetricLearner as PrivateMetricLearner

@@ -52,6 +52,7 @@ LARGE = 20_000  # records from which on only what is quick is tried
 KEEL = "keel: "
 PLAIN = "logistic regression, non-private"
 AUTO = "auto"
+BINNED = "auto, PublicFeatures"
 FREE = "auto, epsilon infinite"
 IDENTITY = "identity metric"
 METRIC = "PrivateMetricLearner"
@@ -122,6 +123,18 @@ def split(name: str, source: str | None, seed: int) -> tuple[Array, Labels, Arra
     return X[train], y[train], X[test], y[test]
 
 
+def numbers_of(name: str, source: str | None, columns: int) -> NDArray[np.bool_]:
+    """Return which columns of a table are numbers and no categories, by its public description, shape (columns,)."""
+    found = np.ones(columns, dtype=bool)
+    if name in data.SETS and name != "breast_cancer":
+        names = data.SETS[name].columns
+        _, _, shown = data.features(
+            getattr(data, name)(None if source in (None, "online") else source)
+        )
+        found[:] = [each in names and isinstance(names[each], data.Number) for each in shown]
+    return found
+
+
 def auc_cells(
     name: str, source: str | None, seed: int, epsilons: tuple[float, ...]
 ) -> Iterator[Cell]:
@@ -129,7 +142,7 @@ def auc_cells(
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score
 
-    from pairwise import PrivateAUCClassifier
+    from pairwise import PrivateAUCClassifier, PublicFeatures
 
     X, y, Z, z = split(name, source, seed)
     plain = LogisticRegression(C=1000.0, max_iter=5000).fit(X, y)
@@ -149,6 +162,27 @@ def auc_cells(
 
     yield {"method": FREE, "epsilon": None, "score": score(math.inf, AUTO)}
     collected = name.startswith(KEEL)
+    numbers = np.zeros(X.shape[1], bool) if collected else numbers_of(name, source, X.shape[1])
+    largest = float(np.abs(X).max())
+
+    def binned(epsilon: float) -> float:
+        """Return the AUC of auto on numbers with their bins beside them, if the public rule gives any."""
+        others = int((~numbers).sum())
+        features = PublicFeatures(
+            -largest, largest, epsilon=epsilon, delta=DELTA, beside=others
+        ).fit(X[:, numbers])
+
+        def shown(table: Array) -> Array:
+            rest = table[:, ~numbers] / largest
+            return np.hstack([features.transform(table[:, numbers]), rest])
+
+        # Each original column adds at most 1 to the squared norm, and the bins of a number another 1.
+        norm = math.sqrt(largest**-2 + (numbers.sum() if features.bins_ else 0))
+        learner = PrivateAUCClassifier(
+            epsilon, DELTA, data_norm=norm, classes=[0, 1], threshold_share=0.0, random_state=seed
+        ).fit(shown(X), y)
+        return float(roc_auc_score(z, learner.decision_function(shown(Z))))
+
     few = len(X) > LARGE or seed >= (1 if collected else FEW_SPLITS)
     for epsilon in epsilons:
         for method in EVERY:
@@ -157,6 +191,8 @@ def auc_cells(
             draws = DRAWS if method == AUTO and not collected else 1
             value = float(np.mean([score(epsilon, method, k) for k in range(draws)]))
             yield {"method": method, "epsilon": epsilon, "score": value}
+        if numbers.any():
+            yield {"method": BINNED, "epsilon": epsilon, "score": binned(epsilon)}
 
 
 def neighbours(A: Array, classes: Labels, B: Array, k: int = 5) -> Labels:

@@ -164,16 +164,6 @@ def declared_classes(classes: Any) -> NDArray[Any]:
     return labels
 
 
-def refuse_mixed_labels(y: Any) -> None:
-    """Refuse strings beside other labels, which numpy would turn into strings without a word, and missing ones."""
-    unchecked = isinstance(y, list | tuple) or getattr(getattr(y, "dtype", None), "kind", "") == "O"
-    if unchecked and len({_kind(value) for value in y}) > 1:
-        raise InvalidParameterError(
-            "the classes in y must be of one type; found strings or missing values beside other types. "
-            "Make them all numbers or all strings."
-        )
-
-
 def without_values(error: Exception, X: Any) -> Exception:
     """Return scikit-learn's complaint about a table without anything that stands in it."""
     message = str(error)
@@ -252,7 +242,6 @@ class PrivateEstimator(BaseEstimator):
         self, X: ArrayLike, y: Any, *, reset: bool = True, few: bool = False
     ) -> tuple[NDArray[np.float64], NDArray[Any]]:
         """Return validated X, shape (n, d) float64, and y, shape (n,)."""
-        refuse_mixed_labels(y)
         _refuse_sparse(X)
         table, labels = without_context(
             lambda: validate_data(

@@ -17,13 +17,17 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from pairwise.errors import InvalidParameterError, without_context
+from pairwise.accounting.gaussian import default_delta
+from pairwise.accounting.zcdp import release_mu
+from pairwise.errors import InvalidParameterError, check_whole, without_context
 from pairwise.estimators.base import without_values
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 Array = NDArray[np.float64]
+
+_MOST_BINS = 32
 
 
 class _PublicFeatures(TransformerMixin, BaseEstimator):
@@ -201,6 +205,111 @@ class PublicScaler(OneToOneFeatureMixin, _PublicFeatures):
         if not np.isfinite(fill).all():
             raise InvalidParameterError("missing must be finite numbers, declared in public.")
         return fill
+
+
+class PublicFeatures(_PublicFeatures):
+    """Scaled numbers beside bins of them, by declared bounds: for what a linear ranking cannot see in a number itself.
+
+    Each number becomes itself, scaled to (−1, 1), and one column of 0 and 1 for each of ``bins`` equal parts of its bounds.
+    Bins pay on large tables. By default their number follows from public numbers: all columns together are at most
+    (μn/4)^(2/3), where μ is what ``epsilon`` and ``delta`` allow and n the number of records, and at most 32 a number; there
+    are none where that leaves fewer than 4.
+
+    Parameters
+    ----------
+    low, high : float, (d,) array-like or dict of column name to float, default=0.0 and 1.0
+        Bounds of the numbers, as of ``PublicScaler``.
+    bins : int, optional
+        Bins of each number; 0 for none. Default: by the rule, which needs ``epsilon``.
+    epsilon, delta : float, optional
+        What the learner behind will be given.
+    beside : int, default=0
+        Further columns that the learner is given, such as those of ``PublicOneHot``; the rule counts them.
+    missing : None, "middle", float, (d,) array-like or dict of column name to float, default=None
+        As of ``PublicScaler``.
+
+    Attributes
+    ----------
+    bins_ : int
+    norm_bound_ : float
+        The largest Euclidean norm of an output record; a ``data_norm`` at which no record is clipped.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from pairwise import PublicFeatures
+    >>> PublicFeatures(0, 120, bins=4).fit_transform([[30.0], [100.0]]).tolist()
+    [[-0.5, 0.0, 1.0, 0.0, 0.0], [0.6666666666666667, 0.0, 0.0, 0.0, 1.0]]
+    """
+
+    def __init__(
+        self,
+        low: Any = 0.0,
+        high: Any = 1.0,
+        *,
+        bins: int | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        beside: int = 0,
+        missing: Any = None,
+    ) -> None:
+        self.low = low
+        self.high = high
+        self.bins = bins
+        self.epsilon = epsilon
+        self.delta = delta
+        self.beside = beside
+        self.missing = missing
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing is not None
+        return tags
+
+    def fit(self, X: ArrayLike, y: Any = None) -> PublicFeatures:
+        """Read how many records and columns ``X`` has, whose values are not used; ``y`` is ignored."""
+        scaler = PublicScaler(self.low, self.high, (-1.0, 1.0), self.missing)
+        self._scaler = scaler.fit(X)
+        self.n_features_in_ = d = scaler.n_features_in_
+        if hasattr(scaler, "feature_names_in_"):
+            self.feature_names_in_ = scaler.feature_names_in_
+        if self.bins is not None:
+            check_whole("bins", self.bins, least=0)
+            self.bins_ = int(self.bins)
+        else:
+            self.bins_ = self._rule(len(np.asarray(X)), d)
+        self.norm_bound_ = math.sqrt(d * (2 if self.bins_ else 1))
+        return self
+
+    def _rule(self, n: int, d: int) -> int:
+        """Return the number of bins that public numbers allow."""
+        if self.epsilon is None:
+            raise InvalidParameterError(
+                "the number of bins follows from epsilon, which was not given. Pass the learner's epsilon, or bins."
+            )
+        check_whole("beside", self.beside, least=0)
+        mu = release_mu(self.epsilon, default_delta(n) if self.delta is None else self.delta)
+        if math.isinf(mu):
+            return _MOST_BINS
+        most = int(((mu * n / 4.0) ** (2.0 / 3.0) - self.beside - d) / d)
+        return min(_MOST_BINS, most) if most >= 4 else 0
+
+    def transform(self, X: ArrayLike) -> Array:
+        """Return scaled numbers and their bins, shape (n, d(1 + bins_))."""
+        check_is_fitted(self)
+        scaled = self._scaler.transform(X)
+        if not self.bins_:
+            return scaled
+        place = np.minimum((scaled + 1.0) / 2.0 * self.bins_, self.bins_ - 1).astype(np.int64)
+        binned = place[:, :, None] == np.arange(self.bins_)
+        return np.hstack((scaled, binned.reshape(len(scaled), -1).astype(np.float64)))
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Return the names of the output's columns: those of the table, then ``<name>_bin<number>``."""
+        check_is_fitted(self)
+        names = list(_check_feature_names_in(self, input_features))
+        bins = [f"{name}_bin{k}" for name in names for k in range(self.bins_)]
+        return np.asarray([*names, *bins], dtype=object)
 
 
 class PublicOneHot(_PublicFeatures):

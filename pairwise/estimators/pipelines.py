@@ -20,10 +20,10 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 
 from pairwise.errors import InvalidParameterError
-from pairwise.estimators.features import PublicOneHot, PublicScaler
+from pairwise.estimators.features import PublicFeatures, PublicOneHot, PublicScaler
 from textpriv.statement import UnsoundWarning
 
-_PUBLIC = (PublicScaler, PublicOneHot)
+_PUBLIC = (PublicFeatures, PublicScaler, PublicOneHot)
 
 # Estimators that hold steps, and where they hold them.
 _HOLDERS = (
@@ -122,22 +122,16 @@ def check_pipeline(pipeline: Any, *, public: Collection[str] = ()) -> list[str]:
     Warns
     -----
     UnsoundWarning
-        If the list is not empty. In front of a private learner: its statement then does not hold for the records that
-        the pipeline was fitted on. Behind the last one, such as a classifier that learns from records mapped by a
-        private metric: it holds, but covers nothing of what that step keeps of the mapped records. Around one, such as a
-        calibration, an ensemble or a search of scikit-learn: the learner is fitted several times, on parts of the
-        records or on repetitions of them, and each of its statements is of one fit; what is learned from its scores has
-        none.
+        If the list is not empty. In front of a private learner its statement then does not hold for the records that the
+        pipeline was fitted on. Behind the last one it holds, but covers nothing of what that step keeps. Around one, such as
+        a calibration, an ensemble or a search of scikit-learn, each statement is of one fit of several.
 
     Notes
     -----
     A step counts as learning if scikit-learn's tag ``requires_fit`` says so and it is no estimator of this package, nor
-    derived from one, whose releases have statements and charges of their own. Pipelines, ``FeatureUnion``,
-    ``ColumnTransformer`` and ``FrozenEstimator`` are looked into; whatever else holds a private learner is named, since
-    what it does with it is not known. A ``FunctionTransformer`` is believed to look at each record on its
-    own, and a function that chooses columns to read their names; one that takes a mean over the table cannot be told from
-    one that does not. Nor can a table that was scaled before it came. A learner sees neither the
-    pipeline around it nor the past of its table, so it runs no check by itself; :class:`PrivatePipeline` does.
+    derived from one. Whatever else holds a private learner is named. A ``FunctionTransformer`` is believed to look at each
+    record on its own; one that takes a mean over the table cannot be told from one that does not, nor can a table that was
+    scaled before it came.
 
     Examples
     --------

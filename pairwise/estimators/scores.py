@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from pairwise.accounting.events import Adjacency
 from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
 from pairwise.accounting.zcdp import release_mu
 from pairwise.errors import InvalidParameterError, check_number, without_context
-from pairwise.estimators.base import refuse_mixed_labels
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import GaussianPlan, plan_gaussian
 
@@ -27,8 +25,6 @@ def _check_evaluation(
     check_number("epsilon", epsilon)
     if delta is not None:
         check_number("delta", delta)
-    for each in (y, other):
-        refuse_mixed_labels(each)
     labels, values = np.asarray(y), np.asarray(other)
     if labels.ndim != 1 or labels.shape != values.shape or len(labels) < 4:
         raise InvalidParameterError(
@@ -40,19 +36,6 @@ def _check_evaluation(
     delta = default_delta(n) if delta is None else float(delta)
     check_privacy_parameters(float(epsilon), delta, n)
     return labels, values, delta
-
-
-def _is_text(labels: NDArray[Any]) -> bool:
-    return labels.dtype.kind in "OSU" and isinstance(labels.ravel()[0], str | bytes)
-
-
-def _refuse_other_types(name: str, one: NDArray[Any], other: NDArray[Any]) -> None:
-    """Refuse text beside what is none, since the two are never equal and all answers would count as wrong."""
-    if _is_text(one) != _is_text(other):
-        raise InvalidParameterError(
-            f"y_true and {name} must both be text or both be none; found one of them to be text. Give labels as the model "
-            "was given them."
-        )
 
 
 def _charge(budget: Any, noise: GaussianPlan, label: str) -> None:
@@ -89,10 +72,6 @@ def private_auc_score(
         None draws from the operating system, the only private setting; a seed is for experiments.
     """
     labels, scores, delta = _check_evaluation(y_true, y_score, epsilon, delta)
-    label = isinstance(positive, str | bytes | numbers.Number | np.bool_)
-    if not label or positive != positive:
-        raise InvalidParameterError("positive must be one label, text or a number; found none.")
-    _refuse_other_types("positive", labels, np.asarray([positive]))
     unusable = InvalidParameterError(
         "y_score must be numbers; found text or NaN. Give every record a score."
     )
@@ -135,7 +114,6 @@ def private_accuracy_score(
         None draws from the operating system, the only private setting; a seed is for experiments.
     """
     labels, predicted, delta = _check_evaluation(y_true, y_pred, epsilon, delta)
-    _refuse_other_types("y_pred", labels, predicted)
     randomness = Randomness(random_state)
     mu = release_mu(float(epsilon), delta)
     noise = plan_gaussian(1.0, mu, 1)

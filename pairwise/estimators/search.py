@@ -27,7 +27,6 @@ from pairwise.estimators.base import (
     declared_classes,
     keeps_state_on_error,
     refuse_fit_parameters,
-    refuse_mixed_labels,
     without_seed,
 )
 from pairwise.estimators.pipelines import check_pipeline, held_by, holds_private
@@ -145,9 +144,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         refuse_fit_parameters(refused)
         prefix = self._check()
         randomness = Randomness(self.random_state)
-        refuse_mixed_labels(y)
         rows = np.asarray(y)
-        refuse_mixed_labels(rows)
         if np.ndim(rows) != 1 or len(rows) != _num_samples(X):
             raise InvalidParameterError("X and y must have one row and one label for each record.")
         total = default_delta(len(rows)) if self.delta is None else self.delta

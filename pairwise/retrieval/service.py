@@ -14,7 +14,6 @@ from __future__ import annotations
 import http.client
 import json
 import struct
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,6 @@ _REASONS = {
     411: "a Content-Length is needed",
     413: "the request is larger than this server's limit",
     422: "cells must hold at least one cell of the codebook and none outside it",
-    503: "too many connections; try again later",
 }
 
 
@@ -185,8 +183,6 @@ class RetrievalServer(ThreadingHTTPServer):
         Loopback. Anything else opens it to a network, without encryption.
     port : int, default=0
         0 takes a free one; ``address`` tells which.
-    max_connections : int, default=32
-        More are answered 503.
 
     Examples
     --------
@@ -201,17 +197,8 @@ class RetrievalServer(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 64
 
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        *,
-        max_connections: int = 32,
-    ) -> None:
-        check_whole("max_connections", max_connections)
+    def __init__(self, catalogue: Catalogue, host: str = "127.0.0.1", port: int = 0) -> None:
         self.catalogue = catalogue
-        self._slots = threading.BoundedSemaphore(int(max_connections))
         super().__init__((host, int(port)), _Handler)
 
     @property
@@ -238,27 +225,6 @@ class RetrievalServer(ThreadingHTTPServer):
             raise Refusal(422)
         rows = self.catalogue.search(cells, min(count, len(self.catalogue.ids)))
         return _pack(self.catalogue.ids[rows], self.catalogue.records[rows])
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Give a connection a thread of its own, up to a limit."""
-        if not self._slots.acquire(blocking=False):
-            content = json.dumps({"error": _REASONS[503]}).encode()
-            head = f"HTTP/1.0 503 Service Unavailable\r\nContent-Length: {len(content)}\r\n\r\n"
-            try:
-                request.settimeout(1.0)
-                request.sendall(head.encode() + content)
-            except OSError:
-                pass
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve one connection, and free its slot."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print nothing: the base class prints a traceback with the client's address."""

@@ -23,6 +23,7 @@ from pairwise import (
     PrivateAUCClassifier,
     PrivateMetricLearner,
     PrivatePipeline,
+    PublicFeatures,
     PublicOneHot,
     PublicScaler,
 )
@@ -351,3 +352,43 @@ def test_a_scaler_whose_bounds_are_set_after_its_fit_does_not_pass_the_norm_that
     with pytest.raises(InvalidParameterError, match="was set after fit"):
         scaler.set_params(output_range=(-9, 9)).transform([[1.0]])
     assert scaler.fit([[0.5]]).transform([[1.0]]).item() == scaler.norm_bound_ == 9
+
+
+# -- bins
+
+
+def test_bins_count_no_record_but_their_number():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 10, size=(5000, 2))
+    fitted = PublicFeatures(0, 10, epsilon=1.0, delta=1e-5).fit(X)
+    again = PublicFeatures(0, 10, epsilon=1.0, delta=1e-5).fit(np.zeros_like(X))
+    assert fitted.bins_ == again.bins_ > 4
+    Z = fitted.transform(X)
+    assert Z.shape == (5000, 2 + 2 * fitted.bins_)
+    assert Z.shape[1] == len(fitted.get_feature_names_out())
+    assert np.linalg.norm(Z, axis=1).max() <= fitted.norm_bound_
+    np.testing.assert_array_equal(Z[:, 2:].sum(axis=1), 2)
+
+
+@pytest.mark.parametrize(("n", "beside", "bins"), [(100, 0, 0), (5000, 20, 11), (10**6, 0, 32)])
+def test_bins_follow_from_public_numbers(n, beside, bins):
+    settings = {"epsilon": 1.0, "delta": 1e-8 if n == 10**6 else 1e-5, "beside": beside}
+    assert PublicFeatures(0, 1, **settings).fit(np.zeros((n, 2))).bins_ in (bins, bins + 1)
+
+
+def test_bins_without_a_rule_are_refused():
+    with pytest.raises(InvalidParameterError, match="epsilon"):
+        PublicFeatures(0, 1).fit(np.zeros((9, 2)))
+    assert PublicFeatures(0, 1, bins=0).fit_transform([[1.0]]).tolist() == [[1.0]]
+
+
+def test_bins_see_what_a_line_cannot():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, size=(6000, 1))
+    y = (np.abs(X[:, 0]) < 0.5).astype(int)
+    features = PublicFeatures(-1, 1, epsilon=1.0, delta=1e-5)
+    Z = features.fit_transform(X)
+    model = PrivateAUCClassifier(
+        1.0, 1e-5, data_norm=features.norm_bound_, classes=[0, 1], random_state=0
+    )
+    assert model.fit(Z, y).score(Z, y) > 0.95

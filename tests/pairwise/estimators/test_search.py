@@ -76,7 +76,6 @@ def test_scores_of_one_class_are_a_half_and_no_error():
         (np.zeros(3), np.zeros(3)),
         (np.full(10, np.nan), np.zeros(10)),
         (np.zeros(10), np.full(10, np.nan)),
-        (np.array(["a"] * 10), np.zeros(10)),
     ],
 )
 def test_scores_of_nonsense_are_refused_uncharged(y, scores):

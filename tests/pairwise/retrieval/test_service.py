@@ -146,16 +146,6 @@ def test_any_json_is_answered_or_refused(content):
         _unpack(server.answer(json.dumps(content).encode()))
 
 
-def test_more_connections_than_slots_are_answered_503(catalogue):
-    with RetrievalServer(catalogue, max_connections=1) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        held = http.client.HTTPConnection(*server.address, timeout=10)
-        held.connect()
-        assert 503 in {ask(server, "GET", "/codebook")[0] for _ in range(50)}
-        held.close()
-        server.shutdown()
-
-
 @pytest.mark.parametrize("content", [b"", b"\x01", _pack(np.arange(1), np.full((1, 1), np.inf))])
 def test_answer_that_is_no_table_is_refused(content):
     with pytest.raises(ServiceError):
