@@ -31,6 +31,7 @@ _DIMENSIONS = 16  # of the recommended space
 _COMMON = 250  # words that the recommended space sets apart
 _STRETCH = 4.0  # how much larger distances between common words become
 _OFFSET = 3 * _STRETCH  # how far common words are from all others, in root mean square lengths
+_LENGTH = 4.0  # that root mean square, so that an epsilon means about the same for all vectors
 _LONGEST = 2**11  # steps from the centre to a point: four times its square is 2^24
 _UNIT_BITS = 11  # of the length of a step, so that squared lengths are exact in float64, too
 _SAMPLE = 2000  # words on which we measure how far rounding moved the points
@@ -243,4 +244,4 @@ def _common_apart(rows: NDArray[np.float64], vocabulary: Vocabulary) -> NDArray[
     out = np.hstack([rows / scale, np.zeros((len(rows), 1))])
     out[first] *= _STRETCH
     out[first, -1] = _OFFSET
-    return out * scale
+    return out * _LENGTH
