@@ -11,7 +11,7 @@ import pytest
 
 from textpriv import Index, Vocabulary
 from textpriv.errors import IndexFolderError, VocabularyError
-from textpriv.index.grid import SPACES
+from textpriv.index.grid import SPACES, Grid
 
 EQUAL = ("points", "neighbour_ids", "neighbour_steps")
 
@@ -63,14 +63,23 @@ def test_index_travels_by_value_or_by_folder(tmp_path):
         pickle.loads(travelled)
 
 
-def test_fingerprint_tells_whatever_changes_a_distance(tmp_path):
+def test_fingerprint_tells_whatever_changes_a_distance():
     built = build()
-    assert built.fingerprint == build().fingerprint
-    others = [build("unit"), build("manhattan"), build(fine=True), build(projection=3)]
-    words = Vocabulary(built.vocabulary.words[::-1], built.vocabulary.vectors)
-    others.append(Index.build(words, "euclidean", k=7))
-    prints = {built.fingerprint, *(other.fingerprint for other in others)}
-    assert len(prints) == 6
+    words, points, unit = built.vocabulary, built.points, built.unit
+
+    def with_grid(*grid) -> Index:
+        return Index(words, Grid(*grid), (built.neighbour_ids, built.neighbour_steps), built.moved)
+
+    assert with_grid("euclidean", points, unit).fingerprint == build().fingerprint
+    turned = Vocabulary(words.words[::-1], words.vectors)
+    others = [
+        with_grid("unit", points, unit),
+        with_grid("euclidean", points, 2 * unit),
+        with_grid("euclidean", -points, unit),
+        with_grid("euclidean", points.astype(np.int16), unit),
+        Index.build(turned, "euclidean", k=7),
+    ]
+    assert len({built.fingerprint, *(other.fingerprint for other in others)}) == 6
 
 
 def test_existing_folders_are_not_replaced_unasked(tmp_path):
