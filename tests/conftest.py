@@ -10,9 +10,6 @@ import fcntl
 import gc
 import hashlib
 import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -79,11 +76,10 @@ def _locked(path: Path, kind: int) -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Prepare for several processes that run tests: one thread each for linear algebra, and what most use compiled once."""
+    """Prepare for several processes that run tests: one thread each for linear algebra."""
     if config.getoption("numprocesses", None):
         for library in ("OMP", "OPENBLAS", "MKL"):
             os.environ.setdefault(f"{library}_NUM_THREADS", "1")
-        _compile_first(Path(os.environ["NUMBA_CACHE_DIR"]))
         # xdist would hand out files by their number of tests, and end with one process at the slowest.
         config.option.loadscopereorder = False
 
@@ -106,8 +102,6 @@ _LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest; the others keep their order."""
     turns = {Path(__file__).parent / name: turn for turn, name in enumerate(_LONGEST)}
-    missing = [str(path) for path in turns if not path.exists()]
-    assert not missing, missing
     items.sort(key=lambda item: turns.get(item.path, len(turns)))
 
 
@@ -115,27 +109,6 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector pass by what is there before the first test: thousands of tests, torch, numba."""
     gc.collect()
     gc.freeze()
-
-
-def _compile_first(folder: Path) -> None:
-    """Compile for both precisions at the same time, unless it was done; with another state's folders done away with."""
-    done = folder / "done"
-    if done.exists():
-        return
-    if folder == _compiled():
-        for other in folder.parent.glob("*"):
-            if other != folder:
-                shutil.rmtree(other, ignore_errors=True)
-    command = [sys.executable, str(Path(__file__).with_name("compile_first.py"))]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    running = [
-        subprocess.Popen([*command, precision], env=environment)
-        for precision in ("float32", "float64")
-    ]
-    codes = [process.wait() for process in running]
-    # Where one fails, tests fail that say why.
-    if not any(codes):
-        done.touch()
 
 
 @pytest.hookimpl(wrapper=True)

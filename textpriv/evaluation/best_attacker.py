@@ -125,8 +125,8 @@ class BestAttacker:
     def alone(self, mechanism: Mechanism) -> float:
         """Share of single words that the Bayes attacker recovers.
 
-        Exact, but for a mechanism that reads its context: then from one draw of the public text, by an attacker who knows the
-        context; without public text, at the start of a document.
+        Exact, but for a mechanism that reads its context: then from one draw of the public text, by an attacker who knows
+        the context; without public text, at the start of a document.
         """
         if mechanism.reads_context and self.text is not None:
             model = self.text.model
