@@ -211,7 +211,11 @@ def privatize(
         key.forget()
     statement = report.stated(privatizer.statement)
     kept = None if key is None or run.forget_key else key.path
-    told = {"output": target, "report": report.to_dict(), "statement": statement.to_dict()}
+    told: dict[str, Any] = {
+        "output": target,
+        "report": report.to_dict(),
+        "statement": statement.to_dict(),
+    }
     told |= {"seed": run.seed, "key": None if kept is None else str(kept)}
     if run.log_json:
         write_event("done", **told)

@@ -246,6 +246,7 @@ class _Attack:
         self.size = len(mechanism.index)
         claimed = mechanism.statement.epsilon
         self.bound = epsilon if claimed is None else min(claimed, epsilon)
+        self.longest = False  # whether a long document is drawn
         self.apart = mechanism.index.distances_of(np.arange(self.size))
         self.leak = (
             1.0  # the smallest share of draws whose release as they are would have been seen

@@ -224,11 +224,11 @@ def compare_documents(
     for up in (True, False):
         directions = []
         for sign in (1, -1):
-            given = [
+            weighted = [
                 (sign * loss, np.exp(laws[pair[0 if sign > 0 else 1]]), pairs[pair])
                 for pair, loss in losses.items()
             ]
-            directions.append(_convolved(given, grid, up=up))
+            directions.append(_convolved(weighted, grid, up=up))
         bounds.append(tuple(directions))
     slack = changed * float(statement.figures.get("numerical_slack") or 0.0)
     total = max(

@@ -172,7 +172,7 @@ def choose(
         own = "tree" if isinstance(index, Tree) else "tem"
         tried = [(own, prior) for prior in priors or _priors(index)]
         for short, prior in [*tried, *((each, "") for each in mechanisms)]:
-            settings = {"prior": prior} if prior else {}
+            settings: dict[str, Any] = {"prior": prior} if prior else {}
             try:
                 found = find(index, mechanism=short, **settings)
             except OutOfReachError as error:

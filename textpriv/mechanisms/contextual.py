@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,9 @@ class ContextualTEM(Mechanism):
 
     # The output distribution
 
-    def context_weights(self, context: Sequence[int] = ()) -> NDArray[np.float64]:
+    def context_weights(
+        self, context: Sequence[int] | NDArray[np.integer] = ()
+    ) -> NDArray[np.float64]:
         """Return the prior of the next word after a released prefix, shape (V,).
 
         Parameters
@@ -170,9 +173,9 @@ class ContextualTEM(Mechanism):
                 normalisers = rows @ weights
             else:
                 normalisers = np.empty(len(near))
-                tokens = self._tokens(context)
-                tables = self.decay, self.index.points, self._model_tables, alone[near]
-                masses(*tables, *tokens, near, normalisers)
+                earlier, before = self._tokens(context)
+                tables = self.index.points, self._model_tables, alone[near]
+                masses(self.decay, *tables, earlier, before, near, normalisers)
             found[row, own] = weights[output] * decayed[near] / normalisers
         return found
 
@@ -274,7 +277,7 @@ def _checked(weights: Any, size: int) -> NDArray[np.float64]:
     return found
 
 
-def open_model(model: NGrams | str | PathLike[str] | None, index: Index) -> NGrams:
+def open_model(model: Any, index: Index) -> NGrams:
     """Return the n-gram model that was given, that of an ARPA file, that of the index, or general English."""
     from textpriv.language.arpa import read_arpa
     from textpriv.language.general_english import general_english
@@ -282,7 +285,7 @@ def open_model(model: NGrams | str | PathLike[str] | None, index: Index) -> NGra
     if isinstance(model, NGrams):
         return model
     if model is not None:
-        return read_arpa(model, index.vocabulary.words)
+        return read_arpa(Path(model), index.vocabulary.words)
     return general_english(index.vocabulary.words)
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from textpriv.index.index import Index
 from textpriv.mechanisms.measure import PARTS, BaseMeasure, MeasureTables, coin, exp, find
-from textpriv.mechanisms.rounds import WORDS, draw_in_rounds
+from textpriv.mechanisms.rounds import WORDS, Attempt, draw_in_rounds
 from textpriv.randomness import RandomWords
 
 __all__ = [
@@ -183,7 +183,7 @@ class NearTables:
         if self._ready[known].all():
             return
         with self._lock:  # other threads may draw meanwhile: a row that is ready never changes
-            missing = np.unique(known[~self._ready[known]])
+            missing = np.unique(known[~self._ready[known]]).astype(np.int64)
             near = self.law, self.measure.tables, self.index.points, self.rows
             hard = _fill_near(*near, missing, self._probes)
             made = [self.rows.blocks]
@@ -201,7 +201,8 @@ class NearTables:
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
         self.prepare(ids)
-        return draw_in_rounds(partial(_attempts, *self.state, ids), offsets, streams)
+        attempt: Attempt = partial(_attempts, *self.state, ids)  # type: ignore[call-arg]
+        return draw_in_rounds(attempt, offsets, streams)
 
     @property
     def state(self) -> tuple[Any, ...]:

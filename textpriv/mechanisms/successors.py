@@ -50,7 +50,7 @@ def _apart(
     sums: NDArray[np.uint32], offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint32], NDArray[np.float64]]:
     """Return the weights behind the running sums of each context, and what a context leaves to its back-off."""
-    weights = np.diff(np.asarray(sums), prepend=np.uint32(0))
+    weights = np.diff(sums, prepend=np.uint32(0)).view(np.uint32)
     first = offsets[:-1][np.diff(offsets) > 0]
     weights[first] = sums[first]
     last = np.where(np.diff(offsets) > 0, np.asarray(sums)[offsets[1:] - 1], 0) if len(sums) else 0

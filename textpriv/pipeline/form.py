@@ -102,7 +102,7 @@ class PrivateForm:
                     f'spacy.blank("{index.language}"), or lang = "{index.language}" in its config.'
                 )
             self._index = index
-        return self._index  # type: ignore[return-value]
+        return self._index
 
     def prepare(self) -> Privatizer:
         """Open the privatizer behind this form, if it is not open.

@@ -301,11 +301,11 @@ class _named:
             error.position = self._position
 
 
-def _detected(detector: Detector, texts: Sequence[str]) -> list[list[Sequence[Any]]]:
+def _detected(detector: Detector, texts: Sequence[str]) -> list[Iterable[Sequence[Any]]]:
     """The spans that a detector finds in each text; an error quotes no text and names the position of its text."""
     name = type(detector).__name__
     try:
-        found = [list(each) for each in detector.detect(texts)]
+        found: list[Iterable[Sequence[Any]]] = [list(each) for each in detector.detect(texts)]
         if len(found) == len(texts):
             return found
         failed = f"spans for {len(found)} texts of {len(texts)}"
@@ -317,9 +317,9 @@ def _detected(detector: Detector, texts: Sequence[str]) -> list[list[Sequence[An
     for position, text in enumerate(texts if len(texts) > 1 else ()):
         with _named(position):
             _detected(detector, [text])
-    error = SpanError(f"{name}: finding spans failed with {failed}.")
-    error.position = 0 if len(texts) == 1 else None
-    raise error from None
+    refused = SpanError(f"{name}: finding spans failed with {failed}.")
+    refused.position = 0 if len(texts) == 1 else None
+    raise refused from None
 
 
 def piece_start(text: str, start: int, end: int) -> int:

@@ -23,7 +23,7 @@ from textpriv.files import atomic_write
 
 if TYPE_CHECKING:
     from textpriv.tokenization.batches import RawBatch
-    from textpriv.tokenization.private_tokens import PrivateTokens
+    from textpriv.tokenization.detokenizer import PrivateTokens
 
 __all__ = [
     "ReadSpan",

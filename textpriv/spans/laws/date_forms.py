@@ -117,9 +117,8 @@ class DateForms:
     def write(self, moment: Moment) -> str:
         """Write a date in its form."""
         day = date.fromordinal(moment.day)
-        fields = {"y": day.year, "yy": day.year % 100, "m": day.month, "d": day.day}
-        fields["b"] = _MONTHS[day.month - 1]
-        return self.forms[moment.form].format(**fields)
+        numbers = {"y": day.year, "yy": day.year % 100, "m": day.month, "d": day.day}
+        return self.forms[moment.form].format(**numbers, b=_MONTHS[day.month - 1])
 
 
 def _shape(match: re.Match[str]) -> str:

@@ -129,6 +129,6 @@ class DateShift(DatedLaw):
     @classmethod
     def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
         """Shifts of some days within a person and a document."""
-        ends = {"low": "2020-02-20", "high": "2020-03-10"}
+        ends: dict[str, Any] = {"low": "2020-02-20", "high": "2020-03-10"}
         days = ["2020-02-28", "2020-03-01", "2020-03-03"]
         return [(cls(0.5, **ends), days), (cls(1.0, "document", **ends), days)]

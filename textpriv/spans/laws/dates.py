@@ -109,7 +109,7 @@ class Date(DatedLaw):
     @classmethod
     def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
         """Ten days around the end of a February, in several forms and with times."""
-        ends = {"low": "2020-02-25", "high": "2020-03-05"}
+        ends: dict[str, Any] = {"low": "2020-02-25", "high": "2020-03-05"}
         days = ["2020-02-28", "2020-03-01", "2019-01-01", "Feb 29, 2020", "March 1, 2020 10:00"]
         short = ["3/1/20", "2/29/20", "3/2/20 9:30 am"]
         return [(cls(0.5, **ends), days), (cls(1.0, **ends), short)]

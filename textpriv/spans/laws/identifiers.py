@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any, Literal, NamedTuple
@@ -157,9 +157,9 @@ class Identifier(RedrawnLaw):
                 return surface
         return f"[{self.kind}]"
 
-    def outputs(self, structure: Hashable) -> Sequence[str]:
+    def outputs(self, structure: Any) -> Sequence[str]:
         """All strings of the format and, if they must pass, the mask."""
-        form, prefix, passes = structure  # type: ignore[misc]
+        form, prefix, passes = structure
         count = _count(form)
         if count > LARGEST_LIST:
             raise MechanismError(f"the format has {count:,} strings, too many for a list.")

@@ -152,7 +152,7 @@ class Number(GridLaw):
             return None
         written = (match["before"] or match["after"] or "").casefold()
         unit = next((each for each in self.units if each.casefold() == written), "")
-        decimal, thousands = self.marks
+        decimal, thousands = tuple(self.marks)
         digits = match["number"].replace(thousands, "").replace(decimal, ".")
         x, negative = Decimal(digits), match["sign"] in ("-", "−")
         whole = self.grid == "log" and digits.isdecimal()
