@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 import textpriv
-from textpriv.learning import ChannelNB
+from textpriv.evaluation.learning import ChannelNB
 
 TOPICS = {
     "sport": "test match cricket players team captain win final day wicket".split(),

@@ -19,7 +19,7 @@ POLICY = {
     "kinds": {
         "PERSON": {"law": "surrogate", "entries": ["Kim", "Lee", "Ida"], "consistent": "document"},
         "DATE": {"law": "date-shift", "epsilon": 1 / 365, "scope": "document"},
-        "AGE": {"law": "age", "epsilon": 0.4},
+        "AGE": {"law": "number", "low": 0, "high": 90, "units": "age", "epsilon": 0.4},
         "PHONE": {"law": "mask"},
     }
 }

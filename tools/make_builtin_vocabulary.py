@@ -100,16 +100,6 @@ def measure(index: Index) -> list[Amount]:
     return amounts
 
 
-def describe(index: Index) -> dict[str, Any]:
-    """Return what a statement and a draw take of all words, so that a few texts need no lists of them."""
-    return {
-        "diameter_bound": index.diameter_bound,
-        "typical": {str(rank): list(ends) for rank, ends in index.typical.items()},
-        "step": index.band_step,
-        "bands": index.bands_digest,
-    }
-
-
 def main(wheel: Path) -> None:
     """Make the files."""
     words, vectors = read_source(wheel)
@@ -127,13 +117,7 @@ def main(wheel: Path) -> None:
     write_manifest(manifest)
     vocabulary = Vocabulary.builtin("en")
     manifest["fingerprint"] = vocabulary.fingerprint()
-    index = Index.build(vocabulary, k=LIST_LENGTH, hnsw=False)
-    manifest["index"] = describe(index)
-    manifest["law"] = {
-        "mechanism": "textpriv.TEM.v1",
-        "prior": "zipf",
-        "meaning": "a word is kept, or replaced by one drawn by closeness and commonness; rank stands for frequency",
-    }
+    index = Index.build(vocabulary, k=LIST_LENGTH)
     manifest["records"] = [{"binding": AMOUNTS_BINDING, "content": record_of(measure(index))}]
     write_manifest(manifest)
     print(f"{WORDS:,} words, {sum((DATA / name).stat().st_size for name in names):,} bytes")

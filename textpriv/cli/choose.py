@@ -99,9 +99,9 @@ def _print_amounts(
 ) -> None:
     """Print what epsilons mean: the one that was asked for, or three of them."""
     from textpriv.amounts import Amount, amounts, amounts_table, record_of
-    from textpriv.bounds import at_least
     from textpriv.guarantees.epsilon import epsilon_for
     from textpriv.index.builtin import ENGLISH
+    from textpriv.statement import at_least
 
     with console().status("looking at words"):
         if figure:

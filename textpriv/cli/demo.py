@@ -38,11 +38,11 @@ def demo() -> None:
     from rich.text import Text
 
     from textpriv.amounts import amounts
-    from textpriv.bounds import odds_in_words
     from textpriv.cli.messages import console
     from textpriv.index.index import Index
     from textpriv.mechanisms.tem import TEM
     from textpriv.privatizer import Privatizer
+    from textpriv.statement import odds_in_words
 
     with console().status("opening the built-in index (the first time: some seconds)"):
         index = Index.builtin("en")

@@ -99,7 +99,7 @@ def doctor(as_json: Json = False) -> None:
 
     [bold]Example:[/bold] textpriv doctor
     """
-    from textpriv.optional import how_to_install
+    from textpriv.errors import how_to_install
 
     rows, broken = [], False
     for name, look in _REQUIRED.items():

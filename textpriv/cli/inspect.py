@@ -91,7 +91,7 @@ def _explain_pair(mechanism: Mechanism, words: Sequence[str], as_json: bool) -> 
     """Print how far apart two words are, and the odds that one output allows between them."""
     import numpy as np
 
-    from textpriv.bounds import odds_in_words
+    from textpriv.statement import odds_in_words
 
     index = mechanism.index
     ids = [id_of(index, word) for word in words]

@@ -15,9 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from textpriv.errors import CorpusError
+from textpriv.errors import CorpusError, how_to_install
 from textpriv.files import is_url
-from textpriv.optional import how_to_install
 
 __all__ = ["is_folder", "is_taken", "names_below", "opened", "put", "read"]
 

@@ -20,8 +20,7 @@ from textpriv.engines.batch import (
 )
 from textpriv.engines.identity import refuse_repeated
 from textpriv.engines.schemas import types_alone
-from textpriv.errors import CorpusError
-from textpriv.optional import how_to_install
+from textpriv.errors import CorpusError, how_to_install
 
 if TYPE_CHECKING:
     import pyarrow as pa

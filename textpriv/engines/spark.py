@@ -20,8 +20,7 @@ from textpriv.engines.batch import (
     without_trace,
 )
 from textpriv.engines.identity import repeated_name
-from textpriv.errors import CorpusError
-from textpriv.optional import how_to_install
+from textpriv.errors import CorpusError, how_to_install
 
 if TYPE_CHECKING:
     import pyarrow as pa

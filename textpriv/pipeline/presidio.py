@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from textpriv.errors import SpanError
+from textpriv.errors import SpanError, how_to_install
 from textpriv.ledger.ledger import Document
-from textpriv.optional import how_to_install
 from textpriv.spans.policy import UNDETECTED_PASS
 
 try:

@@ -15,8 +15,7 @@ from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from textpriv.errors import SpanError
-from textpriv.optional import installed, needs
+from textpriv.errors import SpanError, installed, needs
 from textpriv.spans.span import Span
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 
-from textpriv.errors import SpanError
-from textpriv.optional import needs
+from textpriv.errors import SpanError, needs
 from textpriv.spans.span import Span
 
 __all__ = ["PATTERN_KINDS", "PatternDetector"]

@@ -27,7 +27,7 @@ def languages() -> list[str]:
 
 
 def read_manifest(language: str) -> dict[str, Any]:
-    """What is recorded of a vocabulary: its source, licence and checksums, a recommended law, and computed records.
+    """What is recorded of a vocabulary: its source, licence, checksums and computed records.
 
     Raises
     ------

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from textpriv import __version__
-from textpriv.bounds import at_most
+from textpriv.statement import at_most
 
 __all__ = ["SAMPLE", "asset", "content_policy", "fill"]
 

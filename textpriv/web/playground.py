@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.amounts import amounts
-from textpriv.bounds import odds_in_words
 from textpriv.errors import TextprivError
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import COMMON
 from textpriv.index.tree import Tree
 from textpriv.mechanisms import mechanism_names, registry
 from textpriv.privatizer import Privatizer
+from textpriv.statement import odds_in_words
 from textpriv.vocabulary.sensitive_words import LISTS, words_in
 from textpriv.web.guard import Refusal
 from textpriv.web.report import drawn_kinds, group_in_words, odds_table, typical_pairs

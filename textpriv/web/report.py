@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.amounts import keep_share
-from textpriv.bounds import at_most, odds_in_words
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText
 from textpriv.evaluation.recovery import COMMON, WordRecovery, word_recovery
 from textpriv.evaluation.sensitive import can_compare, exposure
@@ -26,6 +25,7 @@ from textpriv.index.typical import REFERENCE
 from textpriv.mechanisms.base import Mechanism
 from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import KeyedStreams, Stream
+from textpriv.statement import at_most, odds_in_words
 from textpriv.web.charts import Chart
 from textpriv.web.pages import SAMPLE, asset, content_policy, fill
 from textpriv.web.render import kinds_of, token_spans

@@ -9,9 +9,8 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from textpriv.errors import TextprivError
+from textpriv.errors import TextprivError, how_to_install
 from textpriv.index.index import Index
-from textpriv.optional import how_to_install
 from textpriv.web.guard import Guard, Refusal
 from textpriv.web.pages import SAMPLE, asset, content_policy, fill
 from textpriv.web.playground import AGAIN, LONGEST, Playground, Settings

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import textpriv
-from textpriv.bounds import odds_in_words
 from textpriv.index import Index
 from textpriv.mechanisms import registry
+from textpriv.statement import odds_in_words
 
 from .conftest import SECRET, WORDS
 

@@ -71,7 +71,7 @@ def test_words_sampled_from_a_model_are_not_called_public_text(decode, public):
 
 
 def test_recovery_is_measured_on_public_text_that_was_not_counted(decode):
-    result = decode("a.txt", "b.txt", "--json", epsilon=1)
+    result = decode("a.txt", "b.txt", "--json", epsilon=0.1)
     told = json.loads(result.stdout)
     assert told["recovery"]["words"] == 180  # every fifth of 30 texts of 30 words
     assert told["recovery"]["measured_on"] == "words of public text"

@@ -206,7 +206,7 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(run, source, tmp_path
         result = run("out.jsonl")
     assert result.exit_code == 130
     assert "continue with --resume" in result.stderr
-    assert "no output file was written" in result.stderr
+    assert "No output file was written" in result.stderr
     assert run("out.jsonl").exit_code == 1
     monkeypatch.setattr(
         corpus, "privatize_corpus", lambda *a, **o: whole(*a, **{**o, "part_records": 5})

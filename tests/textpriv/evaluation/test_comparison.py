@@ -10,9 +10,9 @@ from textpriv.errors import TextprivError
 from textpriv.evaluation import compare
 from textpriv.evaluation.best_attacker import BestAttacker
 from textpriv.evaluation.comparison import CLEAR, COMMON_ONLY, Documents, Task, interval
+from textpriv.evaluation.learning import ChannelNB
 from textpriv.index import Index
 from textpriv.language import NGrams
-from textpriv.learning import ChannelNB
 from textpriv.mechanisms import TEM
 from textpriv.vocabulary import Vocabulary
 

@@ -306,7 +306,7 @@ def test_a_record_that_was_altered_is_ignored_loudly(saved, counted, harm):
     elif harm == "binding":
         entry["binding"]["settings"]["epsilon"] = 4.0
     record.write_text("{" if harm == "file" else json.dumps(entry))
-    with pytest.warns(UserWarning, match="does not match"):
+    with pytest.warns(UserWarning, match="is damaged"):
         found = certify(TEM(Index.load(saved), 3.0), reuse=True)
     assert found.holds
     assert len(counted) == 2

@@ -151,6 +151,5 @@ def test_indexes_of_other_words_do_not_compare(index):
 
 
 def test_the_package_offers_these_names():
-    assert textpriv.eps_from_odds is eps_from_odds
     assert textpriv.epsilon_for is epsilon_for
     assert textpriv.choose is choose

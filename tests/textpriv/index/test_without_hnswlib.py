@@ -7,8 +7,6 @@ import sys
 import numpy as np
 import pytest
 
-from pairwise.errors import ServiceError
-from pairwise.retrieval.service import Catalogue
 from textpriv import TEM, Index, Madlib, Privatizer, Vocabulary
 from textpriv.errors import TextprivError
 
@@ -42,8 +40,3 @@ def test_madlib_searches_exactly_and_its_default_names_both_ways(index):
 def test_the_graph_names_the_extra(index):
     with pytest.raises(TextprivError, match=r"textpriv\[hnsw\]"):
         _ = index.graph
-
-
-def test_the_retrieval_server_names_the_extra():
-    with pytest.raises(ServiceError, match=r"textpriv\[hnsw\]"):
-        Catalogue(np.eye(3), np.eye(3))

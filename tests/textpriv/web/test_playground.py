@@ -20,10 +20,10 @@ from typer.testing import CliRunner
 
 import textpriv
 from textpriv.amounts import amounts
-from textpriv.bounds import odds_in_words
 from textpriv.cli.app import app
 from textpriv.errors import TextprivError
 from textpriv.index import Index, Tree
+from textpriv.statement import odds_in_words
 from textpriv.vocabulary import Vocabulary
 
 pytest.importorskip("starlette")

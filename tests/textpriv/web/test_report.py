@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 import textpriv
 from textpriv.amounts import keep_share
-from textpriv.bounds import at_most, odds_in_words
 from textpriv.cli.app import app
 from textpriv.errors import TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText
@@ -25,6 +24,7 @@ from textpriv.index import Index
 from textpriv.spans.detectors import RegexDetector
 from textpriv.spans.laws.mask import Mask
 from textpriv.spans.policy import SpanPolicy
+from textpriv.statement import at_most, odds_in_words
 from textpriv.vocabulary import Vocabulary
 from textpriv.web.charts import Chart
 from textpriv.web.report import report_page, write_page

@@ -20,8 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import MechanismError
-from textpriv.optional import installed, needs
+from textpriv.errors import MechanismError, installed, needs
 from textpriv.spans.laws.base import LARGEST_LIST, SpanClaim, SpanLaw
 from textpriv.spans.laws.redrawn import RedrawnLaw
 

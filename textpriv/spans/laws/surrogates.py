@@ -14,8 +14,7 @@ from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from textpriv.errors import MechanismError
-from textpriv.optional import installed, needs
+from textpriv.errors import MechanismError, installed, needs
 from textpriv.spans.laws.base import SpanClaim, SpanLaw
 from textpriv.spans.laws.redrawn import RedrawnLaw
 

@@ -1,5 +1,0 @@
-"""Learners for private text."""
-
-from textpriv.evaluation.learning import ChannelNB
-
-__all__ = ["ChannelNB"]
