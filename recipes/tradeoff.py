@@ -83,7 +83,9 @@ def tasks_of(
     return tasks, text
 
 
-def mechanisms_of(vocabulary: textpriv.Vocabulary, *, peers: bool) -> dict[str, Mechanism]:
+def mechanisms_of(
+    vocabulary: textpriv.Vocabulary, model: NGrams, *, peers: bool
+) -> dict[str, Mechanism]:
     """The rows of the tables, at epsilons from which a search begins."""
     plain = textpriv.Index.build(vocabulary, "euclidean")
     recommended = textpriv.Index.build(vocabulary, "recommended")
@@ -92,6 +94,7 @@ def mechanisms_of(vocabulary: textpriv.Vocabulary, *, peers: bool) -> dict[str, 
         "TEM, prior by counts": textpriv.TEM(plain, 3.0, prior="counts"),
         "TEM, recommended space, flat prior": textpriv.TEM(recommended, 3.0, prior="uniform"),
         "TEM, recommended space, prior by counts": textpriv.TEM(recommended, 3.0, prior="counts"),
+        "ContextualTEM, recommended space": textpriv.ContextualTEM(recommended, 3.0, model),
         "TreeTEM, average linkage": textpriv.TreeTEM(
             textpriv.Tree.build(vocabulary, "average"), 3.0, prior="counts"
         ),
@@ -130,7 +133,7 @@ def main(
     tasks, text = tasks_of(data, vocabulary, reviews)
     counts = vocabulary.prior_weights("counts")
     attacker = BestAttacker(counts, "content", text, min(COMMON, words // 4))
-    mechanisms = mechanisms_of(vocabulary, peers=peers)
+    mechanisms = mechanisms_of(vocabulary, text.model, peers=peers)
     chosen = [(only, tasks[only])] if only else tasks.items()
     for name, task in chosen:
         found = compare(
