@@ -9,7 +9,7 @@ from typing import overload
 from textpriv.errors import MechanismError
 from textpriv.index.builtin import BUILTIN, open_index
 from textpriv.index.index import Index
-from textpriv.mechanisms.tem import TEM
+from textpriv.mechanisms import default_mechanism
 from textpriv.privatizer import Privatizer
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE
 from textpriv.tokenization.policy import TokenPolicy
@@ -50,7 +50,9 @@ def privatize(
     language: str | None = None,
     policy: TokenPolicy | None = None,
 ) -> str | list[str]:
-    """Make texts private in one call, by TEM with a Zipf prior and fresh randomness.
+    """Make texts private in one call, with fresh randomness.
+
+    The mechanism is ContextualTEM over the built-in English words, which makes text that reads, else TEM with a Zipf prior.
 
     Parameters
     ----------
@@ -93,5 +95,5 @@ def privatize(
         from textpriv.guarantees.epsilon import epsilon_for
 
         epsilon = epsilon_for(opened, recovery=recovery)
-    private = Privatizer(TEM(opened, epsilon=epsilon), policy, language=language)
+    private = Privatizer(default_mechanism(opened, epsilon), policy, language=language)
     return private.privatize(texts) if isinstance(texts, str) else list(private.pipe(texts))

@@ -184,11 +184,11 @@ def _audit(law: MechanismOptions, full: bool, as_json: bool) -> None:
     from textpriv.errors import MechanismError
 
     with console().status("attacking"):
-        if law.mechanism.startswith(_SPAN):
+        if law.mechanism_name.startswith(_SPAN):
             from textpriv.guarantees.span_audit import audit_span_law
             from textpriv.spans.laws import registry
 
-            name = law.mechanism.removeprefix(_SPAN)
+            name = law.mechanism_name.removeprefix(_SPAN)
             if name not in registry:
                 known = ", ".join(sorted(registry.get_all()))
                 raise typer.BadParameter(f"no span mechanism is named {name!r}. There are {known}")

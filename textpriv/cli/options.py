@@ -124,11 +124,11 @@ class MechanismOptions(Options):
         "level: --levels synonyms=3,any=3000.",
     )
     recovery: Recovery = None
-    mechanism: str = option(
-        default="tem",
+    mechanism: str | None = option(
         metavar="NAME",
         autocompletion=lambda: [*mechanism_names()],
-        help=f"How words are replaced: {', '.join(mechanism_names())}, or a registered name such as mine.Gauss.v1.",
+        help=f"How words are replaced: {', '.join(mechanism_names())}, or a registered name such as mine.Gauss.v1. Default: "
+        "contextual to release texts with the built-in English words, else tem.",
     )
     prior: str | None = rare(
         help="How often each word is drawn: zipf, uniform, counts (of the index), or a file of 'word count' lines."
@@ -151,15 +151,20 @@ class MechanismOptions(Options):
         return open_index(self.index_name)
 
     @property
+    def mechanism_name(self) -> str:
+        """The mechanism that was named, or the default."""
+        return self.mechanism or "tem"
+
+    @property
     def registered(self) -> str:
         """The registered name of the mechanism."""
         from textpriv.mechanisms import registry
 
         short = mechanism_names()
-        found = short.get(self.mechanism.removesuffix("-tem"), self.mechanism)
+        found = short.get(self.mechanism_name.removesuffix("-tem"), self.mechanism_name)
         if found not in registry:
             raise typer.BadParameter(
-                f"no mechanism is named {self.mechanism!r}. There are {', '.join(short)}, and registered names",
+                f"no mechanism is named {self.mechanism_name!r}. There are {', '.join(short)}, and registered names",
                 param_hint="--mechanism",
             )
         return found
@@ -176,7 +181,7 @@ class MechanismOptions(Options):
         for name in (*found, *levels):
             if name not in takes:
                 raise typer.BadParameter(
-                    f"the mechanism {self.mechanism} has no setting {name}. It has {', '.join(takes)}"
+                    f"the mechanism {self.mechanism_name} has no setting {name}. It has {', '.join(takes)}"
                 )
         return found
 
@@ -196,19 +201,24 @@ class MechanismOptions(Options):
     @functools.cached_property
     def _epsilon_of_recovery(self) -> float:
         """The epsilon of a recovery rate, printed with the odds that it allows."""
-        from textpriv.guarantees.epsilon import epsilon_for
+        from textpriv.guarantees.epsilon import choose_epsilon
         from textpriv.mechanisms import registry
 
         index = self.open_index()
         with console().status("looking for the epsilon (a minute for 25,000 words)"):
-            found = epsilon_for(
+            found = choose_epsilon(
                 index, recovery=self.recovery, mechanism=self.registered, **self.given
             )
-        epsilon = float(f"{found * (1 - 5e-4):.4g}")  # a bound is rounded down
+        epsilon = float(f"{found.epsilon * (1 - 5e-4):.4g}")  # a bound is rounded down
         made = registry.get(self.registered)(epsilon=epsilon, **self.given)(index)
+        share = f"recovers at most {self.recovery:.3g} of content words."
+        if found.standard_error:
+            share = (
+                f"recovers an estimated {found.value:.1%} of content words (standard error {found.standard_error:.1%}; "
+                f"wanted: at most {self.recovery:.3g}), measured on words drawn from general English."
+            )
         say(
-            f"epsilon {epsilon:g}: an attacker who sees single words recovers at most {self.recovery:.3g} of content words. "
-            f"{made.statement.typical_odds}"
+            f"epsilon {epsilon:g}: an attacker who sees single words {share} {made.statement.typical_odds}"
         )
         return epsilon
 
@@ -249,6 +259,16 @@ class ReleaseOptions(MechanismOptions):
         from textpriv.index.builtin import BUILTIN
 
         return self.index or f"{BUILTIN}{self.language or 'en'}"
+
+    @property
+    def mechanism_name(self) -> str:
+        """The mechanism that was named, or the default: contextual where the built-in English words are used."""
+        from textpriv.index.builtin import ENGLISH
+
+        has_settings = self.prior or self.option or isinstance(self.epsilon, Mapping)
+        if self.mechanism is None and self.index_name == ENGLISH and not has_settings:
+            return "contextual"
+        return self.mechanism or "tem"
 
     def release(self, *, labels: bool = False, **more: Any) -> PrivatizerSettings:
         """Return the settings from which an engine builds a privatizer; ``labels`` may come with records."""

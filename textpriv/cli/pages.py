@@ -103,7 +103,9 @@ def playground(
 
     if allow_remote:
         warn("other computers can reach this page, and nothing is encrypted")
-    chosen = MechanismOptions(index=index, recovery=recovery)
+    chosen = MechanismOptions(
+        index=index, recovery=recovery, epsilon=None, mechanism=None, prior=None, option=None
+    )
     serve(
         chosen.open_index(),
         epsilon=None if recovery is None else chosen.settings()["epsilon"],

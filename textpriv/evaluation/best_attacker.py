@@ -8,7 +8,7 @@ text and the output distribution.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -21,15 +21,30 @@ from textpriv.evaluation.context_recovery import Candidates, context_posterior
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import COMMON, content_prior
 from textpriv.index.index import Index
+from textpriv.language.general_english import general_english
 from textpriv.language.ngrams import SYMBOLS, NGrams, token_ids
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
 from textpriv.randomness import KeyedStreams
 
-__all__ = ["BestAttacker", "PublicText", "Solution", "largest_epsilon"]
+__all__ = [
+    "BestAttacker",
+    "PublicText",
+    "Solution",
+    "cautious_epsilon",
+    "largest_epsilon",
+    "sampled_text",
+]
 
 _ATTACKED = 10_000  # tokens of public text at most
 _PRECISE = 1e-3  # relative: no epsilon larger by this is left out
 _NEAR = 5e-3  # relative distance of a recovery in context from the wanted one that will do
+_SAMPLED = 4_000  # words of a text that is drawn where none is given
+_NORMAL_95 = 1.96
+_CLOSE = 0.05  # relative distance of an estimate's upper end from the wanted share that will do
+_AIM = 0.02  # how far below the wanted log-odds the search aims
+_SLOPE = 4.0  # of log-odds over log epsilon, before two points are known
+_CLOSEST = 4e-3  # relative distance of two epsilons whose estimates differ by noise alone
+_TRIES = 16
 _WIDEST = 10.0  # in the logarithm: the search goes no farther in one step
 
 
@@ -125,30 +140,56 @@ class BestAttacker:
     def alone(self, mechanism: Mechanism) -> float:
         """Share of single words that the Bayes attacker recovers.
 
-        Exact, but for a mechanism that reads its context: then from one draw of the public text, by an attacker who knows
-        the context; without public text, at the start of a document.
+        Exact, but for a mechanism that reads its context. Then it is an estimate from one draw of the public text: the
+        attacker knows what was released before, and weighs the ``candidates`` likeliest words of each output. Without
+        public text, it is the share at the start of a document.
         """
+        return self.alone_with_error(mechanism)[0]
+
+    def alone_with_error(self, mechanism: Mechanism) -> tuple[float, float]:
+        """:meth:`alone`, and its standard error: 0 where it is exact."""
         if mechanism.reads_context and self.text is not None:
-            model = self.text.model
-            single = model.probability(np.arange(model.tokens))
-            return self._read(
-                mechanism, NGrams.from_probabilities(model.size, model.symbols, single)
-            )[0]
+            return self._read_alone(mechanism)
         ((_, joint),) = Law(mechanism, self.prior).likeliest([self._counted])
-        return float(joint.sum())
+        return float(joint.sum()), 0.0
 
-    def in_context(self, mechanism: Mechanism) -> tuple[float, float]:
-        """Share of the public text's words that the context attacker recovers from one draw, and its standard error."""
-        assert self.text is not None
-        return self._read(mechanism, self.text.model)
-
-    def _read(self, mechanism: Mechanism, model: NGrams) -> tuple[float, float]:
+    def _read_alone(self, mechanism: Mechanism) -> tuple[float, float]:
+        """Guess each word that counts from its output and the released words before it."""
         assert self.text is not None
         _, ids, offsets = self.text
+        told, counts = self._told()
+        released = self.released(mechanism)
+        model = self.text.model
+        prior = model.probability(np.append(np.arange(model.size), model.tokens - 1))
+        prior = prior * (counts > 0)
+        candidates = Candidates.of(mechanism, prior, self.candidates, released)
+        right = 0
+        for first, last in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+            document = released[first:last]
+            places = np.flatnonzero(told[first:last])
+            words = candidates.words_at(document[places])
+            joint = prior[words] * mechanism.emissions(document, words, places)  # type: ignore[attr-defined]
+            guess = words[np.arange(len(words)), joint.argmax(axis=1)]
+            originals = ids[first:last][places]
+            right += int((guess == np.where(originals < 0, model.size, originals)).sum())
+        count = int(told.sum())
+        return right / count, math.sqrt(right / count * (1 - right / count) / count)
+
+    def _told(self) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Which tokens of the public text count, and how often each word that counts is written."""
+        assert self.text is not None
+        ids = self.text.ids
         counts = np.append(self._counted, 0.0 if self.of == "content" else 1.0)
         told = (ids >= UNKNOWN) & (counts[np.where(ids < 0, -1, ids)] > 0)
         if not told.any():
             raise TextprivError("the public text has no words of the kind that counts.")
+        return told, counts
+
+    def in_context(self, mechanism: Mechanism) -> tuple[float, float]:
+        """Share of the public text's words that the context attacker recovers from one draw, and its standard error."""
+        assert self.text is not None
+        model, ids, offsets = self.text
+        told, counts = self._told()
         released = self.released(mechanism)
         # An attacker who knows what is a content word leaves out all others: there is room for more content words.
         prior = model.probability(np.append(np.arange(model.size), model.tokens - 1))
@@ -176,8 +217,23 @@ class BestAttacker:
 
     def success(self, mechanism: Mechanism) -> tuple[float, float]:
         """Share of words that the better attacker recovers, and its standard error: 0 for the exact one."""
-        alone = self.alone(mechanism), 0.0
+        alone = self.alone_with_error(mechanism)
         return alone if self.text is None else max(alone, self.in_context(mechanism))
+
+
+def sampled_text(words: Sequence[str], count: int = _SAMPLED) -> PublicText:
+    """Return a text drawn from the model of general English: for attacks where no public text is at hand.
+
+    Parameters
+    ----------
+    words : sequence of str
+        Of the vocabulary.
+    count : int
+        Number of words, all of one document. The draw is always the same.
+    """
+    model = general_english(words)
+    drawn = model.sample(count, np.random.default_rng(0))[0]
+    return PublicText(model, drawn, np.array([0, count]))
 
 
 class Solution(NamedTuple):
@@ -230,6 +286,61 @@ def largest_epsilon(
         found = _crossing(in_context, wanted, found.epsilon, read)
         return found._replace(error=errors[found.share])
     return found if read < found.share else found._replace(share=read, error=error)
+
+
+def cautious_epsilon(
+    make: Callable[[float], Mechanism],
+    wanted: float,
+    success: Callable[[Mechanism], tuple[float, float]],
+    start: float = 1.0,
+) -> Solution:
+    """Find an epsilon at which an estimated recovery is at most a share, even at the upper end of its 95 % interval.
+
+    Parameters
+    ----------
+    make : callable
+        The mechanism at an epsilon; its recovery must rise with it.
+    wanted : float
+        In (0, 1).
+    success : callable
+        Estimated recovery from a mechanism, and its standard error.
+    start : float
+        An epsilon of the right order.
+
+    Raises
+    ------
+    OutOfReachError
+        If none of 16 epsilons gives it.
+    """
+    if not 0 < wanted < 1:
+        raise TextprivError(f"recovery is a share of words between 0 and 1; got {wanted}.")
+    below: tuple[float, Solution] | None = None  # how far in log-odds, and the point
+    above: tuple[float, float] | None = None
+    at, slope = math.log(start), _SLOPE
+    for _ in range(_TRIES):
+        share, error = success(make(math.exp(at)))
+        upper = min(share + _NORMAL_95 * error, 1.0)
+        off = _log_odds(upper) - _log_odds(wanted)
+        if off > 0:
+            above = off, at
+        else:
+            below = off, Solution(math.exp(at), share, error)
+            if upper >= wanted * (1 - _CLOSE):
+                break
+        if below is None or above is None:
+            at += max(-1.0, min(1.0, -(off + _AIM) / slope))
+            continue
+        low = math.log(below[1].epsilon)
+        if above[1] - low < _CLOSEST:
+            break
+        slope = (above[0] - below[0]) / (above[1] - low)
+        part = (-below[0] - _AIM) / (above[0] - below[0])
+        at = low + (above[1] - low) * min(max(part, 0.1), 0.9)
+    if below is None:
+        raise OutOfReachError(
+            f"no epsilon was found that gives a recovery of {wanted:g}. Choose a larger one, or another mechanism."
+        )
+    return below[1]
 
 
 def _crossing(

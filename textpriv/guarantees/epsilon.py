@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
-from textpriv.mechanisms import find_mechanism
+from textpriv.mechanisms import default_name, find_mechanism
 from textpriv.mechanisms.base import ALGORITHM, EPSILONS, Mechanism, checksum, positive
 from textpriv.statement import at_most
 from textpriv.vocabulary.vocabulary import Prior
@@ -109,14 +109,16 @@ def choose_epsilon(
     mechanism: str | None = None,
     **settings: Any,
 ) -> Choice:
-    """Find the epsilon of a wanted protection: of TreeTEM over a tree, else of TEM, or of a mechanism by its name.
+    """Find the epsilon of a wanted protection.
 
     Parameters
     ----------
     index : Index
     recovery : float
         The largest share of tokens that the Bayes-optimal single-word attacker may recover, in (0, 1): the largest epsilon
-        at which that holds, exactly, to a thousandth.
+        at which that holds, exactly, to a thousandth. For a mechanism that reads its context it is an estimate, from one
+        draw of 4,000 words of general English (or of ``context``): the upper end of its 95 % interval is at most the
+        share.
     odds : float
         The largest odds, to 1, that one output allows between two words at ``distance``, rounding included. Holds for every
         mechanism.
@@ -132,7 +134,8 @@ def choose_epsilon(
     word_prior : see :meth:`Vocabulary.prior_weights`
         How often each word is written.
     mechanism : str, optional
-        A registered name, or a short one.
+        A registered name, or a short one. Default: that of :func:`textpriv.privatize` for a recovery without settings;
+        TreeTEM over a tree; else TEM.
     **settings
         Further settings of the mechanism, such as ``prior`` and ``gamma``.
 
@@ -149,7 +152,11 @@ def choose_epsilon(
         )
     if odds is not None:
         return _by_odds(index, odds, index.reference_distance if distance is None else distance)
-    configure = find_mechanism(mechanism or ("tree" if isinstance(index, Tree) else "tem"))
+    if mechanism is None:
+        mechanism = "tree" if isinstance(index, Tree) else "tem"
+        if recovery is not None and not settings:
+            mechanism = default_name(index) if mechanism == "tem" else mechanism
+    configure = find_mechanism(mechanism)
     prior = settings.get("prior")
     if prior is not None and not isinstance(
         prior, str
@@ -241,21 +248,34 @@ def _by_recovery(
     weights: NDArray[np.float64],
 ) -> Choice:
     """Search for the epsilon, or return what was recorded for just this question: a search takes a minute."""
-    from textpriv.evaluation.best_attacker import BestAttacker, PublicText, largest_epsilon
+    from textpriv.evaluation.best_attacker import (
+        BestAttacker,
+        PublicText,
+        cautious_epsilon,
+        largest_epsilon,
+        sampled_text,
+    )
 
     if context is not None and not isinstance(context, PublicText):
         context = PublicText.read(context, index)
+    one = make(1.0)
     binding = {
         "kind": "chosen epsilon",
-        "version": 2,
+        "version": 3,
         "algorithm": ALGORITHM,
-        "mechanism": make(1.0).binding(),
+        "mechanism": one.binding(),
         "wanted": [wanted, of, checksum(weights), None if context is None else context.digests],
     }
     record = index.find_record(binding)
     if record is None:
         start = 4 / (index.reference_distance or 4.0)
-        found = largest_epsilon(make, wanted, BestAttacker(weights, of, context), start)
+        if one.reads_context:
+            text = context or sampled_text(index.vocabulary.words)
+            attacker = BestAttacker(weights, of, text)
+            success = attacker.alone_with_error if context is None else attacker.success
+            found = cautious_epsilon(make, wanted, success, start * 1.5)
+        else:
+            found = largest_epsilon(make, wanted, BestAttacker(weights, of, context), start)
         record = asdict(Choice(found.epsilon, "recovery", wanted, found.share, found.error))
         index.keep_record(binding, record)
     return Choice(**record)

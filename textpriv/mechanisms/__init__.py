@@ -30,6 +30,8 @@ __all__ = [
     "Madlib",
     "Mechanism",
     "TreeTEM",
+    "default_mechanism",
+    "default_name",
     "find_mechanism",
     "mechanism_names",
     "registry",
@@ -81,6 +83,23 @@ def find_mechanism(name: str) -> Any:
             f"{', '.join(short)}."
         )
     return registry.get(registered)
+
+
+def default_name(index: Any) -> str:
+    """Short name of the mechanism of an index where none is named: contextual over the built-in English words, else TEM."""
+    from textpriv.index.index import Index
+    from textpriv.vocabulary.builtin import read_manifest
+
+    if not isinstance(index, Index) or index.language != "en":
+        return "tem"
+    is_builtin = index.vocabulary.fingerprint() == read_manifest("en")["fingerprint"]
+    return "contextual" if is_builtin else "tem"
+
+
+def default_mechanism(index: Any, epsilon: float) -> Mechanism:
+    """Make the mechanism of an index where none is named."""
+    made: Mechanism = find_mechanism(default_name(index))(epsilon=epsilon)(index)
+    return made
 
 
 _HOME = {

@@ -145,7 +145,10 @@ class ContextualTEM(Mechanism):
         return np.asarray(score - np.logaddexp.reduce(score))
 
     def emissions(
-        self, released: NDArray[np.integer], words: NDArray[np.integer]
+        self,
+        released: NDArray[np.integer],
+        words: NDArray[np.integer],
+        positions: NDArray[np.integer] | None = None,
     ) -> NDArray[np.float64]:
         """Return the probability of each drawn word of a document after candidates for its original, shape (D, K).
 
@@ -155,13 +158,17 @@ class ContextualTEM(Mechanism):
             All released tokens; -2 - s for symbol number s. D of them were drawn.
         words : ndarray of int, shape (D, K)
             Candidates; V stands for an unknown word.
+        positions : ndarray of int, shape (D,), optional
+            Drawn tokens that are looked at. Default: all.
         """
         known = np.unique(words[words < len(self.index)])
         alone = np.zeros(len(self.index))
         for some in np.array_split(known, 1 + len(known) // 256):
             alone[some] = decays(self.index.steps_of(some), self.decay) @ self.measure.weights
         found = np.empty(words.shape)
-        for row, at in enumerate(np.flatnonzero(np.asarray(released) >= 0).tolist()):
+        if positions is None:
+            positions = np.flatnonzero(np.asarray(released) >= 0)
+        for row, at in enumerate(positions.tolist()):
             context, output = released[:at], int(released[at])
             weights = self.context_weights(context)
             found[row] = weights[output] / weights.sum()

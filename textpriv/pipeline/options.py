@@ -6,12 +6,14 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import spacy
 
 from textpriv.errors import MechanismError
+from textpriv.mechanisms import default_mechanism
 from textpriv.mechanisms import registry as mechanism_registry
 from textpriv.tokenization.policy import TokenPolicy
 
@@ -33,7 +35,8 @@ class PipelineOptions:
     index
         An index folder; None for the built-in index of the pipeline's language, or if a saved pipeline brings its own.
     epsilon
-        That of TEM, per unit of the index's distance; or None, and a mechanism. There is no default: the user chooses it.
+        Per unit of the index's distance, for ContextualTEM over the built-in English words, else for TEM; or None, and a
+        mechanism. There is no default: the user chooses it.
     mechanism
         Index -> mechanism, such as ``textpriv.mechanisms.registry.get("textpriv.TEM.v1")(epsilon=6.0)``.
     policy
@@ -115,8 +118,7 @@ class PipelineOptions:
                 f'textpriv needs "epsilon" in its config: {missing}\nFor another mechanism give "mechanism", such as '
                 '{"@textpriv_mechanisms": "textpriv.Madlib.v1", "epsilon": 60.0}.'
             )
-        make: Callable[[Any], Any] = mechanism_registry.get("textpriv.TEM.v1")(epsilon=self.epsilon)
-        return make
+        return partial(default_mechanism, epsilon=self.epsilon)
 
     def secret(self) -> bytes | None:
         """Read the run key, if there is one.

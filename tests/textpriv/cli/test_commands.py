@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import textpriv
+from textpriv.guarantees.epsilon import choose_epsilon
 from textpriv.index import Index
 from textpriv.mechanisms import registry
 from textpriv.statement import odds_in_words
@@ -379,11 +380,13 @@ def test_an_attack_with_wrong_settings_is_no_refutation(run, failed):
 # demo and doctor
 
 
-def test_demo_shows_three_amounts_and_commands_that_run(run):
-    shown = run("demo", env={"COLUMNS": "140"}).stdout
-    amounts = json.loads(run("choose", "--json").stdout)["amounts"]
-    assert all(f"epsilon {each['epsilon']:g}" in shown for each in amounts)
-    assert all(f"{each['keep']:.0%}" in shown for each in amounts)
+def test_demo_shows_three_recoveries_and_commands_that_run(run):
+    shown = run("demo", env={"COLUMNS": "160"}).stdout
+    index = Index.builtin("en")
+    for wanted in (0.05, 0.1, 0.2):
+        found = choose_epsilon(index, recovery=wanted, mechanism="contextual")
+        assert f"{found.value:.1%}" in shown
+        assert f"{found.epsilon:.3g}" in shown
     first, second = (line.strip() for line in shown.split("Next:")[1].strip().splitlines())
     _, text, rest = first.split('"')
     done = run(*rest.replace("| textpriv ", "").split(), input=f"{text}\n")

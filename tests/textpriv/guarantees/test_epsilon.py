@@ -9,11 +9,12 @@ import pytest
 
 import textpriv
 from textpriv.errors import MechanismError, TextprivError
-from textpriv.evaluation.recovery import word_recovery
+from textpriv.evaluation.best_attacker import BestAttacker, sampled_text
+from textpriv.evaluation.recovery import content_prior, word_recovery
 from textpriv.guarantees.epsilon import choose_epsilon, eps_from_odds, epsilon_for, keep_share
 from textpriv.guarantees.protection import choose
 from textpriv.index import Index, Tree
-from textpriv.mechanisms import TEM, Madlib, TreeTEM
+from textpriv.mechanisms import TEM, ContextualTEM, Madlib, TreeTEM
 from textpriv.vocabulary import Vocabulary
 
 
@@ -86,6 +87,55 @@ def test_an_answer_is_kept_for_just_this_question(index, monkeypatch):
     for other in ({"of": "all"}, {"prior": "uniform"}, {"word_prior": "uniform"}):
         with pytest.raises(TypeError):
             choose_epsilon(index, recovery=0.33, **other)
+
+
+@pytest.fixture(scope="module")
+def english() -> Index:
+    """The 800 commonest English words."""
+    words = Vocabulary.builtin("en")
+    return Index.build(Vocabulary(words.words[:800], words.vectors[:800], language="en"), k=32)
+
+
+def test_an_estimated_recovery_is_below_the_wanted_by_its_error(english, monkeypatch):
+    found = choose_epsilon(english, recovery=0.3, mechanism="contextual")
+    assert 0.2 < found.value < found.value + 1.96 * found.standard_error <= 0.3
+    mechanism = ContextualTEM(english, found.epsilon)
+    attacker = BestAttacker(
+        english.vocabulary.prior_weights("zipf"), text=sampled_text(english.vocabulary.words)
+    )
+    assert attacker.alone_with_error(mechanism) == (found.value, found.standard_error)
+    monkeypatch.setattr("textpriv.evaluation.best_attacker.cautious_epsilon", None)
+    assert choose_epsilon(english, recovery=0.3, mechanism="contextual") == found
+
+
+def test_the_contextual_attacker_guesses_as_a_plain_one_does(english):
+    text = sampled_text(english.vocabulary.words, 40)
+    mechanism = ContextualTEM(english, 1.5)
+    prior = english.vocabulary.prior_weights("zipf")
+    attacker = BestAttacker(prior, text=text, candidates=801)
+    released = attacker.released(mechanism)
+    single = text.model.probability(np.arange(800))
+    content = content_prior(prior) > 0
+    told = [at for at, word in enumerate(text.ids) if word >= 0 and content[word]]
+    right = 0
+    for at in told:
+        laws = [mechanism.log_prob(word, released[:at])[released[at]] for word in range(800)]
+        right += int(np.argmax(single * content * np.exp(laws)) == text.ids[at])
+    assert attacker.alone(mechanism) == right / len(told)
+
+
+def test_recorded_epsilons_of_the_built_in_index_hold(monkeypatch):
+    index = Index.builtin("en")
+    monkeypatch.setattr("textpriv.evaluation.best_attacker.cautious_epsilon", None)
+    found = [choose_epsilon(index, recovery=each) for each in (0.05, 0.1, 0.2)]
+    assert [each.epsilon for each in found] == sorted({each.epsilon for each in found})
+    for each in found:
+        assert each.value + 1.96 * each.standard_error <= each.wanted
+    attacker = BestAttacker(
+        index.vocabulary.prior_weights("zipf"), text=sampled_text(index.vocabulary.words, 1_000)
+    )
+    share, error = attacker.alone_with_error(ContextualTEM(index, found[2].epsilon))
+    assert abs(share - found[2].value) < 6 * error  # other draws: false alarms below 1e-6
 
 
 @pytest.mark.parametrize(
