@@ -1,4 +1,4 @@
-"""Draw ``docs/before-after.svg``: a public sample and its private versions at two epsilons, with the built-in index.
+"""Draw ``docs/before-after.svg``: a public sample and its private versions at two recovery rates.
 
 Run it with ``python docs/before_after.py``. The draws are seeded so that the picture stays the same; changed words are
 marked, which is harmless for a public sample only.
@@ -13,15 +13,16 @@ from textwrap import wrap
 import spacy
 
 import textpriv
-from textpriv.amounts import amounts
 from textpriv.cli.demo import SAMPLES
+from textpriv.guarantees.epsilon import epsilon_for
+from textpriv.mechanisms.contextual import ContextualTEM
 
 WIDTH, LINE, LEFT = 860, 24, 28
 
 
 def private_words(sample: str, privatizer: textpriv.Privatizer) -> list[tuple[str, bool]]:
     """Return the private tokens with the blank that follows them, and whether each differs from the original."""
-    (released,) = privatizer.release([privatizer.read(sample)], [0])
+    (released,) = privatizer.release(privatizer.read(sample), ["sample"])
     originals = [token.lower_ for token in spacy.blank("en").tokenizer(sample)]
     return [
         (word + (" " if space else ""), word != original)
@@ -49,9 +50,13 @@ def main() -> None:
     blocks: list[tuple[str, list[list[tuple[str, bool]]]]] = [
         ("original", [[(line, False)] for line in wrap(sample, 84)])
     ]
-    for epsilon in (each.epsilon for each in reversed(amounts(index)[1:])):
-        privatizer = textpriv.Privatizer(textpriv.TEM(index, epsilon=epsilon), seed=3)
-        blocks.append((f"epsilon {epsilon:g}", lines(private_words(sample, privatizer))))
+    for recovery in (0.2, 0.1):
+        epsilon = epsilon_for(index, recovery=recovery)
+        privatizer = textpriv.Privatizer(ContextualTEM(index, epsilon), seed=3)
+        title = (
+            f"an attacker recovers at most {recovery:.0%} of content words (epsilon {epsilon:.3g})"
+        )
+        blocks.append((title, lines(private_words(sample, privatizer))))
     rows, y = [], 18
     for title, block in blocks:
         y += LINE
@@ -66,7 +71,7 @@ def main() -> None:
         y += LINE // 2
     height = y + 14
     svg = f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"
- role="img" aria-label="A review and its private versions at two epsilons">
+ role="img" aria-label="A review and its private versions at two recovery rates">
 <style>
 text {{ font: 15px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #1f2328 }}
 .title {{ font-weight: 700; fill: #59636e }}
