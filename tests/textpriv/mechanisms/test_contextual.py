@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -151,10 +152,11 @@ def joint(mechanism, document, prior) -> np.ndarray:
 def largest_excess(mechanism, prior) -> float:
     """The largest loss between two documents that differ in one word, beyond the bound of that word."""
     worst = -np.inf
+    law = cache(lambda document: joint(mechanism, document, prior))
     for first, other, rest in product(range(SIZE), range(SIZE), ((2, 3), (0, 4))):
         bound = EPSILON * mechanism.index.distance(first, other)
         for documents in (((first, *rest), (other, *rest)), ((*rest, first), (*rest, other))):
-            one, two = (joint(mechanism, document, prior) for document in documents)
+            one, two = map(law, documents)
             with np.errstate(invalid="ignore"):
                 worst = max(worst, float(np.nan_to_num(one - two, nan=0.0).max()) - bound)
     return worst
