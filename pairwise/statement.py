@@ -15,7 +15,7 @@ from textpriv.statement import UnsoundWarning as UnsoundWarning
 class PrivacyStatement(_Statement):
     """The guarantee of a release: a statement of ``textpriv`` for data sets that differ by ``unit``.
 
-    Parameters
+    Attributes
     ----------
     mechanism : str
         Which algorithm and noise, with the settings that matter to the guarantee.
