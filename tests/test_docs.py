@@ -108,7 +108,15 @@ def site(tmp_path_factory):
     pytest.importorskip("mkdocstrings")
     folder = tmp_path_factory.mktemp("site")
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],  # --quiet hides warnings
+        [
+            sys.executable,
+            "-m",
+            "mkdocs",
+            "build",
+            "--strict",
+            "--site-dir",
+            folder,
+        ],  # --quiet hides warnings
         cwd=ROOT,
         capture_output=True,
         text=True,
