@@ -103,7 +103,7 @@ def test_every_link_of_the_readme_leads_somewhere():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The documentation, built; a warning is an error."""
+    """The documentation, built; a warning is an error (with --quiet it would be none)."""
     pytest.importorskip("mkdocs", reason="the documentation tools are not installed: [docs]")
     pytest.importorskip("mkdocstrings")
     folder = tmp_path_factory.mktemp("site")
@@ -116,7 +116,7 @@ def site(tmp_path_factory):
             "--strict",
             "--site-dir",
             folder,
-        ],  # --quiet hides warnings
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
