@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from textpriv.language import NGrams
 from textpriv.language.arpa import read_arpa
-from textpriv.language.general_english import DATA, STEP
+from textpriv.language.general_english import DATA, PER_UNIT
 from textpriv.vocabulary.builtin import DATA as VOCABULARY
 
 DOCUMENTS, LENGTH = 20_000, 1_500
@@ -123,7 +123,7 @@ def pruned(model: NGrams) -> dict[str, NDArray[np.generic]]:
 
 def steps(weights: NDArray[np.float64]) -> NDArray[np.uint8]:
     """Weights as whole steps of their logarithm, rounded down in weight."""
-    return np.ceil(np.minimum(-np.log(np.maximum(weights, 1e-12)) / STEP, 255)).astype(np.uint8)
+    return np.ceil(np.minimum(-np.log(np.maximum(weights, 1e-12)) * PER_UNIT, 255)).astype(np.uint8)
 
 
 def main() -> None:

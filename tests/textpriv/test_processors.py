@@ -57,7 +57,8 @@ def test_an_old_and_a_new_processor_release_the_same_text():
     old = run_on({**OLD, "NPY_DISABLE_CPU_FEATURES": " ".join(vectorized())})
     assert old["index"] == new["index"]
     assert old["text"] == new["text"]
-    assert len(new["text"]) == 2 * len(SPACES) + 1
+    assert old["language model"] == new["language model"]
+    assert len(new["text"]) == 2 * len(SPACES) + 2
     # Else equal bytes would show nothing.
     assert all(old["rounding"][name] != new["rounding"][name] for name in new["rounding"])
 
@@ -93,7 +94,8 @@ def reviews(words: list[str]) -> list[str]:
 
 
 def mechanisms(indexes):
-    from textpriv import TEM, Madlib, Tree, TreeTEM
+    from textpriv import TEM, ContextualTEM, Madlib, Tree, TreeTEM
+    from textpriv.language import NGrams
 
     for index in indexes:
         reach = index.reference_distance
@@ -101,6 +103,8 @@ def mechanisms(indexes):
         if index.space != "manhattan":
             yield f"Madlib {index.space}", Madlib(index, 40 / reach, search="exact")
     yield "TEM uniform", TEM(indexes[1], 12 / indexes[1].reference_distance, "uniform")
+    model = NGrams.count(reviews(indexes[1].vocabulary.words), indexes[1].vocabulary)
+    yield "ContextualTEM", ContextualTEM(indexes[1], 12 / indexes[1].reference_distance, model)
     yield "TreeTEM", TreeTEM(Tree.build(indexes[1].vocabulary, groups={"kind": 20}), 2.0)
 
 
@@ -112,7 +116,8 @@ def checksum(*parts: object) -> str:
 
 
 def everything() -> dict[str, dict[str, str]]:
-    from textpriv import Index, Privatizer
+    from textpriv import Index, Privatizer, Vocabulary
+    from textpriv.language.general_english import general_english
 
     words = vocabulary()
     built = [Index.build(words, space, k=60) for space in SPACES]
@@ -122,6 +127,7 @@ def everything() -> dict[str, dict[str, str]]:
     for name, mechanism in mechanisms(built):
         privatizer = Privatizer(mechanism, run_key=bytes(range(32)))
         released[name] = checksum(*privatizer.pipe(texts, keys=names))
+    model = general_english(Vocabulary.builtin("en").words)
     rows = np.random.default_rng(0).normal(size=(64, 300))
     return {
         "index": {
@@ -131,6 +137,7 @@ def everything() -> dict[str, dict[str, str]]:
             for index in built
         },
         "text": released,
+        "language model": checksum(*model.arrays, *model.words_only(other=False).arrays),
         "rounding": {
             "products": checksum(rows @ rows.T),
             "exponentials": checksum(np.exp(rows)),

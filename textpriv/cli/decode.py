@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from textpriv.evaluation.best_attacker import PublicText
     from textpriv.index.index import Index
 
-_SAMPLED_WORDS = 2_000
 _MANY = 0.5
 
 
@@ -40,9 +39,7 @@ class ReadingOptions(Options):
 
     def load(self, index: Index, text_column: str) -> tuple[PublicText, str]:
         """Return a model with text to try it on, and where that text is from."""
-        import numpy as np
-
-        from textpriv.evaluation.best_attacker import PublicText
+        from textpriv.evaluation.best_attacker import PublicText, sampled_text
         from textpriv.language.arpa import read_arpa
         from textpriv.language.general_english import general_english
 
@@ -56,9 +53,7 @@ class ReadingOptions(Options):
             model = general_english(words)
         else:
             model = read_arpa(Path(str(self.model)), words)
-        sampled = model.sample(_SAMPLED_WORDS, np.random.default_rng(0))[0]
-        tried = PublicText(model, sampled, np.array([0, len(sampled)]))
-        return tried, "sampled from the language model (no real text)"
+        return sampled_text(model), "sampled from the language model (no real text)"
 
 
 def decode(

@@ -27,8 +27,7 @@ _GUARANTEE = (
 _MEANING = (
     " words have changed; each run draws new ones. The odds are between a word and its 10th nearest word. The attacker "
     "knows the mechanism, the output before a word, and how common each word is. The recovery is an estimate on words "
-    "drawn from general English; the upper end of its 95 % interval is at most the one asked for. An attacker who knows "
-    "more may recover more."
+    "drawn from general English, which the choice of epsilon did not use. An attacker who knows more may recover more."
 )
 
 
@@ -80,7 +79,7 @@ def demo() -> None:
         '  echo "The patient was admitted with chest pain." | textpriv privatize - - --recovery 0.1',
         soft_wrap=True,
     )
-    screen.print(f"  textpriv explain pain --mechanism contextual {epsilon}")
+    screen.print(f"  textpriv explain pain {epsilon}")
 
 
 def _odds(figures: Sequence[Mapping[str, float]], name: str) -> list[str]:

@@ -70,7 +70,10 @@ def _explain_word(mechanism: Mechanism, word: str, n: int, as_json: bool) -> Non
             told["groups"] = [each._asdict() for each in groups]
         print_json(told)
         return
-    print(f"{word} stays as it is with probability {stays:.4f} (epsilon {mechanism.epsilon:g})\n")
+    where = ", at the start of a document" if mechanism.reads_context else ""
+    print(
+        f"{word} stays as it is with probability {stays:.4f} (epsilon {mechanism.epsilon:g}{where})\n"
+    )
     rest = max(0.0, 1.0 - sum(probability for _, probability, _ in outputs))
     print_table(
         [

@@ -128,7 +128,7 @@ class MechanismOptions(Options):
         metavar="NAME",
         autocompletion=lambda: [*mechanism_names()],
         help=f"How words are replaced: {', '.join(mechanism_names())}, or a registered name such as mine.Gauss.v1. Default: "
-        "contextual to release texts with the built-in English words, else tem.",
+        "contextual with the built-in English words, else tem.",
     )
     prior: str | None = rare(
         help="How often each word is drawn: zipf, uniform, counts (of the index), or a file of 'word count' lines."
@@ -152,7 +152,12 @@ class MechanismOptions(Options):
 
     @property
     def mechanism_name(self) -> str:
-        """The mechanism that was named, or the default."""
+        """The mechanism that was named, or the default: contextual over the built-in English words, else TEM."""
+        from textpriv.index.builtin import ENGLISH
+
+        has_settings = self.prior or self.option or isinstance(self.epsilon, Mapping)
+        if self.mechanism is None and self.index_name == ENGLISH and not has_settings:
+            return "contextual"
         return self.mechanism or "tem"
 
     @property
@@ -259,16 +264,6 @@ class ReleaseOptions(MechanismOptions):
         from textpriv.index.builtin import BUILTIN
 
         return self.index or f"{BUILTIN}{self.language or 'en'}"
-
-    @property
-    def mechanism_name(self) -> str:
-        """The mechanism that was named, or the default: contextual where the built-in English words are used."""
-        from textpriv.index.builtin import ENGLISH
-
-        has_settings = self.prior or self.option or isinstance(self.epsilon, Mapping)
-        if self.mechanism is None and self.index_name == ENGLISH and not has_settings:
-            return "contextual"
-        return self.mechanism or "tem"
 
     def release(self, *, labels: bool = False, **more: Any) -> PrivatizerSettings:
         """Return the settings from which an engine builds a privatizer; ``labels`` may come with records."""

@@ -103,8 +103,9 @@ def playground(
 
     if allow_remote:
         warn("other computers can reach this page, and nothing is encrypted")
+    # The page begins with TEM.
     chosen = MechanismOptions(
-        index=index, recovery=recovery, epsilon=None, mechanism=None, prior=None, option=None
+        index=index, recovery=recovery, epsilon=None, mechanism="tem", prior=None, option=None
     )
     serve(
         chosen.open_index(),

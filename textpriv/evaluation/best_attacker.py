@@ -8,7 +8,7 @@ text and the output distribution.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -21,7 +21,6 @@ from textpriv.evaluation.context_recovery import Candidates, context_posterior
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import COMMON, content_prior
 from textpriv.index.index import Index
-from textpriv.language.general_english import general_english
 from textpriv.language.ngrams import SYMBOLS, NGrams, token_ids
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
 from textpriv.randomness import KeyedStreams
@@ -221,18 +220,9 @@ class BestAttacker:
         return alone if self.text is None else max(alone, self.in_context(mechanism))
 
 
-def sampled_text(words: Sequence[str], count: int = _SAMPLED) -> PublicText:
-    """Return a text drawn from the model of general English: for attacks where no public text is at hand.
-
-    Parameters
-    ----------
-    words : sequence of str
-        Of the vocabulary.
-    count : int
-        Number of words, all of one document. The draw is always the same.
-    """
-    model = general_english(words)
-    drawn = model.sample(count, np.random.default_rng(0))[0]
+def sampled_text(model: NGrams, count: int = _SAMPLED, seed: int = 0) -> PublicText:
+    """Return words drawn from a public model, all of one document, for attacks where no public text is at hand."""
+    drawn = model.sample(count, np.random.default_rng(seed))[0]
     return PublicText(model, drawn, np.array([0, count]))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textpriv.composition import Together
-from textpriv.errors import TextprivError, needs
+from textpriv.errors import MechanismError, TextprivError, needs
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.privatizer import Privatizer
 from textpriv.statement import at_most, factor_in_words, odds_in_words
@@ -201,8 +201,13 @@ def compare_documents(
     TextprivError
         For documents of different lengths, a grid below 1e-6, and where dp-accounting is not installed.
     MechanismError, VocabularyError
-        For a mechanism without a law, and for a word that is not there.
+        For a mechanism without a law, one that reads its context, and for a word that is not there.
     """
+    if mechanism.reads_context:
+        raise MechanismError(
+            f"{type(mechanism).__name__} draws each word by those before it, so the losses of words do not add up exactly. "
+            "Its statement bounds them; compare documents under TEM (--mechanism tem)."
+        )
     if len(first) != len(second):
         raise TextprivError(
             f"documents of {len(first)} and {len(second)} words are told apart by their lengths, whatever is drawn."

@@ -118,7 +118,7 @@ def choose_epsilon(
         The largest share of tokens that the Bayes-optimal single-word attacker may recover, in (0, 1): the largest epsilon
         at which that holds, exactly, to a thousandth. For a mechanism that reads its context it is an estimate, from one
         draw of 4,000 words of general English (or of ``context``): the upper end of its 95 % interval is at most the
-        share.
+        share. ``value`` is then estimated on another such draw.
     odds : float
         The largest odds, to 1, that one output allows between two words at ``distance``, rounding included. Holds for every
         mechanism.
@@ -255,13 +255,14 @@ def _by_recovery(
         largest_epsilon,
         sampled_text,
     )
+    from textpriv.language.general_english import general_english
 
     if context is not None and not isinstance(context, PublicText):
         context = PublicText.read(context, index)
     one = make(1.0)
     binding = {
         "kind": "chosen epsilon",
-        "version": 3,
+        "version": 4,
         "algorithm": ALGORITHM,
         "mechanism": one.binding(),
         "wanted": [wanted, of, checksum(weights), None if context is None else context.digests],
@@ -270,10 +271,18 @@ def _by_recovery(
     if record is None:
         start = 4 / (index.reference_distance or 4.0)
         if one.reads_context:
-            text = context or sampled_text(index.vocabulary.words)
-            attacker = BestAttacker(weights, of, text)
-            success = attacker.alone_with_error if context is None else attacker.success
-            found = cautious_epsilon(make, wanted, success, start * 1.5)
+            if context is None:
+                model = general_english(index.vocabulary.words)
+                tried, shown = (
+                    BestAttacker(weights, of, sampled_text(model, seed=n)) for n in (0, 1)
+                )
+                found = cautious_epsilon(make, wanted, tried.alone_with_error, start * 1.5)
+                # What is shown was not looked at by the search.
+                share, error = shown.alone_with_error(make(found.epsilon))
+                found = found._replace(share=share, error=error)
+            else:
+                success = BestAttacker(weights, of, context).success
+                found = cautious_epsilon(make, wanted, success, start * 1.5)
         else:
             found = largest_epsilon(make, wanted, BestAttacker(weights, of, context), start)
         record = asdict(Choice(found.epsilon, "recovery", wanted, found.share, found.error))

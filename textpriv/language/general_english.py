@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,10 @@ from numpy.typing import NDArray
 
 from textpriv.language.ngrams import OTHER, START, NGrams
 
-__all__ = ["DATA", "STEP", "general_english"]
+__all__ = ["DATA", "PER_UNIT", "general_english"]
 
 DATA = Path(__file__).with_name("data")
-STEP = 0.1  # of the logarithms in which the files keep weights
+PER_UNIT = 10  # steps of the logarithms in which the files keep weights, in one nat
 
 
 def general_english(words: Sequence[str]) -> NGrams:
@@ -55,7 +56,9 @@ def general_english(words: Sequence[str]) -> NGrams:
 
 
 def _weights(steps: NDArray[np.uint8]) -> NDArray[np.float64]:
-    return np.exp(-STEP * steps.astype(np.float64))
+    """Return exp(-steps / PER_UNIT), rounded the same way on every processor, as the exponential of a library is not."""
+    table = [float((-Decimal(step) / PER_UNIT).exp()) for step in range(256)]
+    return np.array(table)[steps]
 
 
 def _inside(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -236,7 +237,7 @@ class NGrams:
         kept = np.arange(self.tokens) < self.size
         kept[-1] = other
         pairs, triples = pairs * kept[self.seconds], triples * kept[self.thirds]
-        alone = float(single @ kept)
+        alone = math.fsum(single[kept])  # the same on every processor, as a product is not
         whole = _sums(pairs, self.offsets) + backoff * alone
         first = np.repeat(np.arange(self.tokens), np.diff(self.offsets))
         pair = np.repeat(np.arange(len(pairs)), np.diff(self.pair_offsets))
@@ -276,7 +277,7 @@ class NGrams:
         return cls(
             size,
             symbols,
-            _single(single / single.sum(), np.ones(len(single), np.bool_)),
+            _single(single / math.fsum(single), np.ones(len(single), np.bool_)),
             offsets,
             seconds.astype(np.int32),
             _running(pair_weights, offsets),

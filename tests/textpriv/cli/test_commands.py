@@ -279,6 +279,13 @@ def test_a_reader_that_goes_away_ends_the_run_quietly(folder, tmp_path):
 # explain
 
 
+def test_explain_and_certify_are_about_what_privatize_draws_by(run):
+    explained = json.loads(run("explain", "film", "-e", 2, "--json").stdout)
+    assert explained["statement"]["mechanism"].startswith("ContextualTEM")
+    certified = json.loads(run("certify", "-e", 2, "--json").stdout)
+    assert certified["mechanism"].startswith("ContextualTEM")
+
+
 def test_explain_shows_the_likeliest_outputs(run, folder):
     told = json.loads(
         run("explain", WORDS[3], "--index", folder, "-e", 6, "-n", 5, "--json").stdout

@@ -64,7 +64,7 @@ def test_the_statement_names_the_columns_that_are_copied(decode, tmp_path):
 def test_words_sampled_from_a_model_are_not_called_public_text(decode, public):
     model = public.with_name("model.arpa")
     said = decode("a.txt", "b.txt", "--model", model).stderr
-    assert "2,000 words sampled from the language model" in said
+    assert "4,000 words sampled from the language model" in said
     assert "public text" not in said.split("\n\n")[0]
     told = json.loads(decode("a.txt", "b.txt", "--model", model, "--force", "--json").stdout)
     assert "sampled from the language model" in told["recovery"]["measured_on"]

@@ -105,6 +105,18 @@ def tree_private(table, tree_settings) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
+def contextual_settings(settings) -> PrivatizerSettings:
+    """A mechanism that reads the words it has released."""
+    return replace(settings, mechanism="textpriv.ContextualTEM.v1")
+
+
+@pytest.fixture(scope="session")
+def contextual_private(table, contextual_settings) -> dict[str, str]:
+    """The private text that it gives each named document."""
+    return released(table, contextual_settings)
+
+
+@pytest.fixture(scope="session")
 def typed(settings) -> tuple[pa.Table, PrivatizerSettings, dict[str, str]]:
     """Documents with dates of three persons, settings that move them, and what this process releases."""
     kinds = {

@@ -78,6 +78,18 @@ def test_a_tree_gives_the_same_texts_in_a_ray_dataset(ray, table, tree_settings,
     assert {row["id"]: row["text"] for row in done.take_all()} == tree_private
 
 
+def test_words_drawn_in_context_come_out_of_ray_as_of_this_process(
+    ray, table, contextual_settings, contextual_private
+):
+    import ray.data
+
+    from textpriv.engines.ray import privatize_dataset
+
+    given = ray.data.from_arrow(table)
+    done = privatize_dataset(given, contextual_settings, document_column="id")
+    assert {row["id"]: row["text"] for row in done.take_all()} == contextual_private
+
+
 def test_typed_spans_come_out_of_ray_as_of_this_process(ray, typed):
     import ray.data
 

@@ -161,6 +161,17 @@ def test_a_tree_gives_the_same_texts_in_a_spark_dataframe(
     assert {row.id: row.text for row in done.collect()} == tree_private
 
 
+def test_words_drawn_in_context_come_out_of_spark_as_of_this_process(
+    spark, table, contextual_settings, contextual_private
+):
+    from textpriv.engines.spark import privatize_dataframe
+
+    columns = table.select(["id", "text"]).to_pydict().values()
+    frame = spark.createDataFrame(list(zip(*columns, strict=True)), "id string, text string")
+    done = privatize_dataframe(frame.repartition(2), contextual_settings, document_column="id")
+    assert {row.id: row.text for row in done.collect()} == contextual_private
+
+
 def test_typed_spans_come_out_of_spark_as_of_this_process(spark, typed):
     from textpriv.engines.spark import privatize_dataframe
 

@@ -70,9 +70,9 @@ def released(engine, given) -> tuple[list[list[str]], Counter[str]]:
 POLICIES = [{}, {"unknown": "keep", "stopword": "keep"}, {"unknown": "drop", "space": "mask"}]
 
 
-def compare(folder: Path, policy: dict[str, str], workers: int, start: str) -> None:
+def compare(folder: Path, policy: dict[str, str], workers: int, start: str, **more: str) -> None:
     """A pool of workers releases what one process does; its processes are forked, or begin from nothing."""
-    recipe, given = settings(folder, policy=policy), batches(30)
+    recipe, given = settings(folder, policy=policy, **more), batches(30)
     alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS)), given)
     pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS), recipe, workers)
     assert released(pool, given) == alone
@@ -83,6 +83,11 @@ def test_a_pool_that_begins_from_nothing_releases_what_one_process_does(folder):
     # Beside another thread no process is copied.
     with another_thread():
         compare(folder, POLICIES[1], 2, start="spawn")
+
+
+def test_a_mechanism_that_reads_its_context_is_drawn_the_same_in_a_pool(folder):
+    with another_thread():
+        compare(folder, {}, 2, start="spawn", mechanism="textpriv.ContextualTEM.v1")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")

@@ -18,7 +18,7 @@ from textpriv.composition import epsilon_of_pure, epsilon_of_zcdp, together
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.guarantees.documents import compare_documents, compare_texts
 from textpriv.index import Index
-from textpriv.mechanisms import TEM, UNKNOWN, Madlib, TreeTEM
+from textpriv.mechanisms import TEM, UNKNOWN, ContextualTEM, Madlib, TreeTEM
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import KeyedStreams
 from textpriv.statement import at_most, odds_in_words
@@ -47,6 +47,11 @@ def least_delta(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
 
 
 # Two documents
+
+
+def test_a_mechanism_that_reads_its_context_is_refused():
+    with pytest.raises(MechanismError, match="--mechanism tem"):
+        compare_documents(ContextualTEM(index_of(4), 2.0), [0, 1], [1, 1])
 
 
 def test_the_best_attackers_curve_is_that_of_the_likelihood_ratio():

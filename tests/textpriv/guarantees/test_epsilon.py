@@ -14,6 +14,7 @@ from textpriv.evaluation.recovery import content_prior, word_recovery
 from textpriv.guarantees.epsilon import choose_epsilon, eps_from_odds, epsilon_for, keep_share
 from textpriv.guarantees.protection import choose
 from textpriv.index import Index, Tree
+from textpriv.language.general_english import general_english
 from textpriv.mechanisms import TEM, ContextualTEM, Madlib, TreeTEM
 from textpriv.vocabulary import Vocabulary
 
@@ -98,18 +99,24 @@ def english() -> Index:
 
 def test_an_estimated_recovery_is_below_the_wanted_by_its_error(english, monkeypatch):
     found = choose_epsilon(english, recovery=0.3, mechanism="contextual")
-    assert 0.2 < found.value < found.value + 1.96 * found.standard_error <= 0.3
-    mechanism = ContextualTEM(english, found.epsilon)
-    attacker = BestAttacker(
-        english.vocabulary.prior_weights("zipf"), text=sampled_text(english.vocabulary.words)
+    mechanism, model = (
+        ContextualTEM(english, found.epsilon),
+        general_english(english.vocabulary.words),
     )
-    assert attacker.alone_with_error(mechanism) == (found.value, found.standard_error)
+    searched, shown = (
+        BestAttacker(
+            english.vocabulary.prior_weights("zipf"), text=sampled_text(model, seed=seed)
+        ).alone_with_error(mechanism)
+        for seed in (0, 1)
+    )
+    assert 0.2 < searched[0] < searched[0] + 1.96 * searched[1] <= 0.3
+    assert shown == (found.value, found.standard_error)  # not the words that were searched on
     monkeypatch.setattr("textpriv.evaluation.best_attacker.cautious_epsilon", None)
     assert choose_epsilon(english, recovery=0.3, mechanism="contextual") == found
 
 
 def test_the_contextual_attacker_guesses_as_a_plain_one_does(english):
-    text = sampled_text(english.vocabulary.words, 40)
+    text = sampled_text(general_english(english.vocabulary.words), 40)
     mechanism = ContextualTEM(english, 1.5)
     prior = english.vocabulary.prior_weights("zipf")
     attacker = BestAttacker(prior, text=text, candidates=801)
@@ -130,9 +137,10 @@ def test_recorded_epsilons_of_the_built_in_index_hold(monkeypatch):
     found = [choose_epsilon(index, recovery=each) for each in (0.05, 0.1, 0.2)]
     assert [each.epsilon for each in found] == sorted({each.epsilon for each in found})
     for each in found:
-        assert each.value + 1.96 * each.standard_error <= each.wanted
+        assert each.value < each.wanted
     attacker = BestAttacker(
-        index.vocabulary.prior_weights("zipf"), text=sampled_text(index.vocabulary.words, 1_000)
+        index.vocabulary.prior_weights("zipf"),
+        text=sampled_text(general_english(index.vocabulary.words), 1_000),
     )
     share, error = attacker.alone_with_error(ContextualTEM(index, found[2].epsilon))
     assert abs(share - found[2].value) < 6 * error  # other draws: false alarms below 1e-6
