@@ -308,7 +308,12 @@ def test_all_registered_mechanisms_are_attacked(monkeypatch):
     registry.register(
         "tests.Broken.v1", func=lambda epsilon: lambda index: DoubledRate(index, epsilon)
     )
-    monkeypatch.setitem(audit_registered.__globals__, "audit", audited)
+
+    def once(name, **settings):
+        assert settings == {"epsilon": 2.0, "quick": True}  # what audit takes by default
+        return audited(name)
+
+    monkeypatch.setitem(audit_registered.__globals__, "audit", once)
     try:
         reports = audit_registered()
     finally:
