@@ -11,8 +11,7 @@ import sys
 import spacy
 
 import textpriv
-from textpriv.spans.detectors import SpacyDetector
-from textpriv.spans.patterns import PatternDetector
+from textpriv.spans.detectors import PatternDetector, SpacyDetector
 from textpriv.spans.policy import SpanPolicy
 
 POLICY = {

@@ -30,8 +30,7 @@ import typer
 import textpriv
 from textpriv.ledger import Document
 from textpriv.mechanisms.base import UNKNOWN
-from textpriv.spans.detectors import PresidioDetector, SpacyDetector
-from textpriv.spans.patterns import PatternDetector
+from textpriv.spans.detectors import PatternDetector, PresidioDetector, SpacyDetector
 from textpriv.spans.policy import SpanPolicy
 
 app = typer.Typer(add_completion=False)

@@ -6,6 +6,8 @@ these into a short message; programming mistakes stay ordinary exceptions.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
@@ -24,6 +26,7 @@ __all__ = [
     "SpanError",
     "TextprivError",
     "VocabularyError",
+    "at_position",
     "how_to_install",
     "installed",
     "needs",
@@ -80,6 +83,16 @@ class DocumentError(TextprivError):
     def named(self, name: str) -> DocumentError:
         """Return the same error with the name of the document before it."""
         return type(self)(f"{name}: {self}")
+
+
+@contextmanager
+def at_position(position: int) -> Iterator[None]:
+    """Give an error about a document its position."""
+    try:
+        yield
+    except DocumentError as error:
+        error.position = position
+        raise
 
 
 class SpanError(DocumentError):

@@ -28,8 +28,8 @@ from textpriv.randomness import (
     identity_bytes,
 )
 from textpriv.spans.detectors import Detector
-from textpriv.spans.laws import Scopes
-from textpriv.spans.plan import DocumentSpans, SpanPlan
+from textpriv.spans.laws.base import Scopes
+from textpriv.spans.plan import DocumentSpans, Labels, SpanPlan
 from textpriv.spans.policy import SpanPolicy
 from textpriv.statement import PrivacyStatement
 from textpriv.tokenization.batches import RawBatch
@@ -40,7 +40,6 @@ from textpriv.tokenization.policy import TokenPolicy
 __all__ = ["CHANGED", "PrivateTokens", "Privatizer", "ReleaseKey"]
 
 ReleaseKey = DocumentKey | Document | Stream  # a document's randomness follows from it
-Labels = Iterable[Sequence[Any]]  # spans of one text: start, end and kind
 
 CHANGED = (
     "whether a text has changed since its last release under the same name and key (a document without a name goes by its "
@@ -111,7 +110,7 @@ class Privatizer:
         self.seed = seed
         self.language = language or mechanism.index.language or DEFAULT_LANGUAGE
         self.ledger = ledger
-        self.spans = None if spans is None else SpanPlan.of(spans, detector)
+        self.spans = None if spans is None else SpanPlan(spans, detector)
         self._streams = _DocumentStreams(run_key, seed, ledger)
         if ledger is not None:
             terms = Terms.of(mechanism, self.policy, self.language)
@@ -219,7 +218,7 @@ class Privatizer:
             not_protected=self.policy.not_protected(), notes=self.policy.notes()
         )
         if self.spans is not None:
-            statement = self.spans.extend(statement)
+            statement = self.spans.policy.extend(statement)
         if self.language != DEFAULT_LANGUAGE:
             note = f"Texts are tokenized by spaCy's rules of the language {self.language}"
             statement = statement.extended(notes=(note,))
@@ -304,8 +303,7 @@ class Privatizer:
         spans = None
         if self.spans is not None:
             scopes = self._streams.scopes([None] * len(batch) if keys is None else keys)
-            self.spans.require_persons(batch, scopes)  # before a ledger counts what cannot be drawn
-            spans = self.spans.documents(batch)
+            spans = self.spans.documents(batch, scopes)
         contents = [
             DocumentSpans(ids[offsets[number] : offsets[number + 1]].astype("<i4").tobytes())
             if spans is None

@@ -10,8 +10,7 @@ from textpriv.errors import MechanismError, SpanError
 from textpriv.index import Index
 from textpriv.mechanisms import TEM
 from textpriv.privatizer import Privatizer
-from textpriv.spans.laws.mask import Mask
-from textpriv.spans.laws.surrogates import Surrogate
+from textpriv.spans.laws.surrogates import Mask, Surrogate
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
 
 SPANS = {

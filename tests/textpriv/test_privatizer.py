@@ -19,7 +19,7 @@ from textpriv.index import Index
 from textpriv.ledger import Document
 from textpriv.mechanisms import TEM
 from textpriv.privatizer import CHANGED, Privatizer
-from textpriv.spans.patterns import PatternDetector
+from textpriv.spans.detectors import PatternDetector
 from textpriv.spans.policy import SpanPolicy
 from textpriv.tokenization.policy import TokenPolicy
 from textpriv.vocabulary import Vocabulary

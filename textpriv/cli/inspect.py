@@ -189,7 +189,7 @@ def _audit(law: MechanismOptions, full: bool, as_json: bool) -> None:
     with console().status("attacking"):
         if law.mechanism_name.startswith(_SPAN):
             from textpriv.guarantees.span_audit import audit_span_law
-            from textpriv.spans.laws import registry
+            from textpriv.spans.laws.base import registry
 
             name = law.mechanism_name.removeprefix(_SPAN)
             if name not in registry:

@@ -29,8 +29,7 @@ from textpriv.guarantees.significance import (
     two_samples,
 )
 from textpriv.randomness import KeyedStreams, Stream
-from textpriv.spans.laws import registry
-from textpriv.spans.laws.base import Scopes, SpanLaw
+from textpriv.spans.laws.base import Scopes, SpanLaw, registry
 from textpriv.statement import at_least
 
 __all__ = ["SpanCertificate", "audit_span_law", "audit_span_laws", "certify_span_law"]

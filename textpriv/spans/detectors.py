@@ -1,13 +1,15 @@
 """Detectors: texts in, spans out, found by libraries that others maintain.
 
-This file has the protocol and the adapters for spaCy, Presidio and regular expressions; ``textpriv.spans.patterns`` finds
-mail addresses, numbers and dates. A detector sees private text: nothing here keeps, logs or quotes it.
+A detector sees private text: nothing here keeps, logs or quotes it. :class:`PatternDetector` finds candidates by regular
+expressions; spaCy (mail and web addresses), ``ipaddress``, ``phonenumbers`` and the checksums of ``python-stdnum`` decide.
+Names have no pattern and need spaCy or Presidio.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import ipaddress
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +17,7 @@ from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from textpriv.errors import SpanError, installed, needs
+from textpriv.errors import SpanError, needs
 from textpriv.spans.span import Span
 
 if TYPE_CHECKING:
@@ -23,16 +25,59 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc
 
 __all__ = [
+    "PATTERN_KINDS",
     "Detector",
+    "PatternDetector",
     "PresidioDetector",
     "RegexDetector",
     "SpacyDetector",
-    "best_installed",
     "make_detector",
 ]
 
-_NAMES = "PERSON", "PER"  # labels of a pipeline that finds names
-_SIZES = "trf", "lg", "md", "sm"  # of spaCy's pipelines, the best first
+_MONTH = (
+    "(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|Oct(?:ober)?"
+    "|Nov(?:ember)?|Dec(?:ember)?)"
+)
+_CALLED = (
+    r"\b(?:tele)?(?:phone|tel|fax|mobile|cell|desk|office|call|ring|dial|text|sms|whatsapp|message|messages|answering"
+    r"|contact|registered|reach)\b"
+)
+_NUMBER = r"(?<![\w.,])(?:\+|\(\+?|00)?\d{1,5}(?:[ ().\/-]{0,3}\d{1,5}){1,7}(?: ?(?:x|ext\.? ?)\d{1,5})?(?!\w|[.,-]\d)"
+_PATTERNS = {
+    "IP": r"\b(?:\d{1,3}\.){3}\d{1,3}\b|(?<![\w:])[\da-fA-F]{0,4}(?::[\da-fA-F]{0,4}){2,7}(?![\w:])",
+    "IBAN": r"\b[A-Z]{2}\d{2}(?: ?[A-Z\d]{4}){2,7}(?: ?[A-Z\d]{1,4})?\b",
+    "CARD": r"(?<![\w-])\d(?:[ -]?\d){11,18}(?![\w-])",
+    "SSN": r"(?<![\w-])\d{3}-\d\d-\d{4}(?![\w-])"
+    r"|(?:(?<=SSN )|(?<=SSN: )|(?<=security number is )|(?<=security number ))\d{3}[ -]?\d\d[ -]?\d{4}\b",
+    # After a word of telephones, or in a form of its own: +49 ..., (030) ..., 0490 39 07 81, 415-555-2671.
+    "PHONE": rf"{_CALLED}(?:[\s:.#]|\b(?:me|us|at|on|to|is|no|nr|number|back|and|your)\b){{0,8}}(?P<number>{_NUMBER})"
+    rf"|(?P<before>{_NUMBER})(?=[ -]*(?:office|mobile|cell|fax|desk)\b)"
+    r"|(?P<form>(?<![\w.,])(?:\+\d[\d ().-]{6,18}\d|\(\d{2,5}\) ?\d[\d -]{4,12}\d|0\d{1,4}(?:[ /-]\d{2,5}){2,4}"
+    r"|\d{3}[ .-]\d{3}[ .-]\d{4})(?!\w|[.,-]\d))",
+    "DATE": r"\b\d{4}-\d\d-\d\d\b|\b\d\d?([./-])\d\d?\1(?:\d{4}|\d\d)\b"
+    rf"|\b{_MONTH}\.? \d\d?(?:st|nd|rd|th)?(?:,? \d{{4}})?\b"
+    rf"|\b\d\d?(?:st|nd|rd|th)? (?:of )?{_MONTH}\b\.?(?:,? \d{{4}}\b)?",
+    "TIME": r"\b\d\d?:\d\d(?::\d\d)?(?: ?[ap]\.?m\b)?",
+    "AGE": r"\b\d{1,3}(?=[ -]?(?:(?:years?|yrs?)[ -]?old|years of age|y/o|yo)\b)"
+    r"|\b(?:aged?|age of|turn(?:s|ed|ing)?|(?:he|she|they|who|I) (?:is|was|were|am)|I'm|I’m|he's|she's):? (?P<age>\d{1,3})"
+    r"(?![\w%°]|[.,:/-]\d|[ -](?:degrees|percent|minutes?|hours?|days?|weeks?|months?|times|points|pages|miles|feet|of)\b)",
+    "YEAR": r"(?<![\w$€£#.,:/-])(?:19|20)\d\d(?![\w%/]|[.,:-]\d| (?:[kmµ]?g|[kcm]?m|m?l|dollars|euros|pounds|people)\b)",
+    "NUMBER": r"(?<![\w.])[-+\N{MINUS SIGN}]?\d+(?:,\d{3})*(?:\.\d+)?(?![\d])",
+}
+_ANY_CASE = {"DATE", "PHONE", "AGE", "SSN", "IBAN"}
+_COMPILED = {
+    kind: re.compile(pattern, re.ASCII | (re.IGNORECASE if kind in _ANY_CASE else 0))
+    for kind, pattern in _PATTERNS.items()
+}
+PATTERN_KINDS = ("EMAIL", "URL", *_PATTERNS)
+
+_DIGIT = re.compile("[0-9]")
+_DIGITS_OF_A_PHONE = re.compile(r"[0-9](?:[ ()./-]{0,3}[0-9]){6}")
+_ADDRESS = re.compile(r"@|://|\.[A-Za-z]{2}")
+_CHUNK = re.compile(r"[^\s<>\"']+")
+_AROUND = "()[]{}<>.,;:!?\"'*“”‘’«»"
+_LONGEST = 254  # characters of a mail address (RFC 5321); longer chunks are left to the words
+_PHONE_DIGITS = 7, 15  # as few as in a local number, as many as in ITU-T E.164
 
 
 @runtime_checkable
@@ -81,6 +126,113 @@ class RegexDetector:
     def fingerprint(self) -> str:
         """Kinds, patterns and flags."""
         return repr([(kind, each.pattern, each.flags) for kind, each in self._patterns.items()])
+
+
+class PatternDetector:
+    """A detector of addresses, accounts, phone numbers, dates, times, ages, years and numbers.
+
+    Parameters
+    ----------
+    kinds : sequence of str
+        Some of ``PATTERN_KINDS``: "EMAIL", "URL", "IP", "IBAN", "CARD", "SSN", "PHONE", "DATE", "TIME", "AGE", "YEAR" and
+        "NUMBER". Dates and ages in words are those of English.
+    region : str
+        The country (ISO 3166) whose phone numbers are found without a code of the country.
+
+    Raises
+    ------
+    SpanError
+        For another kind, and if ``phonenumbers`` or ``python-stdnum`` is missing (extra ``spans``).
+
+    Examples
+    --------
+    >>> detector = PatternDetector(["EMAIL", "NUMBER"])
+    >>> list(detector.detect(["Write to ann@example.org 3 times."]))
+    [[Span(start=9, end=24, kind='EMAIL'), Span(start=25, end=26, kind='NUMBER')]]
+    """
+
+    def __init__(self, kinds: Sequence[str] = PATTERN_KINDS, region: str = "US") -> None:
+        strange = sorted(set(kinds) - set(PATTERN_KINDS))
+        if strange:
+            raise SpanError(f"unknown pattern {strange[0]!r}; known: {', '.join(PATTERN_KINDS)}.")
+        self.kinds = tuple(kind for kind in PATTERN_KINDS if kind in kinds)
+        self.region = region
+        packages = ["spacy"]
+        if "PHONE" in self.kinds:
+            needs("phonenumbers", "spans")
+            packages.append("phonenumbers")
+        if {"IBAN", "CARD"} & set(self.kinds):
+            needs("stdnum", "spans")
+            packages.append("python-stdnum")
+        self._versions = [(package, version(package)) for package in packages]
+
+    def detect(self, texts: Sequence[str]) -> Iterator[list[Span]]:
+        """Yield the spans of each text."""
+        for text in texts:
+            spans: list[Span] = []
+            if _ADDRESS.search(text):
+                spans += self._addresses(text)
+            if _DIGIT.search(text):
+                spans += self._numbers(text)
+            yield list(dict.fromkeys(spans))
+
+    def _addresses(self, text: str) -> Iterator[Span]:
+        from spacy.lang.lex_attrs import like_email, like_url
+
+        for chunk in _CHUNK.finditer(text):
+            bare = chunk.group().strip(_AROUND)
+            if len(bare) > _LONGEST or not _ADDRESS.search(bare):
+                continue
+            kind = "EMAIL" if like_email(bare) else "URL" if like_url(bare) else None
+            if kind in self.kinds:
+                start = chunk.start() + chunk.group().index(bare)
+                yield Span(start, start + len(bare), kind)
+
+    def _numbers(self, text: str) -> Iterator[Span]:
+        for kind in self.kinds:
+            pattern, check = _COMPILED.get(kind), _CHECKS.get(kind)
+            for match in pattern.finditer(text) if pattern else ():
+                start, end = match.span(match.lastgroup or 0)
+                if check is None or check(text[start:end]):
+                    yield Span(start, end, kind)
+        if "PHONE" in self.kinds and _DIGITS_OF_A_PHONE.search(text):
+            from phonenumbers import PhoneNumberMatcher
+
+            for found in PhoneNumberMatcher(text, self.region):
+                yield Span(found.start, found.end, "PHONE")
+
+    def fingerprint(self) -> str:
+        """Kinds, region and the versions of the libraries."""
+        return f"patterns 2 {self.kinds!r} {self.region} {self._versions!r}"
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_iban(text: str) -> bool:
+    from stdnum import iban
+
+    return bool(iban.is_valid(text))
+
+
+def _is_card(text: str) -> bool:
+    from stdnum import luhn
+
+    return bool(luhn.is_valid(re.sub("[ -]", "", text)))
+
+
+def _is_phone(text: str) -> bool:
+    least, most = _PHONE_DIGITS
+    number = re.split("x|e", text, maxsplit=1, flags=re.IGNORECASE)[0]
+    return least <= sum(map(str.isdecimal, number)) <= most
+
+
+_CHECKS = {"IP": _is_ip, "IBAN": _is_iban, "CARD": _is_card, "PHONE": _is_phone}
 
 
 class SpacyDetector:
@@ -133,6 +285,9 @@ class SpacyDetector:
 class PresidioDetector:
     """The entities that Presidio's analyzer finds.
 
+    Presidio's recogniser of mail addresses asks the network for a list of domains when it is first used, and falls back to
+    the one that comes with it. No text goes there.
+
     Parameters
     ----------
     analyzer : AnalyzerEngine, optional
@@ -140,11 +295,6 @@ class PresidioDetector:
     language : str
     threshold : float
         The least score.
-
-    Notes
-    -----
-    Presidio's recogniser of mail addresses asks the network for a list of domains when it is first used, and falls back to
-    the one that comes with it. No text goes there.
     """
 
     def __init__(
@@ -182,18 +332,6 @@ class PresidioDetector:
         return f"presidio {version('presidio_analyzer')} {content}"
 
 
-_one_zone = threading.Lock()  # memory zones of one pipeline must not overlap
-
-
-@contextlib.contextmanager
-def _forgetting(*pipelines: Language) -> Iterator[None]:
-    """Remove from the pipelines' vocabularies what texts leave in them, where spaCy has memory zones (3.8)."""
-    with _one_zone, contextlib.ExitStack() as zones:
-        for nlp in pipelines:
-            zones.enter_context(getattr(nlp, "memory_zone", contextlib.nullcontext)())
-        yield
-
-
 def _pattern_analyzer(language: str) -> Any:
     presidio = needs("presidio_analyzer", "presidio")
     import spacy
@@ -207,75 +345,31 @@ def _pattern_analyzer(language: str) -> Any:
     )
 
 
+_one_zone = threading.Lock()  # memory zones of one pipeline must not overlap
+
+
+@contextlib.contextmanager
+def _forgetting(*pipelines: Language) -> Iterator[None]:
+    """Remove from the pipelines' vocabularies what texts leave in them, where spaCy has memory zones (3.8)."""
+    with _one_zone, contextlib.ExitStack() as zones:
+        for nlp in pipelines:
+            zones.enter_context(getattr(nlp, "memory_zone", contextlib.nullcontext)())
+        yield
+
+
 def make_detector(name: str, language: str = "en") -> Detector:
     """Make the detector of a name, as the command line and other processes know it.
 
-    Parameters
-    ----------
-    name : str
-        "patterns"; "presidio"; "spacy:" and the name or path of a pipeline, or "spacy" for the small one of the language.
-        For "auto", take each name of :func:`best_installed`.
-    language : str
-        A language code.
-
-    Raises
-    ------
-    SpanError
-        For another name, and if a package or a pipeline is missing.
+    The names are "patterns", "presidio", "spacy" for the small pipeline of the language, and "spacy:" with the name or path
+    of a pipeline.
     """
     kind, _, which = name.partition(":")
     if name == "patterns":
-        from textpriv.spans.patterns import PatternDetector
-
         return PatternDetector()
     if name == "presidio":
         return PresidioDetector(language=language)
     if kind == "spacy":
         return SpacyDetector(which or f"{language}_core_{'web' if language == 'en' else 'news'}_sm")
     raise SpanError(
-        f"unknown detector {name!r}; use auto, patterns, presidio, or spacy:PIPELINE, such as spacy:en_core_web_sm."
+        f"unknown detector {name!r}; use patterns, presidio, or spacy:PIPELINE, such as spacy:en_core_web_sm."
     )
-
-
-def best_installed(language: str = "en") -> tuple[str, ...]:
-    """Return the names of the detectors that together find most of what the installed packages can find.
-
-    These are the largest installed spaCy pipeline of the language that finds names, if any, and patterns. Without such a
-    pipeline no names are found: say so to the user.
-
-    Raises
-    ------
-    SpanError
-        If neither is installed.
-
-    Examples
-    --------
-    >>> best_installed()[-1]
-    'patterns'
-    """
-    from spacy.util import get_installed_models, get_package_path
-
-    def size(name: str) -> tuple[int, str]:
-        ending = name.rpartition("_")[2]
-        return (_SIZES.index(ending) if ending in _SIZES else len(_SIZES), name)
-
-    names = []
-    for pipeline in sorted(get_installed_models(), key=size):
-        if pipeline.startswith(f"{language}_") and _finds_names(get_package_path(pipeline)):
-            names.append(f"spacy:{pipeline}")
-            break
-    if installed("phonenumbers") and installed("stdnum"):
-        names.append("patterns")
-    elif not names:
-        needs("phonenumbers", "spans")
-    return tuple(names)
-
-
-def _finds_names(package: Any) -> bool:
-    """Whether the meta data of an installed pipeline lists names among the labels of its entity recogniser."""
-    import json
-
-    for meta in package.glob("**/meta.json"):
-        labels = json.loads(meta.read_text(encoding="utf-8")).get("labels", {})
-        return any(name in labels.get("ner", ()) for name in _NAMES)
-    return False

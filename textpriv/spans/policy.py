@@ -1,8 +1,4 @@
-"""The policy of spans: which law each kind goes to, and what becomes of everything that no detector found.
-
-The guarantee of a policy is put together here from the claims of its laws. How a text becomes spans and words is in
-``textpriv.spans.plan``.
-"""
+"""The policy of spans: which law each kind goes to, and what becomes of everything that no detector found."""
 
 from __future__ import annotations
 
@@ -14,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from textpriv.errors import SpanError, TextprivError
+from textpriv.errors import SpanError
 from textpriv.ledger import Shared
-from textpriv.spans.laws import SpanClaim, SpanLaw, registry
+from textpriv.spans.laws.base import SpanClaim, SpanLaw, registry
 from textpriv.statement import PrivacyStatement, at_most
 from textpriv.tokenization.policy import LOWERED
 
@@ -80,7 +76,7 @@ class SpanPolicy:
 
     Examples
     --------
-    >>> from textpriv.spans.laws.mask import Mask
+    >>> from textpriv.spans.laws.surrogates import Mask
     >>> SpanPolicy({"PERSON": Mask("PERSON")}).law_of("PER")
     0
     """
@@ -92,9 +88,6 @@ class SpanPolicy:
     def __post_init__(self) -> None:
         if not self.laws:
             raise SpanError('a policy of spans needs a law, such as {"PERSON": Mask("PERSON")}.')
-        for kind, law in self.laws.items():
-            if not isinstance(law, SpanLaw):
-                raise SpanError(f"the law of {kind} is a {type(law).__name__}, no SpanLaw.")
         # Draws of two kinds within a person must be independent, or their losses would not add up.
         kept = {k: law if law.scope is None else law.of_kind(k) for k, law in self.laws.items()}
         object.__setattr__(self, "laws", kept)
@@ -123,7 +116,7 @@ class SpanPolicy:
         """Return the policy of a preset's name, of the path of a TOML file, or of a mapping of settings."""
         if isinstance(given, Mapping):
             return cls.from_dict(given)
-        return cls.preset(given) if given in PRESETS else cls.load(given)
+        return cls.preset(str(given)) if given in PRESETS else cls.load(given)
 
     @classmethod
     def preset(cls, name: str) -> SpanPolicy:
@@ -143,31 +136,26 @@ class SpanPolicy:
             settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise SpanError(f"cannot read the policy {path}: {error.strerror}.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise SpanError(f"the policy {path} is no TOML: {error}.") from None
         return cls.from_dict(settings)
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> SpanPolicy:
-        """Make a policy of a mapping such as a configuration block: ``kinds``, ``labels`` and ``undetected``.
+        """Make a policy of ``kinds``, ``labels`` and ``undetected``.
 
         In ``kinds`` each has the registered name of its ``law``, and the law's settings beside it.
-
-        Raises
-        ------
-        SpanError
-            For another entry, and a law or setting that does not exist.
         """
-        given = {"kinds": {}, "labels": {}, "undetected": "words", **settings}
-        kinds, labels, undetected = (given.pop(name) for name in ("kinds", "labels", "undetected"))
-        if given:
-            raise SpanError(
-                f"unknown entry {next(iter(given))!r} in a policy of spans; known: kinds, labels, undetected."
-            )
-        if not isinstance(kinds, Mapping) or not isinstance(labels, Mapping):
+        rest = dict(settings)
+        kinds = rest.pop("kinds", {})
+        for name in rest:
+            if name not in ("labels", "undetected"):
+                raise SpanError(
+                    f"unknown entry {name!r} in a policy of spans; known: kinds, labels, undetected."
+                )
+        if not isinstance(kinds, Mapping) or not isinstance(rest.get("labels", {}), Mapping):
             raise SpanError("kinds is a table of laws by kind, labels one of kinds by label.")
-        laws = {kind: _law(kind, settings) for kind, settings in kinds.items()}
-        return cls(laws, labels, undetected)
+        return cls({kind: _law(kind, given) for kind, given in kinds.items()}, **rest)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings that rebuild this policy, in JSON types."""
@@ -182,97 +170,87 @@ class SpanPolicy:
         laws = [(kind, law.fingerprint()) for kind, law in self.laws.items()]
         return [laws, sorted(self.labels.items()), self.undetected]
 
+    @cached_property
     def claims(self) -> dict[str, SpanClaim]:
-        """Return what the law of each kind guarantees."""
+        """What the law of each kind guarantees."""
         return {kind: law.claim() for kind, law in self.laws.items()}
 
     def account(self, counts: Mapping[int, int]) -> tuple[float, float, tuple[Shared, ...]]:
-        """The most that the spans of a document lose in the worst case.
+        """Bound what the spans of a document lose, given how many go to each law.
 
-        A loss of at most L nats both ways is L^2 / 2-zCDP.
-
-        Parameters
-        ----------
-        counts : mapping of int to int
-            How many spans go to each law, by the law's number; one beyond the last is the mask.
-
-        Returns
-        -------
-        nats, rho : float
-            Of what is drawn for each span; rho in zCDP.
-        shared : tuple of Shared
-            The loss by what is drawn once for its person, or for the document.
+        The number beyond the last law is the mask's. The results are nats and rho (zCDP) of what is drawn for each span, and
+        the losses by what is drawn once for a person or the document. A loss of L nats both ways is L^2 / 2-zCDP.
         """
         nats = rho = 0.0
         shared = []
+        laws = list(zip(self.laws.values(), self.claims.values(), strict=True))
         for number, count in counts.items():
-            loss, once = self._losses[number]
-            if once is not None:
-                shared.append(once)
+            if number == len(laws):
                 continue
-            nats += count * loss
-            rho += count * loss**2 / 2
+            law, claim = laws[number]
+            loss = claim.largest
+            if claim.per == "span":
+                nats += count * loss
+                rho += count * loss**2 / 2
+            else:
+                shared.append(Shared(law.drawn_once(), claim.per, loss, loss**2 / 2))
         return nats, rho, tuple(shared)
-
-    @cached_property
-    def _losses(self) -> list[tuple[float, Shared | None]]:
-        """The largest loss of a span of each law, and last of the mask; or what is lost once for all spans instead."""
-        losses: list[tuple[float, Shared | None]] = []
-        for law, claim in zip(self.laws.values(), self.claims().values(), strict=True):
-            loss, once = claim.largest, claim.per != "span"
-            shared = Shared(law.drawn_once(), claim.per, loss, loss**2 / 2) if once else None
-            losses.append((loss, shared))
-        return [*losses, (0.0, None)]
 
     def extend(self, statement: PrivacyStatement) -> PrivacyStatement:
         """Return the statement of words and spans together, from that of the words."""
-        claims, passes = self.claims(), self.undetected == UNDETECTED_PASS
+        claims = self.claims
+        losses = {f"span_loss_{kind}": claim.largest for kind, claim in claims.items()}
         exposed = [
             f"spans of kind {kind}: {what}"
             for kind, claim in claims.items()
             for what in claim.not_protected
         ]
-        notes = tuple(_LOWERED if note == LOWERED else note for note in statement.notes)
-        losses = {f"span_loss_{kind}": claim.largest for kind, claim in claims.items()}
-        statement = replace(
-            statement,
-            adjacency=_ADJACENT.format(statement.adjacency),
-            figures={**({} if passes else statement.figures), **losses},
-            notes=() if passes else notes,
-        )
-        if passes:
-            missed = ("the number and order of documents", "everything the detector misses")
-            statement = replace(
-                statement, mechanism="Typed spans alone", epsilon=None, not_protected=missed
+        changes: dict[str, Any] = {"adjacency": _ADJACENT.format(statement.adjacency)}
+        if self.undetected == UNDETECTED_PASS:
+            changes |= {
+                "mechanism": "Typed spans alone",
+                "epsilon": None,
+                "figures": losses,
+                "not_protected": (
+                    "the number and order of documents",
+                    "everything the detector misses",
+                ),
+                "notes": (),
+            }
+        else:
+            changes["figures"] = {**statement.figures, **losses}
+            changes["notes"] = tuple(
+                _LOWERED if note == LOWERED else note for note in statement.notes
             )
-        return statement.extended(
+        return replace(statement, **changes).extended(
             assumptions=tuple(each for claim in claims.values() for each in claim.assumptions),
             not_protected=(_STRUCTURE, *exposed),
-            notes=(*_notes(self.laws, claims), *[_MASKED] * passes),
+            notes=(*self._notes(), *[_MASKED] * (self.undetected == UNDETECTED_PASS)),
             proved=statement.proved and all(claim.proved for claim in claims.values()),
         )
 
-
-def _notes(laws: Mapping[str, SpanLaw], claims: Mapping[str, SpanClaim]) -> list[str]:
-    """Say what the spans of each kind lose."""
-    free = [kind for kind, claim in claims.items() if claim.largest == 0]
-    notes = []
-    if free:
-        listed = ", ".join(f"{kind} ({laws[kind].name})" for kind in free)
-        proofs = ", ".join(dict.fromkeys(claims[kind].proof for kind in free))
-        notes.append(
-            f"Drawn without looking at what is there, so that they lose nothing, are spans of the kinds {listed} ({proofs})"
-        )
-    for kind, claim in claims.items():
-        if kind in free:
-            continue
-        largest = f", {at_most(claim.largest, 4)} between any two" * math.isfinite(claim.largest)
-        under = " under one key" * (claim.per != "span")
-        notes.append(
-            f"Spans of kind {kind} go to the law {claim.law}; they lose at most {at_most(claim.epsilon)} nats a "
-            f"{claim.unit}{largest}, once for each {claim.per}{under} ({claim.proof})"
-        )
-    return notes
+    def _notes(self) -> list[str]:
+        """Say what the spans of each kind lose."""
+        free = {kind: claim for kind, claim in self.claims.items() if claim.largest == 0}
+        notes = []
+        if free:
+            listed = ", ".join(f"{kind} ({self.laws[kind].name})" for kind in free)
+            proofs = ", ".join(dict.fromkeys(claim.proof for claim in free.values()))
+            notes.append(
+                "Drawn without looking at what is there, so that they lose nothing, are spans of the kinds "
+                f"{listed} ({proofs})"
+            )
+        for kind, claim in self.claims.items():
+            if kind not in free:
+                largest = f", {at_most(claim.largest, 4)} between any two" * math.isfinite(
+                    claim.largest
+                )
+                under = " under one key" * (claim.per != "span")
+                notes.append(
+                    f"Spans of kind {kind} go to the law {claim.law}; they lose at most {at_most(claim.epsilon)} nats a "
+                    f"{claim.unit}{largest}, once for each {claim.per}{under} ({claim.proof})"
+                )
+        return notes
 
 
 def _law(kind: str, given: Any) -> SpanLaw:
@@ -285,8 +263,6 @@ def _law(kind: str, given: Any) -> SpanLaw:
         )
     try:
         law: SpanLaw = registry.get(name)(**{"kind": kind, **settings})
-    except TypeError as error:
-        raise SpanError(f"the law of {kind} does not take these settings: {error}.") from None
-    except (TextprivError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise SpanError(f"the law of {kind}: {error}") from None
     return law

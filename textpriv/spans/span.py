@@ -1,42 +1,26 @@
 """Spans of a text, by kind and offsets: read from labels, checked, freed of overlaps, and carried to the private text.
 
-The rule of overlaps
---------------------
-Offsets count characters (code points) between 0 and the length of the text; others are an error, for they belong to another
-text. Empty spans are left out. A boundary between a letter and its combining marks moves outwards. Spans whose kind has no
-law, or that their law cannot read, are as if not found. Of those that overlap the longest stays, of equal lengths the
-leftmost, of equal spans the kind that is declared first. Spans that together are more than a thousand times as long as their
-text are an error.
+Offsets count characters (code points). Empty spans are left out, and a boundary between a letter and its combining marks
+moves outwards. Spans that their law cannot read are as if not found. Of those that overlap the longest stays, of equal
+lengths the leftmost, of equal spans the kind that the policy declares first.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textpriv.errors import SpanError
-from textpriv.files import atomic_write
 
 if TYPE_CHECKING:
     from textpriv.tokenization.batches import RawBatch
     from textpriv.tokenization.detokenizer import PrivateTokens
 
-__all__ = [
-    "ReadSpan",
-    "Span",
-    "checked",
-    "moved_spans",
-    "read_labels",
-    "without_overlaps",
-    "write_owners_file",
-]
+__all__ = ["ReadSpan", "Span", "checked", "moved_spans", "read_labels", "without_overlaps"]
 
 _MARKS = {"Mn", "Mc", "Me"}
-_DEEPEST = 1000  # times the length of a text that its spans may have together, for each is read
 _LABELS = '[{"start": 0, "end": 4, "label": "PERSON"}], or [[0, 4, "PERSON"]]'
 
 
@@ -64,12 +48,7 @@ def read_labels(given: Any) -> list[tuple[Any, Any, Any]]:
     ----------
     given : str, list or None
         A list, or JSON of one, of objects with ``start``, ``end`` and ``label``, or of such triples; offsets count
-        characters from 0. None and an empty text are no spans.
-
-    Raises
-    ------
-    SpanError
-        For anything else; nothing of it is quoted.
+        characters from 0. None and an empty text are no spans. Errors quote nothing of it.
 
     Examples
     --------
@@ -96,16 +75,8 @@ def read_labels(given: Any) -> list[tuple[Any, Any, Any]]:
 
 
 def checked(text: str, spans: Iterable[Sequence[Any]]) -> list[Span]:
-    """Spans of a text with whole characters, without the empty ones.
-
-    Raises
-    ------
-    SpanError
-        For what is no span of this text; says which one it is and nothing of the text.
-    """
-    size, done, whole = len(text), [], text.isascii()
-    starts: dict[int, int] = {}
-    ends: dict[int, int] = {}
+    """Return the spans of a text with whole characters; a SpanError names what is none, and quotes nothing of the text."""
+    done = []
     for number, span in enumerate(spans):
         try:
             start, end, kind = span
@@ -115,45 +86,27 @@ def checked(text: str, spans: Iterable[Sequence[Any]]) -> list[Span]:
             raise SpanError(
                 f"span {number}: expected whole numbers as start and end, and text as the kind."
             )
-        if not 0 <= start <= end <= size:
+        if not 0 <= start <= end <= len(text):
             raise SpanError(
                 f"span {number} does not lie within the text: offsets count characters from 0, not bytes, and belong to "
                 "this very text. Correct the detector or the labels."
             )
-        if start == end:
-            continue
-        if not whole:  # in ASCII there are no marks that belong to a letter
-            start, end = _moved(text, start, -1, starts), _moved(text, end, 1, ends)
-        done.append(Span(start, end, kind))
-    different = list(dict.fromkeys(done))
-    if sum(end - start for start, end, _ in different) > _DEEPEST * size:
-        raise SpanError(
-            f"its spans overlap more than {_DEEPEST:,} deep. Correct the detector or the labels."
-        )
-    return different
+        if start < end:
+            while start > 0 and _is_mark(text[start]):
+                start -= 1
+            while end < len(text) and _is_mark(text[end]):
+                end += 1
+            done.append(Span(start, end, kind))
+    return list(dict.fromkeys(done))
 
 
-def _moved(text: str, offset: int, step: int, known: dict[int, int]) -> int:
-    """A boundary moved outwards to where no character is cut; each place of a text is looked at once for all spans."""
-    passed = []
-    while 0 < offset < len(text) and offset not in known and _joined(text, offset):
-        passed.append(offset)
-        offset += step
-    if passed or offset in known:
-        offset = known.get(offset, offset)
-        known.update(dict.fromkeys(passed, offset))
-    return offset
-
-
-def _joined(text: str, offset: int) -> bool:
-    """Whether what stands before and after an offset is one character to its reader."""
-    return text[offset] >= "\u0300" and unicodedata.category(text[offset]) in _MARKS
+def _is_mark(character: str) -> bool:
+    """Whether a character belongs to the letter before it."""
+    return character >= "\u0300" and unicodedata.category(character) in _MARKS
 
 
 def without_overlaps(spans: Sequence[ReadSpan], size: int) -> list[ReadSpan]:
     """The spans that stay by the rule above, in the order of the text of so many characters."""
-    if len(spans) < 2:
-        return list(spans)
     taken = bytearray(size)
     left = []
     for span in sorted(spans, key=lambda span: (span.start - span.end, span.start, span.law)):
@@ -168,13 +121,6 @@ def moved_spans(raw: RawBatch, private: Sequence[PrivateTokens]) -> Iterator[dic
     """Yield each span of a batch with its offsets in the raw and in the private text, to carry annotations over.
 
     Old offsets reveal the private text: they are the owner's, and go into no release.
-
-    Parameters
-    ----------
-    raw : RawBatch
-        Of ``Privatizer.read_batch``.
-    private : sequence of PrivateTokens
-        Of ``Privatizer.release`` for it.
 
     Yields
     ------
@@ -199,9 +145,3 @@ def moved_spans(raw: RawBatch, private: Sequence[PrivateTokens]) -> Iterator[dic
                     "private_start": start,
                     "private_end": start + len(word),
                 }
-
-
-def write_owners_file(path: str | os.PathLike[str], rows: Iterable[dict[str, Any]]) -> None:
-    """Write rows as JSON lines into a file that its owner alone can read (mode 0600), whole or not at all."""
-    with atomic_write(Path(path)) as file:
-        file.writelines(json.dumps(row).encode() + b"\n" for row in rows)

@@ -13,16 +13,10 @@ from textpriv.cli.app import app
 from textpriv.errors import MechanismError
 from textpriv.guarantees.span_audit import audit_span_law
 from textpriv.randomness import KeyedStreams, Stream
-from textpriv.spans.laws import registry
-from textpriv.spans.laws.base import Scopes
-from textpriv.spans.laws.date_shift import DateShift
-from textpriv.spans.laws.dates import Date
-from textpriv.spans.laws.grid import TwoSidedGeometric
-from textpriv.spans.laws.identifiers import Identifier
-from textpriv.spans.laws.mask import Mask
-from textpriv.spans.laws.numbers import Number
-from textpriv.spans.laws.surrogates import Surrogate
-from textpriv.spans.laws.times import TimeOfDay
+from textpriv.spans.laws.base import Scopes, registry
+from textpriv.spans.laws.dates import Date, DateShift, TimeOfDay
+from textpriv.spans.laws.numbers import Number, TwoSidedGeometric
+from textpriv.spans.laws.surrogates import Identifier, Mask, Surrogate
 
 
 @pytest.mark.parametrize("name", sorted(registry.get_all()))
@@ -57,10 +51,10 @@ class OneTrial:
 
 class MaskOfEqualLength(OneTrial, Mask):
     def parse(self, text):
-        return len(text)
+        return (len(text),)
 
     def draw(self, values, stream, scopes=None):
-        return ["[" + "x" * each + "]" for each in values]
+        return ["[" + "x" * size + "]" for (size,) in values]
 
 
 class NumberWithItsDecimals(OneTrial, Number):
@@ -161,14 +155,14 @@ class AgeOfTheOld(Number):
 class SurrogateOfEqualInitial(OneTrial, Surrogate):
     def draw(self, values, stream, scopes=None):
         drawn = super().draw(values, stream, scopes)
-        return [value.name[0] + each[1:] for value, each in zip(values, drawn, strict=True)]
+        return [value[0][0] + each[1:] for value, each in zip(values, drawn, strict=True)]
 
 
 class SurrogateWithoutKey(OneTrial, Surrogate):
     """A function of the name that everybody can compute."""
 
     def draw(self, values, stream, scopes=None):
-        return [self.entries[len(value.name) % len(self.entries)] for value in values]
+        return [self.entries[len(value[0]) % len(self.entries)] for value in values]
 
 
 class SurrogateWhoseEqualityIsDenied(Surrogate):

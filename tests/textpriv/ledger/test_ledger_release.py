@@ -21,7 +21,7 @@ from textpriv.mechanisms import TEM, UNKNOWN
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
 from textpriv.spans.detectors import RegexDetector
-from textpriv.spans.laws.date_shift import DateShift
+from textpriv.spans.laws.dates import DateShift
 from textpriv.spans.policy import SpanPolicy
 from textpriv.tokenization.policy import TokenPolicy
 from textpriv.vocabulary import Vocabulary

@@ -18,12 +18,12 @@ from textpriv.errors import LimitError, SpanError, TextprivError
 from textpriv.ledger import Document, Ledger, Terms
 from textpriv.mechanisms import TEM
 from textpriv.privatizer import CHANGED, Privatizer
-from textpriv.spans.detectors import RegexDetector
-from textpriv.spans.laws.date_shift import DateShift
-from textpriv.spans.laws.mask import Mask
+from textpriv.randomness import KeyedStreams
+from textpriv.spans.detectors import PATTERN_KINDS, PatternDetector, RegexDetector
+from textpriv.spans.laws.base import Scopes
+from textpriv.spans.laws.dates import DateShift
 from textpriv.spans.laws.numbers import Number
-from textpriv.spans.laws.surrogates import Surrogate
-from textpriv.spans.patterns import PATTERN_KINDS, PatternDetector
+from textpriv.spans.laws.surrogates import Mask, Surrogate
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
 from textpriv.tokenization.policy import TokenPolicy
 
@@ -190,10 +190,10 @@ def test_what_sticks_out_of_overlapping_spans_is_masked(mechanism):
 def test_nothing_that_is_found_passes(mechanism, surfaces, between):
     text = "see " + between.join(surfaces) + " here"
     passing = Privatizer(mechanism, spans=ALL_MASKED, detector=PatternDetector())
-    (found,) = passing.spans.find([text])
-    covered = {place for span in found.spans for place in range(span.start, span.end)}
-    released = [place for span in found.stay for place in range(span.start, span.end)]
-    assert sorted(covered) == released
+    (found,) = PatternDetector().detect([text])
+    covered = {place for span in found for place in range(span.start, span.end)}
+    replaced = passing.read(text).spans.offsets.tolist()
+    assert sorted(covered) == [place for span in replaced for place in range(*span)]
 
 
 # Streams and scopes
@@ -212,7 +212,9 @@ def test_under_a_key_the_output_depends_on_nothing_else(mechanism, keyed):
 
 @pytest.mark.parametrize("changed", ["w0 2 w1", "w0 1 w1 AB", "1 w0 w1", "w0 01 w1"])
 def test_another_content_is_drawn_from_another_stream(keyed, changed):
-    first, second = keyed.spans.documents(keyed.read_batch(["w0 1 w1", changed]))
+    scopes = [Scopes(KeyedStreams(seed=1), "letter")] * 2
+    batch = keyed.read_batch(["w0 1 w1", changed])
+    first, second = keyed.spans.documents(batch, scopes)
     assert first.content != second.content
 
 

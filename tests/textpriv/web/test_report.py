@@ -22,7 +22,7 @@ from textpriv.evaluation.recovery import word_recovery
 from textpriv.evaluation.sensitive import exposure
 from textpriv.index import Index
 from textpriv.spans.detectors import RegexDetector
-from textpriv.spans.laws.mask import Mask
+from textpriv.spans.laws.surrogates import Mask
 from textpriv.spans.policy import SpanPolicy
 from textpriv.statement import at_most, odds_in_words
 from textpriv.vocabulary import Vocabulary

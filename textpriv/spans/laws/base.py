@@ -1,13 +1,10 @@
-"""The interface of a law of typed spans: read a surface, draw a private one, bound the loss, state a claim.
+"""The interface of a law of typed spans, and the registry by which policies and the audit find laws.
 
-A law sees the surface of one span after another and random words, never the text around them. Each law is a file of
-its own, with its proof. A policy decides which kind of span goes to which law.
-
-What all proofs share --------------------- A value has a *structure*, which is public: what two adjacent documents
-have in common at this span (a unit, a written form). Spans are drawn independently given the documents, so the loss
-of a document is at most the sum over its spans. A law that draws once for a whole person or document bounds all its
-values together by :meth:`SpanLaw.joint_loss`. A surface is a function of the value, of public settings and of random
-words alone, so it is the same in any text.
+A law sees one surface after another and random words, never the text around them. It reads a surface as a value: a tuple
+of what is protected and of its *structure*, which is public (a unit, a written form). Spans are drawn independently given
+the documents, so the loss of a document is at most the sum over its spans. A law that draws once for a whole person or
+document bounds all its values together. A surface is a function of the value, of public settings and of random words
+alone. The proofs of all laws are in ``mechanisms.md``, section 10.4.
 """
 
 from __future__ import annotations
@@ -22,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
+import catalogue
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,10 +33,22 @@ from textpriv.randomness import (
     identity_bytes,
 )
 
-__all__ = ["ALGORITHM", "LARGEST_LIST", "LONGEST", "WHOSE", "Scopes", "SpanClaim", "SpanLaw"]
+__all__ = [
+    "ALGORITHM",
+    "LARGEST_LIST",
+    "LONGEST",
+    "WHOSE",
+    "Scopes",
+    "SpanClaim",
+    "SpanLaw",
+    "registry",
+]
+
+# Other packages add a law by the entry point group ``textpriv_span_laws``, under a name of its own.
+registry = catalogue.create("textpriv", "span_laws", entry_points=True)
 
 ALGORITHM = 2  # raise it when the same settings draw otherwise under the same key
-LARGEST_LIST = 1 << 20  # outputs that a law writes down at most
+LARGEST_LIST = 1 << 20  # outputs that a law lists at most
 LONGEST = 100  # characters of a number or a date
 WHOSE = (
     "a law that is consistent within a person needs to know whose text it is: name the author of each document "
@@ -65,9 +75,7 @@ class SpanClaim:
     proof : str
         Where the proof is.
     proved : bool
-    not_protected : tuple of str
-        What stays visible.
-    assumptions : tuple of str
+    not_protected, assumptions : tuple of str
     """
 
     law: str
@@ -85,16 +93,8 @@ class SpanClaim:
 class Scopes:
     """Secret functions of a document and of its person, for laws that draw the same again.
 
-    A stream of a scope depends on the run key, the name of the document or person and a label alone. So it is the same in
-    every text, run, worker and engine under one run key.
-
-    Parameters
-    ----------
-    streams : KeyedStreams
-        Of the run key.
-    document : str, int or bytes
-    person : str, int or bytes, optional
-        Whose text it is.
+    They depend on the run key, the name of the document or person and a label alone. So they are the same in every text,
+    run, worker and engine under one run key.
     """
 
     streams: KeyedStreams = field(repr=False)
@@ -134,36 +134,24 @@ class SpanLaw(ABC):
 
     @abstractmethod
     def parse(self, text: str) -> Any | None:
-        """Return the value of a surface, hashable; None if this law cannot read it.
-
-        A span that cannot be read goes through the word mechanism, so whether it can be read is public structure.
-        """
+        """Return the value of a surface, a tuple; None if this law cannot read it, which is public structure."""
 
     @abstractmethod
     def draw(
         self, values: Sequence[Any], stream: RandomWords, scopes: Scopes | None = None
     ) -> list[str]:
-        """Draw a private surface for every value.
+        """Draw a private surface for every value: all those of a document, from its stream or its scopes."""
 
-        Parameters
-        ----------
-        values : sequence
-            All spans of one document that this law draws, in order, as :meth:`parse` gives them.
-        stream : RandomWords
-            The document's, read on from its position.
-        scopes : Scopes, optional
-            Needed if ``scope`` is not None.
-        """
+    def structure(self, value: Any) -> Hashable:
+        """Return the public part of a value: the loss is bounded between values of one structure only."""
+        return tuple(value[1:])
 
     @abstractmethod
     def loss(self, first: Any, second: Any) -> float:
         """Largest loss between two values drawn alone, in nats: a proved bound; infinite across structures."""
 
     def joint_loss(self, first: Sequence[Any], second: Sequence[Any]) -> float:
-        """Largest loss between two sequences of values: all of a scope, or of a document if there is no scope.
-
-        Infinite between sequences that are not adjacent.
-        """
+        """Largest loss between two sequences of values of a scope or document; infinite if they are not adjacent."""
         if len(first) != len(second):
             return math.inf
         return math.fsum(map(self.loss, first, second))
@@ -172,19 +160,9 @@ class SpanLaw(ABC):
         """How likely a value comes out as it was read, at most, by where it lies; empty if that is not known."""
         return {}
 
-    def structure(self, value: Any) -> Hashable:
-        """Return the public part of a value: the loss is bounded between values of one structure only."""
-        return ()
-
     @abstractmethod
-    def outputs(self, structure: Hashable) -> Sequence[str]:
-        """All surfaces that values of a structure can get, in the order of :meth:`log_prob`.
-
-        Raises
-        ------
-        MechanismError
-            If they are more than ``LARGEST_LIST``, or the law has no list of them.
-        """
+    def outputs(self, structure: Any) -> Sequence[str]:
+        """List all surfaces that values of a structure can get; a MechanismError if there is no such list."""
 
     @abstractmethod
     def log_prob(self, value: Any) -> NDArray[np.float64]:
@@ -192,33 +170,27 @@ class SpanLaw(ABC):
 
     @abstractmethod
     def claim(self) -> SpanClaim:
-        """Return what is guaranteed, what stays visible, and where the proof is."""
-
-    def settings(self) -> dict[str, Any]:
-        """Return the keyword arguments that rebuild this law, in JSON types.
-
-        These are the attributes with the names of the constructor's parameters.
-        """
-        given = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in given.items()
-        }
+        """Return what is guaranteed, and what stays visible."""
 
     @classmethod
     @abstractmethod
     def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
         """Laws with small public settings, each with surfaces by which the audit attacks it."""
 
+    def settings(self) -> dict[str, Any]:
+        """Return the keyword arguments that rebuild this law, in JSON types: attributes of the same names."""
+        given = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in given.items()
+        }
+
     def of_kind(self, kind: str) -> SpanLaw:
         """The same law for another kind, whose draws within a scope are independent of this one's."""
         return self if kind == self.kind else type(self)(**{**self.settings(), "kind": kind})
 
     def drawn_once(self) -> bytes:
-        """Return what the one draw of a scope follows from, besides a key and the scope's name.
-
-        Laws with the same bytes draw the same for one name, and an account counts them once together.
-        """
+        """What the one draw of a scope follows from, besides a key and a name: an account counts equal ones once."""
         return self.fingerprint().encode()
 
     def fingerprint(self) -> str:
@@ -229,7 +201,3 @@ class SpanLaw(ABC):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), **self.settings()), ()  # engines send a law to their workers
-
-    def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
-        return f"{type(self).__name__}({given})"

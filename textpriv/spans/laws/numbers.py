@@ -1,39 +1,38 @@
-"""Numbers on a public grid: integers, decimals, amounts, ages and years, moved by two-sided geometric noise.
+"""Numbers on a public grid: amounts, ages and years, moved by two-sided geometric noise that is drawn exactly.
 
-Proof. A number x is clamped to the public range and read as a cell of a grid of step s:
+A value is a cell of a grid of step s, for a number x that is clamped to the public range:
 
 - linear: ``k = floor(x / s + 1/2)``;
 - logarithmic, for a number that is written with a decimal mark: ``k = floor(ln(x) / s + 1/2)``;
-- logarithmic, for a whole number: ``k = floor(ln(1 + s x) / s + 1/2)``, steps of about 1 for small numbers and of a
-  share s for large ones. The cell is written as the nearest whole number, and different cells have different ones,
-  for ``(exp(s k) - 1) / s`` rises by more than 1 a cell.
+- logarithmic, for a whole number: ``k = floor(ln(1 + s x) / s + 1/2)``, steps of about 1 for small numbers and of a share s
+  for large ones. The cell is written as the nearest whole number. Different cells have different ones, for
+  ``(exp(s k) - 1) / s`` rises by more than 1 a cell.
 
-Half a step always goes up, so no two numbers less than a step apart lie more than a cell apart. Cells lose ``epsilon
-|k - k'|`` (:mod:`textpriv.spans.laws.grid`), on a linear grid at most ``epsilon ceil(|x - x'| / s)``. This is *not*
-bounded by ``epsilon |x - x'| / s``: .49 and .51 lie in neighbouring cells of the whole numbers. Cells are decided by
-exact arithmetic: rationals on a linear grid; on a logarithmic one decimals of as many digits as it takes, which end,
-since ``ln(r) / s + 1/2`` is no whole number for rational r other than 1 and rational s (Lindemann).
-
-How many digits, separators and exponents were written is a function of the number, so it is rewritten. Kept as
-structure are a unit of a public list and its side, and on a logarithmic grid the sign and whether the number is
-whole.
+Half a step always goes up, so two numbers less than a step apart lie at most a cell apart. Cells are decided by exact
+arithmetic: rationals, or decimals of as many digits as it takes. These end, since ``ln(r) / s + 1/2`` is no whole number for
+rational r other than 1 and rational s (Lindemann). How a number was written is dropped. Its structure is a unit of a public
+list and its side, and on a logarithmic grid the sign and whether the number is whole.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from abc import abstractmethod
 from collections.abc import Sequence
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from textpriv.errors import MechanismError
-from textpriv.spans.laws.base import LONGEST, SpanClaim, SpanLaw
-from textpriv.spans.laws.grid import GridLaw, digits_context
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["UNITS", "Number", "Quantity"]
+from textpriv.errors import MechanismError
+from textpriv.randomness import RandomWords
+from textpriv.spans.laws.base import LARGEST_LIST, LONGEST, Scopes, SpanClaim, SpanLaw
+
+__all__ = ["UNITS", "GridLaw", "Number", "Quantity", "TwoSidedGeometric"]
 
 UNITS = {
     "usual": tuple(
@@ -45,6 +44,178 @@ UNITS = {
         *("y/o", "yo", "y"),
     ),
 }
+_LARGEST_BOUND = 1 << 40
+_LARGEST_EPSILON = 1000.0
+_GUARD = 40  # decimal digits that the arithmetic of a probability may lose: rates stay below 2^51
+_WORD = 64
+_FAIR = np.uint64(1 << 63)
+
+
+def _context(digits: int) -> Context:
+    """Decimal arithmetic of some digits that no setting of the process changes."""
+    return Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
+
+
+class TwoSidedGeometric:
+    """Two-sided geometric noise (discrete Laplace), cut at a bound: ``max(-bound, min(N, bound))``.
+
+    ``P(N = n) = (1 - q) / (1 + q) q^|n|`` with ``q = exp(-epsilon)``. N is 0, or has a fair sign and a size of 1 plus a
+    whole number with independent binary digits. Each is a coin that compares the digits of a uniform number with those of
+    its probability, 64 at a time, and takes as many more as it needs. A draw takes the same number of words whatever was
+    drawn, except with probability ``2^-64`` a coin.
+
+    Parameters
+    ----------
+    epsilon : float
+        Nats per unit; above 0, at most 1000.
+    bound : int
+        From 1 to ``2^40``.
+    """
+
+    def __init__(self, epsilon: float, bound: int) -> None:
+        if not 0 < epsilon <= _LARGEST_EPSILON or not 1 <= bound <= _LARGEST_BOUND:
+            raise MechanismError(
+                f"epsilon is above 0 and at most {_LARGEST_EPSILON:g} a unit, and a range at most 2^40 units wide; got "
+                f"{epsilon} and {bound:,}. Take a coarser grid."
+            )
+        self.epsilon, self.bound = float(epsilon), int(bound)
+        self._digits = (self.bound - 1).bit_length()
+
+    @cached_property
+    def _thresholds(self) -> NDArray[np.uint64]:
+        """First words of the probabilities of the coins: of 0, of each binary digit, and of what lies beyond."""
+        coins = range(self._digits + 2)
+        return np.array([self._expansion(coin, 1) for coin in coins], dtype=np.uint64)
+
+    def _probability(self, coin: int, context: Context) -> Decimal:
+        power = 0 if coin == 0 else 1 << (coin - 1)  # the last coin: 2^B
+        rate = context.multiply(Decimal(self.epsilon), Decimal(power or 1))
+        q = context.exp(rate.copy_negate())  # a minus sign would round by the process's digits
+        if coin == self._digits + 1:
+            return q
+        numerator = context.subtract(Decimal(1), q) if coin == 0 else q
+        return context.divide(numerator, context.add(Decimal(1), q))
+
+    def _expansion(self, coin: int, words: int) -> int:
+        """The first ``64 * words`` binary digits of a coin's probability, as a whole number."""
+        digits = 20 * words + 2 * _GUARD
+        while True:
+            context = _context(digits)
+            scale = Decimal(1 << (_WORD * words))
+            scaled = context.multiply(self._probability(coin, context), scale)
+            error = context.scaleb(scaled, _GUARD - digits)
+            low = math.floor(context.subtract(scaled, error))
+            if low == math.floor(context.add(scaled, error)):
+                return low
+            digits *= 2
+
+    def draw(self, count: int, stream: RandomWords) -> NDArray[np.int64]:
+        """Draw independent noise, shape (count,)."""
+        words = np.empty((count, self._digits + 3), dtype=np.uint64)
+        stream.fill(words)
+        coins = words[:, 1:] < self._thresholds
+        for row, coin in np.argwhere(words[:, 1:] == self._thresholds).tolist():
+            coins[row, coin] = self._decide(coin, int(words[row, coin + 1]), stream)
+        powers = 1 << np.arange(self._digits, dtype=np.int64)
+        size = np.minimum(1 + coins[:, 1:-1] @ powers, self.bound)
+        size[coins[:, -1]] = self.bound
+        size[coins[:, 0]] = 0
+        return np.where(words[:, 0] < _FAIR, -size, size)
+
+    def _decide(self, coin: int, drawn: int, stream: RandomWords) -> bool:
+        """A coin whose first words are those of its probability: read on."""
+        more = np.empty(1, dtype=np.uint64)
+        words = 1
+        while True:
+            stream.fill(more)
+            words += 1
+            drawn = (drawn << _WORD) | int(more[0])
+            expected = self._expansion(coin, words)
+            if drawn != expected:
+                return drawn < expected
+
+    def log_law(self, cell: int, low: int, high: int) -> NDArray[np.float64]:
+        """Natural logarithm of the law of ``max(low, min(cell + N, high))`` over low..high, shape (high - low + 1,).
+
+        ``P(N >= m) = q^m / (1 + q)`` for m from 0 up. The bound must reach beyond both ends.
+        """
+        if low == high:
+            return np.zeros(1)
+        both = math.log1p(math.exp(-self.epsilon))
+        law = -self.epsilon * np.abs(np.arange(low, high + 1) - float(cell))
+        law += math.log(-math.expm1(-self.epsilon)) - both
+        law[0] = -self.epsilon * (cell - low) - both
+        law[-1] = -self.epsilon * (high - cell) - both
+        return law
+
+
+class GridLaw(SpanLaw):
+    """Two-sided geometric noise on cells of a public range; the first field of a value is its cell.
+
+    Parameters
+    ----------
+    epsilon : float
+        Nats a cell.
+    first, last : int
+        The public range.
+    kind : str, optional
+    width : int
+        Of the widest range of a structure, if that is not the public one.
+    """
+
+    def __init__(
+        self, epsilon: float, first: int, last: int, kind: str | None, width: int = 1
+    ) -> None:
+        super().__init__(kind)
+        self.first, self.last = first, last
+        # Beyond the width of the range more noise changes nothing.
+        self._noise = TwoSidedGeometric(epsilon, max(width, last - first))
+        self.epsilon = self._noise.epsilon
+
+    @abstractmethod
+    def _surface(self, cell: int, structure: Any) -> str:
+        """Write a cell."""
+
+    def ends(self, structure: Any) -> tuple[int, int]:
+        """The first and last cell of a structure."""
+        return self.first, self.last
+
+    def draw(
+        self, values: Sequence[Any], stream: RandomWords, scopes: Scopes | None = None
+    ) -> list[str]:
+        """Draw a surface for each, by noise of its own."""
+        return self._moved(values, self._noise.draw(len(values), stream).tolist())
+
+    def _moved(self, values: Sequence[Any], noise: Sequence[int]) -> list[str]:
+        surfaces = []
+        for (cell, *structure), moved in zip(values, noise, strict=True):
+            first, last = self.ends(tuple(structure))
+            surfaces.append(self._surface(max(first, min(cell + moved, last)), tuple(structure)))
+        return surfaces
+
+    def loss(self, first: Any, second: Any) -> float:
+        """``epsilon |k - k'|``: exact."""
+        if first[1:] != second[1:]:
+            return math.inf
+        return self.epsilon * abs(first[0] - second[0])
+
+    def stays(self) -> dict[str, float]:
+        """``(1 - q) / (1 + q)`` within the range, ``1 / (1 + q)`` at its ends, where all beyond is counted, too."""
+        q = math.exp(-self.epsilon)
+        return {"": (1 - q) / (1 + q), "at the ends of the range": 1 / (1 + q)}
+
+    def outputs(self, structure: Any) -> Sequence[str]:
+        """The surfaces of all cells, ascending."""
+        first, last = self.ends(structure)
+        if last - first >= LARGEST_LIST:
+            raise MechanismError(
+                f"the range has {last - first + 1:,} cells, too many for a list of all outputs."
+            )
+        return [self._surface(cell, structure) for cell in range(first, last + 1)]
+
+    def log_prob(self, value: Any) -> NDArray[np.float64]:
+        """Exact law over the cells of the range, shape (cells,)."""
+        return self._noise.log_law(value[0], *self.ends(self.structure(value)))
 
 
 class Quantity(NamedTuple):
@@ -53,7 +224,6 @@ class Quantity(NamedTuple):
     Attributes
     ----------
     cell : int
-        Of the grid.
     unit : str
         One of the public list; empty for none.
     before : bool
@@ -84,8 +254,6 @@ class Number(GridLaw):
         A logarithmic grid needs ``low`` above 0.
     units : sequence of str, "usual" or "age"
         Units that are kept as structure; a number with another one is not read. Default: none.
-    marks : str
-        Decimal mark and mark between thousands.
     kind : str, optional
 
     Examples
@@ -105,10 +273,9 @@ class Number(GridLaw):
         step: Any = 1,
         grid: Literal["linear", "log"] = "linear",
         units: Sequence[str] | str = (),
-        marks: str = ".,",
         kind: str | None = None,
     ) -> None:
-        self.grid, self.marks = grid, marks
+        self.grid = grid
         self.units = UNITS.get(units, ()) if isinstance(units, str) else tuple(units)
         self.low, self.high, self.step = str(low), str(high), str(step)
         self._low, self._high, self._step = (
@@ -118,8 +285,6 @@ class Number(GridLaw):
             raise MechanismError('units are "usual", "age" or a list such as ["mg", "ml"].')
         if grid not in ("linear", "log"):
             raise MechanismError(f"grid is 'linear' or 'log'; got {grid!r}.")
-        if len(set(marks)) != 2 or any(each.isalnum() for each in marks):
-            raise MechanismError("marks are two: for decimals and between thousands, such as '.,'.")
         if not self._low < self._high or self._step <= 0 or (grid == "log" and self._low <= 0):
             raise MechanismError(
                 f"a range needs low < high and a step above 0, a logarithmic one low above 0; got {low}..{high}, {step}."
@@ -127,23 +292,18 @@ class Number(GridLaw):
         self._whole = self._cell(self._low, whole=True), self._cell(self._high, whole=True)
         width = self._whole[1] - self._whole[0]
         super().__init__(epsilon, self._cell(self._low), self._cell(self._high), kind, width)
+        unit = "|".join(map(re.escape, sorted(self.units, key=len, reverse=True))) or "(?!)"
+        digits = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)"
+        self._pattern = re.compile(
+            rf"\s*(?P<sign>[+−-]?)\s*(?P<before>{unit})?\s*"
+            rf"(?P<number>(?:{digits}(?:\.[0-9]+)?|\.[0-9]+)(?:e[+-]?[0-9]{{1,3}})?)"
+            rf"\s*(?P<after>{unit})?\s*",
+            re.IGNORECASE,
+        )
 
     def ends(self, structure: Any) -> tuple[int, int]:
         """The first and last cell, of whole numbers or of all."""
         return self._whole if structure[-1] else (self.first, self.last)
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        decimal, thousands = (re.escape(each) for each in self.marks)
-        longest = sorted(self.units, key=len, reverse=True)
-        unit = "|".join(map(re.escape, longest)) or "(?!)"
-        digits = rf"(?:[0-9]{{1,3}}(?:{thousands}[0-9]{{3}})+|[0-9]+)"
-        return re.compile(
-            rf"\s*(?P<sign>[+−-]?)\s*(?P<before>{unit})?\s*"
-            rf"(?P<number>(?:{digits}(?P<decimals>{decimal}[0-9]+)?|{decimal}[0-9]+)(?P<exponent>e[+-]?[0-9]{{1,3}})?)"
-            rf"\s*(?P<after>{unit})?\s*",
-            re.IGNORECASE,
-        )
 
     def parse(self, text: str) -> Quantity | None:
         """Read the cell of a number in figures, with its unit; None for anything else, or a unit that is not listed."""
@@ -152,8 +312,7 @@ class Number(GridLaw):
             return None
         written = (match["before"] or match["after"] or "").casefold()
         unit = next((each for each in self.units if each.casefold() == written), "")
-        decimal, thousands = tuple(self.marks)
-        digits = match["number"].replace(thousands, "").replace(decimal, ".")
+        digits = match["number"].replace(",", "")
         x, negative = Decimal(digits), match["sign"] in ("-", "−")
         whole = self.grid == "log" and digits.isdecimal()
         if self.grid == "log":
@@ -168,15 +327,12 @@ class Number(GridLaw):
         step = Fraction(self._step)
         if self.grid == "linear":
             return math.floor(Fraction(x) / step + Fraction(1, 2))
-        if whole:
-            r = 1 + step * math.floor(x)
-            if r == 1:
-                return 0
-        else:
-            r = Fraction(x)
+        r = 1 + step * math.floor(x) if whole else Fraction(x)
+        if r == 1:
+            return 0
         digits = 40
         while True:
-            context = digits_context(digits)
+            context = _context(digits)
             ratio = context.divide(Decimal(r.numerator), Decimal(r.denominator))
             cells = Fraction(context.ln(ratio)) / step + Fraction(1, 2)
             error = Fraction(10) ** (10 - digits) * (1 + abs(cells) + 1 / step)
@@ -187,17 +343,17 @@ class Number(GridLaw):
 
     def _written(self, cell: int, whole: bool) -> str:
         """The number that a cell is written as."""
-        exact = digits_context(400)
+        exact = _context(400)
         product = exact.multiply(Decimal(cell), self._step)
         if self.grid == "linear":
             number = product
         elif whole:
-            raised = exact.subtract(digits_context(80).exp(product), Decimal(1))
+            raised = exact.subtract(_context(80).exp(product), Decimal(1))
             number = exact.divide(raised, self._step).quantize(Decimal(1), ROUND_HALF_UP, exact)
         else:
             # So many digits that neighbours differ: their ratio is above 1 + step.
-            number = digits_context(2 + max(0, -self._step.adjusted())).exp(product)
-        return f"{number:f}".replace(".", self.marks[0])
+            number = _context(2 + max(0, -self._step.adjusted())).exp(product)
+        return f"{number:f}"
 
     def _surface(self, cell: int, structure: tuple[str, bool, bool, bool]) -> str:
         unit, before, negative, whole = structure

@@ -1,24 +1,34 @@
-"""Surrogates: names, places and the like become entries of a public list, drawn without looking at the original.
+"""Laws that do not look at the original: masks, surrogates from public lists, identifiers of the same format.
 
-Proof: :mod:`textpriv.spans.laws.redrawn`. The public law is uniform over a given list, or that of a provider of Faker
-(public lists of a language, put together by public patterns), whose random numbers are read from the keyed stream.
-Two originals may get the same surrogate: a list without repetition would have to know all texts of a scope. A
-surrogate may be the name of a real person.
+The surface of a value is drawn from a public law that depends on its structure alone, so it loses nothing. Within a scope
+(a document, or all texts of a person) it is a function of the run key, the scope's name, the kind and the value, by a keyed
+stream: equal values get equal surfaces, distinct ones independent ones. Then nothing is lost between texts with the same
+pattern of equal values, if the key is secret. Two patterns may be distinguished for sure: equality is visible, and stated.
+A surrogate may be the name of a real person, and an identifier somebody's number.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
 import random
+import re
 import threading
-from collections.abc import Hashable, Sequence
-from functools import lru_cache
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from importlib import import_module
+from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any, Literal, NamedTuple
 
-from textpriv.errors import MechanismError, installed, needs
-from textpriv.spans.laws.base import SpanClaim, SpanLaw
-from textpriv.spans.laws.redrawn import RedrawnLaw
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["SOURCES", "Surrogate"]
+from textpriv.errors import MechanismError, installed, needs
+from textpriv.randomness import RandomWords
+from textpriv.spans.laws.base import LARGEST_LIST, Scopes, SpanClaim, SpanLaw
+
+__all__ = ["SOURCES", "Identifier", "Mask", "Surrogate"]
 
 # Kinds of surrogates, and Faker's names for them.
 SOURCES = {
@@ -36,16 +46,145 @@ SOURCES = {
     "job": "job",
 }
 _one_at_a_time = threading.Lock()  # a provider reads from one stream at a time
+_ALPHABETS = {"9": digits, "A": ascii_uppercase, "a": ascii_lowercase}
+_READ = re.compile(r"[0-9A-Za-z ./()+:#_-]{1,64}")
+_TRIES = 10_000
 
 
-class Named(NamedTuple):
-    """An original in lower case, without the width of its blanks."""
+class _StreamRandom(random.Random):
+    """Python's interface to random numbers over a stream of random words."""
 
-    name: str
+    def __init__(self, stream: RandomWords) -> None:
+        super().__init__(0)
+        self._stream = stream
+
+    def seed(self, a: Any = None, version: int = 2) -> None:
+        """Do nothing: the stream has its key."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """Return a uniform whole number of k bits."""
+        words = np.empty(-(-k // 64), dtype="<u8")
+        self._stream.fill(words)
+        return int.from_bytes(words.tobytes(), "little") >> (-k % 64)
+
+    def random(self) -> float:
+        """Return a uniform multiple of 2^-53 in [0, 1)."""
+        return self.getrandbits(53) * 2.0**-53
 
 
-class Surrogate(RedrawnLaw):
-    """A surrogate from a public list.
+class _RedrawnLaw(SpanLaw):
+    """A public law of surfaces. The first field of a value is a text that distinguishes it from others."""
+
+    def __init__(
+        self, consistent: Literal["document", "person"] | None, kind: str | None = None
+    ) -> None:
+        super().__init__(kind)
+        if consistent not in (None, "document", "person"):
+            raise MechanismError(
+                f"consistent is 'document', 'person' or left out; got {consistent!r}."
+            )
+        self.scope = self.consistent = consistent
+
+    @abstractmethod
+    def _one(self, structure: Any, source: random.Random) -> str:
+        """Draw a surface from the public law of a structure."""
+
+    def draw(
+        self, values: Sequence[Any], stream: RandomWords, scopes: Scopes | None = None
+    ) -> list[str]:
+        """Draw a surface for each; the document's stream is read only if nothing is consistent."""
+        if self.scope is None:
+            source = _StreamRandom(stream)
+            return [self._one(value[1:], source) for value in values]
+        if scopes is None:
+            raise MechanismError(
+                f"a law that is consistent within a {self.scope} needs to know which: scopes."
+            )
+        label = f"{self.name} {self.settings()!r} ".encode()
+        drawn = {}
+        for value in dict.fromkeys(values):
+            name = label + value[0].encode("utf-8", "surrogatepass")
+            drawn[value] = self._one(value[1:], _StreamRandom(scopes.stream(self.scope, name)))
+        return [drawn[value] for value in values]
+
+    def loss(self, first: Any, second: Any) -> float:
+        """Nothing between values of one structure."""
+        return 0.0 if first[1:] == second[1:] else math.inf
+
+    def joint_loss(self, first: Sequence[Any], second: Sequence[Any]) -> float:
+        """Nothing between sequences of equal structures and, within a scope, of one pattern of equal values."""
+        if self.scope is not None and _pattern(first) != _pattern(second):
+            return math.inf
+        return super().joint_loss(first, second)
+
+    def log_prob(self, value: Any) -> NDArray[np.float64]:
+        """Uniform over the outputs."""
+        count = len(self.outputs(self.structure(value)))
+        return np.full(count, -math.log(count))
+
+    def _claim(self, law: str, visible: Sequence[str] = ()) -> SpanClaim:
+        if self.scope is None:
+            law = f"{law}, anew for each span"
+            return SpanClaim(law, 0.0, "span", 0.0, not_protected=tuple(visible))
+        equal = f"which of a {self.scope} are equal but for case, blanks, marks and prefixes"
+        return SpanClaim(
+            f"{law}, consistent within a {self.scope}",
+            0.0,
+            "span",
+            0.0,
+            not_protected=(*visible, equal),
+            assumptions=("the run key stays secret",),
+        )
+
+
+def _pattern(values: Sequence[Any]) -> list[int]:
+    first: dict[str, int] = {}
+    return [first.setdefault(value[0], len(first)) for value in values]
+
+
+class Mask(_RedrawnLaw):
+    """The mask of a kind: ``[KIND]`` for every span.
+
+    Examples
+    --------
+    >>> from textpriv.randomness import Stream
+    >>> law = Mask("PERSON")
+    >>> law.draw([law.parse("Ann"), law.parse("Bob Hall")], Stream())
+    ['[PERSON]', '[PERSON]']
+    """
+
+    name = "mask"
+
+    def __init__(self, kind: str | None = None) -> None:
+        super().__init__(None, kind)
+
+    def parse(self, text: str) -> tuple[str]:
+        """Any surface; they all are one value."""
+        return ("",)
+
+    def _one(self, structure: Any, source: random.Random) -> str:
+        return f"[{self.kind}]"
+
+    def stays(self) -> dict[str, float]:
+        """Never."""
+        return {"": 0.0}
+
+    def outputs(self, structure: Any) -> Sequence[str]:
+        """The one surface."""
+        return (f"[{self.kind}]",)
+
+    def claim(self) -> SpanClaim:
+        """A loss of 0."""
+        return SpanClaim(f"mask of {self.kind}", 0.0, "span", 0.0)
+
+    @classmethod
+    def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
+        """Two names under one mask."""
+        return [(cls("PERSON"), ["Ann", "Bob Hall"])]
+
+
+class Surrogate(_RedrawnLaw):
+    """A surrogate from a public list; two originals may get the same.
 
     Parameters
     ----------
@@ -89,10 +228,10 @@ class Surrogate(RedrawnLaw):
         elif not self.entries or not all(each.strip() for each in self.entries):
             raise MechanismError("a list of surrogates needs entries, and none of them empty.")
 
-    def parse(self, text: str) -> Named | None:
-        """Any surface but an empty one."""
+    def parse(self, text: str) -> tuple[str] | None:
+        """Any surface but an empty one, in lower case and without the width of its blanks."""
         name = " ".join(text.casefold().split())
-        return Named(name) if name else None
+        return (name,) if name else None
 
     def _one(self, structure: Any, source: random.Random) -> str:
         if not isinstance(self.entries, str):
@@ -106,7 +245,7 @@ class Surrogate(RedrawnLaw):
         """One of so many, for a list."""
         return {} if isinstance(self.entries, str) else {"": 1 / len(self.entries)}
 
-    def outputs(self, structure: Hashable) -> Sequence[str]:
+    def outputs(self, structure: Any) -> Sequence[str]:
         """The list; a source has none."""
         if isinstance(self.entries, str):
             raise MechanismError("a source of surrogates has no list of all its outputs.")
@@ -115,10 +254,8 @@ class Surrogate(RedrawnLaw):
     def claim(self) -> SpanClaim:
         """A loss of 0."""
         if isinstance(self.entries, str):
-            listed = f"Faker's {SOURCES[self.entries]} of {self.locale}"
-        else:
-            listed = f"a list of {len(self.entries):,}"
-        return self._claim(f"surrogate from {listed}", ())
+            return self._claim(f"surrogate from Faker's {SOURCES[self.entries]} of {self.locale}")
+        return self._claim(f"surrogate from a list of {len(self.entries):,}")
 
     def fingerprint(self) -> str:
         """Everything that decides, with a key, what is drawn: for a source, also the version of Faker."""
@@ -148,3 +285,192 @@ def _provider(locale: str) -> Any:
         raise MechanismError(
             f"Faker has no locale {locale!r} ({type(error).__name__}); such as de_DE or fr_FR."
         ) from None
+
+
+class Formatted(NamedTuple):
+    """An original identifier: its digits and letters, and its structure.
+
+    Attributes
+    ----------
+    number : str
+    format : str
+        9 for a digit, A for a capital, a for a small letter, and marks.
+    prefix : str
+        Of the public list; the format is that of what follows.
+    passes : bool
+        Whether there is a check and the original passes it.
+    """
+
+    number: str
+    format: str
+    prefix: str = ""
+    passes: bool = False
+
+
+class Identifier(_RedrawnLaw):
+    """A number or code of the same format, uniform over all or over those that pass a check.
+
+    Strings are drawn until one passes, at most 10,000 times; after those it is the mask. The check digits of an IBAN are
+    computed, so that what is left to pass is a country's own check.
+
+    Parameters
+    ----------
+    check : str, optional
+        What an original that passes is drawn to pass again: "phone" (``phonenumbers``), or a module of ``python-stdnum``
+        such as "luhn" for cards, "iban" or "us.ssn".
+    prefixes : sequence of str
+        Beginnings that are kept, the longest that fits: "+49", "MRN-". Default: for "iban" countries, for "phone" calling
+        codes after a plus, else none.
+    region : str
+        The country (ISO 3166) of phone numbers without a calling code.
+    consistent : "document", "person" or None
+        Where equal originals get the same identifier.
+    kind : str, optional
+
+    Examples
+    --------
+    >>> law = Identifier(prefixes=["MRN-"])
+    >>> law.parse("MRN-07-b3"), law.parse("somebody@example.org")
+    (Formatted(number='07b3', format='99-a9', prefix='MRN-', passes=False), None)
+    """
+
+    name = "identifier"
+
+    def __init__(
+        self,
+        check: str | None = None,
+        prefixes: Sequence[str] | None = None,
+        region: str = "US",
+        consistent: Literal["document", "person"] | None = None,
+        kind: str | None = None,
+    ) -> None:
+        super().__init__(consistent, kind)
+        self.check, self.region = check, region
+        self.prefixes = None if prefixes is None else tuple(prefixes)
+        self._library: Any = None
+        if check == "phone":
+            self._library = needs("phonenumbers", "spans")
+        elif check is not None:
+            needs("stdnum", "spans")
+            with contextlib.suppress(ImportError):
+                self._library = import_module(f"stdnum.{check}")
+            if not hasattr(self._library, "is_valid"):
+                raise MechanismError(
+                    f"check is 'phone' or a module of python-stdnum, such as luhn, iban or us.ssn; got {check!r}."
+                )
+
+    @cached_property
+    def _prefixes(self) -> list[str]:
+        """Beginnings that are kept, the longest first."""
+        kept = set(self.prefixes or ())
+        if self.prefixes is None and self.check == "phone":
+            kept = {f"+{code}" for code in self._library.COUNTRY_CODE_TO_REGION_CODE}
+        elif self.prefixes is None and self.check == "iban":
+            countries = needs("stdnum.numdb", "spans").get("iban")
+            letters = (first + second for first in ascii_uppercase for second in ascii_uppercase)
+            kept = {each for each in letters if countries.info(each)[0][1]}
+        return sorted(kept, key=lambda each: (-len(each), each))
+
+    def _passes(self, text: str) -> bool:
+        if self.check == "phone":
+            try:
+                number = self._library.parse(text, self.region)
+            except self._library.NumberParseException:
+                return False
+            return bool(self._library.is_valid_number(number))
+        return self.check is not None and bool(self._library.is_valid(re.sub("[ -]", "", text)))
+
+    def parse(self, text: str) -> Formatted | None:
+        """Read the format of a surface of digits, letters and some marks; None for anything else."""
+        text = text.strip()
+        if _READ.fullmatch(text) is None:
+            return None
+        prefix = next((each for each in self._prefixes if text.startswith(each)), "")
+        body = text[len(prefix) :]
+        number = "".join(filter(str.isalnum, body))
+        if not number:
+            return None
+        return Formatted(number, "".join(map(_symbol, body)), prefix, self._passes(text))
+
+    def _one(self, structure: tuple[str, str, bool], source: random.Random) -> str:
+        form, prefix, passes = structure
+        count = _count(form)
+        for _ in range(_TRIES):
+            surface = prefix + _filled(form, source.randrange(count))
+            if passes and self.check == "iban":
+                surface = _with_check_digits(surface)
+            if not passes or (self._passes(surface) and surface.startswith(prefix)):
+                return surface
+        return f"[{self.kind}]"
+
+    def outputs(self, structure: Any) -> Sequence[str]:
+        """All strings of the format and, if they must pass, the mask."""
+        form, prefix, passes = structure
+        count = _count(form)
+        if count > LARGEST_LIST:
+            raise MechanismError(f"the format has {count:,} strings, too many for a list.")
+        return [prefix + _filled(form, n) for n in range(count)] + [f"[{self.kind}]"] * passes
+
+    def log_prob(self, value: Any) -> NDArray[np.float64]:
+        """Uniform over the strings that pass; the mask is as likely as that no try passes."""
+        if not value.passes:
+            return super().log_prob(value)
+        surfaces = self.outputs(self.structure(value))[:-1]
+        passing = np.array([self._passes(each) for each in surfaces])
+        share = passing.mean()
+        failed = math.exp(_TRIES * math.log1p(-share)) if share < 1 else 0.0
+        with np.errstate(divide="ignore"):
+            return np.log(np.append(passing * (1 - failed) / passing.sum(), failed))
+
+    def claim(self) -> SpanClaim:
+        """A loss of 0; the format is visible."""
+        law, visible = (
+            "identifier of the same format",
+            ["where their digits, letters and marks stand"],
+        )
+        if self._prefixes:
+            visible[0] += ", and with which prefix of a public list they begin"
+        if self.check:
+            law += f" that passes {self.check} if the original does"
+            visible.append(f"whether they pass {self.check}")
+        return self._claim(law, visible)
+
+    @classmethod
+    def trials(cls) -> list[tuple[SpanLaw, list[str]]]:
+        """Short codes, with a prefix, consistent, and with a check digit if python-stdnum is installed."""
+        return [
+            (cls(prefixes=["K-"]), ["K-12", "K-99", "1a", "7z", "4"]),
+            (cls(consistent="person"), ["1-1", "1-2", "9-0"]),
+            *([(cls("luhn"), ["18", "26", "27", "45"])] if installed("stdnum") else []),
+        ]
+
+
+def _symbol(character: str) -> str:
+    for symbol, alphabet in _ALPHABETS.items():
+        if character in alphabet:
+            return symbol
+    return character
+
+
+def _count(form: str) -> int:
+    return math.prod(len(_ALPHABETS.get(symbol, "-")) for symbol in form)
+
+
+def _filled(form: str, number: int) -> str:
+    """The string of a format and of a whole number below their count."""
+    characters = []
+    for symbol in reversed(form):
+        alphabet = _ALPHABETS.get(symbol, symbol)
+        number, position = divmod(number, len(alphabet))
+        characters.append(alphabet[position])
+    return "".join(reversed(characters))
+
+
+def _with_check_digits(iban: str) -> str:
+    """An IBAN with its third and fourth characters computed from the others."""
+    places = [place for place, character in enumerate(iban) if character.isalnum()][2:4]
+    characters = list(iban)
+    check_digits = needs("stdnum.iban", "spans").calc_check_digits(iban)
+    for place, digit in zip(places, check_digits, strict=True):
+        characters[place] = digit
+    return "".join(characters)

@@ -10,11 +10,8 @@ import pytest
 
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.randomness import KeyedStreams
-from textpriv.spans.laws import registry
-from textpriv.spans.laws.base import Scopes
-from textpriv.spans.laws.identifiers import Identifier
-from textpriv.spans.laws.mask import Mask
-from textpriv.spans.laws.surrogates import Surrogate
+from textpriv.spans.laws.base import Scopes, registry
+from textpriv.spans.laws.surrogates import Identifier, Mask, Surrogate
 
 NAMES = sorted(registry.get_all())
 

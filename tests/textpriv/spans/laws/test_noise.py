@@ -12,7 +12,7 @@ import pytest
 from textpriv.errors import MechanismError
 from textpriv.guarantees.significance import LEVEL, goodness_of_fit
 from textpriv.randomness import KeyedStreams
-from textpriv.spans.laws.grid import TwoSidedGeometric
+from textpriv.spans.laws.numbers import TwoSidedGeometric
 
 
 def law_of_coins(noise):
