@@ -202,7 +202,7 @@ def demo_vocabulary() -> Vocabulary:
 def demo_index(demo_vocabulary, tmp_path_factory) -> Path:
     """The folder of a small index of these English words; no test writes into it."""
     folder = tmp_path_factory.mktemp("demo") / "demo.idx"
-    Index.build(demo_vocabulary, metric="angular", k=64, hnsw=False).save(folder)
+    Index.build(demo_vocabulary, "unit", k=64).save(folder)
     return folder
 
 

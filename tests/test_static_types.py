@@ -41,7 +41,7 @@ matrix = metric.get_mahalanobis_matrix() @ metric.transform(X).T
 dpp = DPPMetricLearner(epsilon=4.0, delta=1e-5, kappa=3).fit(X, y)
 
 vocabulary = Vocabulary(["a", "b"], X[:2])
-index: Index = Index.build(vocabulary, metric="euclidean", k=1)
+index: Index = Index.build(vocabulary, "euclidean", k=1)
 mechanism = TEM(index, epsilon=6.0)
 proved: bool = certify(mechanism).holds
 texts: list[str] = list(Privatizer(mechanism, policy=TokenPolicy()).pipe(["One text."]))

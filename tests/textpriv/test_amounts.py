@@ -24,7 +24,7 @@ from textpriv.vocabulary import Vocabulary
 @pytest.fixture(scope="module")
 def index() -> Index:
     vectors = np.random.default_rng(0).normal(size=(500, 6))
-    return Index.build(Vocabulary([f"w{i}" for i in range(500)], vectors), k=32, hnsw=False)
+    return Index.build(Vocabulary([f"w{i}" for i in range(500)], vectors), k=32)
 
 
 def test_the_share_that_stays_is_that_of_the_law(index):
@@ -46,7 +46,7 @@ def test_three_amounts_have_the_wanted_shares_and_are_kept(index):
 @pytest.mark.parametrize("scale", [1e-3, 1e3])
 def test_amounts_follow_the_scale_of_the_vectors(index, scale):
     scaled = Vocabulary(index.vocabulary.words, index.vocabulary.vectors * scale)
-    found = amounts(Index.build(scaled, k=32, hnsw=False))
+    found = amounts(Index.build(scaled, k=32))
     ratios = [a.epsilon / b.epsilon for a, b in zip(amounts(index), found, strict=True)]
     assert ratios == pytest.approx([scale] * 3, rel=0.1)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -22,7 +21,7 @@ from textpriv.errors import MechanismError
 from textpriv.guarantees.pair_search import per_distance, search
 from textpriv.guarantees.significance import LEVEL, goodness_of_fit, largest_ratios, ratio_bound
 from textpriv.index.index import Index
-from textpriv.index.progress import reporter
+from textpriv.index.neighbours import progress_bar
 from textpriv.index.tree import Tree
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.mechanisms.pairs import log_normalisers, pair_constant
@@ -43,8 +42,6 @@ _ENTRIES = 1 << 24  # and as many distances at most
 _MONTE_CARLO = 10_000  # draws of a word, for a mechanism without a closed form
 _ERROR = 1e-3  # probability that such a bound is wrong
 _IN_CONTEXT = "The constant is that at the start of a document; in other contexts the claim rests on its proof"
-
-Report = bool | Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -168,7 +165,7 @@ class Certificate:
         )
 
 
-def certify(mechanism: Mechanism, *, progress: Report = False, reuse: bool = False) -> Certificate:
+def certify(mechanism: Mechanism, *, progress: bool = False, reuse: bool = False) -> Certificate:
     """Compute the tight constant of a mechanism and judge its claim.
 
     Parameters
@@ -177,7 +174,7 @@ def certify(mechanism: Mechanism, *, progress: Report = False, reuse: bool = Fal
         TEM and TreeTEM: exact over all pairs, for any vocabulary. Another closed form: exact over all triples up to 1,500
         words, a lower bound over the pairs of an adversarial search beyond. Without a closed form: a lower bound from draws
         at 99.9 % confidence.
-    progress : bool or callable
+    progress : bool
         As in :meth:`Index.build`.
     reuse : bool
         Return a certificate saved with the index, if one is bound to exactly this mechanism. It says when it was computed,
@@ -333,13 +330,14 @@ def _closed(
     weights: NDArray[np.float64],
     rate: float,
     gamma: float,
-    progress: Report,
+    progress: bool,
 ) -> _Found:
     """Compute the constant of an exponential mechanism over all pairs."""
     index, size = mechanism.index, len(mechanism.index)
-    with reporter(progress) as report:
-        log_z = log_normalisers(index, weights, rate, gamma, report("normalisers"))
-        found = pair_constant(index, rate, gamma, log_z, report("pairs of words"))
+    with progress_bar("normalisers", progress) as report:
+        log_z = log_normalisers(index, weights, rate, gamma, report)
+    with progress_bar("pairs of words", progress) as report:
+        found = pair_constant(index, rate, gamma, log_z, report)
     return _Found(*found, size * (size - 1) // 2, True, "closed form over all pairs, float64")
 
 

@@ -13,73 +13,51 @@ import os
 import re
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import IndexFolderError
-from textpriv.files import flush, sha256_file, umask
+from textpriv.errors import IndexFolderError, VocabularyError
+from textpriv.files import atomic_write, flush, sha256_file, umask
 from textpriv.index.grid import SPACES, Grid
-from textpriv.vocabulary.vocabulary import is_language
+from textpriv.vocabulary.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from textpriv.index.index import Index
 
 __all__ = [
-    "FORMAT",
     "GRAPH",
     "INDEX",
-    "LEVELS",
     "META",
-    "RECORDS",
     "TREE",
     "Found",
+    "Records",
     "check_sample",
-    "copy_graph",
-    "meta_checksum",
     "read",
     "refuse",
-    "verify_graph",
     "write",
-    "write_tables",
 ]
 
-FORMAT = 3
 INDEX, TREE = "index", "tree"
-META, GRAPH, WORDS, PRIOR = "index.json", "hnsw.bin", "words.json", "prior.npy"
-RECORDS = "records"  # folder of certificates
-LEVELS = 64  # heights that a tree may have
+META, GRAPH = "index.json", "hnsw.bin"
 
+_FORMAT = 3
+_WORDS, _PRIOR, _RECORDS = "words.json", "prior.npy", "records"
 _SAMPLE = 32  # words whose lists are computed again
-_MOST = 2**31 - 1  # words have int32 ids
-_FLOATS = (np.float32, np.float64)
 
 
-@dataclass(frozen=True)
-class Found:
-    """What a folder holds.
-
-    Attributes
-    ----------
-    path : Path
-    kind : str
-        "index" or "tree".
-    meta : dict
-        The listing.
-    words : list of str
-    arrays : dict of str to ndarray
-        Mapped, by file name.
-    """
+class Found(NamedTuple):
+    """What a folder contains: its kind, its listing, and its arrays by file name, mapped."""
 
     path: Path
     kind: str
     meta: dict[str, Any]
-    words: list[str]
+    vocabulary: Vocabulary
     arrays: dict[str, NDArray[Any]]
 
 
@@ -91,14 +69,15 @@ def refuse(path: Path, what: str) -> NoReturn:
 # Writing
 
 
-def write(target: Path, fill: Callable[[Path], None], *, overwrite: bool) -> None:
-    """Make a folder beside its place with ``fill`` and move it there whole.
-
-    Raises
-    ------
-    IndexFolderError
-        If something is there that must not be replaced.
-    """
+def write(
+    target: Path,
+    index: Index,
+    arrays: Mapping[str, NDArray[Any]],
+    meta: Mapping[str, Any],
+    *,
+    overwrite: bool,
+) -> None:
+    """Write an index beside its place and move it there whole."""
     if target.exists() and not (overwrite and (target / META).is_file()):
         remedy = (
             "Pass overwrite=True (--force) to replace it, or choose another name."
@@ -112,7 +91,7 @@ def write(target: Path, fill: Callable[[Path], None], *, overwrite: bool) -> Non
     ) as temporary:
         staging, old = Path(temporary) / "new", Path(temporary) / "old"
         staging.mkdir()
-        fill(staging)
+        _fill(staging, index, arrays, meta)
         os.chmod(staging, 0o777 & ~umask())
         if target.exists():
             os.replace(target, old)
@@ -124,41 +103,35 @@ def write(target: Path, fill: Callable[[Path], None], *, overwrite: bool) -> Non
             raise
 
 
-def write_tables(
-    target: Path, index: Index, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
+def _fill(
+    folder: Path, index: Index, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
 ) -> None:
-    """Write arrays, the words and prior, and last the listing of all files."""
-    prior, language = index.vocabulary.prior, index.language
-    for name, array in {**arrays, **({} if prior is None else {PRIOR: prior})}.items():
-        with open(target / name, "wb") as file:
+    """Write the arrays, the words, the graph if there is one, and last the listing of all files."""
+    prior, graph = index.vocabulary.prior, vars(index).get("graph")
+    for name, array in {**arrays, **({} if prior is None else {_PRIOR: prior})}.items():
+        with open(folder / name, "wb") as file:
             np.save(file, array, allow_pickle=False)
             flush(file)
-    with open(target / WORDS, "w", encoding="utf-8") as text:
-        json.dump(index.vocabulary.words, text, ensure_ascii=False)
-        flush(text)
-    files = {
-        file.name: {"bytes": file.stat().st_size, "sha256": sha256_file(file)}
-        for file in sorted(target.iterdir())
-    }
-    listing: dict[str, Any] = {
-        "format": FORMAT,
-        "words": len(index),
+    if graph is not None:
+        graph.save_index(str(folder / GRAPH))
+    elif index.path is not None and (index.path / GRAPH).is_file():
+        shutil.copyfile(index.path / GRAPH, folder / GRAPH)
+    _dump(folder / _WORDS, index.vocabulary.words)
+    listing = {
+        "format": _FORMAT,
         "fingerprint": index.fingerprint,
-        **({} if language is None else {"language": language}),
+        "language": index.language,
         **meta,
-        "files": files,
+        "files": {each.name: {"sha256": sha256_file(each)} for each in sorted(folder.iterdir())},
     }
-    listing["checksum"] = meta_checksum(listing)
-    with open(target / META, "w", encoding="utf-8") as text:
-        json.dump(listing, text, indent=1)
-        flush(text)
-    index._records.copy_to(target / RECORDS)
+    _dump(folder / META, {**listing, "checksum": meta_checksum(listing)})
+    index._records.copy_to(folder)
 
 
-def copy_graph(source: Path, target: Path) -> None:
-    """Copy the graph of a folder, once its checksum is compared."""
-    verify_graph(source)
-    shutil.copyfile(source / GRAPH, target / GRAPH)
+def _dump(file: Path, content: Any) -> None:
+    with open(file, "w", encoding="utf-8") as out:
+        json.dump(content, out, ensure_ascii=False, indent=1 if file.name == META else None)
+        flush(out)
 
 
 def meta_checksum(meta: Mapping[str, Any]) -> str:
@@ -171,40 +144,87 @@ def meta_checksum(meta: Mapping[str, Any]) -> str:
 
 
 def read(path: Path, *, verify: bool) -> Found:
-    """Map the arrays of a folder; every file and every value is checked.
-
-    Parameters
-    ----------
-    path : Path
-    verify : bool
-        Compare the checksums of all files but the graph, too.
-
-    Raises
-    ------
-    IndexFolderError
-        Naming the file.
-    """
+    """Map the arrays of a folder; every value is checked, and on request the checksum of every file."""
     meta = _read_meta(path)
-    kind = meta["kind"]
-    _verify(path, meta, [name for name in meta["files"] if name != GRAPH] if verify else [])
-    words = _words(path / WORDS, meta["words"])
+    for name, recorded in meta["files"].items():
+        if not (path / name).is_file():
+            refuse(path / name, "it is missing or no file")
+        if verify and sha256_file(path / name) != recorded["sha256"]:
+            refuse(path / name, "it was altered after it was written")
+    words, tables = _json(path / _WORDS), _TABLES[meta["kind"]]
     arrays = {
-        name: _mapped(path / name, [meta.get(each, each) for each in shape], types)
-        for name, (shape, types) in _ARRAYS[kind].items()
+        name: _mapped(path / name, len(words), *form)
+        for name, form in tables.items()
         if name in meta["files"]
     }
-    (_check_tree if kind == TREE else _check_index)(path, meta, arrays)
-    if PRIOR in arrays and not (np.isfinite(arrays[PRIOR]) & (arrays[PRIOR] > 0)).all():
-        refuse(path / PRIOR, "a weight is not a finite number above 0")
-    return Found(path, kind, meta, words, arrays)
+    vectors = arrays.get("vectors.npy", np.zeros((len(words), 1)))
+    try:
+        vocabulary = Vocabulary(words, vectors, arrays.get(_PRIOR), meta["language"])
+    except VocabularyError:
+        refuse(path, "its words, vectors or weights are no vocabulary")
+    if meta["kind"] == INDEX:
+        _check_lists(path, arrays["neighbours.npy"], arrays["steps.npy"])
+    return Found(path.resolve(), meta["kind"], meta, vocabulary, arrays)
 
 
-def verify_graph(path: Path) -> None:
-    """Compare the size and the checksum of a folder's graph with the listing."""
-    meta = _read_meta(path)
-    if GRAPH not in meta["files"]:
-        refuse(path / META, f"it does not list {GRAPH!r}")
-    _verify(path, meta, [GRAPH])
+def _read_meta(path: Path) -> dict[str, Any]:
+    file = path / META
+    if not file.exists():
+        there = "is not an index folder" if path.exists() else "does not exist"
+        raise IndexFolderError(f"{path} {there}. Make one with: textpriv index SOURCE OUT")
+    meta = _json(file)
+    if not isinstance(meta, dict) or meta.get("format") != _FORMAT:
+        refuse(file, "it is not of this version's format")
+    if meta.get("checksum") != meta_checksum(meta):
+        refuse(file, "it was altered after it was written")
+    if meta.get("kind") not in (INDEX, TREE):
+        refuse(file, "it names no kind of index")
+    meta = {"language": None, **meta}
+    for name, is_sound in {**_FIELDS["both"], **_FIELDS[meta["kind"]]}.items():
+        if not is_sound(meta.get(name)):
+            refuse(file, f"{name!r} has a value that none has")
+    for name in (_WORDS, *_TABLES[meta["kind"]], GRAPH):
+        needed = name not in (_PRIOR, GRAPH) or (path / name).exists()
+        if needed and name not in meta["files"]:
+            refuse(file, f"it does not list {name!r}")
+    return meta
+
+
+def _json(file: Path) -> Any:
+    if not file.is_file():
+        refuse(file, "it is no file")
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        refuse(file, "it cannot be read")
+    if not isinstance(found, dict if file.name == META else list):
+        refuse(file, "it has no list in it")
+    return found
+
+
+def _mapped(file: Path, size: int, dimensions: int, types: tuple[str, ...]) -> NDArray[Any]:
+    try:
+        array = np.lib.format.open_memmap(file, mode="r")
+    except (
+        Exception
+    ):  # a damaged header is parsed as Python's literals are, which may raise anything
+        refuse(file, "it is no array")
+    if array.ndim != dimensions or len(array) != size or not array.size:
+        refuse(file, f"its shape {array.shape} is another one than was written")
+    if array.dtype not in map(np.dtype, types) or not array.flags.c_contiguous:
+        refuse(file, f"it has no rows of {' or '.join(types)}")
+    # The bare array avoids the memmap subclass, whose every slice costs microseconds.
+    return np.asarray(array)
+
+
+def _check_lists(path: Path, ids: NDArray[np.int32], steps: NDArray[np.int32]) -> None:
+    size = len(ids)
+    if ids.min() < 0 or ids.max() >= size or not np.array_equal(ids[:, 0], np.arange(size)):
+        refuse(path / "neighbours.npy", "a list does not begin with its word, or has no word")
+    if not (np.diff(np.sort(ids, axis=1), axis=1) > 0).all():
+        refuse(path / "neighbours.npy", "a list has a word twice")
+    if steps.shape != ids.shape or steps[:, 0].any() or not (np.diff(steps, axis=1) >= 0).all():
+        refuse(path / "steps.npy", "a list does not rise from 0")
 
 
 def check_sample(path: Path, grid: Grid, ids: NDArray[np.int32], steps: NDArray[np.int32]) -> None:
@@ -220,114 +240,28 @@ def check_sample(path: Path, grid: Grid, ids: NDArray[np.int32], steps: NDArray[
             refuse(path, f"a word that is nearer than the list of word {row} is missing in it")
 
 
-def _read_meta(path: Path) -> dict[str, Any]:
-    file = path / META
-    if not file.exists():
-        there = "is not an index folder" if path.exists() else "does not exist"
-        raise IndexFolderError(f"{path} {there}. Make one with: textpriv index SOURCE OUT")
-    meta = _json(file)
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        refuse(file, "it is not of this version's format")
-    if meta.get("checksum") != meta_checksum(meta):
-        refuse(file, "it was altered after it was written")
-    if meta.get("kind") not in (INDEX, TREE):
-        refuse(file, "it names no kind of index")
-    for name, is_sound in {**_FIELDS["both"], **_FIELDS[meta["kind"]]}.items():
-        if not is_sound(meta.get(name)):
-            refuse(file, f"{name!r} has a value that none has")
-    for name in (WORDS, *_ARRAYS[meta["kind"]]):
-        if name not in meta["files"] and name != PRIOR:
-            refuse(file, f"it does not list {name!r}")
-    return dict(meta)
+# Files and fields of a folder: dimensions and types of arrays, and what is true of a value
 
-
-def _json(file: Path) -> Any:
-    if not file.is_file():
-        refuse(file, "it is no file")
-    try:
-        return json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        refuse(file, "it cannot be read")
-
-
-def _verify(path: Path, meta: Mapping[str, Any], names: list[str]) -> None:
-    """Compare the sizes of all files, and the checksums of some, with the listing."""
-    for name, recorded in meta["files"].items():
-        file = path / name
-        if not file.is_file():
-            refuse(file, "it is missing" if not file.exists() else "it is no file")
-        if file.stat().st_size != recorded["bytes"]:
-            refuse(file, "it has another size than was written")
-    with ThreadPoolExecutor() as pool:
-        found = pool.map(lambda name: sha256_file(path / name), names)
-        for name, digest in zip(names, found, strict=True):
-            if digest != meta["files"][name]["sha256"]:
-                refuse(path / name, "it was altered after it was written")
-
-
-def _words(file: Path, size: int) -> list[str]:
-    words = _json(file)
-    if not isinstance(words, list) or len(words) != size:
-        refuse(file, f"it does not hold {size} words")
-    if not all(type(word) is str and word for word in words) or len(set(words)) != size:
-        refuse(file, "a word is empty, no text or there twice")
-    try:
-        "".join(words).encode()
-    except UnicodeEncodeError:
-        refuse(file, "a word cannot be written as UTF-8")
-    return words
-
-
-def _mapped(file: Path, shape: list[Any], types: tuple[type, ...]) -> NDArray[Any]:
-    try:
-        array = np.lib.format.open_memmap(file, mode="r")
-    except (
-        Exception
-    ):  # a damaged header is parsed as Python's literals are, which may raise anything
-        refuse(file, "it is no array")
-    fits = len(array.shape) == len(shape) and all(
-        have == want or (want is None and have > 0)
-        for have, want in zip(array.shape, shape, strict=True)
-    )
-    if not fits:
-        refuse(file, f"its shape {array.shape} is another one than was written")
-    if array.dtype not in map(np.dtype, types) or not array.flags.c_contiguous:
-        refuse(file, f"it has no rows of {' or '.join(each.__name__ for each in types)}")
-    # The bare array avoids the memmap subclass, whose every slice costs microseconds.
-    return np.asarray(array)
-
-
-# Values
-
-_ARRAYS: dict[str, dict[str, tuple[tuple[Any, ...], tuple[type, ...]]]] = {
+_TABLES: dict[str, dict[str, tuple[int, tuple[str, ...]]]] = {
     INDEX: {
-        "vectors.npy": (("words", "dimension"), _FLOATS),
-        "points.npy": (("words", None), (np.int8, np.int16)),
-        "neighbours.npy": (("words", "k"), (np.int32,)),
-        "steps.npy": (("words", "k"), (np.int32,)),
-        PRIOR: (("words",), (np.float64,)),
+        "vectors.npy": (2, ("float32", "float64")),
+        "points.npy": (2, ("int8", "int16")),
+        "neighbours.npy": (2, ("int32",)),
+        "steps.npy": (2, ("int32",)),
+        _PRIOR: (1, ("float64",)),
     },
-    TREE: {
-        "order.npy": (("words",), (np.int32,)),
-        "gaps.npy": (("words",), (np.uint8,)),
-        PRIOR: (("words",), (np.float64,)),
-    },
+    TREE: {"order.npy": (1, ("int32",)), "gaps.npy": (1, ("uint8",)), _PRIOR: (1, ("float64",))},
 }
-
-
-def _whole(low: int, high: int = _MOST) -> Callable[[Any], bool]:
-    return lambda value: type(value) is int and low <= value <= high
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        return type(value) in (int, float) and value >= 0 and math.isfinite(value)
-    except OverflowError:  # a whole number beyond every float
-        return False
 
 
 def _is_digest(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+def _are_floats(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        type(each) is float and 0 <= each < math.inf for each in value
+    )
 
 
 def _are_files(value: Any) -> bool:
@@ -335,76 +269,81 @@ def _are_files(value: Any) -> bool:
     return isinstance(value, dict) and all(
         re.fullmatch(r"[a-z]+\.(npy|json|bin)", name)
         and isinstance(entry, dict)
-        and _whole(0, 2**62)(entry.get("bytes"))
         and _is_digest(entry.get("sha256"))
         for name, entry in value.items()
     )
 
 
-def _are_heights(value: Any) -> bool:
-    if not isinstance(value, list) or len(value) > LEVELS or not all(map(_is_number, value)):
-        return False
-    return all(high > low for low, high in zip([0.0, *value], value, strict=False))
-
-
-def _is_apart(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and _whole(0)(value.get("looked_at"))
-        and isinstance(value.get("shares"), list)
-        and all(_is_number(share) and share <= 1 for share in value["shares"])
-    )
-
-
 _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
-    "both": {
-        "words": _whole(1),
-        "fingerprint": _is_digest,
-        "language": lambda value: value is None or is_language(value),
-        "files": _are_files,
-    },
+    "both": {"fingerprint": _is_digest, "files": _are_files},
     INDEX: {
-        "dimension": _whole(1),
-        "k": _whole(1),
         "space": lambda value: value in SPACES,
-        "projection": lambda value: value is None or _whole(1)(value),
-        "unit": lambda value: type(value) is float and _is_number(value) and value > 0,
-        "moved": lambda value: (
-            isinstance(value, list) and len(value) == 4 and all(map(_is_number, value))
-        ),
+        "unit": lambda value: _are_floats([value]) and value > 0,
+        "moved": lambda value: _are_floats(value) and len(value) == 4,
     },
     TREE: {
-        "heights": _are_heights,
-        "names": lambda value: (
-            isinstance(value, list)
-            and all(type(name) is str and name for name in value)
-            and len(set(value)) == len(value)
-        ),
-        "separated": _is_apart,
+        "heights": _are_floats,
+        "names": lambda value: isinstance(value, list) and all(type(each) is str for each in value),
         "source": lambda value: isinstance(value, str),
+        "looked_at": lambda value: type(value) is int and value >= 0,
+        "outside": lambda value: _are_floats(value) and max(value, default=0) <= 1,
     },
 }
 
 
-def _check_index(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    ids, steps = arrays["neighbours.npy"], arrays["steps.npy"]
-    size = len(ids)
-    if ids.min() < 0 or ids.max() >= size or not np.array_equal(ids[:, 0], np.arange(size)):
-        refuse(path / "neighbours.npy", "a list does not begin with its word, or has no word")
-    if not (np.diff(np.sort(ids, axis=1), axis=1) > 0).all():
-        refuse(path / "neighbours.npy", "a list has a word twice")
-    if steps[:, 0].any() or not (np.diff(steps, axis=1) >= 0).all():
-        refuse(path / "steps.npy", "a list does not rise from 0")
-    if not np.isfinite(arrays["vectors.npy"]).all():
-        refuse(path / "vectors.npy", "a value is not finite")
+# Records
 
 
-def _check_tree(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    order, gaps, levels = arrays["order.npy"], arrays["gaps.npy"], len(meta["heights"])
-    if not np.array_equal(np.sort(order), np.arange(len(order))):
-        refuse(path / "order.npy", "it is no order of all words")
-    if gaps.max() != levels or gaps[-1]:
-        refuse(path / "gaps.npy", "its largest height is not the last of those listed")
-    shares = meta["separated"]["shares"]
-    if len(meta["names"]) not in (0, levels) or len(shares) not in (0, levels):
-        refuse(path / META, "it has not a name or a share for every height")
+class Records:
+    """What was computed for an index, such as certificates, each bound to what it was computed for.
+
+    A record is a JSON file of its own in the index's folder, named after its binding, so that one can be added later.
+    An index in memory keeps them in memory.
+    """
+
+    def __init__(self, index_folder: Path | None) -> None:
+        self._folder = None if index_folder is None else index_folder / _RECORDS
+        self._entries: dict[str, dict[str, Any]] = {}
+
+    def find(self, binding: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the record of a binding; a damaged one is ignored, with a warning."""
+        name, bound = _named(binding)
+        if name in self._entries:
+            return dict(self._entries[name]["content"])
+        file = None if self._folder is None else self._folder / f"{name}.json"
+        if file is None or not file.exists():
+            return None
+        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+            entry = json.loads(file.read_bytes())
+            if entry["binding"] == bound:
+                self._entries[name] = entry
+                return dict(entry["content"])
+        warnings.warn(f"{file} is damaged and is computed again.", stacklevel=3)
+        return None
+
+    def keep(self, binding: Mapping[str, Any], content: dict[str, Any]) -> None:
+        """Record something for a binding, on disk too if the folder can be written."""
+        name, bound = _named(binding)
+        self._entries[name] = {"binding": bound, "content": content}
+        if self._folder is not None:
+            with suppress(OSError):
+                self._write(self._folder, name)
+
+    def copy_to(self, index_folder: Path) -> None:
+        """Write all records into another folder of an index."""
+        if self._folder is not None and self._folder.is_dir():
+            shutil.copytree(self._folder, index_folder / _RECORDS)
+        for name in self._entries:
+            self._write(index_folder / _RECORDS, name)
+
+    def _write(self, folder: Path, name: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        with atomic_write(folder / f"{name}.json", mode=0o666 & ~umask()) as file:
+            file.write(json.dumps(self._entries[name], indent=1).encode())
+
+
+def _named(binding: Mapping[str, Any]) -> tuple[str, Any]:
+    """Return the name of a binding's record, and the binding as it comes back from JSON."""
+    bound = json.loads(json.dumps(binding))
+    digest = hashlib.sha256(json.dumps(bound, sort_keys=True).encode())
+    return digest.hexdigest()[:32], bound

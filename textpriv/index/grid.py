@@ -8,9 +8,8 @@ every mechanism. No point is longer than 2^11 steps, so all sums in a squared Eu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +19,8 @@ from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
 __all__ = ["MANHATTAN", "RECOMMENDED", "SPACES", "Grid", "Moved"]
 
-RECOMMENDED, EUCLIDEAN, UNIT, MANHATTAN = SPACES = (
-    "recommended",
-    "euclidean",
-    "unit",
-    "manhattan",
-)
+SPACES = ("recommended", "euclidean", "unit", "manhattan")
+RECOMMENDED, EUCLIDEAN, UNIT, MANHATTAN = SPACES
 
 _DIMENSIONS = 16  # of the recommended space
 _COMMON = 250  # words that the recommended space sets apart
@@ -38,16 +33,10 @@ _SAMPLE = 2000  # words on which we measure how far rounding moved the points
 _DIRECTIONS = 2.0**-24  # principal directions are rounded to multiples of this
 
 
-@dataclass(frozen=True)
-class Moved:
-    """How far rounding to the grid changed distances, as shares of them.
+class Moved(NamedTuple):
+    """How far rounding to the grid changed distances, as shares of them: median and 99th percentile.
 
-    Attributes
-    ----------
-    pair_median, pair_99 : float
-        Median and 99th percentile over random pairs of words.
-    nearest_median, nearest_99 : float
-        The same over words and their nearest neighbours.
+    Over random pairs of words, and over words and their nearest neighbours.
     """
 
     pair_median: float
@@ -75,18 +64,14 @@ class Grid:
     def of(
         cls, vocabulary: Vocabulary, space: str, projection: int | None, fine: bool
     ) -> tuple[Grid, NDArray[np.float64]]:
-        """Round a vocabulary's vectors to a grid; also return the coordinates before rounding.
-
-        Raises
-        ------
-        MetricError
-            If the vectors do not suit the space.
-        """
+        """Round a vocabulary's vectors to a grid; also return the coordinates before rounding."""
         rows = _transformed(vocabulary, space, projection)
         rows -= (rows.max(axis=0) + rows.min(axis=0)) / 2
         kind = np.int16 if fine or space == RECOMMENDED else np.int8
         # Rounding lengthens a point by at most half the root of its dimensions.
-        least = float(_lengths(rows).max()) / (_LONGEST - math.sqrt(rows.shape[1]) / 2)
+        least = float(np.linalg.norm(rows, axis=1).max()) / (
+            _LONGEST - math.sqrt(rows.shape[1]) / 2
+        )
         least = max(least, float(np.abs(rows).max()) / np.iinfo(kind).max)
         unit = _unit_length(rows, least) if least else 1.0
         return cls(space, np.rint(rows / unit).astype(kind), unit), rows
@@ -104,9 +89,11 @@ class Grid:
         if self.space == MANHATTAN:
             from scipy.spatial.distance import cdist
 
-            apart = cdist(self.points[rows], self._doubles[columns], "cityblock")
+            apart = cdist(self.points[rows], self.points[columns], "cityblock")
         else:
-            apart = _left(self.points[rows]) @ self._right[columns].T
+            left, squares = _with_squares(self.points[rows])
+            left = np.hstack([left, squares, np.ones_like(squares)])
+            apart = left @ self._right[columns].T
         return np.asarray(apart, dtype=np.int32)
 
     def length(self, steps: Any) -> Any:
@@ -149,27 +136,16 @@ class Grid:
         return int(squares.max()) <= _LONGEST**2
 
     @cached_property
-    def _doubles(self) -> NDArray[np.float64]:
-        return self.points.astype(np.float64)
-
-    @cached_property
     def _right(self) -> NDArray[np.float32]:
         """Rows ``(-2 y, 1, |y|^2)``, whose product with ``(x, |x|^2, 1)`` is ``|x - y|^2``."""
-        rows = self.points.astype(np.float32)
-        squares = np.einsum("ij,ij->i", rows, rows)[:, None]
+        rows, squares = _with_squares(self.points)
         return np.hstack([-2 * rows, np.ones_like(squares), squares])
 
 
-def _left(points: NDArray[Any]) -> NDArray[np.float32]:
+def _with_squares(points: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return points as float32, and the squares of their lengths in a column."""
     rows = points.astype(np.float32)
-    squares = np.einsum("ij,ij->i", rows, rows)[:, None]
-    return np.hstack([rows, squares, np.ones_like(squares)])
-
-
-def _lengths(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Euclidean lengths of rows; none overflows or vanishes in a square."""
-    largest = np.abs(rows).max() or 1.0
-    return np.asarray(largest * np.linalg.norm(rows / largest, axis=1))
+    return rows, np.einsum("ij,ij->i", rows, rows)[:, None]
 
 
 def _unit_length(rows: NDArray[np.float64], least: float) -> float:
@@ -208,15 +184,14 @@ def _transformed(vocabulary: Vocabulary, space: str, projection: int | None) -> 
 
 
 def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    peaks = np.abs(rows).max(axis=1)
-    zero = np.flatnonzero(peaks == 0)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    zero = np.flatnonzero(lengths == 0)
     if zero.size:
         raise MetricError(
             f"{zero.size} vectors are zero and have no direction; the first is row {zero[0] + 1}. Remove those words, or "
             'use space="euclidean".'
         )
-    rows = rows / peaks[:, None]
-    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+    return np.asarray(rows / lengths)
 
 
 def _projected(rows: NDArray[np.float64], dimensions: int) -> NDArray[np.float64]:

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError, how_to_install
 from textpriv.index.folder import refuse
-from textpriv.index.neighbours import Progress
 
-__all__ = ["check_graph", "hnsw_index", "need_hnswlib", "read_graph"]
+__all__ = ["build_graph", "need_hnswlib", "read_graph"]
 
 _HEAD = struct.Struct("<6Q i I 3Q d Q")  # as hnswlib writes it, without spaces between
 _ROWS = 4096  # rows checked at a time
@@ -22,13 +20,7 @@ _EFFORT = 100  # ``ef_construction`` of a graph, and ``ef`` of its queries
 
 
 def need_hnswlib() -> Any:
-    """Import hnswlib, which approximate search alone needs.
-
-    Raises
-    ------
-    TextprivError
-        Where it is not installed; says what else there is.
-    """
+    """Import hnswlib, which approximate search alone needs; if it is missing, say what else there is."""
     try:
         import hnswlib
     except ModuleNotFoundError:
@@ -39,75 +31,31 @@ def need_hnswlib() -> Any:
     return hnswlib
 
 
-def hnsw_index(coordinates: NDArray[Any], progress: Progress | None = None) -> Any:
-    """Build an hnswlib index of Euclidean distances over the rows.
+def build_graph(coordinates: NDArray[np.float32]) -> Any:
+    """Build an hnswlib index of Euclidean distances over rows, shape (V, n).
 
-    One thread and a fixed seed, so that the same vocabulary gives the same graph and a seeded experiment can be
-    repeated from the vectors alone.
-
-    Parameters
-    ----------
-    coordinates : ndarray, shape (V, n)
-    progress : callable, optional
-        Called with (rows done, rows in all).
+    One thread and a fixed seed give the same graph for the same vocabulary.
     """
-    hnswlib = need_hnswlib()
     size, dimension = coordinates.shape
-    graph = hnswlib.Index(space="l2", dim=dimension)
+    graph = need_hnswlib().Index(space="l2", dim=dimension)
     graph.init_index(max_elements=size, ef_construction=_EFFORT, M=16, random_seed=100)
-    for start in range(0, size, 4096):
-        stop = min(start + 4096, size)
-        graph.add_items(
-            np.asarray(coordinates[start:stop], dtype=np.float32),
-            np.arange(start, stop),
-            num_threads=1,
-        )
-        if progress:
-            progress(stop, size)
+    graph.add_items(coordinates, np.arange(size), num_threads=1)
     graph.set_ef(_EFFORT)
     return graph
 
 
-@njit(cache=True, nogil=True)
-def _has_sound_levels(
-    words: NDArray[np.uint32], size: int, most: int, top: int, entry: int
-) -> bool:
-    """Whether the lists of the upper levels are those of ``size`` words, each link to a word that reaches the level."""
-    levels, starts = np.empty(size, np.int64), np.empty(size, np.int64)
-    place, highest = 0, 0
-    for word in range(size):
-        if place >= len(words):
-            return False
-        length = np.int64(words[place])
-        place += 1
-        if length % (4 * (most + 1)):
-            return False
-        levels[word], starts[word] = length // (4 * (most + 1)), place
-        highest = max(highest, levels[word])
-        place += length // 4
-    if place != len(words) or highest != top or levels[entry] != top:
-        return False
-    for word in range(size):
-        for level in range(levels[word]):
-            at = starts[word] + level * (most + 1)
-            count = np.int64(words[at])
-            if count > most:
-                return False
-            for link in range(count):
-                other = np.int64(words[at + 1 + link])
-                if other >= size or levels[other] < level + 1:
-                    return False
-    return True
+def read_graph(path: Path, coordinates: NDArray[np.float32]) -> Any:
+    """Open a saved hnswlib index over these coordinates, shape (V, n), once it is checked."""
+    size, dimension = coordinates.shape
+    graph = need_hnswlib().Index(space="l2", dim=dimension)
+    _check_graph(path, coordinates)
+    graph.load_index(str(path), max_elements=size)
+    graph.set_ef(_EFFORT)
+    return graph
 
 
-def check_graph(path: Path, coordinates: NDArray[Any]) -> None:
-    """Check a saved hnswlib graph before hnswlib follows its links, which it does unchecked.
-
-    Raises
-    ------
-    IndexFolderError
-        If the file is not a whole graph over these coordinates, shape (V, n), with row i under label i.
-    """
+def _check_graph(path: Path, coordinates: NDArray[np.float32]) -> None:
+    """Refuse a file that is no whole graph over these coordinates: hnswlib follows its links unchecked."""
     size, dimension = coordinates.shape
     if path.stat().st_size < _HEAD.size:
         refuse(path, "it is cut short")
@@ -131,32 +79,43 @@ def check_graph(path: Path, coordinates: NDArray[Any]) -> None:
     for start in range(0, size, _ROWS):
         part = blocks[start : start + _ROWS]
         listed = np.arange(most_below) < part["count"][:, None]
-        wanted = coordinates[start : start + _ROWS].astype(np.float32)
         if (
             (part["count"] > most_below).any()
             or (part["links"][listed] >= size).any()
             or not np.array_equal(part["label"], np.arange(start, start + len(part)))
-            or not np.array_equal(part["row"], wanted)
+            or not np.array_equal(part["row"], coordinates[start : start + _ROWS])
         ):
             refuse(path, "it is not a graph over these coordinates")
-    rest = content[middle:]
-    if len(rest) % 4 or not _has_sound_levels(
-        np.frombuffer(rest.tobytes(), dtype=np.uint32), size, most, top, entry
-    ):
+    try:
+        has_sound_levels = _has_sound_levels(content[middle:].view("<u4"), size, most, top, entry)
+    except (IndexError, ValueError):  # lists that end too early or too late
+        has_sound_levels = False
+    if not has_sound_levels:
         refuse(path, "its upper levels are not those of a graph")
 
 
-def read_graph(path: Path, coordinates: NDArray[Any]) -> Any:
-    """Open a saved hnswlib index over these coordinates, shape (V, n), once it is checked.
+def _has_sound_levels(
+    numbers: NDArray[np.uint32], size: int, most: int, top: int, entry: int
+) -> bool:
+    """Whether the lists of the upper levels are those of all words, each link to a word that reaches the level.
 
-    Raises
-    ------
-    IndexFolderError
+    For each word there is the number of bytes of its lists, one list a level. A list is its length and room for links.
     """
-    hnswlib = need_hnswlib()
-    check_graph(path, coordinates)
-    size, dimension = coordinates.shape
-    graph = hnswlib.Index(space="l2", dim=dimension)
-    graph.load_index(str(path), max_elements=size)
-    graph.set_ef(_EFFORT)
-    return graph
+    place, lists = 0, []
+    for _ in range(size):
+        length, rest = divmod(int(numbers[place]), 4)
+        if rest:
+            return False
+        lists.append(numbers[place + 1 : place + 1 + length].reshape(-1, most + 1))
+        place += 1 + length
+    levels = np.array([len(each) for each in lists])
+    level = np.concatenate([np.arange(1, count + 1) for count in levels])
+    rows = np.concatenate(lists)
+    listed = np.arange(most) < rows[:, :1]
+    links = rows[:, 1:][listed]
+    return bool(
+        place == len(numbers)
+        and levels.max() == levels[entry] == top
+        and (rows[:, 0] <= most).all()
+        and (levels[links] >= np.repeat(level, listed.sum(axis=1))).all()
+    )

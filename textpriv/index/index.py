@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from textpriv.errors import IndexFolderError, MetricError
 from textpriv.index import folder
 from textpriv.index.grid import MANHATTAN, Grid, Moved
-from textpriv.index.hnsw import hnsw_index, read_graph
-from textpriv.index.neighbours import exact_lists
-from textpriv.index.progress import reporter
-from textpriv.index.records import Records
-from textpriv.index.typical import REFERENCE, Typical, typical_distances
-from textpriv.statement import card
+from textpriv.index.hnsw import build_graph, read_graph
+from textpriv.index.neighbours import (
+    REFERENCE,
+    Typical,
+    exact_lists,
+    progress_bar,
+    typical_distances,
+)
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
 __all__ = ["Index"]
-
-_SHORT = {"unit_euclidean": "unit", "angular": "unit"}
 
 
 class Index:
@@ -62,18 +62,12 @@ class Index:
         neighbours: tuple[NDArray[np.int32], NDArray[np.int32]],
         moved: Moved,
         *,
-        projection: int | None = None,
         path: Path | None = None,
     ) -> None:
-        self.vocabulary, self.moved, self.projection, self.path = (
-            vocabulary,
-            moved,
-            projection,
-            path,
-        )
+        self.vocabulary, self.moved, self.path = vocabulary, moved, path
         self._grid = grid
         self.neighbour_ids, self.neighbour_steps = map(read_only, neighbours)
-        self._records = Records(None if path is None else path / folder.RECORDS)
+        self._records = folder.Records(path)
 
     @classmethod
     def build(
@@ -84,9 +78,7 @@ class Index:
         *,
         projection: int | None = None,
         fine: bool = False,
-        progress: bool | Callable[[str, int, int], None] = False,
-        metric: str | None = None,
-        hnsw: bool = False,
+        progress: bool = False,
     ) -> Index:
         """Round the vectors of a vocabulary to a grid and find all nearest lists.
 
@@ -102,21 +94,20 @@ class Index:
             Keep so many principal directions of the vectors. This lengthens no distance.
         fine : bool
             Round to int16 instead of int8. "recommended" always does.
-        progress : bool or callable
-            True draws progress bars on standard error; a callable receives (stage, done, all).
+        progress : bool
+            Draw progress bars on standard error.
 
         Raises
         ------
         MetricError
             If the vectors do not suit the space.
         """
-        space = _SHORT.get(metric or space, metric or space)
         grid, rows = Grid.of(vocabulary, space, projection, fine)
         if k < 1:
             raise MetricError(f"k= must be at least 1, not {k}.")
-        with reporter(progress) as report:
-            lists = exact_lists(grid, min(k, len(vocabulary)), report("exact lists"))
-        return cls(vocabulary, grid, lists, grid.moved(rows, lists[0]), projection=projection)
+        with progress_bar("exact lists", progress) as report:
+            lists = exact_lists(grid, min(k, len(vocabulary)), report)
+        return cls(vocabulary, grid, lists, grid.moved(rows, lists[0]))
 
     @classmethod
     def builtin(cls, language: str = "en") -> Index:
@@ -124,11 +115,6 @@ class Index:
 
         The environment variable TEXTPRIV_CACHE_DIR names another folder. If it cannot be written, the index stays in
         memory.
-
-        Raises
-        ------
-        VocabularyError
-            If no vocabulary of that language comes with the package.
         """
         from textpriv.index.builtin import builtin_index
 
@@ -142,7 +128,7 @@ class Index:
         ----------
         path : path
         verify : bool
-            Compare the checksum of every file, and the fingerprint. Sizes, types, ranges and order are always checked.
+            Compare the checksum of every file, and the fingerprint. Types, ranges and order are always checked.
 
         Raises
         ------
@@ -153,30 +139,20 @@ class Index:
         if found.kind == folder.TREE:
             from textpriv.index.tree import Tree
 
-            return Tree.opened(found)
-        return cls._opened(found, verify=verify)
+            return Tree._opened(found, verify=verify)
+        return Index._opened(found, verify=verify)
 
-    @classmethod
-    def _opened(cls, found: folder.Found, *, verify: bool) -> Index:
+    @staticmethod
+    def _opened(found: folder.Found, *, verify: bool) -> Index:
         meta, arrays = found.meta, found.arrays
-        vocabulary = Vocabulary.trusted(
-            found.words, arrays["vectors.npy"], arrays.get("prior.npy"), meta.get("language")
-        )
-        index = cls(
-            vocabulary,
-            Grid(meta["space"], arrays["points.npy"], meta["unit"]),
-            (arrays["neighbours.npy"], arrays["steps.npy"]),
-            Moved(*meta["moved"]),
-            projection=meta["projection"],
-            path=found.path.resolve(),
-        )
+        grid = Grid(meta["space"], arrays["points.npy"], meta["unit"])
+        lists = arrays["neighbours.npy"], arrays["steps.npy"]
+        index = Index(found.vocabulary, grid, lists, Moved(*meta["moved"]), path=found.path)
         if not verify:
             index.fingerprint = meta["fingerprint"]
         elif index.fingerprint != meta["fingerprint"]:
-            folder.refuse(
-                found.path / folder.META, "it has the fingerprint of other words or vectors"
-            )
-        folder.check_sample(found.path, index._grid, index.neighbour_ids, index.neighbour_steps)
+            folder.refuse(found.path, "it has the fingerprint of other words or vectors")
+        folder.check_sample(found.path, grid, *lists)
         return index
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -194,29 +170,18 @@ class Index:
         IndexFolderError
             If something is there already.
         """
-        folder.write(Path(path), self._write, overwrite=overwrite)
+        folder.write(Path(path), self, *self._content(), overwrite=overwrite)
 
-    def _write(self, target: Path) -> None:
+    def _content(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return the arrays of a folder by file name, and what its listing says."""
         arrays = {
             "vectors.npy": self.vocabulary.vectors,
             "points.npy": self.points,
             "neighbours.npy": self.neighbour_ids,
             "steps.npy": self.neighbour_steps,
         }
-        meta = {
-            "kind": folder.INDEX,
-            "dimension": int(self.vocabulary.vectors.shape[1]),
-            "k": self.k,
-            "space": self.space,
-            "projection": self.projection,
-            "unit": self.unit,
-            "moved": list(vars(self.moved).values()),
-        }
-        if "graph" in vars(self):
-            self.graph.save_index(str(target / folder.GRAPH))
-        elif self._graph_file is not None:
-            folder.copy_graph(self._graph_file.parent, target)
-        folder.write_tables(target, self, arrays, meta)
+        meta = {"space": self.space, "unit": self.unit, "moved": list(self.moved)}
+        return arrays, {"kind": folder.INDEX, **meta}
 
     @property
     def space(self) -> str:
@@ -266,20 +231,14 @@ class Index:
         """Length of a number of steps, or of an array of them: ``unit * sqrt(steps)``; in "manhattan" ``unit * steps``."""
         return self._grid.length(steps)
 
-    def distances_of(self, words: NDArray[Any], *, device: str = "cpu") -> NDArray[np.float64]:
+    def distances_of(self, words: NDArray[Any]) -> NDArray[np.float64]:
         """Distances from some words to every word, shape (len(words), V)."""
-        return np.asarray(self._grid.length(self.steps_of(words)))
+        return np.asarray(self.length(self.steps_of(words)))
 
     def distance(self, first: str | int, second: str | int) -> float:
-        """Distance between two words, each given as text or id.
-
-        Raises
-        ------
-        VocabularyError
-            If the index lacks a word.
-        """
-        rows = [np.array([self.vocabulary.resolve(word)]) for word in (first, second)]
-        return float(self._grid.length(self._grid.steps(*rows))[0, 0])
+        """Distance between two words, each given as text or id."""
+        row, column = ([self.vocabulary.resolve(word)] for word in (first, second))
+        return float(self.length(self.steps_of(np.array(row), np.array(column)))[0, 0])
 
     @property
     def diameter_bound(self) -> float:
@@ -292,10 +251,12 @@ class Index:
 
         Tokens are counted by the counts of the vocabulary, or else by Zipf's law over its order.
         """
-        weights = self.vocabulary.prior_weights(
-            "zipf" if self.vocabulary.prior is None else "counts"
-        )
-        return typical_distances(self._grid, self.neighbour_steps, weights)
+        return typical_distances(self._grid, self.neighbour_steps, self._token_weights)
+
+    @property
+    def _token_weights(self) -> NDArray[np.float64]:
+        prior = "zipf" if self.vocabulary.prior is None else "counts"
+        return self.vocabulary.prior_weights(prior)
 
     @property
     def reference_distance(self) -> float:
@@ -307,35 +268,18 @@ class Index:
         """Nine tenths of all tokens have their 10th nearest word within this distance."""
         return self.typical[REFERENCE].ninety
 
-    # Approximate search
-
     @cached_property
     def graph(self) -> Any:
-        """The hnswlib graph over ``points * unit`` that Madlib searches; loaded, or built at the first use.
-
-        Raises
-        ------
-        MetricError
-            If the space is not Euclidean.
-        """
+        """The hnswlib graph over ``points * unit`` that Madlib searches; loaded, or built at the first use."""
         if self.space == MANHATTAN:
             raise MetricError(
                 'Approximate search needs a Euclidean space, and this is "manhattan". Use search="exact".'
             )
-        if self._graph_file is not None:
-            folder.verify_graph(self._graph_file.parent)
-            return read_graph(self._graph_file, self._coordinates)
-        return hnsw_index(self._coordinates)
-
-    @property
-    def _coordinates(self) -> NDArray[np.float32]:
-        """The points in units of the metric; exact, since the unit has few digits."""
-        return np.asarray(self.points * np.float32(self.unit), dtype=np.float32)
-
-    @property
-    def _graph_file(self) -> Path | None:
-        file = None if self.path is None else self.path / folder.GRAPH
-        return file if file is not None and file.is_file() else None
+        # Exact, since the unit has few digits.
+        coordinates = np.asarray(self.points * np.float32(self.unit), dtype=np.float32)
+        if self.path is not None and (self.path / folder.GRAPH).is_file():
+            return read_graph(self.path / folder.GRAPH, coordinates)
+        return build_graph(coordinates)
 
     # Records
 
@@ -349,37 +293,15 @@ class Index:
 
     # Python
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         # A worker opens the folder again and shares its pages; only an index without one travels by value.
         if self.path is not None:
             return _reopened, (self.path, self.fingerprint)
-        grid = Grid, (self.space, np.array(self.points), self.unit)
-        lists = np.array(self.neighbour_ids), np.array(self.neighbour_steps)
-        return _remade, (self.vocabulary, *grid, lists, self.moved, self.projection)
+        return super().__reduce_ex__(protocol)
 
     def __repr__(self) -> str:
         dimensions = self.points.shape[1]
         return f"Index({len(self):,} words, {self.space}, {dimensions} dimensions, k={self.k})"
-
-    def _repr_html_(self) -> str:
-        half, ninety = self.typical[REFERENCE]
-        kind = f"{self.points.shape[1]} dimensions, {self.points.dtype}"
-        moved = f"a random pair by {self.moved.pair_median:.2%}, neighbours by {self.moved.nearest_median:.2%}"
-        return card(
-            "Index",
-            [
-                ("words", f"{len(self):,}"),
-                ("language", self.language or "not known"),
-                ("space", f"{self.space}, {kind}"),
-                ("rounding moved", moved),
-                ("nearest lists", f"{self.k} words each, exact"),
-                ("counts", "stored" if self.vocabulary.prior is not None else "none"),
-                ("10th neighbour", f"within {half:.4g} for 50 % of tokens, {ninety:.4g} for 90 %"),
-                ("diameter", f"at most {self.diameter_bound:.4g}"),
-                ("folder", "in memory only" if self.path is None else str(self.path)),
-                ("fingerprint", self.fingerprint[:16]),
-            ],
-        )
 
 
 def _reopened(path: Path, fingerprint: str) -> Index:
@@ -390,14 +312,3 @@ def _reopened(path: Path, fingerprint: str) -> Index:
             f"{path} was replaced by another index while it was in use. Load it again."
         )
     return index
-
-
-def _remade(
-    vocabulary: Vocabulary,
-    grid: type[Grid],
-    points: tuple[str, NDArray[Any], float],
-    lists: tuple[NDArray[np.int32], NDArray[np.int32]],
-    moved: Moved,
-    projection: int | None,
-) -> Index:
-    return Index(vocabulary, grid(*points), lists, moved, projection=projection)

@@ -10,27 +10,38 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from textpriv.errors import IndexFolderError, TextprivError
-from textpriv.index.clustering import clustered, cut_levels, rounded_down
-from textpriv.index.folder import LEVELS, RECORDS, TREE, Found, refuse, write_tables
+from textpriv.errors import TextprivError
+from textpriv.index import folder
 from textpriv.index.grid import Grid
+from textpriv.index.hierarchies import (
+    LEVELS,
+    clustered,
+    cut_levels,
+    read_paths,
+    rounded_down,
+    tree_of,
+    wordnet_paths,
+)
 from textpriv.index.index import Index
-from textpriv.index.progress import reporter
-from textpriv.index.records import Records
-from textpriv.index.tree_nodes import Nodes
-from textpriv.index.typical import Typical
-from textpriv.statement import card
+from textpriv.index.neighbours import (
+    RANKS,
+    REFERENCE,
+    SHARES,
+    Typical,
+    progress_bar,
+    weighted_quantiles,
+)
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
-__all__ = ["Tree"]
+__all__ = ["Nodes", "Tree"]
 
 _NEAREST, _SAMPLE = 10, 1000  # neighbours that are looked for, and words for which they are
 
@@ -61,12 +72,8 @@ class Tree(Index):
 
     Attributes
     ----------
-    order : ndarray of int32, shape (V,)
     places : ndarray of int32, shape (V,)
-        The place of each word in that order.
-    gaps : ndarray of uint8, shape (V - 1,)
-    heights : ndarray of float64, shape (L,)
-    names : tuple of str
+        The place of each word in depth-first order.
     """
 
     space, unit = "tree", 1.0
@@ -83,19 +90,27 @@ class Tree(Index):
         separated: tuple[int, Sequence[float]] = (0, ()),
         path: Path | None = None,
     ) -> None:
-        size = len(vocabulary)
         self.vocabulary, self.source, self.path = vocabulary, source, path
         self.order = read_only(np.ascontiguousarray(order, dtype=np.int32))
         self.gaps = read_only(np.ascontiguousarray(gaps, dtype=np.uint8))
         self.heights = read_only(np.ascontiguousarray(heights, dtype=np.float64))
-        self.names = tuple(names)
-        self.separated = int(separated[0]), tuple(map(float, separated[1]))
-        _check(self, size)
+        self.names, self.separated = tuple(names), (separated[0], tuple(separated[1]))
+        size, levels = len(vocabulary), len(self.heights)
+        if not np.array_equal(np.sort(self.order), np.arange(size)):
+            raise TextprivError(f"order must hold each of the {size:,} word ids once.")
+        if levels > LEVELS or not (np.diff(self.heights, prepend=0.0) > 0).all():
+            raise TextprivError(f"heights must be at most {LEVELS} rising numbers above 0.")
+        if self.gaps.shape != (size - 1,) or self.gaps.max(initial=0) != levels:
+            raise TextprivError(
+                "gaps must hold a number of a height between every two words, and the last height must be among them."
+            )
+        if len(self.names) not in (0, levels) or len(set(self.names)) < len(self.names):
+            raise TextprivError(f"names must be {levels} different ones, one for each height.")
         places = np.empty(size, dtype=np.int32)
         places[self.order] = np.arange(size, dtype=np.int32)
         self.places = read_only(places)
         self.neighbour_ids = self.neighbour_steps = np.empty((size, 0), np.int32)
-        self._records = Records(None if path is None else path / RECORDS)
+        self._records = folder.Records(path)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -118,7 +133,7 @@ class Tree(Index):
         np.maximum.accumulate(self.gaps[:position][::-1], out=numbers[:position][::-1])
         return numbers
 
-    def distances_of(self, words: NDArray[Any], *, device: str = "cpu") -> NDArray[np.float64]:
+    def distances_of(self, words: NDArray[Any]) -> NDArray[np.float64]:
         """Distances from some words to every word, shape (len(words), V)."""
         table = np.concatenate([[0.0], self.heights])
         return np.stack([table[self.levels_of(int(word))[self.places]] for word in words])
@@ -131,35 +146,27 @@ class Tree(Index):
     @property
     def diameter_bound(self) -> float:
         """The height of the root."""
-        return float(self.heights[-1]) if len(self.heights) else 0.0
+        return float(self.heights.max(initial=0.0))
 
     @cached_property
     def typical(self) -> dict[int, Typical]:
         """As for an index."""
-        prior = "zipf" if self.vocabulary.prior is None else "counts"
-        return self.nodes.typical(self.heights, self.vocabulary.prior_weights(prior)[self.order])
+        return self.nodes.typical(self.heights, self._token_weights[self.order])
 
     def group(self, word: int, level: int) -> NDArray[np.int32]:
         """Ids of the words within a height (by its number, from 1) of a word, itself among them, by id."""
         return np.sort(self.order[self.levels_of(word) <= level])
 
-    # Other trees of the same words
-
     def reheighted(self, heights: ArrayLike, names: Sequence[str] = ()) -> Tree:
-        """Return the same tree with other heights, shape (L,), not falling; levels of equal height become one.
-
-        Raises
-        ------
-        TextprivError
-        """
+        """Return the same tree with other heights, shape (L,), not falling; levels of equal height become one."""
         given = np.asarray(heights, dtype=np.float64)
         if given.shape != self.heights.shape:
             raise TextprivError(
                 f"The tree has {len(self.heights)} heights, and {given.size} were given."
             )
-        values, number = np.unique(given, return_inverse=True)
         if (np.diff(given) < 0).any():
             raise TextprivError("Heights must not fall towards the root.")
+        values, number = np.unique(given, return_inverse=True)
         codes = np.concatenate([[0], number + 1]).astype(np.uint8)
         last = np.searchsorted(number, np.arange(len(values)), side="right") - 1
         looked, shares = self.separated
@@ -175,6 +182,8 @@ class Tree(Index):
         made._records = self._records
         return made
 
+    # Making trees
+
     @classmethod
     def build(  # type: ignore[override]
         cls,
@@ -184,9 +193,7 @@ class Tree(Index):
         groups: Mapping[str, int] | None = None,
         space: str = "unit",
         projection: int | None = None,
-        progress: bool | Callable[[str, int, int], None] = False,
-        metric: str | None = None,
-        heights: str | None = None,
+        progress: bool = False,
     ) -> Tree:
         """Find a tree in the vectors of a vocabulary, which must be public.
 
@@ -198,29 +205,30 @@ class Tree(Index):
         groups : mapping from str to int, optional
             Names of levels and how many groups each has at most; the level of all words together is added under the name
             "any". Heights are then 1, 2, ...; without groups, up to 64 distances at which clusters were joined.
-        space, projection
+        space, projection, progress
             As of :meth:`Index.build`.
-        progress : bool or callable
-            As of :meth:`Index.build`.
-
-        Raises
-        ------
-        MetricError, TextprivError
         """
-        space = {"unit_euclidean": "unit"}.get(metric or space, metric or space)
         grid, _ = Grid.of(vocabulary, space, projection, fine=True)
-        with reporter(progress) as report:
-            order, gaps = clustered(grid, method, report("clustering"))
-        names: list[str] = []
-        if groups is None:
-            codes, values = rounded_down(gaps)
-        else:
-            codes, names = cut_levels(gaps, groups)
-            values = np.arange(1.0, len(names) + 1)
+        with progress_bar("clustering", progress) as report:
+            order, gaps = clustered(grid, method, report)
+        codes, values, names = rounded_down(gaps) if groups is None else cut_levels(gaps, groups)
         source = f"{method} clustering of {len(vocabulary):,} words by {space} distance"
         made = cls(vocabulary, order, codes, values, names=names, source=source)
-        made.separated = _separated(made, grid)
+        made.separated = made._separated(grid)
         return made
+
+    def _separated(self, grid: Grid) -> tuple[int, tuple[float, ...]]:
+        """Find the share of words' ten nearest words outside their group of each height, on a public sample."""
+        size = len(self)
+        words = np.unique(np.linspace(0, size - 1, _SAMPLE).astype(np.int64))
+        nearest = min(_NEAREST, size - 1)
+        met = np.empty((len(words), nearest), dtype=np.uint8)
+        for row, word in enumerate(words.tolist()):
+            steps = grid.steps(np.array([word]))[0]
+            steps[word] = np.iinfo(np.int32).max
+            near = np.argsort(steps, kind="stable")[:nearest]
+            met[row] = self.levels_of(word)[self.places[near]]
+        return len(words), tuple(float((met > at).mean()) for at in range(1, 1 + len(self.heights)))
 
     @classmethod
     def from_paths(
@@ -231,44 +239,31 @@ class Tree(Index):
         source: str = "given paths",
         language: str | None = None,
     ) -> Tree:
-        """The tree of a hierarchy in which each word has its place.
+        """Make the tree of a hierarchy in which each word has its place.
 
         Parameters
         ----------
         vocabulary : Vocabulary or sequence of str
         paths : sequence of V sequences of str
-            The groups of each word, the widest first. Words meet at the last group that they share; a word without a path
-            meets the others at the root.
+            The groups of each word, the widest first, at most 63. Words meet at the last group that they share; a word
+            without a path meets the others at the root.
         names : sequence of str
             What the groups of each depth are called, the widest first, as many as the longest path; the root is "any".
         source : str
             What the tree was made from, for its readers.
         language : str, optional
             Of words that are no vocabulary, as spaCy's code.
-
-        Raises
-        ------
-        TextprivError
-            For more than 63 groups above a word, or names that do not fit.
         """
-        from textpriv.index.hierarchies import tree_of
-
         words = vocabulary
         if not isinstance(words, Vocabulary):
             words = Vocabulary(words, np.zeros((len(words), 1)), language=language)
         order, gaps, depth = tree_of(paths)
         if names and len(names) != depth:
             raise TextprivError(f"the longest path has {depth} groups, and {len(names)} names.")
-        titles = [*list(names)[::-1], "any"] if names else []
+        titles = [*list(names)[::-1], "any"]
         used, number = np.unique(gaps, return_inverse=True)
-        return cls(
-            words,
-            order,
-            number + 1,
-            used.astype(np.float64),
-            names=[titles[level - 1] for level in used.tolist()] if titles else (),
-            source=source,
-        )
+        used_names = [titles[level - 1] for level in used.tolist()] if names else ()
+        return cls(words, order, number + 1, used, names=used_names, source=source)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], language: str | None = None) -> Tree:
@@ -276,140 +271,122 @@ class Tree(Index):
 
         A first line whose word is ``word`` gives the names of the depths: ``word<TAB>chapter/block``. Words are ranked as
         they stand. See :meth:`from_paths`.
-
-        Raises
-        ------
-        VocabularyError
-            Naming the line that cannot be read; it is never quoted.
         """
-        from textpriv.index.hierarchies import read_paths
-
         words, paths, names = read_paths(Path(path))
         return cls.from_paths(words, paths, names, f"the file {Path(path).name}", language)
 
     @classmethod
     def from_wordnet(cls, vocabulary: Vocabulary) -> Tree:
-        """WordNet's hierarchy over a vocabulary: each word under the hypernyms of its first noun or else other sense.
-
-        Raises
-        ------
-        TextprivError
-            Where nltk or its WordNet is not installed, with what to install.
-        """
-        from textpriv.index.hierarchies import wordnet_paths
-
+        """Make WordNet's tree over a vocabulary: each word under the hypernyms of its first noun or else other sense."""
         return cls.from_paths(vocabulary, wordnet_paths(vocabulary.words), source="WordNet")
 
     # Files
 
-    def _write(self, target: Path) -> None:
-        arrays: dict[str, NDArray[Any]] = {
-            "order.npy": self.order,
-            "gaps.npy": np.concatenate([self.gaps, np.zeros(1, np.uint8)]),
-        }
-        meta: dict[str, Any] = {
-            "kind": TREE,
-            "heights": self.heights.tolist(),
-            "names": list(self.names),
-            "source": self.source,
-            "separated": {"looked_at": self.separated[0], "shares": list(self.separated[1])},
-        }
-        write_tables(target, self, arrays, meta)
+    def _content(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        padded = np.concatenate([self.gaps, np.zeros(1, np.uint8)])
+        heights, names = self.heights.tolist(), list(self.names)
+        meta = {"kind": folder.TREE, "heights": heights, "names": names, "source": self.source}
+        looked = {"looked_at": self.separated[0], "outside": list(self.separated[1])}
+        return {"order.npy": self.order, "gaps.npy": padded}, {**meta, **looked}
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, verify: bool = True) -> Tree:
-        """Open a tree's folder; see :meth:`Index.load`."""
-        found = Index.load(path, verify=verify)
-        if not isinstance(found, Tree):
-            raise IndexFolderError(
-                f"{path} is an index of vectors and no tree. Open it by Index.load, or make a tree from it."
+    @staticmethod
+    def _opened(found: folder.Found, *, verify: bool) -> Tree:
+        meta, (order, gaps) = found.meta, (found.arrays[name] for name in ("order.npy", "gaps.npy"))
+        try:
+            tree = Tree(
+                found.vocabulary,
+                order,
+                gaps[:-1],
+                meta["heights"],
+                names=meta["names"],
+                source=meta["source"],
+                separated=(meta["looked_at"], meta["outside"]),
+                path=found.path,
             )
-        return found
-
-    @classmethod
-    def opened(cls, found: Found) -> Tree:
-        """Return the tree of a folder that was read."""
-        meta, arrays, size = found.meta, found.arrays, len(found.words)
-        tree = cls(
-            Vocabulary.trusted(
-                found.words, np.empty((size, 0)), arrays.get("prior.npy"), meta.get("language")
-            ),
-            arrays["order.npy"],
-            arrays["gaps.npy"][:-1],
-            meta["heights"],
-            names=meta["names"],
-            source=meta["source"],
-            separated=(meta["separated"]["looked_at"], meta["separated"]["shares"]),
-            path=found.path.resolve(),
-        )
+        except TextprivError:
+            folder.refuse(found.path, "its order, gaps, heights or names are no tree")
+        if gaps[-1] or len(meta["outside"]) not in (0, len(tree.heights)):
+            folder.refuse(found.path, "it has a gap or a share too many")
         if tree.fingerprint != meta["fingerprint"]:
-            refuse(found.path / "index.json", "it has the fingerprint of another tree")
+            folder.refuse(found.path, "it has the fingerprint of another tree")
         return tree
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self.path is not None:
-            return super().__reduce__()
-        arrays = np.array(self.order), np.array(self.gaps), np.array(self.heights)
-        return _remade, (self.vocabulary, *arrays, self.names, self.source, self.separated)
 
     def __repr__(self) -> str:
         return f"Tree({len(self):,} words, {len(self.heights)} heights, {self.source})"
 
-    def _repr_html_(self) -> str:
-        shown = ", ".join(f"{height:.3g}" for height in self.heights[-4:].tolist())
-        return card(
-            "Tree",
-            [
-                ("words", f"{len(self):,}"),
-                ("made from", self.source),
-                ("heights", f"{len(self.heights)}, the largest {shown}"),
-                ("levels", ", ".join(self.names) or "without names"),
-                ("counts", "stored" if self.vocabulary.prior is not None else "none"),
-                ("folder", "in memory only" if self.path is None else str(self.path)),
-                ("fingerprint", self.fingerprint[:16]),
-            ],
-        )
 
+class Nodes(NamedTuple):
+    """The nodes of a tree: first its atoms, leaves that hold all words at distance 0 of each other, then inner nodes.
 
-def _check(tree: Tree, size: int) -> None:
-    """Refuse arrays and names that are no tree over so many words."""
-    levels = len(tree.heights)
-    if tree.order.shape != (size,) or not np.array_equal(np.sort(tree.order), np.arange(size)):
-        raise TextprivError(f"order must hold each of the {size:,} word ids once.")
-    if levels > LEVELS or not (np.diff(tree.heights, prepend=0.0) > 0).all():
-        raise TextprivError(f"heights must be at most {LEVELS} rising numbers above 0.")
-    if tree.gaps.shape != (size - 1,) or tree.gaps.max(initial=0) != levels:
-        raise TextprivError(
-            "gaps must hold a number of a height between every two words, and the last height must be among them."
-        )
-    if len(tree.names) not in (0, levels):
-        raise TextprivError(f"{len(tree.names)} names were given for {levels} heights.")
+    A node's parent has a higher number than the node, and the root the highest.
 
+    Attributes
+    ----------
+    start, end : ndarray of int32, shape (N,)
+        The leaves below a node, as places in depth-first order.
+    level : ndarray of uint8, shape (N,)
+        The number of its height; 0 for an atom.
+    parent : ndarray of int32, shape (N,)
+        -1 for the root.
+    atom : ndarray of int32, shape (V,)
+        The atom of each place.
+    """
 
-def _separated(tree: Tree, grid: Grid) -> tuple[int, tuple[float, ...]]:
-    """Number of words looked at, and the share of their ten nearest words outside their group, by height."""
-    size, levels = len(tree), len(tree.heights)
-    if not levels:
-        return 0, ()
-    words = np.unique(np.linspace(0, size - 1, _SAMPLE).astype(np.int64))
-    nearest = min(_NEAREST, size - 1)
-    met = []
-    for word in words.tolist():
-        steps = grid.steps(np.array([word]))[0]
-        steps[word] = np.iinfo(np.int32).max
-        near = np.argpartition(steps, nearest - 1)[:nearest]
-        met.append(tree.levels_of(word)[tree.places[near]])
-    shares = [float((np.concatenate(met) > level).mean()) for level in range(1, levels + 1)]
-    return len(words), tuple(shares)
+    start: NDArray[np.int32]
+    end: NDArray[np.int32]
+    level: NDArray[np.uint8]
+    parent: NDArray[np.int32]
+    atom: NDArray[np.int32]
 
+    @property
+    def atoms(self) -> int:
+        """Number of atoms."""
+        return int(self.atom[-1]) + 1
 
-def _remade(
-    vocabulary: Vocabulary,
-    order: NDArray[np.int32],
-    gaps: NDArray[np.uint8],
-    heights: NDArray[np.float64],
-    names: tuple[str, ...],
-    source: str,
-    separated: tuple[int, tuple[float, ...]],
-) -> Tree:
-    return Tree(vocabulary, order, gaps, heights, names=names, source=source, separated=separated)
+    @classmethod
+    def of(cls, gaps: NDArray[np.uint8]) -> Nodes:
+        """Find the nodes of a tree given by the numbers of the heights between its leaves."""
+        size = len(gaps) + 1
+        begins = np.concatenate([[True], gaps > 0])
+        atom = (np.cumsum(begins) - 1).astype(np.int32)
+        first = np.flatnonzero(
+            begins
+        )  # leaves of the nodes that have no parent yet, and those nodes
+        top = np.arange(len(first))
+        starts, ends, levels = [first], [np.append(first[1:], size)], [np.zeros_like(first)]
+        parent = np.full(2 * len(first) - 1, -1, dtype=np.int32)
+        count = len(first)
+        for level in range(1, int(gaps.max(initial=0)) + 1):
+            begins = np.concatenate([[True], gaps[first[1:] - 1] > level])
+            group = np.cumsum(begins) - 1
+            is_joined = np.bincount(group) > 1
+            number = count - 1 + np.cumsum(is_joined)
+            inside = is_joined[group]
+            parent[top[inside]] = number[group[inside]]
+            first, top = first[begins], np.where(is_joined, number, top[begins])
+            starts.append(first[is_joined])
+            ends.append(np.append(first[1:], size)[is_joined])
+            levels.append(np.full_like(starts[-1], level))
+            count += int(is_joined.sum())
+        start, end, level_of = map(np.concatenate, (starts, ends, levels))
+        places = start.astype(np.int32), end.astype(np.int32)
+        return cls(*places, level_of.astype(np.uint8), parent[:count], atom)
+
+    def typical(
+        self, heights: NDArray[np.float64], weights: NDArray[np.float64]
+    ) -> dict[int, Typical]:
+        """Typical distances, as :func:`textpriv.index.neighbours.typical_distances`, of words weighted by place."""
+        atoms = self.atoms
+        # Atoms below a node, but for one.
+        others = self.atom[self.end - 1] - self.atom[self.start]
+        table = np.concatenate([[0.0], heights])
+        mass: NDArray[np.float64] = np.bincount(self.atom, weights).astype(np.float64)
+        typical = {}
+        for rank in RANKS:
+            if rank > REFERENCE and atoms <= rank:
+                continue
+            up = np.arange(atoms)
+            while (short := np.flatnonzero((others[up] < rank) & (self.parent[up] >= 0))).size:
+                up[short] = self.parent[up[short]]
+            typical[rank] = Typical(*weighted_quantiles(table[self.level[up]], mass, SHARES))
+        return typical

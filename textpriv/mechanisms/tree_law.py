@@ -11,8 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from textpriv.index.tree import Tree
-from textpriv.index.tree_nodes import Nodes
+from textpriv.index.tree import Nodes, Tree
 from textpriv.mechanisms.measure import BaseMeasure, exp, expm1
 from textpriv.mechanisms.tem import LARGEST_EXPONENT
 

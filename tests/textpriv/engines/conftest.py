@@ -89,7 +89,7 @@ def tree_settings(tmp_path_factory, index, settings, key) -> PrivatizerSettings:
     """A mechanism over a tree, by the odds of its levels."""
     path = tmp_path_factory.mktemp("tree") / "small.tree"
     vocabulary = Index.load(index).vocabulary
-    Tree.build(vocabulary, heights="levels", groups={"kind": 9}).save(path)
+    Tree.build(vocabulary, groups={"kind": 9}).save(path)
     return replace(
         settings,
         index=str(path),

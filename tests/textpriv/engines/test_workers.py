@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("without_torch")
 def folder(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("index") / "w.idx"
     vectors = np.random.default_rng(0).normal(size=(len(WORDS), 4))
-    Index.build(Vocabulary(WORDS, vectors), hnsw=False).save(path)
+    Index.build(Vocabulary(WORDS, vectors)).save(path)
     return path
 
 

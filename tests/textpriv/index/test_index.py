@@ -157,18 +157,6 @@ def test_unknown_words_are_named():
         build().distance("w1", 60)
 
 
-def test_progress_counts_every_word():
-    seen = []
-    build(progress=lambda *given: seen.append(given))
-    assert seen[-1] == ("exact lists", 60, 60)
-
-
-def test_card_shows_space_and_rounding():
-    shown = build()._repr_html_()
-    assert "euclidean, 5 dimensions, int8" in shown
-    assert "%" in shown
-
-
 def test_graph_is_saved_checked_and_searched(tmp_path):
     pytest.importorskip("hnswlib")
     built = build()

@@ -15,7 +15,7 @@ pytest.importorskip("hnswlib")
 
 
 def test_damaged_folders_are_refused_in_a_sentence(tmp_path):
-    """A process of its own opens each, so that one that dies is seen."""
+    """A process of its own opens them, so that one that dies is seen."""
     done = subprocess.run(
         [sys.executable, damage.__file__, str(tmp_path)],
         # The folder of tests beside the script is called textpriv too; a package on the path comes before it.

@@ -16,7 +16,7 @@ from scipy.spatial.distance import pdist, squareform
 from textpriv import Index, Tree, Vocabulary
 from textpriv.errors import IndexFolderError, TextprivError
 from textpriv.files import sha256_file
-from textpriv.index import clustering
+from textpriv.index import hierarchies
 from textpriv.index.folder import meta_checksum
 
 
@@ -99,7 +99,7 @@ def test_what_is_no_tree_is_refused(order, gaps, heights):
 # Found in vectors
 
 
-@pytest.mark.parametrize("method", clustering.METHODS)
+@pytest.mark.parametrize("method", hierarchies.METHODS)
 def test_clustering_is_that_of_scipy_rounded_down(method):
     vectors = 2 * np.rint(150 * points(300))  # which are grid points as they are
     tree = Tree.build(vocabulary(vectors), method, space="euclidean")
@@ -112,8 +112,8 @@ def test_clustering_is_that_of_scipy_rounded_down(method):
 
 
 def test_large_vocabularies_are_split_and_stay_whole(monkeypatch):
-    monkeypatch.setattr(clustering, "_WHOLE", 100)
-    monkeypatch.setattr(clustering, "_GROUP", 50)
+    monkeypatch.setattr(hierarchies, "_WHOLE", 100)
+    monkeypatch.setattr(hierarchies, "_GROUP", 50)
     vectors = np.repeat(40.0 * points(8, 1), 50, axis=0) + points(400, 2)
     tree = Tree.build(vocabulary(vectors), space="euclidean", groups={"kind": 8})
     groups = [tree.group(word, 1).tolist() for word in range(0, 400, 50)]
@@ -241,12 +241,6 @@ def test_saved_and_pickled_trees_come_back_as_they_were(sound):
         assert np.array_equal(again.vocabulary.prior, np.arange(1.0, 61.0))
 
 
-def test_index_of_vectors_is_not_opened_as_a_tree(tmp_path):
-    Index.build(vocabulary(points(20)), k=3).save(tmp_path / "an.idx")
-    with pytest.raises(IndexFolderError, match="no tree"):
-        Tree.load(tmp_path / "an.idx")
-
-
 def _array(name, change):
     def damage(folder, meta):
         array = np.load(folder / name)
@@ -276,7 +270,8 @@ DAMAGES = {
     "other heights": _meta(heights=[1.0, 2.0, 4.0]),
     "too few names": _meta(names=["a"]),
     "a name twice": _meta(names=["a", "a", "b"]),
-    "shares above 1": _meta(separated={"looked_at": 3, "shares": [2.0, 0.0, 0.0]}),
+    "shares above 1": _meta(outside=[2.0, 0.0, 0.0]),
+    "too few shares": _meta(outside=[0.0]),
     "another kind": _meta(kind="index"),
     "no files": _meta(files={}),
 }
@@ -289,7 +284,6 @@ def test_damaged_tree_with_right_checksums_is_refused(name, sound, tmp_path):
     meta = json.loads((folder / "index.json").read_text())
     DAMAGES[name](folder, meta)
     for file, entry in meta["files"].items():
-        entry["bytes"] = (folder / file).stat().st_size
         entry["sha256"] = sha256_file(folder / file)
     meta["checksum"] = meta_checksum(meta)
     (folder / "index.json").write_text(json.dumps(meta))
