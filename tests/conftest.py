@@ -176,10 +176,9 @@ def vocabulary_of() -> Callable[..., Vocabulary]:
 
 @pytest.fixture(scope="session")
 def index_of(vocabulary_of) -> Callable[..., Index]:
-    """``index_of(vectors, ...)``: an index over words w0, w1, ... on the rows, without the approximate search."""
+    """``index_of(vectors, ...)``: an index over words w0, w1, ... on the rows."""
 
     def make(vectors, dtype=np.float64, **options) -> Index:
-        options.setdefault("hnsw", False)
         return Index.build(vocabulary_of(vectors, dtype=dtype), **options)
 
     return make
