@@ -182,9 +182,9 @@ def umask() -> int:
     return mask
 
 
-def sha256_file(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
-    found = hashlib.sha256()
+def sha256_file(path: Path, kind: str = "sha256") -> str:
+    """The SHA-256 of a file, or another digest, in hexadecimal digits."""
+    found = hashlib.new(kind, usedforsecurity=False)
     with open(path, "rb") as file:
         while piece := file.read(_PIECE):
             found.update(piece)

@@ -15,41 +15,25 @@ import numpy as np
 from textpriv.errors import VocabularyError
 from textpriv.vocabulary.vocabulary import Vocabulary
 
-__all__ = ["DATA", "FILES", "languages", "read_builtin", "read_manifest"]
+__all__ = ["DATA", "FILES", "read_builtin", "read_manifest"]
 
 DATA = Path(__file__).parent / "data"
 FILES = {"words": "{}-words.txt", "numbers": "{}-numbers.npy", "scales": "{}-scales.npy"}
 
 
-def languages() -> list[str]:
-    """Codes of the languages that there are."""
-    return sorted(path.stem for path in DATA.glob("*.json"))
-
-
 def read_manifest(language: str) -> dict[str, Any]:
-    """What is recorded of a vocabulary: its source, licence, checksums and computed records.
-
-    Raises
-    ------
-    VocabularyError
-        Where there is none of that language.
-    """
-    if language not in languages():
+    """Return what is recorded of a vocabulary: its source, licence, checksums and computed records."""
+    languages = sorted(path.stem for path in DATA.glob("*.json"))
+    if language not in languages:
         raise VocabularyError(
-            f"No vocabulary of the language {language!r} comes with the package, only of: {', '.join(languages())}. List "
+            f"No vocabulary of the language {language!r} comes with the package, only of: {', '.join(languages)}. List "
             "public sets with: textpriv index --list. Then build an index: textpriv index NAME FOLDER"
         )
     return json.loads((DATA / f"{language}.json").read_text(encoding="ascii"))
 
 
 def read_builtin(language: str) -> Vocabulary:
-    """The vocabulary of a language, the commonest word first, vectors in float32.
-
-    Raises
-    ------
-    VocabularyError
-        Where there is none, or the installed files are not those that the package came with.
-    """
+    """Return the vocabulary of a language, the commonest word first, vectors in float32."""
     manifest = read_manifest(language)
     for name, recorded in manifest["files"].items():
         if hashlib.sha256((DATA / name).read_bytes()).hexdigest() != recorded:

@@ -79,10 +79,7 @@ def counts_of(prior: str | os.PathLike[str] | Mapping[str, float]) -> Mapping[st
 
 
 def _of_array(prior: ArrayLike, size: int) -> NDArray[np.float64]:
-    try:
-        weights = np.asarray(prior)
-    except ValueError:
-        weights = np.empty(0, dtype=object)
+    weights = np.asarray(prior)
     if weights.dtype.kind not in "fiu" or weights.shape != (size,):
         raise VocabularyError(
             f"A prior must be a name, counts, or real numbers of shape ({size},), one for each word, not of type "

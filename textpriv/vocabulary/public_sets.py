@@ -7,7 +7,6 @@ installed package. ``data/public_sets.csv`` lists sets with the checksums that p
 from __future__ import annotations
 
 import csv
-import hashlib
 import re
 import shutil
 import urllib.request
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from textpriv.errors import VocabularyError
-from textpriv.files import atomic_write, cache_folder
+from textpriv.files import atomic_write, cache_folder, sha256_file
 
 __all__ = ["HUBS", "SETS", "PublicSet", "get", "is_named", "set_named", "where"]
 
@@ -87,13 +86,7 @@ def is_named(source: Any) -> bool:
 
 
 def set_named(name: str) -> PublicSet:
-    """Return the set of a name: one that is listed, or another one of its hub, of which less is known.
-
-    Raises
-    ------
-    VocabularyError
-        If the name has no hub.
-    """
+    """Return the set of a name: one that is listed, or another one of its hub, of which less is known."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise VocabularyError(
@@ -115,13 +108,7 @@ def where(chosen: PublicSet) -> Path:
 
 
 def get(chosen: PublicSet) -> Path | str:
-    """Return the path of a set, or the name of an installed spaCy package; fetch it if it is not there.
-
-    Raises
-    ------
-    VocabularyError
-        If it cannot be fetched, or is not what its checksum says. The message says what to fetch, and where to put it.
-    """
+    """Return the path of a set, or the name of an installed spaCy package; fetch it if it is not there."""
     place = where(chosen)
     if chosen.hub == "spacy":
         import spacy
@@ -139,7 +126,7 @@ def get(chosen: PublicSet) -> Path | str:
                 f"{chosen.name} could not be fetched ({error}). Fetch {chosen.url} elsewhere and put it here as {place}."
             ) from None
     kind, _, expected = chosen.checksum.partition(":")
-    if expected and _digest(place, kind) != expected:
+    if expected and sha256_file(place, kind) != expected:
         raise VocabularyError(
             f"{place} is not what was published as {chosen.name} ({kind} differs). Remove it and fetch it again."
         )
@@ -154,11 +141,3 @@ def _fetch(url: str, place: Path) -> None:
             shutil.copyfileobj(source, out)
             if promised and out.tell() < promised:
                 raise OSError(f"only {out.tell():,} of {promised:,} bytes came")
-
-
-def _digest(path: Path, kind: str) -> str:
-    digest = hashlib.new(kind, usedforsecurity=False)
-    with open(path, "rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()

@@ -92,16 +92,12 @@ def _from_spacy(nlp: Any, limit: int | None, counts: Mapping[str, float] | None)
         )
     data = table.data.get() if hasattr(table.data, "get") else table.data  # from GPU memory
     # A pruned table has many words a row: nothing could tell them apart, and each list would be full of them.
-    taken: dict[int, str] = {}
+    count, taken = (counts or {}).get, dict[int, str]()
     for key, row in table.key2row.items():
         word = strings[key]
-        if row not in taken or (
-            counts is not None and counts.get(word, 0) > counts.get(taken[row], 0)
-        ):
+        if row not in taken or count(word, 0) > count(taken[row], 0):
             taken[row] = word
-    order = sorted(
-        taken, key=lambda row: (0 if counts is None else -counts.get(taken[row], 0), row)
-    )[:limit]
+    order = sorted(taken, key=lambda row: (-count(taken[row], 0), row))[:limit]
     return [taken[row] for row in order], data[order], nlp.lang if nlp.lang != "xx" else None
 
 

@@ -1,12 +1,8 @@
 """Public lists of words that people ask about first: common first names, surnames and illnesses in English.
 
-Here stand the words and where they come from; how often a mechanism lets them through is computed where it is asked for.
-They are examples to measure with, and no detector: text holds many other names, and nothing is drawn by these lists.
-
-Source: our own selection. First names and surnames are among the most frequent of the public statistics of the United
-States (Social Security Administration, births of the last hundred years; Census Bureau, surnames of 2010), which as works
-of its government are in the public domain; illnesses are everyday English words. The lists come under the licence of this
-package.
+They are examples to measure with, and no detector. Names are a selection from public statistics of the United States
+(Social Security Administration, births of the last hundred years; Census Bureau, surnames of 2010), which are in the public
+domain. Illnesses are everyday English words.
 """
 
 from __future__ import annotations

@@ -19,11 +19,15 @@ from textpriv.vocabulary.readers import read_source
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Prior", "Vocabulary", "is_language", "read_only"]
+__all__ = ["Prior", "Vocabulary", "read_only"]
 
 
 class Vocabulary:
     """Words, one vector for each, and perhaps a prior. All of it must be public.
+
+    The guarantee of a mechanism takes words, vectors and prior as fixed and known to everybody. Vectors trained on the
+    private text, a word list taken from it, or a prior counted on it release that text outside the guarantee, with no bound
+    on the loss. Nothing in this library can check that.
 
     Parameters
     ----------
@@ -49,17 +53,6 @@ class Vocabulary:
         float64 weights above 0, not normalised, read-only.
     language : str or None
 
-    Raises
-    ------
-    VocabularyError
-        If words, vectors and prior do not fit together or hold something that is not allowed.
-
-    Notes
-    -----
-    The guarantee of a mechanism takes words, vectors and prior as fixed and known to everybody. Vectors trained on the
-    private text, a word list taken from it, or a prior counted on it release that text outside the guarantee, with no bound
-    on the loss. Nothing in this library can check that.
-
     Examples
     --------
     >>> import numpy as np
@@ -70,11 +63,6 @@ class Vocabulary:
     >>> vocabulary.prior_weights({"cat": 60, "dog": 30}).round(3).tolist()
     [0.571, 0.286, 0.143]
     """
-
-    words: list[str]
-    vectors: NDArray[Any]
-    prior: NDArray[np.float64] | None
-    language: str | None
 
     def __init__(
         self,
@@ -95,18 +83,16 @@ class Vocabulary:
             raise VocabularyError(
                 f"The vector of the word with id {bad[0]} has a value that is not finite. Correct it, or leave the word out."
             )
-        if language is not None and not is_language(language):
+        if not (language is None or re.fullmatch(r"[a-z]{2,3}", str(language))):
             raise VocabularyError(
                 f"{language!r} is no code of a language. Pass spaCy's, such as 'de', or nothing."
             )
+        if isinstance(prior, str) and prior in NAMES:
+            raise VocabularyError(
+                f'A vocabulary carries counts, and "{prior}" is none. Pass prior="{prior}" to the mechanism.'
+            )
         self.language = language
-        self.prior = None
-        if prior is not None:
-            if isinstance(prior, str) and prior in NAMES:
-                raise VocabularyError(
-                    f'A vocabulary carries counts, and "{prior}" is none. Pass prior="{prior}" to the mechanism.'
-                )
-            self.prior = read_only(weights_of(prior, self.words))
+        self.prior = None if prior is None else read_only(weights_of(prior, self.words))
 
     @classmethod
     def load(
@@ -140,11 +126,6 @@ class Vocabulary:
         language
             As in the constructor. Default: that of the spaCy pipeline or of the public set.
 
-        Returns
-        -------
-        Vocabulary
-            Files give float32 vectors.
-
         Raises
         ------
         VocabularyError
@@ -159,13 +140,7 @@ class Vocabulary:
         return cls(words, vectors, prior, language or found)
 
     def without(self, words: Iterable[str]) -> Vocabulary:
-        """Return the vocabulary without some words, which are unknown words then; the list must be public.
-
-        Raises
-        ------
-        VocabularyError
-            If no word is left.
-        """
+        """Return the vocabulary without some words, which are unknown words then; the list must be public."""
         left_out = set(words)
         kept = [number for number, word in enumerate(self.words) if word not in left_out]
         if not kept:
@@ -195,20 +170,8 @@ class Vocabulary:
     def builtin(cls, language: str = "en") -> Vocabulary:
         """Read a vocabulary that comes with the package; nothing is downloaded.
 
-        Parameters
-        ----------
-        language
-            "en": the commonest words of GloVe 6B with vectors of 50 dimensions (public domain), in order of frequency.
-
-        Returns
-        -------
-        Vocabulary
-            With float32 vectors and no counts; ``prior="zipf"`` suits its order.
-
-        Raises
-        ------
-        VocabularyError
-            If there is none of that language.
+        "en" has the commonest words of GloVe 6B with vectors of 50 dimensions (public domain), in order of frequency.
+        ``prior="zipf"`` suits that order.
 
         Examples
         --------
@@ -218,22 +181,6 @@ class Vocabulary:
         from textpriv.vocabulary.builtin import read_builtin
 
         return read_builtin(language)
-
-    @classmethod
-    def trusted(
-        cls,
-        words: list[str],
-        vectors: NDArray[Any],
-        prior: NDArray[np.float64] | None,
-        language: str | None = None,
-    ) -> Vocabulary:
-        """Wrap tables that were checked before, such as the arrays of an index."""
-        vocabulary = cls.__new__(cls)
-        vocabulary.words = words
-        vocabulary.vectors = read_only(vectors)
-        vocabulary.prior = None if prior is None else read_only(prior)
-        vocabulary.language = language
-        return vocabulary
 
     @cached_property
     def _ids(self) -> dict[str, int]:
@@ -253,27 +200,17 @@ class Vocabulary:
     def id(self, word: str) -> int:
         """Return the id of `word`: its position, from 0.
 
-        Raises
-        ------
-        VocabularyError
-            If the vocabulary lacks the word. The message names it: test words of private texts with `in` instead.
+        The error of a missing word names it. Test words of private texts with `in` instead.
         """
-        try:
-            return self._ids[word]
-        except (KeyError, TypeError):
+        if word not in self:
             raise VocabularyError(
                 f"The vocabulary of {len(self):,} words lacks {word!r}. Words are looked up as they are written, so mind "
                 "capital letters."
-            ) from None
+            )
+        return self._ids[word]
 
     def resolve(self, word: str | int) -> int:
-        """Return the id of a word that is given as text or as its id.
-
-        Raises
-        ------
-        VocabularyError
-            If the vocabulary lacks the word, or the number is no id.
-        """
+        """Return the id of a word that is given as text or as its id."""
         if isinstance(word, str):
             return self.id(word)
         if not 0 <= word < len(self):
@@ -281,7 +218,7 @@ class Vocabulary:
         return int(word)
 
     def ids(self, words: Iterable[str]) -> NDArray[np.int32]:
-        """Return the ids of T words as an int32 array of shape (T,); refuses as `id` does."""
+        """Return the ids of T words as an int32 array of shape (T,)."""
         return np.array([self.id(word) for word in words], dtype=np.int32)
 
     def prior_weights(self, prior: Prior) -> NDArray[np.float64]:
@@ -306,18 +243,13 @@ class Vocabulary:
         -------
         ndarray, shape (V,), float64
             All above 0; the sum is 1 up to rounding.
-
-        Raises
-        ------
-        VocabularyError
-            If the prior is none of these, holds what it must not, or spans more than float64 can.
         """
         if isinstance(prior, str) and prior in NAMES:
             weights = named_weights(prior, len(self), self.prior)
         else:
             weights = weights_of(prior, self.words)
-        # Scaling by the largest first keeps the sum of very large weights finite. The sum is correctly rounded, so that no
-        # processor's order of summation shows in what is drawn.
+        # Scaled by the largest, the sum is finite. It is correctly rounded, so that no processor's order of summation shows
+        # in what is drawn.
         scaled = weights / weights.max()
         normalised: NDArray[np.float64] = scaled / math.fsum(scaled.tolist())
         if not normalised.all():
@@ -344,11 +276,6 @@ class Vocabulary:
         return digest.hexdigest()
 
 
-def is_language(code: object) -> bool:
-    """Whether it has the form of spaCy's code of a language; spaCy need not have it."""
-    return isinstance(code, str) and re.fullmatch(r"[a-z]{2,3}", code) is not None
-
-
 def read_only(values: NDArray[Any]) -> NDArray[Any]:
     """Return a read-only view, so that the flag of the caller's own array stays as it is."""
     view = values.view()
@@ -367,25 +294,24 @@ def _as_matrix(vectors: ArrayLike) -> NDArray[Any]:
             f"Vectors must be real numbers of shape (V, n), not of type {given.dtype} and shape {given.shape}. Pass one row "
             "for each word."
         )
-    double = given.dtype.kind == "f" and given.dtype.itemsize == 8
     # A value beyond float32 becomes infinite here, and is refused as such later.
     with np.errstate(over="ignore"):
-        return np.ascontiguousarray(given, dtype=np.float64 if double else np.float32)
+        kind = np.float64 if given.dtype.str[1:] == "f8" else np.float32
+        return np.ascontiguousarray(given, dtype=kind)
 
 
 def _check_words(words: list[str]) -> None:
     """Refuse a word that is empty, repeated, or cannot be written as UTF-8."""
+    first: dict[str, int] = {}
     for number, word in enumerate(words):
         if not isinstance(word, str) or not word:
             raise VocabularyError(
                 f"The word with id {number} is empty or no text. Leave it out with its vector."
             )
-    first = {word: number for number, word in reversed(list(enumerate(words)))}
-    if len(first) < len(words):
-        again = next(number for number, word in enumerate(words) if first[word] != number)
-        raise VocabularyError(
-            f"The word with id {again} repeats the one with id {first[words[again]]}. Keep one vector for each word."
-        )
+        if first.setdefault(word, number) != number:
+            raise VocabularyError(
+                f"The word with id {number} repeats the one with id {first[word]}. Keep one vector for each word."
+            )
     try:
         "".join(words).encode("utf-8")
     except UnicodeEncodeError:
