@@ -1,31 +1,39 @@
-"""A public measure on the vocabulary in whole parts, and the plain arithmetic by which all draws are decided.
+"""What all draws are made of: a public measure in whole parts, rounds of random words, coins and exponentials.
 
 A probability is a whole number of parts in 2^62, so a measure sums to one exactly and a draw compares whole numbers.
 Exponentials are made of IEEE additions, multiplications and table entries in a written order, so every processor computes
-the same bits.
+the same bits. In a round every pending token reads the same number of random words, so no draw depends on the batch.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["PARTS", "BaseMeasure", "MeasureTables", "coin", "exp", "expm1", "find"]
+from textpriv.randomness import RandomWords
+
+__all__ = [
+    *("PARTS", "WORDS", "Attempt", "BaseMeasure", "MeasureTables"),
+    *("coin", "draw_in_rounds", "exp", "expm1", "find"),
+]
 
 PARTS_BITS = 62
 PARTS = 1 << PARTS_BITS
+WORDS = 4  # random words of one attempt
+_MOST = 64  # attempts of a round
 _FLOOR = (
     2.0**-40
 )  # the least probability of a word: fewer parts would round by more than 2^-23 of themselves
-_GUIDE_BITS = 22  # of the largest table that tells where to look for a part
+_GUIDE_BITS = 22  # of the largest guide
 
 
 class MeasureTables(NamedTuple):
-    """What a compiled sampler reads of a measure."""
+    """What a compiled sampler reads of a measure; ``guide`` and ``shift`` tell where to look for a part."""
 
     parts: NDArray[np.uint64]
     cumulative: NDArray[np.uint64]
@@ -67,9 +75,6 @@ class BaseMeasure:
         guide = np.searchsorted(self.cumulative, cells, side="right").astype(np.int32)
         self.tables = MeasureTables(self.parts, self.cumulative, guide, shift)
 
-    def __len__(self) -> int:
-        return len(self.parts)
-
     @property
     def before(self) -> NDArray[np.uint64]:
         """Parts before each word, and in all, shape (V + 1,)."""
@@ -98,16 +103,11 @@ def coin(probability: float, first: np.uint64, second: np.uint64) -> bool:
     return second < np.uint64(probability * 2.0**84)
 
 
-def _roots() -> NDArray[np.float64]:
-    """Return ``2^(j / 64)`` for j below 64, from square roots of 2 alone."""
-    table, root = np.ones(64), 2.0
-    for bit in (32, 16, 8, 4, 2, 1):
-        root = math.sqrt(root)
-        table[(np.arange(64) & bit) > 0] *= root
-    return table
-
-
-_ROOTS = _roots()
+# 2^(j / 64) for j below 64, from square roots of 2 alone.
+_ROOTS, _root = np.ones(64), 2.0
+for _bit in (32, 16, 8, 4, 2, 1):
+    _root = math.sqrt(_root)
+    _ROOTS[(np.arange(64) & _bit) > 0] *= _root
 _POWERS = np.ldexp(1.0, np.arange(-1022, 1024))
 # ln 2 / 64 with so few digits that its product with a whole number below 2^17 is exact, and what that leaves.
 _LN2, _LN2_REST = float.fromhex("0x1.62e42fefa39efp-1"), float.fromhex("0x1.abc9e3b39803fp-56")
@@ -136,3 +136,32 @@ def expm1(x: float) -> float:
     for n in range(12, 0, -1):
         total = (total + 1.0) * x / n
     return total
+
+
+# Called with the pending tokens, their random words, shape (pending, attempts * WORDS), and the outputs, to which it writes
+# the accepted draws.
+Attempt = Callable[[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int32]], None]
+
+
+def draw_in_rounds(
+    attempt: Attempt, offsets: NDArray[np.int64], streams: Sequence[RandomWords]
+) -> NDArray[np.int32]:
+    """Draw all tokens of some documents, with twice as many attempts from round to round.
+
+    Parameters
+    ----------
+    attempt : callable
+        See ``Attempt``.
+    offsets, streams
+        As of :meth:`Mechanism.sample_documents`.
+    """
+    out = np.full(int(offsets[-1]), -1, dtype=np.int32)
+    pending, attempts = np.arange(len(out)), 1
+    while len(pending):
+        words = np.empty((len(pending), attempts * WORDS), dtype=np.uint64)
+        bounds = np.searchsorted(pending, offsets)
+        for document in np.flatnonzero(np.diff(bounds)).tolist():
+            streams[document].fill(words[bounds[document] : bounds[document + 1]].reshape(-1))
+        attempt(pending, words, out)
+        pending, attempts = pending[out[pending] < 0], min(2 * attempts, _MOST)
+    return out

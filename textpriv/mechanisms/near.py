@@ -24,8 +24,17 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.index.index import Index
-from textpriv.mechanisms.measure import PARTS, BaseMeasure, MeasureTables, coin, exp, find
-from textpriv.mechanisms.rounds import WORDS, Attempt, draw_in_rounds
+from textpriv.mechanisms.measure import (
+    PARTS,
+    WORDS,
+    Attempt,
+    BaseMeasure,
+    MeasureTables,
+    coin,
+    draw_in_rounds,
+    exp,
+    find,
+)
 from textpriv.randomness import RandomWords
 
 __all__ = [
@@ -201,8 +210,8 @@ class NearTables:
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
         self.prepare(ids)
-        attempt: Attempt = partial(_attempts, *self.state, ids)  # type: ignore[call-arg]
-        return draw_in_rounds(attempt, offsets, streams)
+        attempts: Attempt = partial(_attempts, *self.state, ids)  # type: ignore[call-arg]
+        return draw_in_rounds(attempts, offsets, streams)
 
     @property
     def state(self) -> tuple[Any, ...]:

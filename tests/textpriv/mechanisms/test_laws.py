@@ -193,21 +193,21 @@ def test_draws_over_a_tree_fit_its_output_distribution(name):
 
 def test_levels_bound_the_odds_within_each_group():
     tree = TREES["ties of height"]()
-    odds = dict(zip(("a", "b", "c"), (2.0, 9.0, 400.0), strict=False))
+    tree = tree.reheighted(tree.heights, ("a", "b", "c"))
+    odds = dict(zip(tree.names, (2.0, 9.0, 400.0), strict=True))
     mechanism = TreeTEM(tree, levels=odds)
     laws, apart = all_laws(mechanism), tree.distances_of(np.arange(len(tree)))
     for height, most in zip(tree.heights, odds.values(), strict=True):
         within = apart <= height
         losses = np.stack([(laws - law).max(axis=1) for law in laws])
         assert losses[within].max() <= np.log(most)
-    named = tree.reheighted(tree.heights, ("a", "b", "c"))
     for wrong, reason in (
         ({"a": 9.0, "b": 2.0, "c": 400.0}, "must not fall"),
         ({"a": 1.0, "c": 400.0}, "above 1.001"),
         ({"a": 2.0}, "the last must have odds"),
     ):
         with pytest.raises(MechanismError, match=reason):
-            TreeTEM(named, levels=wrong)
+            TreeTEM(tree, levels=wrong)
 
 
 # Madlib
