@@ -214,6 +214,7 @@ DAMAGES: dict[str, Damage] = {
     "a graph with lists of another length": _graph(56, "<Q", 2**40),
     "a graph not listed": _meta(lambda meta: meta["files"].pop("hnsw.bin")),
     "a graph with a last list beyond": _graph(-4, "<I", 68),
+    "a graph with a last list of two bytes": _graph(-4, "<I", 2),
     # Something else in the place of a file
     **{
         f"a {kind} in the place of {name}": _in_place_of(name, kind)

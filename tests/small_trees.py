@@ -53,6 +53,6 @@ HARD = {
     "ties of height": lambda: random_tree(90, 3, 1),
     "words at distance 0": lambda: random_tree(80, 6, 2, together=0.4),
     "one far, many near": lambda: tree([1] * 60 + [2], [0.01, 9.0]),
-    "many heights": lambda: random_tree(300, 64, 3),
-    "500 leaves": lambda: random_tree(500, 40, 4, together=0.05),
+    "many heights": lambda: random_tree(150, 64, 3),
+    "200 leaves": lambda: random_tree(200, 40, 4, together=0.05),
 }

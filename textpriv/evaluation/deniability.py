@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
-from textpriv.index.neighbours import weighted_quantiles
+from textpriv.index.grid import weighted_quantiles
 from textpriv.mechanisms.base import Mechanism
 from textpriv.vocabulary.vocabulary import Prior
 

@@ -1,6 +1,6 @@
 """Whether a name is safe: how often words of public lists stay as they are, and how often they are recovered.
 
-The lists are those of ``textpriv.vocabulary.sensitive_words``. The figures are no part of the guarantee.
+The lists are those of ``textpriv.vocabulary.builtin``. The figures are no part of the guarantee.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from textpriv.evaluation.law import Law
 from textpriv.mechanisms.base import Mechanism
 from textpriv.randomness import KeyedStreams
-from textpriv.vocabulary.sensitive_words import LISTS, words_in
+from textpriv.vocabulary.builtin import LISTS, words_in
 
 __all__ = ["ListExposure", "can_compare", "exposure"]
 

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from textpriv.errors import MechanismError
 from textpriv.guarantees.pair_search import per_distance, search
 from textpriv.guarantees.significance import LEVEL, goodness_of_fit, largest_ratios, ratio_bound
-from textpriv.index.index import Index
-from textpriv.index.neighbours import progress_bar
+from textpriv.index.index import Index, progress_bar
 from textpriv.index.tree import Tree
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.mechanisms.pairs import log_normalisers, pair_constant

@@ -1,4 +1,4 @@
-"""The metric: words as points on a grid of whole numbers, and exact distances between them.
+"""The metric: words as points on a grid of whole numbers, exact distances between them and exact nearest lists.
 
 Vectors go through a public transform, are multiplied by one public scale and rounded. The rounded points are the metric of
 every mechanism. No point is longer than 2^11 steps, so all sums in a squared Euclidean distance are whole numbers up to
@@ -8,16 +8,33 @@ every mechanism. No point is longer than 2^11 steps, so all sums in a squared Eu
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from textpriv.errors import MetricError
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
-__all__ = ["MANHATTAN", "RECOMMENDED", "SPACES", "Grid", "Moved"]
+__all__ = [
+    "MANHATTAN",
+    "RANKS",
+    "RECOMMENDED",
+    "REFERENCE",
+    "SHARES",
+    "SPACES",
+    "Grid",
+    "Moved",
+    "Typical",
+    "exact_lists",
+    "typical_distances",
+    "weighted_quantiles",
+]
 
 SPACES = ("recommended", "euclidean", "unit", "manhattan")
 RECOMMENDED, EUCLIDEAN, UNIT, MANHATTAN = SPACES
@@ -31,6 +48,11 @@ _LONGEST = 2**11  # steps from the centre to a point: four times its square is 2
 _UNIT_BITS = 11  # of the length of a step, so that squared lengths are exact in float64, too
 _SAMPLE = 2000  # words on which we measure how far rounding moved the points
 _DIRECTIONS = 2.0**-24  # principal directions are rounded to multiples of this
+_CELLS = 1 << 20  # distances that a thread holds at a time, so that they stay in its cache
+
+REFERENCE = 10  # the neighbour that statements speak of
+RANKS = (1, REFERENCE, 100)
+SHARES = (0.5, 0.9)
 
 
 class Moved(NamedTuple):
@@ -220,3 +242,105 @@ def _common_apart(rows: NDArray[np.float64], vocabulary: Vocabulary) -> NDArray[
     out[first] *= _STRETCH
     out[first, -1] = _OFFSET
     return out * _LENGTH
+
+
+# Nearest lists and typical distances
+
+
+def exact_lists(
+    grid: Grid, k: int, progress: Callable[[int, int], None] = lambda done, everything: None
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Find the k nearest words of every word: ids and steps, shape (V, k), the word itself first, then by (steps, id)."""
+    size = len(grid)
+    height = max(8, min(256, _CELLS // size))
+    ids = np.empty((size, k), dtype=np.int32)
+    steps = np.empty((size, k), dtype=np.int32)
+
+    def work(start: int) -> int:
+        rows = np.arange(start, min(start + height, size))
+        ids[rows], steps[rows] = _nearest(grid.steps(rows), rows, k)
+        return int(rows[-1]) + 1
+
+    # One thread a processor, each of which multiplies matrices by itself.
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+    one_each = ThreadpoolController().limit(limits=1, user_api="blas")
+    with one_each, ThreadPoolExecutor(threads) as pool:
+        for done in pool.map(work, range(0, size, height)):
+            progress(done, size)
+    return ids, steps
+
+
+def _nearest(
+    steps: NDArray[np.int32], rows: NDArray[np.int64], k: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The k least of each row of distances, by (steps, id), after the row's own word."""
+    own = np.arange(len(rows))
+    if steps[own, rows].any():
+        raise ArithmeticError(
+            "matrix products on this machine are not exact; no index can be built"
+        )
+    steps[own, rows] = -1
+    edge = np.partition(steps, k - 1, axis=1)[:, k - 1]
+    near = np.flatnonzero(steps <= edge[:, None])
+    row, word = np.divmod(near, steps.shape[1])
+    found = steps.ravel()[near]
+    order = np.lexsort((found, row))  # stable: ties stay in the order of ids
+    counts = np.bincount(row, minlength=len(rows))
+    first = np.cumsum(counts) - counts
+    chosen = order[first[:, None] + np.arange(k)]
+    return word[chosen].astype(np.int32), np.maximum(found[chosen], 0)
+
+
+class Typical(NamedTuple):
+    """Distances that half, and nine tenths, of all tokens do not exceed.
+
+    They help people to read a guarantee. No guarantee and no output distribution depends on them.
+    """
+
+    median: float
+    ninety: float
+
+
+def typical_distances(
+    grid: Grid, listed: NDArray[np.int32], weights: NDArray[np.float64]
+) -> dict[int, Typical]:
+    """Find distances from words to their 1st, 10th and 100th nearest words at a distance above 0.
+
+    The farthest word counts where there are fewer. The 100th is left out unless all lists reach it.
+
+    Parameters
+    ----------
+    grid : Grid
+    listed : ndarray of int32, shape (V, k)
+        Steps to the nearest words.
+    weights : ndarray, shape (V,)
+        How often each word is met. Public.
+    """
+    size, k = listed.shape
+    equal = (listed == 0).sum(axis=1)
+    found = {}
+    for rank in RANKS:
+        place = equal + rank - 1
+        short = np.flatnonzero(place >= k)
+        if rank > REFERENCE and short.size:
+            continue
+        steps = listed[np.arange(size), np.minimum(place, k - 1)]
+        for start in range(0, len(short), 256):
+            words = short[start : start + 256]
+            every = np.sort(grid.steps(words), axis=1)
+            at = np.minimum((every == 0).sum(axis=1) + rank - 1, size - 1)
+            steps[words] = every[np.arange(len(words)), at]
+        found[rank] = Typical(*weighted_quantiles(grid.length(steps), weights, SHARES))
+    return found
+
+
+def weighted_quantiles(
+    values: NDArray[np.float64], weights: NDArray[np.float64], shares: tuple[float, ...]
+) -> tuple[float, ...]:
+    """For each share in (0, 1) the least value such that the values up to it have that share of the weight."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    # A sum that is one rounding too large must not end the search one value too early.
+    wanted = np.array(shares) * reached[-1] * (1 + 1e-12)
+    ends = np.minimum(np.searchsorted(reached, wanted), len(order) - 1)
+    return tuple(np.asarray(values, dtype=np.float64)[order][ends].tolist())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -15,18 +16,30 @@ from numpy.typing import NDArray
 
 from textpriv.errors import IndexFolderError, MetricError
 from textpriv.index import folder
-from textpriv.index.grid import MANHATTAN, Grid, Moved
-from textpriv.index.hnsw import build_graph, read_graph
-from textpriv.index.neighbours import (
+from textpriv.index.grid import (
+    MANHATTAN,
     REFERENCE,
+    Grid,
+    Moved,
     Typical,
     exact_lists,
-    progress_bar,
     typical_distances,
 )
+from textpriv.index.hnsw import build_graph, read_graph
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
-__all__ = ["Index"]
+__all__ = ["Index", "progress_bar"]
+
+
+@contextmanager
+def progress_bar(stage: str, shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """Draw a progress bar on standard error; yields a function of the number done and the number in all."""
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+
+    with Bars(console=Console(stderr=True), transient=True, disable=not shown) as bars:
+        task = bars.add_task(stage)
+        yield lambda done, everything: bars.update(task, completed=done, total=everything)
 
 
 class Index:

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from textpriv.errors import TextprivError
 from textpriv.index import folder
-from textpriv.index.grid import Grid
+from textpriv.index.grid import RANKS, REFERENCE, SHARES, Grid, Typical, weighted_quantiles
 from textpriv.index.hierarchies import (
     LEVELS,
     clustered,
@@ -30,15 +30,7 @@ from textpriv.index.hierarchies import (
     tree_of,
     wordnet_paths,
 )
-from textpriv.index.index import Index
-from textpriv.index.neighbours import (
-    RANKS,
-    REFERENCE,
-    SHARES,
-    Typical,
-    progress_bar,
-    weighted_quantiles,
-)
+from textpriv.index.index import Index, progress_bar
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
 __all__ = ["Nodes", "Tree"]
@@ -375,7 +367,7 @@ class Nodes(NamedTuple):
     def typical(
         self, heights: NDArray[np.float64], weights: NDArray[np.float64]
     ) -> dict[int, Typical]:
-        """Typical distances, as :func:`textpriv.index.neighbours.typical_distances`, of words weighted by place."""
+        """Typical distances, as :func:`textpriv.index.grid.typical_distances`, of words weighted by place."""
         atoms = self.atoms
         # Atoms below a node, but for one.
         others = self.atom[self.end - 1] - self.atom[self.start]

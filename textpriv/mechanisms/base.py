@@ -21,7 +21,7 @@ from textpriv.index.index import Index
 from textpriv.index.tree import Tree
 from textpriv.randomness import RandomWords, Stream, as_stream
 from textpriv.statement import PrivacyStatement
-from textpriv.vocabulary.sensitive_words import FIRST_NAMES, words_in
+from textpriv.vocabulary.builtin import FIRST_NAMES, words_in
 
 __all__ = ["ALGORITHM", "EPSILONS", "UNKNOWN", "Group", "Mechanism", "checksum", "positive"]
 

@@ -1,6 +1,9 @@
-"""The vocabularies that come with the package: public words and vectors, read from its own files and checked.
+"""What comes with the package: public words and vectors, and lists of words that people ask about first.
 
-A manifest beside them names source, licence and checksums; ``tools/make_builtin_vocabulary.py`` writes it.
+A manifest beside the vectors names source, licence and checksums; ``tools/make_builtin_vocabulary.py`` writes it. The lists
+have common first names, surnames and illnesses in English. They are examples to measure with, and no detector. Names are a
+selection from public statistics of the United States (Social Security Administration, births of the last hundred years;
+Census Bureau, surnames of 2010), which are in the public domain. Illnesses are everyday English words.
 """
 
 from __future__ import annotations
@@ -15,7 +18,17 @@ import numpy as np
 from textpriv.errors import VocabularyError
 from textpriv.vocabulary.vocabulary import Vocabulary
 
-__all__ = ["DATA", "FILES", "read_builtin", "read_manifest"]
+__all__ = [
+    "DATA",
+    "FILES",
+    "FIRST_NAMES",
+    "ILLNESSES",
+    "LISTS",
+    "SURNAMES",
+    "read_builtin",
+    "read_manifest",
+    "words_in",
+]
 
 DATA = Path(__file__).parent / "data"
 FILES = {"words": "{}-words.txt", "numbers": "{}-numbers.npy", "scales": "{}-scales.npy"}
@@ -45,3 +58,52 @@ def read_builtin(language: str) -> Vocabulary:
     scales = np.load(paths["scales"], allow_pickle=False)
     words = paths["words"].read_text(encoding="ascii").split()
     return Vocabulary(words, numbers * scales[:, None], language=language)
+
+
+# Words that people ask about
+
+# Women's and men's names in turn, commonest first, so that any beginning of the list has both.
+FIRST_NAMES = tuple(
+    """
+    john mary james patricia robert jennifer michael linda david elizabeth william barbara richard susan joseph jessica
+    thomas karen christopher sarah charles lisa daniel nancy matthew sandra anthony betty mark ashley donald emily steven
+    kimberly andrew margaret paul donna joshua michelle kenneth carol kevin amanda brian melissa timothy deborah ronald
+    stephanie george rebecca jason sharon edward laura jeffrey cynthia ryan kathleen jacob amy nicholas angela gary shirley
+    eric anna jonathan brenda stephen pamela larry emma justin nicole scott helen brandon samantha benjamin katherine samuel
+    christine gregory debra frank rachel alexander carolyn raymond janet patrick catherine jack maria dennis heather lauren
+    olivia
+    """.split()
+)
+
+SURNAMES = tuple(
+    """
+    smith johnson williams brown jones garcia miller davis rodriguez martinez hernandez lopez gonzalez wilson anderson
+    thomas taylor moore jackson martin lee perez thompson white harris sanchez clark ramirez lewis robinson walker young
+    allen king wright scott torres nguyen hill flores green adams nelson baker hall rivera campbell mitchell carter roberts
+    gomez phillips evans turner diaz parker cruz edwards collins reyes stewart morris morales murphy cook rogers gutierrez
+    ortiz morgan cooper peterson bailey reed kelly howard ramos kim cox ward richardson watson brooks chavez wood james
+    bennett gray mendoza ruiz hughes price alvarez castillo sanders patel myers long ross foster jimenez
+    """.split()
+)
+
+ILLNESSES = tuple(
+    """
+    cancer diabetes asthma depression anxiety stroke pneumonia tuberculosis hepatitis malaria measles influenza flu hiv aids
+    leukemia lymphoma melanoma tumor tumour epilepsy dementia alzheimer parkinson autism schizophrenia bipolar anorexia
+    bulimia alcoholism addiction obesity hypertension angina anemia anaemia arthritis osteoporosis bronchitis emphysema
+    fibrosis migraine meningitis encephalitis sclerosis psoriasis eczema herpes syphilis gonorrhea chlamydia cholera typhoid
+    dengue ebola rabies tetanus polio mumps rubella smallpox sepsis cirrhosis jaundice pancreatitis appendicitis gastritis
+    colitis ulcer hernia gout lupus thrombosis embolism aneurysm arrhythmia cardiomyopathy thyroid goitre glaucoma cataract
+    blindness deafness infertility miscarriage endometriosis menopause incontinence insomnia psychosis suicide overdose
+    paralysis concussion fracture infection fever allergy infarction covid
+    """.split()
+)
+
+LISTS = {"first names": FIRST_NAMES, "surnames": SURNAMES, "illnesses": ILLNESSES}
+
+
+def words_in(vocabulary: Vocabulary, words: tuple[str, ...]) -> list[str]:
+    """Return those of some words that a vocabulary holds, as it writes them: in lower case, or else with a capital."""
+    forms = ((word, word.capitalize()) for word in words)
+    written = (next((form for form in both if form in vocabulary), None) for both in forms)
+    return [word for word in written if word is not None]

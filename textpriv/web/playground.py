@@ -22,7 +22,7 @@ from textpriv.index.tree import Tree
 from textpriv.mechanisms import mechanism_names, registry
 from textpriv.privatizer import Privatizer
 from textpriv.statement import odds_in_words
-from textpriv.vocabulary.sensitive_words import LISTS, words_in
+from textpriv.vocabulary.builtin import LISTS, words_in
 from textpriv.web.guard import Refusal
 from textpriv.web.report import drawn_kinds, group_in_words, odds_table, typical_pairs
 

@@ -21,7 +21,7 @@ from textpriv.evaluation.best_attacker import BestAttacker, PublicText
 from textpriv.evaluation.recovery import COMMON, WordRecovery, word_recovery
 from textpriv.evaluation.sensitive import can_compare, exposure
 from textpriv.files import atomic_write, umask
-from textpriv.index.neighbours import REFERENCE
+from textpriv.index.grid import REFERENCE
 from textpriv.mechanisms.base import Mechanism
 from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import KeyedStreams, Stream

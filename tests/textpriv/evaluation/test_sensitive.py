@@ -11,7 +11,7 @@ from textpriv.evaluation.sensitive import exposure
 from textpriv.index import Index
 from textpriv.mechanisms import TEM, Madlib
 from textpriv.vocabulary import Vocabulary
-from textpriv.vocabulary.sensitive_words import LISTS, words_in
+from textpriv.vocabulary.builtin import LISTS, words_in
 
 WORDS = "the of a to in john mary Smith asthma cancer film house dog rain".split()
 

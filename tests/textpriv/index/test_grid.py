@@ -62,7 +62,7 @@ def test_lists_are_the_k_least_by_steps_and_id(size, dimension, k, seed):
 
 def test_lists_do_not_depend_on_blocks(monkeypatch):
     small = Index.build(vocabulary(700, 6), "euclidean", k=9)
-    monkeypatch.setattr("textpriv.index.neighbours._CELLS", 7 * 700)
+    monkeypatch.setattr("textpriv.index.grid._CELLS", 7 * 700)
     again = Index.build(vocabulary(700, 6), "euclidean", k=9)
     assert np.array_equal(small.neighbour_ids, again.neighbour_ids)
     assert np.array_equal(small.neighbour_steps, again.neighbour_steps)
