@@ -113,8 +113,7 @@ class Privatizer:
         self.spans = None if spans is None else SpanPlan(spans, detector)
         self._streams = _DocumentStreams(run_key, seed, ledger)
         if ledger is not None:
-            terms = Terms.of(mechanism, self.policy, self.language)
-            self._streams.terms = replace(terms, settings=self.fingerprint)
+            self._streams.terms = Terms.of(mechanism, self.fingerprint)
 
     def privatize(
         self, text: str, key: ReleaseKey | None = None, labels: Labels | None = None

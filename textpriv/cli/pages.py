@@ -63,8 +63,7 @@ def report(
     mechanism, texts = privatizer.mechanism, public_texts(context, text_column)
     spent = None
     if ledger is not None:
-        with Ledger(ledger) as account:
-            spent = account.totals()
+        spent = Ledger(ledger).totals()
     found = None
     if certificate:
         found = certify(mechanism, progress=console().is_terminal, reuse=True)

@@ -280,7 +280,7 @@ class BatchRelease:
                     continue
                 own = document_key(part, name)
                 if is_counted or has_authors:
-                    from textpriv.ledger.ledger import Document
+                    from textpriv.ledger import Document
 
                     keys.append(
                         Document(name, author, part) if is_counted else Document(own, author)

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from textpriv.ledger.charges import Charge, Document, Release, Shared, Spent
+from textpriv.ledger.charges import Charge, Document, Shared, Spent, Terms, settings_fingerprint
 from textpriv.ledger.ledger import Ledger
-from textpriv.ledger.terms import Terms, settings_fingerprint
 
-__all__ = [
-    "Charge",
-    "Document",
-    "Ledger",
-    "Release",
-    "Shared",
-    "Spent",
-    "Terms",
-    "settings_fingerprint",
-]
+__all__ = ["Charge", "Document", "Ledger", "Shared", "Spent", "Terms", "settings_fingerprint"]

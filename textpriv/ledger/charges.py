@@ -1,15 +1,32 @@
-"""Questions to a ledger and its answers: documents and their losses in, keys and sums out."""
+"""Questions to a ledger and its answers: documents, settings and their losses in, keys and sums out."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textpriv.composition import epsilon_of_zcdp
+from textpriv.errors import LedgerError
 from textpriv.randomness import DocumentKey, Stream
 
-__all__ = ["DELTA", "Charge", "Document", "Release", "Shared", "Spent"]
+if TYPE_CHECKING:
+    from textpriv.mechanisms.base import Mechanism
+    from textpriv.tokenization.policy import TokenPolicy
+
+__all__ = [
+    "DELTA",
+    "Charge",
+    "Document",
+    "Release",
+    "Shared",
+    "Spent",
+    "Terms",
+    "settings_fingerprint",
+]
 
 DELTA = 1e-6  # of which statements speak
 
@@ -37,23 +54,77 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Shared:
-    """A loss by one draw that documents share, counted once for all releases of its scope.
+class Terms:
+    """The settings of a release, and what they cost.
 
     Attributes
     ----------
-    drawn : bytes
-        What the draw follows from besides the ledger's key and the name of the scope. Public.
-    scope : "person" or "document"
-        Whose draw it is: the author's, or that of all versions of the document.
-    nats, rho : float
-        The most that it loses; rho in zCDP.
+    settings : bytes
+        Fingerprint of everything that decides, with a key, what is drawn.
+    distance : str
+        Names the distance that epsilon is measured by; epsilons add only under one distance.
+    epsilon : float
+        In units of 1/distance.
+    word_loss, word_rho : float
+        Largest loss of one drawn word, in nats and in zCDP. Default: ``word_loss**2 / 2``, which holds of every mechanism.
     """
 
-    drawn: bytes
-    scope: str
+    settings: bytes
+    distance: str
+    epsilon: float
+    word_loss: float
+    word_rho: float | None = None
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, settings: bytes) -> Terms:
+        """Return the terms of releases with a mechanism; a LedgerError if nothing finite is proved of it."""
+        statement = mechanism.statement
+        loss = statement.figures.get("worst_word_loss")
+        if not statement.proved or statement.epsilon is None or loss is None:
+            raise LedgerError(
+                f"a ledger adds up proved guarantees, and {mechanism.name} as configured has none. Use exact lists "
+                "(backend='exact') and a mechanism whose statement is proved."
+            )
+        return cls(
+            settings=settings,
+            distance=f"{mechanism.index.space} {mechanism.index.fingerprint[:16]}",
+            epsilon=statement.epsilon,
+            word_loss=loss + statement.figures.get("numerical_slack", 0.0),
+            word_rho=statement.range_at(math.inf) ** 2 / 8,
+        )
+
+
+def settings_fingerprint(
+    mechanism: Mechanism, policy: TokenPolicy, language: str = "en", spans: Any = None
+) -> bytes:
+    """Return 32 bytes that stand for everything that decides, with a key, what is drawn.
+
+    A key is used again only where it gives the same words again. So everything that the sampler reads belongs here, and the
+    version of the package, since a new one may draw in another order. Of typed spans these are their policy and detectors,
+    in JSON types.
+    """
+    from textpriv import __version__
+
+    settings = {
+        "version": __version__,
+        "mechanism": mechanism.binding(),
+        "policy": policy.to_dict(),
+        "language": language,
+        **({} if spans is None else {"spans": spans}),
+    }
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest()
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A loss by one draw that documents share, counted once for all releases of its scope."""
+
+    drawn: bytes  # what the draw follows from besides the ledger's key and the name of the scope; public
+    scope: (
+        str  # "person" for the author's draw, "document" for that of all versions of the document
+    )
     nats: float
-    rho: float
+    rho: float  # in zCDP
 
 
 @dataclass(frozen=True)
@@ -84,18 +155,10 @@ class Charge:
 
 @dataclass(frozen=True)
 class Release:
-    """The permission to release one document.
-
-    Attributes
-    ----------
-    key : bytes
-        32 secret bytes: the key of the random stream that the document is drawn from.
-    charged : bool
-        Whether this was counted now; False if the same release was counted before.
-    """
+    """The permission to release one document, and the secret key of its random stream."""
 
     key: bytes = field(repr=False)
-    charged: bool
+    charged: bool  # False if the same release was counted before
 
     def stream(self) -> Stream:
         """Return the release's random stream, from its beginning."""
@@ -104,25 +167,14 @@ class Release:
 
 @dataclass(frozen=True)
 class Spent:
-    """Sums over releases. What they bound is proved in :mod:`textpriv.ledger.ledger`.
-
-    Attributes
-    ----------
-    documents, releases, tokens : int
-    nats : float
-        The log-odds between any two collections of the same shape are at most this.
-    epsilon : mapping of str to float
-        For each distance the sum of epsilon, in units of 1/distance.
-    rho : float
-        In zCDP.
-    """
+    """Sums over releases; what they bound is proved in ``mechanisms.md``, section 10.5."""
 
     documents: int
     releases: int
     tokens: int
     nats: float
-    epsilon: Mapping[str, float]
-    rho: float = 0.0
+    epsilon: Mapping[str, float]  # by distance, in units of 1/distance
+    rho: float = 0.0  # in zCDP
 
     def nats_at(self, delta: float = DELTA) -> float:
         """Return the smaller of ``nats`` and the nats that ``rho`` converts to at a delta in (0, 1).
@@ -131,11 +183,3 @@ class Spent:
         plus delta.
         """
         return min(self.nats, epsilon_of_zcdp(self.rho, delta))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the sums as JSON types."""
-        return {
-            **vars(self),
-            "epsilon": dict(self.epsilon),
-            "nats_with_delta": {f"{DELTA:g}": self.nats_at()},
-        }

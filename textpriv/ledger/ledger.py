@@ -1,44 +1,18 @@
 """The ledger: what each document and author has spent, and the keys that repeat a release, in one SQLite file.
 
 A ledger is charged before anything is drawn. It refuses, or it writes the charge to the disk and returns the random key of
-the release. The same document with the same settings gets its first key again and pays nothing.
-
-What is counted, and why it adds up
------------------------------------
-A release draws every word of a document independently. Its log-odds between two documents of the same shape are at most
-``sum_j epsilon * d(w_j, w'_j)`` over their words, and at most ``tokens * word_loss`` whatever the words are. Releases with
-different keys are independent given the texts, even if the settings of a later one were chosen by looking at an earlier one:
-likelihoods multiply and log-odds add (sequential composition). Three sums follow, and all bounds hold at once:
+the release. The same document with the same settings gets its first key again and pays nothing. Three sums are kept, and
+all bounds hold at once; ``mechanisms.md`` proves them in section 10.5:
 
 epsilon
-    Summed over releases under one distance, which is that of one index. If the words of no single version of a document
-    move by more than D in all, the log-odds of everything counted are at most ``epsilon * D``. For an author, a fact that
-    occurs once in each document and changes by d costs ``epsilon * d``. Two distances have two sums, for their units differ:
-    ``epsilon_1 * D_1 + epsilon_2 * D_2``. This sum covers words alone.
+    Over releases under one distance, which is that of one index. Words alone.
 nats
-    ``tokens * word_loss`` and the largest loss of each typed span, summed over all releases under all distances: the worst
-    case between any two documents, or any two collections of an author, with as many words and spans in the same places.
+    The worst case between any two documents, or collections of an author, of the same shape: words and typed spans, under
+    all distances.
 rho
-    The same releases in zero-concentrated differential privacy. The loss of one word moves within a range of eta nats, so it
-    is eta^2 / 8-zCDP (Cesar and Rogers, "Bounding, Concentrating, and Truncating", 2021). A loss of N nats is N^2 / 2-zCDP.
-    Rhos add up, and what they convert to at a small delta grows more slowly than nats. A limit also holds if releases were
-    chosen by looking at earlier ones (Feldman and Zrnic, "Individual Privacy Accounting via a Renyi Filter", 2021); a sum
-    without a limit holds if they were not.
+    The same in zero-concentrated differential privacy.
 
-Draws that releases share (:class:`Shared`)
--------------------------------------------
-A law such as the shift of dates draws one number N for an author, under the ledger's key, and releases ``x + N`` of every
-date x in whatever document. It is counted once in the author's account, and once in that of each document that has such a
-date. *Proof.* Adjacent histories are moved against each other by D as a whole, so the intervals between dates are equal. The
-first release of a date, of x_1, loses at most ``epsilon |D|``, however it was chosen. Any later one is ``x + N = (x_1 + N) +
-(x - x_1)``: a function of what the first drew and of an interval that both histories share. This is post-processing, even if
-its document was chosen by looking at all releases before. For a document alone nothing is claimed of dates that move against
-those of others: intervals are not protected.
-Another epsilon, range or kind is another N, independent of the first, and adds. So do authors: whoever changes the documents
-of one author changes the account of this author alone, and all authors together lose at most the sum.
-
-No sum covers what a statement calls not protected, such as the number of tokens, nor whether a text has changed since its
-last release: an unchanged one is released as before.
+A draw that releases share, such as one shift for all dates of an author, counts once in the account of each whose it is.
 """
 
 from __future__ import annotations
@@ -56,14 +30,13 @@ from pathlib import Path
 from typing import Any
 
 from textpriv.composition import epsilon_of_zcdp
-from textpriv.errors import LedgerError, LimitError
-from textpriv.ledger.charges import DELTA, Charge, Document, Release, Shared, Spent
+from textpriv.errors import LedgerError, LimitError, at_position
+from textpriv.ledger.charges import DELTA, Charge, Document, Release, Shared, Spent, Terms
 from textpriv.ledger.store import checked_file, connect, create, damaged, plain_errors
-from textpriv.ledger.terms import Terms
 from textpriv.randomness import DocumentKey, framed, identity_bytes
 from textpriv.statement import at_most, factor_in_words
 
-__all__ = ["LIMITS", "Charge", "Document", "Ledger", "Release", "Shared", "Spent"]
+__all__ = ["LIMITS", "Ledger"]
 
 _IN_RHO = (
     "each WHOSE at most {} rho of zero-concentrated differential privacy under all indexes together: any set of outcomes is "
@@ -73,8 +46,8 @@ _SENTENCES = {
     "document_limit": "a document may spend at most epsilon {} per unit of distance under each index (each set of words, "
     "vectors and metric has a unit and a sum of its own)",
     "document_nats_limit": "a document at most {} nats under all indexes together",
-    "author_limit": "an author's documents at most {} nats in all",
     "document_rho_limit": _IN_RHO.replace("WHOSE", "document"),
+    "author_limit": "an author's documents at most {} nats in all",
     "author_rho_limit": _IN_RHO.replace("WHOSE", "author"),
 }
 LIMITS = tuple(_SENTENCES)
@@ -85,41 +58,31 @@ _LARGEST = 2**62  # millionths of one amount; SQLite refuses sums above 2^63
 class Ledger:
     """A durable account of releases, shared by any number of processes.
 
+    The file holds no text and no name, only hashes under a secret of its own. But it holds the keys of the releases: whoever
+    has it and the released texts can undo them. Only its owner may read it.
+
+    A charge is one transaction that is on the disk (``synchronous=FULL``) before its key is returned. A process that dies
+    before has counted nothing. One that dies after has counted once, and gets the same key when it charges again. Nothing
+    stays open between two calls, so threads and forks need no care.
+
+    A file that is damaged, no ledger, open to other users, or replaced while it is used, is a LedgerError.
+
+    Limits hold for what is charged through this object: give every process the same ones. Amounts are whole millionths,
+    rounded up. An older copy that was put back before the ledger was opened forgets what was released since.
+
     Parameters
     ----------
     path : path
         The file, made if there is none. Keep it on a local disk.
     document_limit : float, optional
         Most epsilon that one document may spend under each index, over all its versions, per unit of that index's distance.
-        Another index has another unit and a sum of its own: set ``document_nats_limit`` if you use several.
+        Set ``document_nats_limit`` if you use several indexes.
     document_nats_limit : float, optional
         Most nats that one document may spend in the worst case, over all its versions and under all indexes together.
     author_limit : float, optional
         Most nats that one author's documents may spend in the worst case. Every document must then name its author.
     document_rho_limit, author_rho_limit : float, optional
         The same two in zCDP, which many words spend more slowly.
-
-    Raises
-    ------
-    LedgerError
-        For a file that cannot be used: damaged, no ledger, of another format, or open to other users; and, at any use, for
-        one that was replaced since.
-
-    Notes
-    -----
-    *Secrecy.* The file holds no text and no name, only hashes under a secret of its own. But it holds the keys of the
-    releases: whoever has it and the released texts can undo them. Only its owner may read it.
-
-    *Crashes.* A charge is one transaction that is on the disk (``synchronous=FULL``) before its key is returned. A process
-    that dies before has drawn nothing and counted nothing. One that dies after has counted once, and gets the same key when
-    it charges again. Nothing stays open between two calls, so threads and forks need no care.
-
-    *Limits* hold for what is charged through this object; give every process the same ones. Amounts are whole millionths,
-    rounded up, so sums are exact in any order. An older copy that was put back before the ledger was opened forgets what was
-    released since.
-
-    *Versions.* A changed text is a new release under the same name and adds to the document's account. Since an unchanged
-    one is released as before, whoever sees both releases learns whether it has changed.
 
     Examples
     --------
@@ -145,12 +108,12 @@ class Ledger:
         author_rho_limit: float | None = None,
     ) -> None:
         self.path = Path(path).absolute()
-        self.document_limit, self.document_nats_limit = document_limit, document_nats_limit
-        self.document_rho_limit = document_rho_limit
-        self.author_limit, self.author_rho_limit = author_limit, author_rho_limit
+        of_document = document_limit, document_nats_limit, document_rho_limit
+        named = zip(LIMITS, (*of_document, author_limit, author_rho_limit), strict=True)
+        self.limits = {name: limit for name, limit in named if limit is not None}
         self._limits = {
-            name: None if value is None else _millionths(name, value, rounding=ROUND_FLOOR)
-            for name, value in ((name, getattr(self, name)) for name in LIMITS)
+            name: _millionths(name, limit, rounding=ROUND_FLOOR)
+            for name, limit in self.limits.items()
         }
         self._secret = b""
         create(self.path)
@@ -158,8 +121,6 @@ class Ledger:
         with self._transaction("BEGIN") as connection:
             if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
                 raise damaged(self.path)
-
-    # Charging
 
     def charge(self, terms: Terms, charge: Charge) -> Release:
         """Count the release of one document, or find it counted; see :meth:`charge_all`."""
@@ -169,27 +130,16 @@ class Ledger:
         """Count the releases of some documents in one transaction: all of them or none.
 
         Draw nothing before this returns. A document whose release with these terms and this content is in the ledger costs
-        nothing and gets its stored key.
-
-        Returns
-        -------
-        list of Release
-            One for each charge, in order.
-
-        Raises
-        ------
-        LimitError
-            If a release would pass a limit. Its ``position`` is the charge's in ``charges``.
-        LedgerError
-            If an amount cannot be counted, a document is known under another author, or the file fails.
+        nothing and gets its stored key. A LimitError says which charge would pass a limit (``position``), a LedgerError what
+        cannot be counted, or that a document is known under another author.
         """
         entries, releases = [], []
         for position, charge in enumerate(charges):
-            with _named(position):
+            with at_position(position):
                 entries.append(self._entry(terms, charge))
         with self._transaction("BEGIN IMMEDIATE") as connection:
             for position, entry in enumerate(entries):
-                with _named(position):
+                with at_position(position):
                     releases.append(self._charge(connection, entry))
         return releases
 
@@ -246,7 +196,7 @@ class Ledger:
         self._check_account(connection, "document", entry.document, entry)
         if entry.author is not None:
             self._check_account(connection, "author", entry.author, entry)
-        elif self.author_limit is not None or self.author_rho_limit is not None:
+        elif {"author_limit", "author_rho_limit"} & self._limits.keys():
             raise LedgerError(
                 "there is a limit for each author, and this document names none. Give its author."
             )
@@ -269,7 +219,7 @@ class Ledger:
         """Refuse what would pass a limit of a document or an author; shared draws that it has are paid."""
         nats_limit = {"document": "document_nats_limit", "author": "author_limit"}[whose]
         rho_limit = f"{whose}_rho_limit"
-        if self._limits[nats_limit] is None and self._limits[rho_limit] is None:
+        if not {nats_limit, rho_limit} & self._limits.keys():
             return
         which = f"{whose} = ?"
         nats, rho = _sums(connection, which, name)
@@ -281,7 +231,7 @@ class Ledger:
         self._check(rho_limit, rho, entry.rho + sum(each[2] for each in new), f"rho {of}")
 
     def _check(self, name: str, spent: int, more: int, unit: str) -> None:
-        limit, whose = self._limits[name], name.partition("_")[0]
+        limit, whose = self._limits.get(name), name.partition("_")[0]
         if limit is not None and spent + more > limit:
             raise LimitError(
                 f"the limit of this {whose} is {limit / _UNIT:,.6g} {unit}; it has spent {spent / _UNIT:,.6g}, and this "
@@ -289,18 +239,16 @@ class Ledger:
                 "limit, or use a smaller epsilon; repeating an earlier release exactly costs nothing."
             )
 
-    # Reading
-
     def spent(
         self, *, document: DocumentKey | None = None, author: DocumentKey | None = None
     ) -> Spent:
         """Return what a document, or all documents of an author, have spent; zero for an unknown name."""
         if (document is None) == (author is None):
             raise LedgerError("give a document or an author; totals() is for all.")
-        if document is not None:
-            return self._spent("document = ?", self._hash(b"document", identity_bytes(document)))
-        assert author is not None
-        return self._spent("author = ?", self._hash(b"author", identity_bytes(author)))
+        if author is not None:
+            return self._spent("author = ?", self._hash(b"author", identity_bytes(author)))
+        assert document is not None
+        return self._spent("document = ?", self._hash(b"document", identity_bytes(document)))
 
     def totals(self) -> Spent:
         """Return what all documents have spent together."""
@@ -332,11 +280,9 @@ class Ledger:
     def statement(self) -> str:
         """What the ledger counts and refuses, in plain words."""
         limits = []
-        for name, sentence in _SENTENCES.items():
-            limit = getattr(self, name)
-            if limit is not None:
-                factor = factor_in_words(epsilon_of_zcdp(limit, DELTA)) if "rho" in name else ""
-                limits.append(sentence.format(at_most(limit), factor))
+        for name, limit in self.limits.items():
+            factor = factor_in_words(epsilon_of_zcdp(limit, DELTA)) if "rho" in name else ""
+            limits.append(_SENTENCES[name].format(at_most(limit), factor))
         refused = "No limit is set."
         if limits:
             refused = (
@@ -350,17 +296,10 @@ class Ledger:
             f"{refused}"
         )
 
-    # The file
-
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Do nothing: no file stays open between two calls."""
-
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process opens the file itself.
-        return partial(Ledger, self.path, **{name: getattr(self, name) for name in LIMITS}), ()
+        return partial(
+            Ledger, self.path, **self.limits
+        ), ()  # another process opens the file itself
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
@@ -400,16 +339,6 @@ class _Entry:
     tokens: int
     rho: int
     shared: tuple[tuple[bytes, int, int], ...] = ()
-
-
-@contextlib.contextmanager
-def _named(position: int) -> Iterator[None]:
-    """Give an error the position of its charge."""
-    try:
-        yield
-    except LedgerError as error:
-        error.position = position
-        raise
 
 
 def _millionths(name: str, value: float, times: int = 1, rounding: str = ROUND_CEILING) -> int:

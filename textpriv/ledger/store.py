@@ -79,9 +79,7 @@ def connect(path: Path, new: bool = False) -> sqlite3.Connection:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if not new and application != _APPLICATION:
-            raise LedgerError(
-                f"{path} is no ledger. Name another file; a new one is made where there is none."
-            )
+            raise none_there(path)
         if not new and version != _FORMAT:
             raise LedgerError(
                 f"{path} has format {version}, and this version of textpriv reads {_FORMAT}. Use the version that made it."
@@ -115,8 +113,14 @@ def plain_errors(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into errors for the user, which name the file and never its content."""
     try:
         yield
-    except sqlite3.OperationalError as error:
+    except (UnicodeDecodeError, sqlite3.DatabaseError) as error:
         message = str(error)
+        if "not a database" in message:
+            raise none_there(path) from None
+        is_damaged = any(sign in message for sign in ("no such", "decode to UTF-8", "malformed"))
+        if is_damaged or not isinstance(error, sqlite3.OperationalError):
+            raise damaged(path) from None
+        remedy = "nothing of this was counted. Repair the cause, and try again"
         if "locked" in message or "busy" in message:
             remedy = (
                 f"another process has held it for {_PATIENCE:.0f} seconds. End that, and try again"
@@ -125,17 +129,14 @@ def plain_errors(path: Path) -> Iterator[None]:
             remedy = (
                 "it and its folder must be writable. Change that, or use a ledger in another folder"
             )
-        elif any(sign in message for sign in ("no such", "decode to UTF-8", "malformed")):
-            raise damaged(path) from None
-        else:
-            remedy = "nothing of this was counted. Repair the cause, and try again"
         raise LedgerError(f"cannot use the ledger {path} ({message}): {remedy}.") from None
-    except (UnicodeDecodeError, sqlite3.DatabaseError) as error:
-        if "not a database" in str(error):
-            raise LedgerError(
-                f"{path} is no ledger. Name another file; a new one is made where there is none."
-            ) from None
-        raise damaged(path) from None
+
+
+def none_there(path: Path) -> LedgerError:
+    """Return the error of a file that is no ledger."""
+    return LedgerError(
+        f"{path} is no ledger. Name another file; a new one is made where there is none."
+    )
 
 
 def damaged(path: Path) -> LedgerError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from textpriv.errors import SpanError, how_to_install
-from textpriv.ledger.ledger import Document
+from textpriv.ledger import Document
 from textpriv.spans.policy import UNDETECTED_PASS
 
 try:

@@ -33,7 +33,7 @@ from textpriv.web.render import kinds_of, token_spans
 if TYPE_CHECKING:
     from textpriv.guarantees.certificate import Certificate
     from textpriv.index.index import Index
-    from textpriv.ledger.ledger import Spent
+    from textpriv.ledger import Spent
     from textpriv.mechanisms.base import Group
     from textpriv.privatizer import Privatizer
     from textpriv.spans.plan import SpanPlan

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from textpriv.composition import epsilon_of_zcdp
 from textpriv.errors import LedgerError, LimitError
-from textpriv.ledger import Charge, Document, Ledger, Shared, Terms
+from textpriv.ledger import Charge, Document, Ledger, Shared, Spent, Terms
 
 TERMS = Terms(settings=b"s" * 32, distance="euclidean", epsilon=2.0, word_loss=15.0)
 CHEAP = Terms(b"settings", "euclidean", epsilon=1.0, word_loss=2.0, word_rho=1.0)
@@ -66,13 +66,7 @@ def test_every_amount_is_rounded_up_to_whole_millionths(ledger):
 
 
 def test_nothing_is_spent_under_an_unknown_name(ledger):
-    spent = ledger.spent(author="nobody").to_dict()
-    assert {name: spent[name] for name in ("documents", "nats", "rho", "epsilon")} == {
-        "documents": 0,
-        "nats": 0.0,
-        "rho": 0.0,
-        "epsilon": {},
-    }
+    assert ledger.spent(author="nobody") == Spent(0, 0, 0, 0.0, {})
 
 
 def test_nats_at_delta_are_the_smaller_of_both_sums(ledger):

@@ -8,6 +8,7 @@ import pickle
 import re
 import sqlite3
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from typer.testing import CliRunner
 from textpriv.cli.app import app
 from textpriv.errors import LedgerError, LimitError, TextprivError
 from textpriv.index import Index
-from textpriv.ledger import Charge, Document, Ledger, Terms
+from textpriv.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms import TEM, UNKNOWN
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import Stream
@@ -58,7 +59,7 @@ class Spied(TEM):
 
 def test_the_terms_are_those_of_the_statement(index):
     statement = TEM(index, epsilon=6.0).statement
-    terms = Terms.of(TEM(index, epsilon=6.0), TokenPolicy())
+    terms = Terms.of(TEM(index, epsilon=6.0), b"")
     assert terms.epsilon == 6.0
     assert terms.word_loss >= statement.figures["worst_word_loss"]
     # A loss that moves within a range is rho = range^2 / 8 in zCDP (Cesar and Rogers 2021).
@@ -70,28 +71,37 @@ def test_everything_that_decides_a_draw_changes_the_settings(index, monkeypatch)
     moved = Index.build(Vocabulary(words, np.random.default_rng(4).normal(size=vectors.shape)))
     counts = np.arange(1.0, len(words) + 1)
     policy = TokenPolicy()
-    terms = [
-        Terms.of(TEM(index, epsilon=6.0), policy),
-        Terms.of(TEM(index, epsilon=6.0), TokenPolicy(number="mask")),
-        Terms.of(TEM(index, epsilon=6.0), policy, language="de"),
-        Terms.of(TEM(index, epsilon=7.0), policy),
-        Terms.of(TEM(index, epsilon=6.0, gamma=1.0), policy),
-        Terms.of(TEM(index, epsilon=6.0, prior=counts), policy),
-        Terms.of(TEM(index, epsilon=6.0, prior=counts[::-1]), policy),
-        Terms.of(TEM(moved, epsilon=6.0), policy),
+    tem = partial(TEM, index)
+    settings = [
+        settings_fingerprint(tem(epsilon=6.0), policy),
+        settings_fingerprint(tem(epsilon=6.0), TokenPolicy(number="mask")),
+        settings_fingerprint(tem(epsilon=6.0), policy, language="de"),
+        settings_fingerprint(tem(epsilon=7.0), policy),
+        settings_fingerprint(tem(epsilon=6.0, gamma=1.0), policy),
+        settings_fingerprint(tem(epsilon=6.0, prior=counts), policy),
+        settings_fingerprint(tem(epsilon=6.0, prior=counts[::-1]), policy),
+        settings_fingerprint(TEM(moved, epsilon=6.0), policy),
     ]
     monkeypatch.setattr("textpriv.__version__", "999")
-    terms.append(Terms.of(TEM(index, epsilon=6.0), policy))
-    assert len({each.settings for each in terms}) == len(terms)
-    # The distance is another only with other vectors.
-    assert len({each.distance for each in terms}) == 2
-    assert terms[-2].distance != terms[0].distance
+    settings.append(settings_fingerprint(tem(epsilon=6.0), policy))
+    assert len(set(settings)) == len(settings)
+
+
+def test_the_distance_is_another_only_with_other_vectors(index):
+    words, vectors = index.vocabulary.words, np.array(index.vocabulary.vectors)
+    moved = Index.build(Vocabulary(words, np.random.default_rng(4).normal(size=vectors.shape)))
+    laws = [TEM(index, epsilon=6.0), TEM(index, epsilon=7.0, gamma=1.0), TEM(moved, epsilon=6.0)]
+    first, second, third = (Terms.of(law, b"").distance for law in laws)
+    assert first == second != third
 
 
 def test_settings_are_recognised_in_another_process_and_after_saving(index):
     built = Index.build(Vocabulary(index.vocabulary.words, np.array(index.vocabulary.vectors)))
-    policy = TokenPolicy()
-    assert Terms.of(TEM(built, epsilon=6.0), policy) == Terms.of(TEM(index, epsilon=6), policy)
+    here, there = (
+        (Terms.of(law, b""), settings_fingerprint(law, TokenPolicy()))
+        for law in (TEM(built, epsilon=6.0), TEM(index, epsilon=6))
+    )
+    assert here == there
 
 
 def test_a_mechanism_without_a_proved_guarantee_cannot_be_counted(index):
@@ -101,7 +111,7 @@ def test_a_mechanism_without_a_proved_guarantee_cannot_be_counted(index):
             return replace(super().statement, proved=False)
 
     with pytest.raises(LedgerError, match="proved"):
-        Terms.of(Unproved(index, epsilon=6.0), TokenPolicy())
+        Terms.of(Unproved(index, epsilon=6.0), b"")
 
 
 def test_no_two_collections_lose_more_than_their_rho_converts_to(index, path):
@@ -113,7 +123,7 @@ def test_no_two_collections_lose_more_than_their_rho_converts_to(index, path):
     ledger = Ledger(path)
     for name, (law, tokens) in enumerate(zip(laws, (2, 1), strict=True)):
         charge = Charge(Document(name, "ann"), b"words", tokens)
-        ledger.charge(Terms.of(law, TokenPolicy()), charge)
+        ledger.charge(Terms.of(law, b"%d" % name), charge)
     spent = ledger.spent(author="ann")
     for _ in range(200):
         first, second = (

@@ -25,7 +25,6 @@ from textpriv.spans.laws.dates import DateShift
 from textpriv.spans.laws.numbers import Number
 from textpriv.spans.laws.surrogates import Mask, Surrogate
 from textpriv.spans.policy import UNDETECTED_PASS, SpanPolicy
-from textpriv.tokenization.policy import TokenPolicy
 
 RUN_KEY = b"K" * 32
 DIGITS = Number(0.7, low=0, high=2, kind="NUMBER")
@@ -364,7 +363,7 @@ def test_a_text_of_many_spans_loses_none(mechanism):
 
 
 def test_one_account_counts_words_and_spans(mechanism, tmp_path):
-    worst = Terms.of(mechanism, TokenPolicy()).word_loss
+    worst = Terms.of(mechanism, b"").word_loss
     ledger = Ledger(tmp_path / "ledger", document_nats_limit=2 * worst + 2 * 1.4 + 0.01)
     counted = Privatizer(mechanism, ledger=ledger, spans=POLICY, detector=DETECTOR)
     first = counted.privatize("w0 1 w1 2 AB", Document("a", "ann"))
