@@ -19,7 +19,7 @@ def main(folder: str) -> None:
     private = privatize_dataset(dataset, settings, document_column="id")
     for before, after in zip(dataset, private, strict=True):
         print(f"{before['text']}  ->  {after['text']}  ({after['stars']} stars)")
-    print(settings.build().statement.paragraph())
+    print(settings.build().statement)
 
 
 if __name__ == "__main__":

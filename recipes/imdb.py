@@ -15,16 +15,17 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Callable
+import warnings
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
-import torch
 import typer
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
+from sklearn.neural_network import MLPClassifier
 
 import textpriv
 from textpriv.evaluation.comparison import Documents, Task
@@ -59,40 +60,28 @@ def halves(whole: Documents, seed: int) -> tuple[Documents, Documents]:
 
 def means(
     documents: Documents, table: NDArray[np.float32], ids: NDArray[np.int32] | None = None
-) -> torch.Tensor:
+) -> NDArray[np.float32]:
     """Mean vectors of documents, a word said n times weighing root n."""
     counts = documents.counts(len(table), ids).sqrt()
     totals = np.maximum(np.asarray(counts.sum(axis=1)), 1)
-    return torch.from_numpy(np.asarray(counts @ table / totals, dtype=np.float32))
+    return np.asarray(counts @ table / totals, dtype=np.float32)
 
 
 def trained(
-    make: Callable[[], torch.nn.Module], inputs: torch.Tensor, answers: torch.Tensor, seed: int
-) -> torch.nn.Module:
-    """A classifier, by Adam and cross-entropy."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = make()
-    state = torch.Generator().manual_seed(seed)
-    step = torch.optim.Adam(model.parameters())
-    for _ in range(EPOCHS):
-        for batch in torch.randperm(len(inputs), generator=state).split(BATCH):
-            step.zero_grad(set_to_none=True)
-            torch.nn.functional.cross_entropy(model(inputs[batch]), answers[batch]).backward()
-            step.step()
-    return model.eval()
-
-
-def probabilities(model: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-    """Class probabilities of a model."""
-    with torch.no_grad():
-        return model(inputs).softmax(dim=1)
-
-
-def attack_model() -> torch.nn.Module:
-    """Two hidden layers of 64 ReLU units (Appendix C)."""
-    linear, relu = torch.nn.Linear, torch.nn.ReLU
-    return torch.nn.Sequential(linear(2, 64), relu(), linear(64, 64), relu(), linear(64, 2))
+    layers: tuple[int, ...], inputs: NDArray[np.float32], answers: NDArray[Any], seed: int
+) -> MLPClassifier:
+    """A network of ReLU layers, by Adam and cross-entropy; without layers it is linear."""
+    model = MLPClassifier(
+        layers,
+        alpha=0.0,
+        batch_size=BATCH,
+        max_iter=EPOCHS,
+        n_iter_no_change=EPOCHS,
+        random_state=seed,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # 20 epochs are the setting
+        return model.fit(inputs, answers)
 
 
 def whitened(vocabulary: textpriv.Vocabulary) -> NDArray[np.float32]:
@@ -115,17 +104,13 @@ class Trial:
         self.tr1, self.tr2 = halves(train, 2 * seed)
         self.te1, self.te2 = halves(test, 2 * seed + 1)
         shadow = self.classifier(self.te2, None)
-        known = [probabilities(shadow, means(part, table)) for part in (self.te2, self.te1)]
-        member = torch.from_numpy(np.repeat([1, 0], [len(part) for part in known]))
-        self.attack = trained(attack_model, torch.cat(known), member, seed)
+        known = [shadow.predict_proba(means(part, table)) for part in (self.te2, self.te1)]
+        member = np.repeat([1, 0], [len(part) for part in known])
+        self.attack = trained((64, 64), np.concatenate(known), member, seed)
 
-    def classifier(self, part: Documents, ids: NDArray[np.int32] | None) -> torch.nn.Module:
+    def classifier(self, part: Documents, ids: NDArray[np.int32] | None) -> MLPClassifier:
         """The model of Appendix C, from these ids in place of a part's own."""
-        size = self.table.shape[1]
-        answers = torch.from_numpy(part.labels.astype(np.int64))
-        return trained(
-            lambda: torch.nn.Linear(size, 2), means(part, self.table, ids), answers, self.seed
-        )
+        return trained((), means(part, self.table, ids), part.labels, self.seed)
 
     def measure(self, mechanism: Mechanism | None) -> dict[str, float]:
         """All measures of a mechanism, or of clear text."""
@@ -133,9 +118,9 @@ class Trial:
         if mechanism is not None:
             ids = mechanism.sample(ids, np.random.default_rng(self.seed))
         model, table = self.classifier(self.tr1, ids), self.table
-        right = probabilities(model, means(self.te1, table)).argmax(dim=1).numpy()
-        outputs = [probabilities(model, means(part, table)) for part in (self.tr1, self.tr2)]
-        scores = probabilities(self.attack, torch.cat(outputs))[:, 1].numpy()
+        right = model.predict(means(self.te1, table))
+        outputs = [model.predict_proba(means(part, table)) for part in (self.tr1, self.tr2)]
+        scores = self.attack.predict_proba(np.concatenate(outputs))[:, 1]
         member = np.repeat([1, 0], [len(part) for part in outputs])
         task = Task(self.tr1, self.te1)
         found = {

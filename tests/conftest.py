@@ -47,7 +47,6 @@ from textpriv.vocabulary import Vocabulary  # noqa: E402
 
 LEVEL = 1e-9
 
-collect_ignore = ["without_torch"]  # what is there cannot be imported, which is what it is for
 
 # Every run tries the same examples: whoever changes nothing sees nothing fail. ``--hypothesis-profile=default`` looks for
 # others, with a new seed each time.
@@ -106,7 +105,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass by what is there before the first test: thousands of tests, torch, numba."""
+    """Let the garbage collector pass by what is there before the first test: thousands of tests, numba."""
     gc.collect()
     gc.freeze()
 
@@ -133,19 +132,6 @@ def real_data() -> Path:
             "no real data: set TEXTPRIV_DATA to the folder that holds embeddings/ and imdb/"
         )
     return folder
-
-
-@pytest.fixture(scope="module")
-def without_torch() -> Iterator[None]:
-    """Processes that are started have no torch, as where textpriv is installed by itself.
-
-    spaCy loads it wherever it is, which takes most of the time in which such a process starts, and nothing of it is used.
-    """
-    folder = str(Path(__file__).with_name("without_torch"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", folder, prepend=os.pathsep)
-        patch.syspath_prepend(folder)  # which goes with a process that is spawned
-        yield
 
 
 @pytest.fixture(scope="session")

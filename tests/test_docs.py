@@ -32,8 +32,7 @@ def test_a_page_of_python_and_commands_runs_as_it_stands(page, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     monkeypatch.setenv("PATH", path)
-    # The commands are textpriv's, which needs no torch; spaCy would load it.
-    paths = [str(ROOT / "tests" / "without_torch"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     names: dict[str, object] = {"__name__": "page"}
     blocks = COMMANDS_TOO.findall((ROOT / page).read_text(encoding="utf-8"))
@@ -63,8 +62,7 @@ def test_the_page_on_training_runs_as_it_stands_and_saves_no_raw_word(
 ):
     (tmp_path / "demo.idx").symlink_to(demo_index)
     monkeypatch.chdir(tmp_path)
-    # Of so many processes none needs torch, which spaCy would load.
-    paths = [str(ROOT / "tests" / "without_torch"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     monkeypatch.setenv(
         "PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

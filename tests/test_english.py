@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
+import textpriv
 from textpriv.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,3 +65,11 @@ def test_sentences_of_help_are_short_and_plain():
         found = sentences(text)
         assert [each for each in found if len(each.split()) > LONGEST] == [], name
         assert [each for each in found if DIALECT.search(each)] == [], name
+
+
+def test_sentences_of_a_statement_are_short_and_plain():
+    index = textpriv.Index.builtin("en")
+    statement = textpriv.Privatizer(textpriv.ContextualTEM(index, 2.0)).statement
+    for _, found in statement.table:
+        assert [each for each in found if len(each.split()) > LONGEST] == []
+        assert [each for each in found if DIALECT.search(each)] == []

@@ -7,11 +7,9 @@ from typing import NamedTuple
 
 from textpriv.errors import TextprivError
 
-__all__ = ["Together", "epsilon_of_pure", "epsilon_of_zcdp", "together"]
+__all__ = ["Together", "epsilon_of_zcdp", "together"]
 
-_MOST = 20_000  # draws for which optimal composition is summed term by term
-_STEPS = 200  # of a bisection
-_ROUNDED = 1e-9  # nats: more than the logarithms of factorials up to 20,000! are off by
+_ROUNDED = 1e-9  # relative: more than the arithmetic of a conversion is off by
 
 
 class Together(NamedTuple):
@@ -24,7 +22,7 @@ class Together(NamedTuple):
     delta : float
         0 where the sum of the largest losses is what counts.
     by : str
-        "sum", "zcdp" or "composition".
+        "sum" or "zcdp".
     total : float
         The sum of the largest losses, which holds with a delta of 0.
     """
@@ -70,52 +68,8 @@ def epsilon_of_zcdp(rho: float, delta: float) -> float:
     return max(found * (1 + _ROUNDED), 0.0)
 
 
-def epsilon_of_pure(loss: float, draws: int, delta: float) -> float:
-    """The least epsilon of so many draws that lose at most so many nats each, whatever they are.
-
-    By Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy" (2015): no draws lose more together
-    than those of randomized response, which tell the truth with odds of ``exp(loss)``.
-
-    Parameters
-    ----------
-    loss : float
-        Above 0, finite.
-    draws : int
-        1 to 20,000.
-    delta : float
-        In (0, 1).
-    """
-    likelier, rarer = -math.log1p(math.exp(-loss)), -loss - math.log1p(math.exp(-loss))
-    whole = math.lgamma(draws + 1)
-    # By how many of the draws tell the truth: the loss, and the logarithm of its probability.
-    terms = []
-    for true in range(draws, draws // 2, -1):
-        ways = whole - math.lgamma(true + 1) - math.lgamma(draws - true + 1)
-        mass = ways + true * likelier + (draws - true) * rarer + _ROUNDED
-        terms.append(((2 * true - draws) * loss, mass))
-
-    def beyond(epsilon: float) -> float:
-        parts = (
-            math.exp(mass) * -math.expm1(epsilon - lost) for lost, mass in terms if lost > epsilon
-        )
-        return math.fsum(parts)
-
-    low, high = 0.0, draws * loss
-    if beyond(low) <= delta:
-        return low
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        if beyond(middle) <= delta:
-            high = middle
-        else:
-            low = middle
-    return high
-
-
 def together(draws: int, loss: float, spread: float, delta: float) -> Together:
-    """The least of what is proved of equal draws: the sum, zCDP by bounded range, and optimal composition.
+    """Return the lesser bound on equal draws: the sum of their losses, or zCDP by bounded range.
 
     Parameters
     ----------
@@ -134,7 +88,4 @@ def together(draws: int, loss: float, spread: float, delta: float) -> Together:
     if 0 < delta < 1 and 0 < total < math.inf:
         rho = draws * min(spread, 2 * loss) ** 2 / 8
         candidates.append(Together(epsilon_of_zcdp(rho, delta), delta, "zcdp", total))
-        if draws <= _MOST:
-            found = epsilon_of_pure(loss, draws, delta)
-            candidates.append(Together(found, delta, "composition", total))
     return min(candidates)

@@ -9,7 +9,7 @@ from typing import overload
 from textpriv.errors import MechanismError
 from textpriv.index.builtin import BUILTIN, open_index
 from textpriv.index.index import Index
-from textpriv.mechanisms import default_mechanism
+from textpriv.mechanisms import NO_DEFAULT, default_mechanism
 from textpriv.privatizer import Privatizer
 from textpriv.tokenization.encoder import DEFAULT_LANGUAGE
 from textpriv.tokenization.policy import TokenPolicy
@@ -58,7 +58,7 @@ def privatize(
     ----------
     texts : str or iterable of str
     epsilon : float
-        Per unit of the index's distance. There is no default: without one the error shows three of them and their meaning.
+        Per unit of the index's distance.
     recovery : float
         In place of epsilon: the largest share of content words that the Bayes-optimal single-word attacker may recover.
     index : Index or path, optional
@@ -87,9 +87,7 @@ def privatize(
     if epsilon is not None and recovery is not None:
         raise MechanismError("privatize takes an epsilon or a recovery, not both.")
     if epsilon is None and recovery is None:
-        from textpriv.amounts import explain_missing
-
-        raise MechanismError(f"privatize(texts, epsilon=...): {explain_missing(name)}")
+        raise MechanismError(f"privatize(texts, recovery=...): {NO_DEFAULT}")
     opened = name if isinstance(name, Index) else open_index(name)
     if epsilon is None:
         from textpriv.guarantees.epsilon import epsilon_for

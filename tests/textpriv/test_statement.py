@@ -50,33 +50,36 @@ def test_losses_contain_what_rounding_may_add():
     statement = make(figures=figures)
     assert statement.loss_at(2.0) == 12.25
     assert statement.loss_at(100.0) == statement.local_dp_epsilon == 60.25
-    assert statement.document_loss(3) == 3 * 60.25
-    assert statement.author_loss([3, 1]) == 4 * 60.25
-    # Words at distance 0 share one law, and no words lose nothing.
-    assert statement.loss_at(0.0) == statement.document_loss(0) == 0.0
+    assert statement.documents_within(3, delta=0).total == 3 * 60.25
+    # Words at distance 0 have one output distribution, and no words lose nothing.
+    assert statement.loss_at(0.0) == statement.documents_within(0).total == 0.0
 
 
-def test_paragraph_gives_odds_of_half_and_nine_tenths_of_tokens():
-    paragraph = make().paragraph()
-    assert "at most 20.1 to 1 for half of all running words (a distance of up to 2)" in paragraph
-    assert "at most 3.0 million to 1 for nine tenths of them (up to 3.51)" in paragraph
+def shown(statement):
+    """The printed statement on one line."""
+    return " ".join(str(statement).split())
+
+
+def test_the_table_gives_odds_of_half_and_nine_tenths_of_tokens():
+    told = shown(make())
+    assert "at most 20.1 to 1 for half of all tokens (distance up to 2)" in told
+    assert "For nine tenths: at most 3.0 million to 1 (up to 3.51)" in told
 
 
 def test_the_document_line_gives_the_sum_and_the_composition():
-    assert make(figures={}).document_line == ""
-    assert make(epsilon=None).document_line == ""
+    assert make(figures={}).documents == make(epsilon=None).documents == []
     figures = {"worst_word_loss": 60.0, "reference_distance": 0.5, "bounded_range": 6.0}
     statement = make(figures=figures)
     # 100 words that each lose 3 nats, within a range of 3: 112.5-zCDP.
     assert statement.documents_within(100, 0.5).total == 300.0
     assert statement.documents_within(100, 0.5) == together(100, 3.0, 3.0, 1e-6)
-    line = statement.document_line
-    assert line in statement.paragraph()
-    assert "100 words, each by a distance of up to 0.5," in line
+    line = " ".join(statement.documents)
+    assert line in shown(statement)
+    assert "100 words, each by a distance of up to 0.5:" in line
     exact = together(100, 3.0, 3.0, 1e-6).epsilon
-    assert f"at most {odds_in_words(300.0)}, the product over these words" in line
+    assert f"odds of at most {odds_in_words(300.0)}." in line
     assert f"at most {factor_in_words(exact)} times as likely" in line
-    assert "bounded range, as zCDP" in line
+    assert "zCDP by bounded range" in line
     # Without a bounded range the loss moves by twice the largest one.
     bare = make(figures={**figures, "bounded_range": None})
     assert bare.range_at(0.5) == 6.0
@@ -85,19 +88,19 @@ def test_the_document_line_gives_the_sum_and_the_composition():
 
 def test_the_document_line_holds_at_the_distance_it_prints():
     # Printed as 0.501: at that distance 100 words lose 300.6 nats, and at .5001 they lose 300.06.
-    line = make(figures={"worst_word_loss": 60.0, "reference_distance": 0.5001}).document_line
-    reach = float(re.search(r"up to ([\d.]+),", line).group(1))
-    assert f"odds of at most {odds_in_words(100 * 6 * reach)}," in line
+    line = make(figures={"worst_word_loss": 60.0, "reference_distance": 0.5001}).documents[0]
+    reach = float(re.search(r"up to ([\d.]+):", line).group(1))
+    assert f"odds of at most {odds_in_words(100 * 6 * reach)}." in line
     assert odds_in_words(100 * 6 * reach) != odds_in_words(100 * 6 * 0.5001)
 
 
 @pytest.mark.parametrize(("epsilon", "hides"), [(0.01, True), (0.05, True), (1.0, False)])
 def test_the_document_line_says_if_its_bound_protects_nothing(epsilon, hides):
     figures = {"worst_word_loss": 60.0, "reference_distance": 3.0}
-    line = make(epsilon=epsilon, figures=figures).document_line
+    line = " ".join(make(epsilon=epsilon, figures=figures).documents)
     found = together(100, 3.0 * epsilon, 6.0 * epsilon, 1e-6).epsilon
     assert (found <= math.log(1e6)) == hides
-    assert line.endswith("take it that such documents can be told apart.") != hides
+    assert line.endswith("assume that such documents can be distinguished.") != hides
     assert "e+" not in line
 
 
@@ -117,19 +120,19 @@ def test_json_holds_every_field_and_is_valid_without_finite_numbers():
     assert found["figures"] == {"worst_word_loss": None, "tau": 0.5}
 
 
-def test_the_paragraph_gives_every_list():
+def test_the_table_gives_every_list_and_the_verdict():
     statement = make()
-    paragraph = statement.paragraph()
-    assert paragraph == str(statement)
-    for line in (*statement.guaranteed, *statement.for_whom, "One note."):
-        assert line in paragraph
+    told = shown(statement)
+    assert told.startswith("TEM (epsilon 6): bound proved guaranteed A released word")
+    for line in (*statement.guaranteed, *statement.for_whom, "One note"):
+        assert line in told
     assert "exp(6 x d)" in statement.guaranteed[0]
-    assert "per unit of euclidean distance" in statement.guaranteed[0]
-    assert "Not protected: the number and order of tokens; punctuation marks." in paragraph
-    assert "This assumes: the vectors are public." in paragraph
-    assert make(proved=False).paragraph() == "NO PROVED GUARANTEE. " + paragraph
-    none = make(epsilon=None, figures={}).paragraph()
-    assert "no guarantee that can be stated as a number" in none
+    assert "per unit of euclidean distance" in statement.guaranteed[1]
+    assert "not protected the number and order of tokens punctuation marks assumed" in told
+    assert max(map(len, str(statement).splitlines())) <= 100
+    assert shown(make(proved=False)) == told.replace("bound proved", "NOT PROVED")
+    none = shown(make(epsilon=None, figures={}))
+    assert "Nothing that can be stated as a number" in none
     assert "odds" not in none
 
 
@@ -138,10 +141,10 @@ def test_a_statement_about_data_sets_gives_factor_and_delta():
     statement = make(epsilon=3.0, delta=1e-5, figures={}, **changes)
     lines = " ".join(statement.guaranteed)
     assert "differ by one record (replace-one)" in lines
-    assert "exp(3) = 20.1 times as likely under the one as under the other, plus 1e-05." in lines
+    assert "exp(3) = 20.1 times as likely under one as under the other, plus 1e-05." in lines
     assert "may be many times that" in lines
-    assert "distance" not in statement.paragraph()
-    assert "no noise was added" in make(epsilon=math.inf, **changes).paragraph()
+    assert "distance" not in shown(statement)
+    assert "no noise was added" in shown(make(epsilon=math.inf, **changes))
 
 
 def test_extended_lists_items_once_and_keeps_the_rest():
@@ -160,13 +163,13 @@ def test_extended_lists_items_once_and_keeps_the_rest():
 def test_bounds_without_meaning_are_refused():
     statement = make()
     for given_ in (-1, math.nan):
-        for bound in (statement.loss_at, statement.document_loss, statement.documents_within):
+        for bound in (statement.loss_at, statement.documents_within):
             with pytest.raises(TextprivError):
                 bound(given_)
     with pytest.raises(TextprivError):
         statement.documents_within(3, 1.0, 1.0)
     bare = PrivacyStatement("m", "a", None, 0.0, "u", proved=False)
-    assert bare.loss_at(0.1) == bare.document_loss(1) == math.inf
+    assert bare.loss_at(0.1) == bare.documents_within(1).total == math.inf
 
 
 # Bounds as text

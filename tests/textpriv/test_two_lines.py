@@ -55,11 +55,11 @@ def test_a_pipeline_needs_one_line_and_an_epsilon():
         spacy.blank("en").add_pipe("textpriv", config={"epsilon": 2.0, "mechanism": mechanism})
 
 
-def test_without_an_epsilon_the_error_explains_three_and_quotes_no_text():
+def test_without_an_epsilon_the_error_names_recovery_and_quotes_no_text():
     for ask in (lambda: textpriv.privatize(TEXT), lambda: spacy.blank("en").add_pipe("textpriv")):
         with pytest.raises(MechanismError, match="no default") as raised:
             ask()
-        assert "odds, nine tenths" in str(raised.value)
+        assert "recovery of 0.1" in str(raised.value)
         assert "chest" not in str(raised.value)
 
 

@@ -40,8 +40,8 @@ class Wanted(Options):
         given = {name: value for name, value in named.items() if value is not None}
         if len(given) > 1:
             raise typer.BadParameter("give one of --recovery, --odds and --keep")
-        if self.context is not None and self.recovery is None:
-            raise typer.BadParameter("--context belongs to --recovery: add --recovery 0.1")
+        if self.context is not None and (self.odds is not None or self.keep is not None):
+            raise typer.BadParameter("--context belongs to --recovery")
         if self.between is not None and self.odds is None:
             raise typer.BadParameter("--between belongs to --odds: add --odds 20")
         return given
@@ -68,21 +68,20 @@ def choose(
 ) -> None:
     """Choose how to protect texts: by recovery, odds, or the share of words that stay.
 
-    With --recovery it compares all mechanisms at the same recovery rate. Without a figure it shows three amounts of privacy.
-    The last line is the command to run.
+    With --recovery (default: 0.1) it compares all mechanisms at the same recovery rate. The last line is the command to run.
 
     [bold]Example:[/bold] textpriv choose --recovery 0.1
     """
     from textpriv.index.builtin import ENGLISH, open_index
 
     figure, names = wanted.figure(), indexes or [ENGLISH]
-    if wanted.recovery is not None:
+    if wanted.odds is None and wanted.keep is None:
         from textpriv.guarantees.protection import choose as compare
 
         with console().status("comparing mechanisms"):
             found = compare(
                 {name: open_index(name) for name in names},
-                recovery=wanted.recovery,
+                recovery=wanted.recovery or 0.1,
                 of=wanted.of,
                 context=public_texts(wanted.context, wanted.text_column),
                 mechanisms=mechanism or (),
@@ -91,34 +90,31 @@ def choose(
         return
     if len(names) > 1 or mechanism:
         raise typer.BadParameter("several --index or --mechanism are compared by --recovery")
-    _print_amounts(names[0], open_index(names[0]), wanted, figure, as_json)
+    _print_epsilon(names[0], open_index(names[0]), wanted, figure, as_json)
 
 
-def _print_amounts(
+def _print_epsilon(
     name: str, index: Index, wanted: Wanted, figure: dict[str, float], as_json: bool
 ) -> None:
-    """Print what epsilons mean: the one that was asked for, or three of them."""
-    from textpriv.amounts import Amount, amounts, amounts_table, record_of
+    """Print the epsilon of wanted odds or of a wanted share of words that stay."""
     from textpriv.guarantees.epsilon import epsilon_for
     from textpriv.index.builtin import ENGLISH
+    from textpriv.index.tree import Tree
     from textpriv.statement import at_least
 
+    apart = None
+    if wanted.between is not None:
+        apart = index.distance(*(id_of(index, word) for word in wanted.between))
     with console().status("looking at words"):
-        if figure:
-            apart = None
-            if wanted.between is not None:
-                apart = index.distance(*(id_of(index, word) for word in wanted.between))
-            found = epsilon_for(index, **figure, distance=apart)
-            rows = [Amount.of(index, float(at_least(found, 4)))]  # a bound is rounded down
-        else:
-            rows = amounts(index)
+        # A bound is rounded down.
+        epsilon = float(at_least(epsilon_for(index, **figure, distance=apart), 4))
     where = "" if name == ENGLISH else f" --index {shlex.quote(name)}"
-    epsilon = f"{rows[len(rows) // 2].epsilon:g}"
-    command = f"textpriv privatize IN OUT{where} --epsilon {epsilon}"
+    by = " --mechanism tem" if wanted.keep is not None and not isinstance(index, Tree) else ""
+    command = f"textpriv privatize IN OUT{where}{by} --epsilon {epsilon:g}"
     if as_json:
-        print_json({"index": name, "command": command, **record_of(rows)})
+        print_json({"index": name, "command": command, "epsilon": epsilon, **figure})
         return
-    print(f"{amounts_table(rows)}\n\n{command}")
+    print(f"epsilon {epsilon:g}\n\n{command}")
 
 
 def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> None:

@@ -110,4 +110,4 @@ def decode(
     )
     if recovery.restored > _MANY:
         warn("with these settings decoding recovers most of the original")
-    say("\n" + statement.paragraph())
+    say(f"\n{statement}")

@@ -198,9 +198,9 @@ class MechanismOptions(Options):
         if self.recovery is not None:
             return {"epsilon": self._epsilon_of_recovery, **given}
         if self.epsilon is None:
-            from textpriv.amounts import explain_missing
+            from textpriv.mechanisms import NO_DEFAULT
 
-            raise typer.BadParameter(explain_missing(self.index_name), param_hint="--epsilon")
+            raise typer.BadParameter(NO_DEFAULT, param_hint="--recovery")
         return {"levels" if isinstance(self.epsilon, Mapping) else "epsilon": self.epsilon, **given}
 
     @functools.cached_property

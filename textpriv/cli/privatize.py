@@ -289,4 +289,4 @@ def _print_report(
         warn(
             "made with --seed, for experiments only. Anyone who knows the seed can undo it. Do not release this output."
         )
-    say("\n" + statement.paragraph())
+    say(f"\n{statement}")

@@ -18,6 +18,7 @@ from textpriv.engines.batch import (
 )
 from textpriv.engines.identity import Occurrences, refuse_repeated
 from textpriv.errors import CorpusError, MechanismError
+from textpriv.mechanisms import NO_DEFAULT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -180,11 +181,7 @@ def _settings(epsilon: float | None, settings: PrivatizerSettings | None) -> Pri
     if settings is not None:
         return settings
     if epsilon is None:
-        from textpriv.amounts import explain_missing
-
-        raise MechanismError(
-            f"privatize_frame(frame, epsilon=...): {explain_missing('builtin:en')}"
-        )
+        raise MechanismError(f"privatize_frame(frame, epsilon=...): {NO_DEFAULT}")
     return PrivatizerSettings(options={"epsilon": epsilon})
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from textpriv.mechanisms.tree_tem import TreeTEM
 
 __all__ = [
+    "NO_DEFAULT",
     "TEM",
     "UNKNOWN",
     "ContextualTEM",
@@ -38,6 +39,11 @@ __all__ = [
 ]
 
 registry = catalogue.create("textpriv", "mechanisms", entry_points=True)
+
+NO_DEFAULT = (
+    "say how much protection you want, which has no default. A recovery of 0.1 means: an attacker who sees single words "
+    "recovers at most 10 % of content words. Or give an epsilon, if you know which."
+)
 
 
 def mechanism_names() -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 import spacy
 
 from textpriv.errors import MechanismError
-from textpriv.mechanisms import default_mechanism
+from textpriv.mechanisms import NO_DEFAULT, default_mechanism
 from textpriv.mechanisms import registry as mechanism_registry
 from textpriv.tokenization.policy import TokenPolicy
 
@@ -106,16 +106,13 @@ class PipelineOptions:
         Raises
         ------
         MechanismError
-            Without an epsilon and a mechanism; shows three epsilons and their meaning.
+            Without an epsilon and a mechanism.
         """
         if self.mechanism is not None:
             return self.mechanism
         if self.epsilon is None:
-            from textpriv.amounts import explain_missing
-
-            missing = explain_missing(f"builtin:{language}" if self.index is None else self.index)
             raise MechanismError(
-                f'textpriv needs "epsilon" in its config: {missing}\nFor another mechanism give "mechanism", such as '
+                f'textpriv needs "epsilon" in its config: {NO_DEFAULT} For another mechanism give "mechanism", such as '
                 '{"@textpriv_mechanisms": "textpriv.Madlib.v1", "epsilon": 60.0}.'
             )
         return partial(default_mechanism, epsilon=self.epsilon)

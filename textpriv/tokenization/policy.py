@@ -145,7 +145,7 @@ class TokenPolicy:
         notes.append(SPLIT)
         if self.draws("unknown"):
             notes.append(
-                "All words outside the vocabulary share one law, so they cannot be told "
-                "apart; that a word is one of them is hidden only up to the worst-case odds"
+                "All words outside the vocabulary have the same output distribution. That a word is one of them is hidden "
+                "only up to the worst-case odds"
             )
         return tuple(notes)

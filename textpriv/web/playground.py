@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.amounts import amounts
 from textpriv.errors import TextprivError
 from textpriv.evaluation.law import Law
 from textpriv.evaluation.recovery import COMMON
@@ -72,16 +71,13 @@ class Playground:
     ----------
     index : Index
     epsilon : float, optional
-        With which the page begins. Default: half of all words stay.
+        With which the page begins. Default: about half of all words stay.
     """
 
     def __init__(self, index: Index, epsilon: float | None = None) -> None:
         self.index = index
         if epsilon is None:
-            is_tree = isinstance(index, Tree)
-            epsilon = (
-                4 / (index.reference_distance or 1.0) if is_tree else amounts(index)[1].epsilon
-            )
+            epsilon = (4 if isinstance(index, Tree) else 10) / (index.reference_distance or 1.0)
         self.epsilon = float(f"{epsilon:.4g}")
         self._distances = typical_pairs(index)
         self._sensitive = {
@@ -149,7 +145,7 @@ class Playground:
             "stays": self._stays(mechanism, raw.codes),
             "attacker": self._attacked(settings, mechanism, raw.codes, tokens.outputs),
             "odds": odds_table(statement, self._distances),
-            "worst_document": odds_in_words(statement.document_loss(drawn)),
+            "worst_document": odds_in_words(statement.documents_within(drawn).total),
             "typical": statement.typical_odds,
             "not_protected": list(statement.not_protected),
             "assumptions": [*statement.assumptions, *statement.notes],

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.amounts import keep_share
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText
 from textpriv.evaluation.recovery import COMMON, WordRecovery, word_recovery
 from textpriv.evaluation.sensitive import can_compare, exposure
 from textpriv.files import atomic_write, umask
+from textpriv.guarantees.epsilon import keep_share
 from textpriv.index.grid import REFERENCE
 from textpriv.mechanisms.base import Mechanism
 from textpriv.mechanisms.tem import TEM
@@ -144,7 +144,7 @@ def report_page(
         index=mechanism.index,
         statement=statement,
         odds=odds_table(mechanism.statement, typical_pairs(mechanism.index)),
-        stays=keep_share(mechanism, _AVERAGED) if isinstance(mechanism, TEM) else None,
+        stays=_stays(mechanism) if isinstance(mechanism, TEM) else None,
         attack=attack,
         median=np.median,
         lists=exposure(mechanism, guess=None if attack is None else attack.alone.guess),
@@ -212,14 +212,17 @@ def _law(mechanism: Mechanism, word: int) -> NDArray[np.float64]:
     return np.bincount(drawn, minlength=len(mechanism.index)) / _DRAWS
 
 
+def _stays(mechanism: TEM) -> float:
+    """The share of tokens that stay as they are."""
+    weights = mechanism.index.vocabulary.prior_weights("zipf")
+    return keep_share(mechanism, weights, _AVERAGED)[0]
+
+
 def _chart(mechanism: TEM) -> str:
     """The share of words that stay, over epsilon."""
     epsilons = [float(each) for each in mechanism.epsilon * 2.0**_STEPS]
     settings = mechanism.settings()
-    shares = [
-        keep_share(TEM(mechanism.index, **{**settings, "epsilon": each}), _AVERAGED)
-        for each in epsilons
-    ]
+    shares = [_stays(TEM(mechanism.index, **{**settings, "epsilon": each})) for each in epsilons]
     here = shares[len(shares) // 2]
     return Chart(
         title="Words that stay, by epsilon",

@@ -19,7 +19,6 @@ from textpriv.statement import odds_in_words
 
 from .conftest import SECRET, WORDS
 
-pytestmark = pytest.mark.usefixtures("without_torch")
 ODDS = "synonyms=3,kind=30,any=3000"
 
 
@@ -248,12 +247,12 @@ def test_a_missing_index_is_named(run, failed, texts, tmp_path):
     assert "none.idx" in failed(run("privatize", texts, tmp_path / "b.txt", *given))
 
 
-def test_without_an_epsilon_three_amounts_are_shown(run, failed):
+def test_without_an_epsilon_a_recovery_is_proposed(run, failed):
     for command in (("privatize", "-", "-"), ("explain", "movie"), ("certify",)):
         result = run(*command, input=f"{SECRET}\n")
         said = failed(result, 2)
         assert "no default" in said
-        assert "about 50%" in said
+        assert "recovery of 0.1" in said
 
 
 def test_an_interrupt_ends_with_130(privatize, texts, tmp_path, monkeypatch):

@@ -14,7 +14,6 @@ from small_corpora import read, rows, run, write
 from textpriv.corpus import ColumnRule, PrivatizerSettings, privatize_corpus
 from textpriv.errors import CorpusError
 
-pytestmark = pytest.mark.usefixtures("without_torch")
 SECRET = "zanzibar"
 KINDS = ["jsonl", "csv", "tsv", "parquet"]
 

@@ -22,8 +22,6 @@ from textpriv.corpus import Progress
 from textpriv.errors import CorpusError
 from textpriv.run_key import RunKey, read_run_key
 
-pytestmark = pytest.mark.usefixtures("without_torch")
-
 WORDS = ["".join(parts) for parts in itertools.product("bdfgklm", "aeiou", "nrst", "ao")]
 
 

@@ -17,7 +17,6 @@ from small_corpora import content, rows, run, stop_at, write
 from textpriv.corpus.folder import Checkpoint, only_writer
 from textpriv.errors import CorpusError
 
-pytestmark = pytest.mark.usefixtures("without_torch")
 TESTS = Path(__file__).parents[2]
 
 

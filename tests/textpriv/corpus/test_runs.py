@@ -17,8 +17,6 @@ from textpriv.corpus import PrivatizerSettings, Progress, privatize_corpus, unna
 from textpriv.errors import CorpusError
 from textpriv.run_key import RunKey
 
-pytestmark = pytest.mark.usefixtures("without_torch")
-
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory):

@@ -14,7 +14,6 @@ from engine_runs import COLUMNS, bytes_of, run
 
 from textpriv.errors import CorpusError
 
-pytestmark = pytest.mark.usefixtures("without_torch")
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "ray_job.py"
 
 

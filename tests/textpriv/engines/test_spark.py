@@ -28,7 +28,7 @@ JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _short_runs(without_torch):
+def _short_runs():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_SUBMIT_OPTS", JAVA)
         patch.setenv("SPARK_LAUNCHER_OPTS", JAVA)

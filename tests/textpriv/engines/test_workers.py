@@ -25,7 +25,6 @@ from textpriv.vocabulary import Vocabulary
 HERE = Path(__file__).resolve().parent
 WORDS = ["good", "film", "the", "night", ".", "it", "'s", "seven", "a.m."]
 COLUMNS = Columns("text", document="id", null="fail")
-pytestmark = pytest.mark.usefixtures("without_torch")
 
 
 @pytest.fixture(scope="module")

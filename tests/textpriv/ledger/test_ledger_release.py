@@ -203,7 +203,7 @@ def test_the_statement_says_what_is_counted_and_what_that_shows(index, path):
     plain = Privatizer(TEM(index, epsilon=1.0)).statement
     added = set(private.statement.not_protected) - set(plain.not_protected)
     assert added == {"whether a document has changed since its last release under the same name"}
-    assert "epsilon 2 per unit of distance" in private.statement.paragraph()
+    assert "epsilon 2 per unit of distance" in " ".join(str(private.statement).split())
 
 
 def test_a_persons_dates_cost_once_even_if_chosen_by_an_earlier_release(three_points, path):

@@ -13,8 +13,6 @@ import pytest
 
 from textpriv.mechanisms import mechanism_names, registry
 
-pytestmark = pytest.mark.usefixtures("without_torch")
-
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "new_mechanism.py"
 
 # In a process of its own, which looks for entry points as a user's does.

@@ -19,7 +19,6 @@ import pytest
 from typer.testing import CliRunner
 
 import textpriv
-from textpriv.amounts import amounts
 from textpriv.cli.app import app
 from textpriv.errors import TextprivError
 from textpriv.index import Index, Tree
@@ -35,8 +34,6 @@ from starlette.testclient import TestClient
 from textpriv.web import guard
 from textpriv.web.playground import LONGEST, Playground, Settings
 from textpriv.web.server import application, bind, configuration
-
-pytestmark = pytest.mark.usefixtures("without_torch")
 
 PLAIN = "good bad fine film book song actor scene music john page letter cancer night week month".split()
 SECRET = "zanzibar"
@@ -132,8 +129,8 @@ def test_a_word_is_explained_and_an_unknown_one_not_quoted(client, index):
     assert (unknown.status_code, SECRET in unknown.text) == (404, False)
 
 
-def test_it_begins_with_a_given_epsilon_or_half_of_the_words(playground, index):
-    assert playground.epsilon == amounts(index)[1].epsilon
+def test_it_begins_with_a_given_epsilon_or_one_by_the_distances(playground, index):
+    assert playground.epsilon == float(f"{10 / index.reference_distance:.4g}")
     own = Playground(index, 7.5)
     assert own.epsilon == 7.5
     own.close()

@@ -14,12 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 import textpriv
-from textpriv.amounts import keep_share
 from textpriv.cli.app import app
 from textpriv.errors import TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText
 from textpriv.evaluation.recovery import word_recovery
 from textpriv.evaluation.sensitive import exposure
+from textpriv.guarantees.epsilon import keep_share
 from textpriv.index import Index
 from textpriv.spans.detectors import RegexDetector
 from textpriv.spans.laws.surrogates import Mask
@@ -129,7 +129,8 @@ def test_the_first_screen_says_what_stays_and_what_is_recovered(index):
     common = len(index) // 4
     alone = word_recovery(mechanism, common=common)
     attacker = BestAttacker(index.vocabulary.prior_weights("zipf"), "content", text, common)
-    assert f"{keep_share(mechanism, 200):.0%}".replace("%", " %") in first
+    stays, _ = keep_share(mechanism, index.vocabulary.prior_weights("zipf"), 200)
+    assert f"{stays:.0%}".replace("%", " %") in first
     assert percent(alone.content) in first
     assert percent(attacker.in_context(mechanism)[0]) in first
     assert "none was tried" in Page(report_page(textpriv.Privatizer(mechanism))).text
