@@ -76,6 +76,7 @@ def trained(
         alpha=0.0,
         batch_size=BATCH,
         max_iter=EPOCHS,
+        learning_rate_init=1e-3 if layers else 2e-3,  # its one logit is the difference of two
         n_iter_no_change=EPOCHS,
         random_state=seed,
     )

@@ -125,7 +125,8 @@ def test_forms_of_other_packages_are_distributions_and_drawn_as_such():
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
-def test_imdb_learns_from_private_reviews(data_dir, tmp_path):
+def test_imdb_learns_from_private_reviews(data_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(loaded("imdb"), "EPOCHS", 400)  # of few documents each
     options = ["--epsilons", "3", "--trials", 1, "--out", tmp_path / "i"]
     shown = run("imdb", "--data-dir", data_dir, *options)
     assert (tmp_path / "i.md").read_text() in shown

@@ -21,7 +21,7 @@ from textpriv.index import Index
 from textpriv.mechanisms import TEM, UNKNOWN, ContextualTEM, Madlib, TreeTEM
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import KeyedStreams
-from textpriv.statement import at_most, odds_in_words
+from textpriv.statement import at_most
 from textpriv.vocabulary import Vocabulary
 
 pytest.importorskip("dp_accounting")
