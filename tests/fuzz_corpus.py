@@ -182,12 +182,10 @@ def parquet_file(draw) -> bytes:
 def case(draw):
     format = draw(st.sampled_from(["jsonl", "csv", "txt", "parquet"]))
     content = draw(parquet_file() if format == "parquet" else lines_file())
-    packing = "" if format == "parquet" else draw(st.sampled_from(["", "", ".gz", ".zst"]))
+    packing = "" if format == "parquet" else draw(st.sampled_from(["", "", ".gz"]))
     packed = content
     if packing == ".gz":
         packed = gzip.compress(content, mtime=0)
-    elif packing == ".zst":
-        packed = pa.compress(content, codec="zstd", asbytes=True) if content else content
     damaged = draw(st.integers(0, 3)) == 0 and bool(packed)
     if damaged:
         place = draw(st.integers(0, len(packed) - 1))

@@ -57,7 +57,6 @@ class FileOptions(Options):
         default="fail",
         help="At a column that first appears after 1,000 records and that neither --keep nor --drop names.",
     )
-    offsets: Path | None = rare(help="File for where each span was and is. As secret as the texts.")
 
     def arguments(self, detect: list[str] | None) -> dict[str, Any]:
         """Return fields of Release."""
@@ -66,8 +65,6 @@ class FileOptions(Options):
         labels = [each.removeprefix(COLUMN) for each in detect or () if each.startswith(COLUMN)]
         if len(labels) > 1:
             raise typer.BadParameter("--detect column:NAME names one column: put all labels there")
-        if self.offsets is not None and detect is None:
-            raise typer.BadParameter("--offsets are those of spans: add --detect patterns")
         keep = None if self.keep is None else tuple(self.keep)
         return {
             "format": self.format,
@@ -76,7 +73,6 @@ class FileOptions(Options):
             "null": self.null,
             "columns": ColumnRule(keep, tuple(self.drop or ()), self.on_new_column),
             "labels_column": labels[0] if labels else None,
-            "offsets": self.offsets,
         }
 
 
@@ -154,7 +150,7 @@ def privatize(
         str,
         typer.Argument(
             metavar="IN",
-            help=".jsonl, .csv, .tsv or .txt (a document a line), also with .gz or .zst; .parquet; a folder of them; a URL; "
+            help=".jsonl, .csv, .tsv or .txt (a document a line), also with .gz; .parquet; a folder of them; a URL; "
             "or - for standard input.",
         ),
     ],

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from textpriv.corpus.columns import ColumnRule
 from textpriv.corpus.formats import corpus_format, read_records
-from textpriv.corpus.records import STANDARD_STREAM
-from textpriv.corpus.release import ENGINES, PART_RECORDS, Release, check_corpus, files_of
+from textpriv.corpus.records import STANDARD_STREAM, ColumnRule
+from textpriv.corpus.release import Release, check_corpus, files_of
 from textpriv.corpus.report import CorpusReport, Progress
 from textpriv.corpus.run import privatize_corpus, rewrite_file
 from textpriv.engines.batch import PrivatizerSettings
 from textpriv.engines.identity import document_key, unnamed_key
 
 __all__ = [
-    "ENGINES",
-    "PART_RECORDS",
     "STANDARD_STREAM",
     "ColumnRule",
     "CorpusReport",

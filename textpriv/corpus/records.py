@@ -1,4 +1,4 @@
-"""Records of a file: batches of texts with the columns beside them, bad records, and the base of readers and writers.
+"""Records of a file: batches of texts with the columns beside them, bad records, and the bases of readers and writers.
 
 A message names a file and a record, and never quotes one.
 """
@@ -6,36 +6,31 @@ A message names a file and a record, and never quotes one.
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import gzip
-import io
 import os
+import shutil
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from textpriv.corpus import stores
 from textpriv.errors import CorpusError, SpanError
 from textpriv.spans.span import checked, read_labels
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from textpriv.corpus.columns import ColumnRule
-
 __all__ = [
     "BATCH_BYTES",
     "MAX_TEXT_BYTES",
-    "ON_ERROR",
-    "RECORD_FACTOR",
     "STANDARD_STREAM",
     "BadRecord",
     "Batch",
+    "ColumnRule",
     "CorpusReader",
-    "Cursor",
     "LineReader",
     "Reading",
     "RecordError",
@@ -44,14 +39,12 @@ __all__ = [
     "is_stream",
     "not_utf8",
     "null_byte",
+    "record_limit",
     "too_large",
 ]
 
-ON_ERROR = ("fail", "skip", "quarantine")
 STANDARD_STREAM = "-"
 MAX_TEXT_BYTES = 8 * 1024 * 1024
-# A record may carry other fields, and JSON may spell a character in six bytes.
-RECORD_FACTOR = 8
 # A batch closes at this many bytes of the file, so that many long records do not add up in memory.
 BATCH_BYTES = 4 * 1024 * 1024
 _UTF8_MARK = b"\xef\xbb\xbf"
@@ -59,6 +52,11 @@ _REMEDY = (
     "Repair the record, leave such records out with --on-error skip (on_error='skip'), or set them aside with "
     "--on-error quarantine."
 )
+
+
+def record_limit() -> int:
+    """Return the most bytes of a record: it has other fields, and JSON may spell a character in six bytes."""
+    return 8 * MAX_TEXT_BYTES
 
 
 def is_stream(name: str) -> bool:
@@ -75,10 +73,29 @@ def is_stream(name: str) -> bool:
 class RecordError(Exception):
     """A bad record: a short reason, and what was expected; never the content."""
 
-    def __init__(self, reason: str, message: str, raw: bytes | None = None) -> None:
+    def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
-        self.raw = raw
+
+
+def too_large() -> RecordError:
+    """Return the error of a text or a record that is too long."""
+    return RecordError(
+        "too_large", f"expected a text of at most {MAX_TEXT_BYTES:,} bytes, found a longer one."
+    )
+
+
+def not_utf8() -> RecordError:
+    """Return the error of a record that is not UTF-8."""
+    return RecordError("encoding", "expected UTF-8, found bytes or characters that are not.")
+
+
+def null_byte() -> RecordError:
+    """Return the error of a record with a NUL character."""
+    return RecordError(
+        "null_byte",
+        "expected UTF-8 text, found a NUL character (is the file UTF-16, or no text at all?).",
+    )
 
 
 @dataclass(frozen=True)
@@ -104,25 +121,8 @@ class BadRecord:
 
 
 @dataclass(frozen=True)
-class Cursor:
-    """A position between two records of a file, from which reading can go on.
-
-    Attributes
-    ----------
-    record, line
-        Records and lines before it; lines are 0 in Parquet.
-    offset
-        Bytes before it. None in Parquet and in a compressed file, which is read over from its beginning.
-    """
-
-    record: int = 0
-    line: int = 0
-    offset: int | None = 0
-
-
-@dataclass(frozen=True)
 class Batch:
-    """A few consecutive good records.
+    """A few consecutive good records; a file without records has one batch without records.
 
     Attributes
     ----------
@@ -136,17 +136,20 @@ class Batch:
     bad
         The bad records between the batch before and the end of this one.
     end
-        The cursor after the last one.
+        Records of the file until the end of this batch.
     fraction
-        Share of the file before ``end``; None for a stream.
+        Share of the file before the end; None for a stream.
+    numbers
+        For each record how often its name, or each of its texts, came until then; filled in by the scan of a corpus.
     """
 
     positions: list[int]
     values: list[tuple[Any, ...]]
     rows: Any
     bad: list[BadRecord]
-    end: Cursor
+    end: int
     fraction: float | None = None
+    numbers: Sequence[tuple[int, ...]] = ()
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -154,7 +157,7 @@ class Batch:
     @property
     def texts(self) -> list[Any]:
         """The texts of the first column."""
-        return [each[0] for each in self.values]
+        return self.column(0)
 
     def column(self, number: int) -> list[Any]:
         """Return one column of ``values``."""
@@ -163,18 +166,59 @@ class Batch:
     def without(self, bad: Sequence[BadRecord]) -> Batch:
         """Return the batch without some good records, which become bad ones."""
         left_out = {each.position for each in bad}
-        kept = [n for n, position in enumerate(self.positions) if position not in left_out]
-        if isinstance(self.rows, list):
-            rows: Any = [self.rows[n] for n in kept]
-        else:
-            rows = self.rows.filter([position not in left_out for position in self.positions])
+        is_kept = [position not in left_out for position in self.positions]
+        kept = [n for n, stays in enumerate(is_kept) if stays]
+        is_list = isinstance(self.rows, list)
         return replace(
             self,
             positions=[self.positions[n] for n in kept],
             values=[self.values[n] for n in kept],
-            rows=rows,
+            rows=[self.rows[n] for n in kept] if is_list else self.rows.filter(is_kept),
             bad=sorted([*self.bad, *bad], key=lambda each: each.position),
+            numbers=[self.numbers[n] for n in kept],
         )
+
+
+@dataclass(frozen=True)
+class ColumnRule:
+    """Which columns beside the texts pass through; those that do are not protected.
+
+    Attributes
+    ----------
+    keep
+        Patterns (``*`` and ``?``) of the names that pass; None for all.
+    drop
+        Patterns of the names that do not, also where ``keep`` has them.
+    new
+        A column that first appears after the first 1,000 records ends the run (``"fail"``), unless ``keep`` or ``drop`` has
+        it; ``"keep"`` lets it pass.
+    """
+
+    keep: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    new: str = "fail"
+
+    def passes(self, name: str) -> bool:
+        """Return whether a column of this name passes."""
+        return _passes(self, name)
+
+    def decides(self, name: str) -> bool:
+        """Return whether ``keep`` or ``drop`` decides about this column."""
+        return self.keep is not None or _matches(self.drop, name)
+
+    def unmatched(self, names: Collection[str]) -> tuple[str, ...]:
+        """Return the patterns, mistyped ones perhaps, that match none of the names."""
+        patterns = dict.fromkeys([*(self.keep or ()), *self.drop])
+        return tuple(p for p in patterns if p != "*" and not fnmatch.filter(names, p))
+
+
+@lru_cache(maxsize=4096)
+def _passes(rule: ColumnRule, name: str) -> bool:
+    return not _matches(rule.drop, name) and (rule.keep is None or _matches(rule.keep, name))
+
+
+def _matches(patterns: Collection[str], name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True)
@@ -185,15 +229,10 @@ class Reading:
     ----------
     text_columns, names, labels
         Columns with texts; with the name of each document, and perhaps of its author; with spans.
-    on_error
-        ``"fail"`` raises at the first bad record, ``"skip"`` leaves bad records out and counts them, ``"quarantine"`` also
-        hands their bytes on.
-    null
-        A null text is kept (``"keep"``), a bad record (``"fail"``) or an empty text (``"empty"``).
+    on_error, null, part_records
+        As in :class:`textpriv.corpus.Release`. No batch crosses a multiple of ``part_records``.
     batch_size
         Most records in a batch; a batch also closes at about 4 MiB.
-    part_records
-        No batch crosses a multiple of this number.
     """
 
     text_columns: tuple[str, ...] = ("text",)
@@ -202,7 +241,13 @@ class Reading:
     on_error: str = "fail"
     null: str = "keep"
     batch_size: int = 1000
-    part_records: int | None = None
+    part_records: int = 5_000
+
+    def __post_init__(self) -> None:
+        if self.on_error not in ("fail", "skip", "quarantine"):
+            raise CorpusError(
+                f"on_error must be fail, skip or quarantine; found {self.on_error!r}."
+            )
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -225,6 +270,8 @@ class Reading:
     def _text(self, column: str, text: Any) -> str | None:
         if text is None and self.null != "fail":
             return "" if self.null == "empty" else None
+        if isinstance(text, bytes):  # of a column of texts in Parquet
+            raise not_utf8()
         if not isinstance(text, str):
             found = "none (null)" if text is None else f"a value of type {type(text).__name__}"
             reason = "null" if text is None else "wrong_type"
@@ -266,26 +313,6 @@ def _check_text(text: str) -> None:
             raise too_large()
 
 
-def too_large() -> RecordError:
-    """Return the error of a text or a record that is too long."""
-    return RecordError(
-        "too_large", f"expected a text of at most {MAX_TEXT_BYTES:,} bytes, found a longer one."
-    )
-
-
-def not_utf8() -> RecordError:
-    """Return the error of a record that is not UTF-8."""
-    return RecordError("encoding", "expected UTF-8, found bytes or characters that are not.")
-
-
-def null_byte() -> RecordError:
-    """Return the error of a record with a NUL character."""
-    return RecordError(
-        "null_byte",
-        "expected UTF-8 text, found a NUL character (is the file UTF-16, or no text at all?).",
-    )
-
-
 class CorpusReader:
     """Iterate over the batches of one file: the base of each format's reader.
 
@@ -298,22 +325,10 @@ class CorpusReader:
 
     format: str
 
-    def __init__(
-        self,
-        path: str,
-        compression: str | None,
-        reading: Reading,
-        start: Cursor | None = None,
-        stop: int | None = None,
-    ) -> None:
-        if reading.on_error not in ON_ERROR:
-            raise CorpusError(
-                f"on_error must be one of {', '.join(ON_ERROR)}; found {reading.on_error!r}."
-            )
-        self.path, self.reading = os.fspath(path), reading
+    def __init__(self, path: str, compression: str | None, reading: Reading) -> None:
+        self.path, self.reading = path, reading
         self.columns: list[str] = []
         self._compression = compression
-        self._start, self._stop = start or Cursor(), stop
 
     @property
     def name(self) -> str:
@@ -321,21 +336,16 @@ class CorpusReader:
         return "standard input" if self.path == STANDARD_STREAM else self.path
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield the batches from the first record on; raise CorpusError for bad records and damaged files."""
+        """Yield the batches; raise CorpusError for bad records and damaged files."""
         raise NotImplementedError
 
     def spelled(self, row: Any) -> bytes | None:
-        """Return a good record as bytes, for the quarantine."""
+        """Return a record as bytes, for the quarantine."""
         raise NotImplementedError
 
     def names_of(self, rows: Any) -> Iterator[Sequence[str]]:
         """Yield the names of the columns: those of the file, or of each row."""
         yield self.columns
-
-    def is_border(self, position: int) -> bool:
-        """Return whether a part, or what is to be read, ends before a record."""
-        part = self.reading.part_records
-        return position == self._stop or (part is not None and position % part == 0)
 
     def check_header(self, where: str, hint: str = "") -> list[int]:
         """Return the places of the columns that are read; refuse a file that has one of them not exactly once."""
@@ -348,141 +358,78 @@ class CorpusReader:
         return [self.columns.index(name) for name in self.reading.columns]
 
 
-Parsed = tuple[tuple[Any, ...], Any]  # values of a record, and the whole record
-
-
 class LineReader(CorpusReader):
     """The base of the readers of files of lines."""
 
-    record_is_line = True  # else the reader says where a record begins
-
-    def __iter__(self) -> Iterator[Batch]:
-        self.position = self.line = self.record_line = self.offset = 0
-        good: list[tuple[int, Parsed]] = []
-        bad: list[BadRecord] = []
-        before = 0
-        with self._open() as stream:
-            for record in self.records(stream):
-                position = self.position
-                self.position += 1
-                if record is None:  # before the start
-                    before = self.offset
-                    continue
-                if isinstance(record, RecordError):
-                    where = position, self.record_line, record.raw
-                    bad.append(self.reading.refused(self.name, record, *where))
-                else:
-                    good.append((position, record))
-                is_full = len(good) + len(bad) >= self.reading.batch_size
-                if is_full or self.offset - before >= BATCH_BYTES or self.is_border(self.position):
-                    yield self._batch(good, bad)
-                    good, bad, before = [], [], self.offset
-                    if self.position == self._stop:
-                        return
-            if good or bad:
-                yield self._batch(good, bad)
-
-    def _batch(self, good: list[tuple[int, Parsed]], bad: list[BadRecord]) -> Batch:
-        can_enter = self._size and self._compression is None
-        end = Cursor(self.position, self.line, self.offset if can_enter else None)
-        fraction = min(1.0, self._raw.tell() / self._size) if self._raw and self._size else None
-        positions = [position for position, _ in good]
-        values, rows = [each for _, (each, _) in good], [row for _, (_, row) in good]
-        return Batch(positions, values, rows, bad, end, fraction)
-
-    def records(self, stream: BinaryIO) -> Iterator[Parsed | RecordError | None]:
-        """Yield every record: a bad one as the error that it is, one before the start as None."""
+    def units(self, lines: Iterator[bytes]) -> Iterator[tuple[int, Any]]:
+        """Yield each record, as it is in the file, with its first line."""
         raise NotImplementedError
 
+    def parse(self, unit: Any) -> tuple[tuple[Any, ...], Any]:
+        """Return the values that are read of a record, and the whole record; raise RecordError."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Batch]:
+        good: list[tuple[int, tuple[Any, ...], Any]] = []
+        bad: list[BadRecord] = []
+        self._offset = before = end = 0
+        with self._open() as (stream, progress):
+
+            def batch() -> Batch:
+                where, values, rows = map(list, zip(*good, strict=True) if good else ([], [], []))
+                return Batch(where, values, rows, bad, end, progress())
+
+            for position, (line, unit) in enumerate(self.units(self._lines(stream))):
+                end = position + 1
+                try:
+                    good.append((position, *self.parse(unit)))
+                except RecordError as error:
+                    raw = self.spelled(unit)
+                    bad.append(self.reading.refused(self.name, error, position, line, raw))
+                is_full = len(good) + len(bad) >= self.reading.batch_size
+                is_part = end % self.reading.part_records == 0
+                if is_full or is_part or self._offset - before >= BATCH_BYTES:
+                    yield batch()
+                    good, bad, before = [], [], self._offset
+            if good or bad or not end:
+                yield batch()
+
     @contextlib.contextmanager
-    def _open(self) -> Iterator[BinaryIO]:
-        """Open the file for reading bytes, decompressed."""
-        self._raw: BinaryIO | None = None
-        self._size = 0
+    def _open(self) -> Iterator[tuple[BinaryIO, Any]]:
+        """Open the file for reading bytes, decompressed; yield it, and a function to say how much of it was read."""
         if self.path == STANDARD_STREAM:
             if sys.stdin is None:
                 raise CorpusError("Standard input is closed: name a file.")
-            yield sys.stdin.buffer
+            yield sys.stdin.buffer, lambda: None
             return
         with contextlib.ExitStack() as stack:
             raw = stack.enter_context(stores.opened(self.path))
-            if not is_stream(self.path):
-                self._raw, self._size = raw, raw.seek(0, os.SEEK_END)
+            size = 0 if is_stream(self.path) else raw.seek(0, os.SEEK_END)
+            if size:
                 raw.seek(0)
-            if self._compression == "gzip":
-                yield stack.enter_context(gzip.open(raw, "rb"))  # type: ignore[misc]
-            elif self._compression == "zstd":
-                import pyarrow as pa
+            is_packed = self._compression == "gzip"
+            stream: Any = stack.enter_context(gzip.open(raw, "rb")) if is_packed else raw
+            yield stream, lambda: min(1.0, raw.tell() / size) if size else None
 
-                yield io.BufferedReader(pa.CompressedInputStream(raw, "zstd"))
-            else:
-                yield raw
-
-    def enter(self, stream: BinaryIO) -> None:
-        """Go to the start, where the file can be entered there; else the records before it are read over."""
-        cursor = self._start
-        if cursor.offset and self._raw is not None and self._compression is None:
-            stream.seek(cursor.offset)
-            self.position, self.line, self.offset = cursor.record, cursor.line, cursor.offset
-
-    def lines(self, stream: BinaryIO, limit: int) -> Iterator[bytes | RecordError]:
-        """Yield lines with their endings, and an error for each line over the limit."""
-        while True:
-            first = not self.offset
-            line = self._read_line(stream, limit + 1 + (len(_UTF8_MARK) if first else 0))
-            if not line:
-                return
-            self.line += 1
-            if self.record_is_line:
-                self.record_line = self.line
-            if first:
-                line = line.removeprefix(_UTF8_MARK)
-                if not line:  # the mark alone
-                    return
-            if len(line) <= limit or (line.endswith(b"\n") and len(line) <= limit + 1):
-                yield line
-                continue
-            piece = line
-            while piece and not piece.endswith(b"\n"):
-                piece = self._read_line(stream, 1 << 20)
-            yield too_large()
-
-    def _read_line(self, stream: BinaryIO, limit: int) -> bytes:
+    def _lines(self, stream: BinaryIO) -> Iterator[bytes]:
+        """Yield lines with their endings; of one over the limit no more than shows that it is."""
+        limit = record_limit() + 2
+        number = 0
         try:
-            line = stream.readline(limit)
-        except (EOFError, zlib.error, OSError) as error:
-            # A plain OSError is one of the disk, but for zstd, where Arrow says so of damage.
-            is_plain = isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile)
-            if is_plain and self._compression != "zstd":
-                raise
-            raise CorpusError(
-                f"{self.name}: the compressed file is damaged or cut short after line {self.line}. Make or fetch it again."
-            ) from error
-        self.offset += len(line)
-        return line
-
-    def line_records(
-        self, stream: BinaryIO, parse: Callable[[str], Parsed], limit: int, *, skips_blank: bool
-    ) -> Iterator[Parsed | RecordError | None]:
-        """Yield a record for each line of at most ``limit`` bytes."""
-        self.enter(stream)
-        for line in self.lines(stream, limit):
-            if isinstance(line, bytes) and skips_blank and not line.strip():
-                continue
-            if self.position < self._start.record:
-                yield None
-            elif isinstance(line, RecordError):
+            while line := stream.readline(limit + len(_UTF8_MARK) + 1):
+                number += 1
+                piece = line
+                while len(piece) >= limit and not piece.endswith(b"\n"):
+                    piece = stream.readline(limit)
+                    self._offset += len(piece)
+                self._offset += len(line)
+                if number == 1 and not (line := line.removeprefix(_UTF8_MARK)):
+                    return
                 yield line
-            else:
-                try:
-                    if b"\0" in line:
-                        raise null_byte()
-                    yield parse(line.decode("utf-8"))
-                except UnicodeDecodeError:
-                    yield RecordError("encoding", str(not_utf8()), line)
-                except RecordError as error:
-                    error.raw = line
-                    yield error
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise CorpusError(
+                f"{self.name}: the compressed file is damaged or cut short after line {number}. Make or fetch it again."
+            ) from error
 
 
 class RecordWriter:
@@ -505,9 +452,6 @@ class RecordWriter:
     def close(self) -> None:
         """Write what comes after the last record; leaves the file below open."""
 
-    def abandon(self) -> None:
-        """Give up the file."""
-
     def record(self, row: Any, texts: Sequence[str | None]) -> bytes:
         """Return one record as bytes."""
         raise NotImplementedError
@@ -518,29 +462,19 @@ class RecordWriter:
         return [n for n, name in enumerate(names) if name in texts or self._rule.passes(name)]
 
     @staticmethod
-    def join(parts: Sequence[Path], out: BinaryIO, schema: pa.Schema | None = None) -> None:
+    def join(parts: Sequence[Path], out: BinaryIO) -> None:
         """Write the content of finished parts one after the other."""
         for part in parts:
             with open(part, "rb") as file:
-                while piece := file.read(1 << 20):
-                    out.write(piece)
+                shutil.copyfileobj(file, out, 1 << 20)
 
 
 @contextlib.contextmanager
 def compressed(raw: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
     """Wrap an open file in a compressor that leaves it open, and writes the same bytes for the same content."""
-    if compression == "gzip":
-        # No name and no time inside, so that the same output is the same bytes.
-        with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed:
-            yield packed  # type: ignore[misc]
-    elif compression == "zstd":
-        import pyarrow as pa
-
-        # Arrow closes the file below together with its own stream; the caller still has to flush it to the disk.
-        with (
-            open(os.dup(raw.fileno()), "wb") as below,
-            pa.CompressedOutputStream(below, "zstd") as out,
-        ):
-            yield out
-    else:
+    if compression is None:
         yield raw
+        return
+    # No name and no time inside, so that the same output is the same bytes.
+    with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed:
+        yield packed  # type: ignore[misc]

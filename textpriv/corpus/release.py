@@ -6,7 +6,6 @@ import glob
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,13 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from textpriv.corpus import stores
-from textpriv.corpus.columns import ColumnRule
-from textpriv.corpus.folder import beside
 from textpriv.corpus.formats import corpus_format, reader_of
-from textpriv.corpus.records import Batch, CorpusReader, Cursor, Reading, is_stream
+from textpriv.corpus.records import Batch, ColumnRule, CorpusReader, Reading, is_stream
 from textpriv.engines.batch import Columns, PrivatizerSettings, string_array
 from textpriv.errors import CorpusError
-from textpriv.files import is_url, local_path, lost_by, same_file
+from textpriv.files import is_url, local_path, lost_by
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,11 +27,8 @@ if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer
     from textpriv.run_key import RunKey
 
-__all__ = ["ENGINES", "MOVED", "PART_RECORDS", "Plan", "Release", "check_corpus", "files_of"]
+__all__ = ["Plan", "Release", "beside", "check_corpus", "files_of", "refuse_taken"]
 
-ENGINES = ("local", "spark", "ray")
-PART_RECORDS = 5_000
-MOVED = "moved"
 _TABLES = ("_delta_log", ".hoodie")  # folders that say which files of a table count
 _ENDS = 64 * 1024  # bytes of an input file, at either end, by which it is known again
 
@@ -63,14 +57,12 @@ class Release:
         ``target.quarantine.jsonl`` (mode 0600, raw text).
     null
         ``"keep"``, ``"fail"`` or ``"empty"``: a null text stays null, is a bad record, or becomes an empty text.
-    offsets
-        File to write with the place of each span in the raw and in the private text (mode 0600, outside the output).
     key
         The run key of ``privatizer``, kept in a file. A run with a key, a seed or a ledger can be continued.
     resume
-        Continue a run, or add new files of a folder to its finished output. Does nothing where all is done.
+        Continue a run. Does nothing where all is done.
     overwrite
-        Replace an output that is there, or a run under other settings.
+        Replace an output file that is there, or a run under other settings. A folder is never replaced.
     settings
         What other processes build their Privatizer from; required for several workers and for Spark and Ray. Must describe
         ``privatizer``.
@@ -91,7 +83,6 @@ class Release:
     format: str | None = None
     on_error: str = "fail"
     null: str = "keep"
-    offsets: str | os.PathLike[str] | None = None
     key: RunKey | None = None
     resume: bool = False
     overwrite: bool = False
@@ -100,26 +91,15 @@ class Release:
     engine: str = "local"
     address: str | None = None
     batch_size: int = 500
-    part_records: int = PART_RECORDS
+    part_records: int = Reading.part_records
     on_progress: Callable[[Progress], None] | None = None
     on_unprotected: Callable[[tuple[str, ...]], None] | None = None
 
-    def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise CorpusError(f"engine must be one of {', '.join(ENGINES)}; found {self.engine!r}.")
-        if min(self.workers, self.batch_size, self.part_records) < 1:
-            raise CorpusError("workers, batch_size and part_records must be at least 1.")
-        if (self.workers > 1 or self.engine != "local") and self.settings is None:
-            raise CorpusError("More than one worker needs settings=PrivatizerSettings(...).")
-        if self.author_column is not None and self.document_column is None:
-            raise CorpusError("Authors are named beside documents: name the document column, too.")
-
     @property
     def reading(self) -> Reading:
-        """What readers are told."""
-        texts = (
-            (self.text_column,) if isinstance(self.text_column, str) else tuple(self.text_column)
-        )
+        """Which columns are read, and how."""
+        text = self.text_column
+        texts = (text,) if isinstance(text, str) else tuple(text)
         names = tuple(filter(None, (self.document_column, self.author_column)))
         how = self.on_error, self.null, self.batch_size, self.part_records
         return Reading(texts, names, self.labels_column, *how)
@@ -127,12 +107,18 @@ class Release:
     def check(self, privatizer: Privatizer, source: str, target: str) -> None:
         """Refuse options that this privatizer, or these ends, cannot have."""
         has_ledger = getattr(privatizer, "ledger", None) is not None
-        if has_ledger and self.document_column is None:
-            raise CorpusError("A ledger counts documents by name: give a document_column.")
+        if self.engine not in ("local", "spark", "ray"):
+            raise CorpusError(f"engine must be local, spark or ray; found {self.engine!r}.")
+        if (self.workers > 1 or self.engine != "local") and self.settings is None:
+            raise CorpusError("More than one worker needs settings=PrivatizerSettings(...).")
+        if (self.author_column or has_ledger) and self.document_column is None:
+            raise CorpusError(
+                "A ledger and authors need documents with names: give a document_column."
+            )
         if has_ledger and self.engine != "local":
             raise CorpusError("A ledger counts on one machine: use the local engine.")
-        if getattr(privatizer, "spans", None) is None and (self.labels_column or self.offsets):
-            raise CorpusError("Labels and offsets are those of typed spans: pass spans=.")
+        if getattr(privatizer, "spans", None) is None and self.labels_column:
+            raise CorpusError("Labels are those of typed spans: pass spans=.")
         repeats = self.key is not None or has_ledger or privatizer.seed is not None
         if self.resume and not repeats:
             raise CorpusError("A run can be continued only with a run key, a seed or a ledger.")
@@ -155,7 +141,6 @@ class Plan:
     compression: str | None  # of a single output
     reading: Reading
     rule: ColumnRule
-    has_offsets: bool = False
 
     @classmethod
     def of(cls, source: str, target: str, release: Release) -> Plan:
@@ -163,12 +148,13 @@ class Plan:
         reading, rule = release.reading, release.columns
         # Refuses a text that is to be a name.
         document, author = (*reading.names, None, None)[:2]
-        Columns(reading.text_columns, document, author, labels=reading.labels)
+        Columns(reading.text_columns, document, author, labels=reading.labels, null=reading.null)
         if reading.labels is not None:  # offsets in the raw text
             rule = replace(rule, drop=(*rule.drop, glob.escape(reading.labels)))
         if is_folder := stores.is_folder(source):
             _refuse_overlap(source, target)
-            files, format, compression = _files_of(source, release.format)
+            files, format = _files_of(source, release.format)
+            compression = None
         else:
             format, compression = _common_format(source, target, release.format)
             files = (("", source),)
@@ -176,12 +162,13 @@ class Plan:
             raise CorpusError(
                 "Texts, documents and labels are named by columns, and a text file has none: use jsonl, csv, tsv or parquet."
             )
-        if is_stream(target) and (is_folder or format == "parquet" or release.offsets):
+        if is_stream(target) and (
+            is_folder or format == "parquet" or reading.on_error == "quarantine"
+        ):
             raise CorpusError(
-                "Only one jsonl, csv, tsv or text file goes to a stream. Name a file."
+                "Only one jsonl, csv, tsv or text file goes to a stream, without a quarantine. Name a file."
             )
-        has_offsets = release.offsets is not None
-        return cls(files, is_folder, format, compression, reading, rule, has_offsets)
+        return cls(files, is_folder, format, compression, reading, rule)
 
     @property
     def columns(self) -> Columns:
@@ -196,14 +183,11 @@ class Plan:
             labels=None if reading.labels is None else "labels",
             occurrence=None if reading.names else tuple(f"{text} #" for text in texts),
             known_as=reading.text_columns,
-            moved=MOVED if self.has_offsets else None,
         )
 
-    def reader(
-        self, file: int, start: Cursor | None = None, stop: int | None = None
-    ) -> CorpusReader:
-        """Return the reader of an input file, or of some of its records."""
-        return reader_of(self.files[file][1], self.format, self.reading, start, stop)
+    def reader(self, file: int) -> CorpusReader:
+        """Return the reader of an input file."""
+        return reader_of(self.files[file][1], self.format, self.reading)
 
     def compression_of(self, file: int) -> str | None:
         """Return the compression of an output file: a folder keeps that of each input."""
@@ -218,9 +202,9 @@ class Plan:
 
     def part_of(self, batch: Batch) -> int:
         """Return the number of the part in which a batch is."""
-        return max(0, batch.end.record - 1) // int(self.reading.part_records or PART_RECORDS)
+        return max(0, batch.end - 1) // self.reading.part_records
 
-    def arrow(self, batch: Batch, numbers: Sequence[tuple[int, ...]]) -> pa.RecordBatch | None:
+    def arrow(self, batch: Batch) -> pa.RecordBatch | None:
         """Return the columns of a batch for an engine: texts, names, labels, and numbers among equal texts."""
         if not len(batch):
             return None
@@ -236,8 +220,7 @@ class Plan:
             ]
         arrays = {name: string_array(values) for name, values in given.items()}
         for place, name in enumerate(columns.occurrences):
-            found = np.array([each[place] for each in numbers], dtype=np.uint64)
-            arrays[name] = pa.array(found)
+            arrays[name] = pa.array(np.array([each[place] for each in batch.numbers], np.uint64))
         return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
     def absolute(self) -> Plan:
@@ -248,13 +231,9 @@ class Plan:
         return replace(self, files=tuple(files))
 
     def job(self, privatizer: Privatizer) -> dict[str, Any]:
-        """Return everything that decides the output but the input, in plain values by what to call it."""
-        from textpriv import __version__
-
-        statement = getattr(privatizer, "statement", None)
-        reading = self.reading
+        """Return everything that decides the output, in plain values by what to call it."""
+        statement, reading = getattr(privatizer, "statement", None), self.reading
         return {
-            "version": __version__,
             "epsilon": getattr(statement, "epsilon", None),
             "mechanism": type(getattr(privatizer, "mechanism", None)).__name__,
             "settings": getattr(privatizer, "fingerprint", b"").hex(),
@@ -263,14 +242,11 @@ class Plan:
             "columns": [reading.columns, asdict(self.rule)],
             "bad records": [reading.on_error, reading.null],
             "part": reading.part_records,
-            "offsets": self.has_offsets,
+            "input": [[name, self._ends(path)] for name, path in self.files],
         }
 
-    def input(self, file: int) -> list[Any]:
+    def _ends(self, path: str) -> list[Any]:
         """Return the size of an input file and a hash of its ends, to notice another one."""
-        path = self.files[file][1]
-        if is_stream(path):
-            return []
         digest = hashlib.sha256()
         with stores.opened(path) as opened:
             size = opened.seek(0, os.SEEK_END)
@@ -278,6 +254,20 @@ class Plan:
                 opened.seek(start)
                 digest.update(opened.read(_ENDS))
         return [size, digest.hexdigest()]
+
+
+def beside(target: Path, name: str) -> Path:
+    """Return a file beside an output: its name, and another after it."""
+    return target.with_name(f"{target.name}.{name}")
+
+
+def refuse_taken(name: str, why: str = "") -> None:
+    """Refuse to replace an output that is there."""
+    if stores.is_taken(name):
+        raise CorpusError(
+            f"{name} exists{why}. Another release of the same texts adds to their privacy loss. Name another output, "
+            "continue a run with --resume, or replace a file with --force."
+        )
 
 
 def check_corpus(
@@ -290,62 +280,42 @@ def check_corpus(
 ) -> Plan:
     """Refuse inputs that are missing, and outputs that cannot be written or would replace something that is read.
 
-    Nothing is made or changed.
-
     Parameters
     ----------
     ledger
         The file of the ledger.
     read
         Further files that the run reads: an index folder, a policy.
-
-    Returns
-    -------
-    Plan
     """
     plan = Plan.of(source, target, release)
     for _, name in plan.files:
         if not is_stream(name):
             stores.opened(name).close()
     if is_stream(target):
-        if release.on_error == "quarantine":
-            raise CorpusError("Bad records cannot be set aside beside a stream: name a file.")
         return plan
     final = local_path(target)
     kept: list[str | Path] = [*read]
+    kept += [path for _, path in plan.files if not (is_stream(path) or is_url(path))]
     if release.key is not None and release.key.path is not None:
         kept.append(release.key.path)
     if release.settings is not None:
         kept += files_of(release.settings.index, release.settings)
     if ledger is not None:
         kept += [ledger, *(f"{ledger}-{name}" for name in ("wal", "shm"))]
-    moved = [] if release.offsets is None else [Path(os.path.realpath(release.offsets))]
-    sources = [path for _, path in plan.files if not (is_stream(path) or is_url(path))]
     made = [final, beside(final, "manifest.json"), beside(final, "quarantine.jsonl")]
-    for written, others in ((made, [*kept, *moved, *sources]), (moved, [*kept, *sources])):
-        if (lost := lost_by(written, others)) is not None:
-            raise CorpusError(
-                f"{lost} would be in the output or be written over: run keys, ledgers, offsets and what is read must be "
-                "elsewhere. Name another file."
-            )
+    if (lost := lost_by(made, kept)) is not None:
+        raise CorpusError(
+            f"{lost} would be in the output or be written over: run keys, ledgers and what is read must be elsewhere. Name "
+            "another file."
+        )
     if not (is_url(target) or final.parent.is_dir()):
         raise CorpusError(f"Cannot write to {final}: its folder does not exist. Make it first.")
     if final.is_dir() != plan.is_folder and final.exists():
         raise CorpusError(
             f"Cannot write to {final}: it is a {'file' if plan.is_folder else 'folder'}. Name another."
         )
-    outputs = [target, *map(str, moved)]
-    for name in outputs if not (release.overwrite or release.resume) else ():
-        if stores.is_taken(name):
-            raise CorpusError(
-                f"{name} exists. Name another output, continue a run with --resume, or replace it with --force. Another "
-                "release of the same texts adds to their privacy loss."
-            )
-    for path in moved:
-        if path.is_dir() or not path.parent.is_dir():
-            raise CorpusError(
-                f"Cannot write offsets to {path}: name a file in a folder that exists."
-            )
+    if not (release.overwrite or release.resume):
+        refuse_taken(target)
     return plan
 
 
@@ -357,10 +327,8 @@ def files_of(index: str | Path | None, settings: PrivatizerSettings | None) -> l
     return [*given, *(path for path in inside if path.is_file())]
 
 
-def _files_of(
-    source: str, format: str | None
-) -> tuple[tuple[tuple[str, str], ...], str, str | None]:
-    """Return the names and paths of a folder's files, in the order of their names, numbers in them by value."""
+def _files_of(source: str, format: str | None) -> tuple[tuple[tuple[str, str], ...], str]:
+    """Return the names and paths of a folder's files, in the order of their names, and their format."""
     for log in _TABLES:
         if stores.is_folder(f"{source}/{log}"):
             raise CorpusError(
@@ -377,13 +345,7 @@ def _files_of(
         raise CorpusError(
             f"{source} contains {kinds}: expected files of one format, .jsonl, .csv, .tsv, .txt or .parquet."
         )
-    names.sort(key=_by_numbers)
-    return tuple((name, os.path.join(source, name)) for name in names), formats.pop(), None
-
-
-def _by_numbers(name: str) -> tuple[list[Any], str]:
-    parts = re.split(r"([0-9]+)", name)
-    return [int(part) if n % 2 else part for n, part in enumerate(parts)], name
+    return tuple((name, os.path.join(source, name)) for name in sorted(names)), formats.pop()
 
 
 def _local_names(source: str) -> Iterator[str]:
@@ -408,18 +370,12 @@ def _common_format(source: str, target: str, format: str | None) -> tuple[str, s
             f"The output has the format of the input: {source} is {source_format}, {target} would be {target_format}. "
             "Choose another name for the output, or set --format for both."
         )
-    if not is_stream(target) and same_file(source, target):
-        raise CorpusError(
-            f"Input and output are the same file, {source}: the private text must not replace its only source. Name another "
-            "output."
-        )
     return source_format or target_format or "text", compression
 
 
 def _refuse_overlap(source: str, target: str) -> None:
-    inner, outer = Path(os.path.realpath(target)), Path(os.path.realpath(source))
-    if inner == outer or outer in inner.parents or inner in outer.parents:
+    inner = Path(os.path.realpath(target))
+    if Path(os.path.realpath(source)) in (inner, *inner.parents):
         raise CorpusError(
-            f"One of {source} and {target} is in the other: the private files must not be among the raw ones. Name another "
-            "folder."
+            f"{target} is in {source}: the private files must not be among the raw ones. Name another folder."
         )

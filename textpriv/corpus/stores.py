@@ -1,4 +1,4 @@
-"""Object stores, by fsspec: objects at a URL are read by ranges and appear whole or not at all.
+"""Object stores, by fsspec: objects at a URL are read by ranges, and written in one upload.
 
 What belongs to an output at a URL and is not published (run key, finished parts, bad records) is kept in a private folder of
 this user (:func:`textpriv.files.local_path`).
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import os
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -19,10 +17,6 @@ from textpriv.errors import CorpusError, how_to_install
 from textpriv.files import is_url
 
 __all__ = ["is_folder", "is_taken", "names_below", "opened", "put", "read"]
-
-# An object appears there when all of it has come; elsewhere it is written under another name and renamed.
-_WHOLE = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf", "memory"}
-_NUMBERS: dict[type, int] = {FileNotFoundError: errno.ENOENT, PermissionError: errno.EACCES}
 
 
 def is_folder(name: str) -> bool:
@@ -55,50 +49,11 @@ def names_below(url: str) -> list[str]:
 
 
 def opened(name: str) -> BinaryIO:
-    """Open a file or an object for reading bytes.
-
-    Raises
-    ------
-    CorpusError
-        If the package for such a URL is missing, or the store fails; while reading, too.
-    OSError
-        If there is no such file, or it may not be read.
-    """
+    """Open a file or an object for reading bytes."""
     if not is_url(name):
         return open(name, "rb")
     with _asked(name) as (store, path):
-        return cast(BinaryIO, io.BufferedReader(_Object(name, store.open(path, "rb")), 1 << 20))
-
-
-class _Object(io.RawIOBase):
-    """An object that is read; what a store says of a failure may quote anything, and is not passed on."""
-
-    def __init__(self, url: str, file: Any) -> None:
-        self._url, self._file = url, file
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        with _failures(self._url):
-            return int(self._file.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self._file.tell())
-
-    def readinto(self, buffer: Any) -> int:
-        with _failures(self._url):
-            content = self._file.read(len(buffer))
-        buffer[: len(content)] = content
-        return len(content)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
+        return cast(BinaryIO, store.open(path, "rb"))
 
 
 def read(url: str) -> bytes | None:
@@ -111,28 +66,14 @@ def read(url: str) -> bytes | None:
 
 
 def put(path: Path, url: str) -> None:
-    """Write a local file to a URL, where it appears when all of it has come, in place of what was there."""
+    """Write a local file to a URL, in place of what was there."""
     with _asked(url) as (store, final):
-        kinds = {store.protocol} if isinstance(store.protocol, str) else set(store.protocol)
-        if not _WHOLE.isdisjoint(kinds):
-            options = {} if kinds.isdisjoint({"abfs", "az"}) else {"overwrite": True}
-            store.put_file(os.fspath(path), final, **options)
-            return
-        folder, _, name = final.rpartition("/")
-        written = f"{folder}/.{name}.{secrets.token_hex(8)}.tmp"
-        store.makedirs(folder, exist_ok=True)
-        try:
-            store.put_file(os.fspath(path), written)
-            store.mv(written, final)
-        except BaseException:
-            with contextlib.suppress(Exception):
-                store.rm_file(written)
-            raise
+        store.put_file(os.fspath(path), final)
 
 
 @contextlib.contextmanager
 def _asked(url: str) -> Iterator[tuple[Any, str]]:
-    """Yield the file system of a URL, without what it remembers of it, and the path in it."""
+    """Yield the file system of a URL, without what it remembers of it, and the path in it; name the URL in errors."""
     try:
         from fsspec.core import url_to_fs
     except ImportError:
@@ -143,23 +84,15 @@ def _asked(url: str) -> Iterator[tuple[Any, str]]:
         raise CorpusError(
             f"{url} cannot be opened: {str(error).rstrip('.')}. For s3:// it is: {how_to_install('stores')}."
         ) from None
-    with _failures(url):
+    try:
         store.invalidate_cache()
         yield store, path
-
-
-@contextlib.contextmanager
-def _failures(url: str) -> Iterator[None]:
-    """Name the URL in the error of a store, and nothing that the store says of it."""
-    try:
-        yield
-    except (FileNotFoundError, PermissionError) as error:
-        number = _NUMBERS[type(error)]
-        raise type(error)(number, os.strerror(number), url) from None
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url) from None
     except CorpusError:
         raise
-    except Exception as error:
+    except Exception as error:  # whose message may quote anything
         raise CorpusError(
-            f"{url}: the store failed ({type(error).__name__}). See to the store and its credentials; what is done of a run "
+            f"{url}: the store failed ({type(error).__name__}). See to the store and its credentials. What is done of a run "
             "with a key is kept: continue it with --resume."
         ) from None

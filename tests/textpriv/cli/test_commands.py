@@ -201,7 +201,6 @@ def test_a_recovery_stands_for_an_epsilon_that_is_printed(run, folder, texts, tm
         ("--epsilon", 6, "--format", "xml"),
         ("--epsilon", 6, "--address", "spark://host:7077"),
         ("--epsilon", 6, "--policy", "chat"),
-        ("--epsilon", 6, "--offsets", "a.jsonl"),
         ("--epsilon", 6, "--ledger", "a.db"),
         ("--epsilon", 6, "--author-limit", 3),
         ("--epsilon", 6, "--seed", 1, "--key", "a.key"),

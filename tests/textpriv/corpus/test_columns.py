@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -161,16 +160,6 @@ def test_a_ledger_counts_versions_of_one_document(index, tmp_path):
 
 
 # Folders
-
-
-def test_shards_are_taken_by_the_numbers_in_their_names(tmp_path):
-    for n in (2, 10, 100):
-        write(tmp_path / "raw" / f"part-{n}.jsonl", [{"text": f"{n}"}])
-    (tmp_path / "raw" / "_SUCCESS").write_text("")
-    told = []
-    privatize_corpus(tmp_path / "raw", tmp_path / "out", Echo(), on_progress=told.append)
-    manifest = json.loads((tmp_path / "out.manifest.json").read_text())
-    assert [each["name"] for each in manifest["files"]] == [f"part-{n}.jsonl" for n in (2, 10, 100)]
 
 
 @pytest.mark.parametrize("kind", ["formats", "nothing", "link", "_delta_log"])

@@ -17,8 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textpriv.corpus import corpus_format, privatize_corpus, read_records, records
-from textpriv.corpus.formats import csv as csv_format
-from textpriv.corpus.formats import jsonl, reader_of, text
+from textpriv.corpus.formats import reader_of
 from textpriv.corpus.records import Reading
 from textpriv.errors import CorpusError
 
@@ -45,7 +44,7 @@ def _parquet(path: Path, columns: dict, **options) -> Path:
         ("a.jsonl", ("jsonl", None)),
         ("a.ndjson.gz", ("jsonl", "gzip")),
         ("a.CSV", ("csv", None)),
-        ("a.b.txt.zst", ("text", "zstd")),
+        ("a.b.txt.gz", ("text", "gzip")),
         ("-", (None, None)),
     ],
 )
@@ -59,7 +58,7 @@ def test_an_unknown_extension_asks_for_the_format():
     assert corpus_format("notes.docx", "text") == ("text", None)
 
 
-@pytest.mark.parametrize("extension", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("extension", ["", ".gz"])
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
@@ -174,8 +173,7 @@ BAD = {
 @pytest.fixture
 def small(monkeypatch):
     """Let a text have at most 100 bytes."""
-    for module in (records, csv_format, jsonl, text):
-        monkeypatch.setattr(module, "MAX_TEXT_BYTES", 100)
+    monkeypatch.setattr(records, "MAX_TEXT_BYTES", 100)
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -207,18 +205,17 @@ def test_skip_leaves_a_bad_record_out_and_counts_it(tmp_path, case, request):
     [
         b'text,n\none,1\n"zanzibar" x,2\ntwo,3\n',
         b'text,n\none,1\n"zanzibar,2\ntwo,3\n',
-        b'text,n\none,1\n"zanzibar\n' + b"x\n" * 1000 + b'",2\n',
     ],
 )
-def test_a_broken_csv_quote_ends_the_run(tmp_path, content, on_error, small):
+def test_a_broken_csv_quote_ends_the_run(tmp_path, content, on_error):
     source = _write(tmp_path / "a.csv", content)
     with pytest.raises(CorpusError, match=r"a\.csv, line 3: expected quotes") as error:
         _texts(source, on_error=on_error)
     assert SECRET not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.zst"])
-def test_a_damaged_compressed_file_is_named(tmp_path, name):
+def test_a_damaged_compressed_file_is_named(tmp_path):
+    name = "a.txt.gz"
     source = _write(tmp_path / "a.txt", os.urandom(50_000).hex())
     privatize_corpus(source, tmp_path / name, Echo())
     cut = (tmp_path / name).read_bytes()[:20_000]

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from textpriv.corpus import stores
-from textpriv.corpus.columns import ColumnRule
 from textpriv.corpus.records import (
     BATCH_BYTES,
     STANDARD_STREAM,
     BadRecord,
     Batch,
+    ColumnRule,
     CorpusReader,
-    Cursor,
     RecordError,
     RecordWriter,
-    not_utf8,
 )
 from textpriv.engines.schemas import types_alone, with_children
 from textpriv.errors import CorpusError
@@ -28,7 +25,7 @@ from textpriv.errors import CorpusError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["READER", "WRITER"]
+__all__ = ["FORMATS"]
 
 _GROUP_ROWS = 1_000  # of a row group that is written
 
@@ -40,15 +37,6 @@ class _ParquetReader(CorpusReader):
     schema: pa.Schema
 
     def __iter__(self) -> Iterator[Batch]:
-        with self._table() as table:
-            position = self._start.record
-            for rows in self._slices(table):
-                yield self._batch(rows, position, table.metadata.num_rows)
-                position += rows.num_rows
-
-    @contextlib.contextmanager
-    def _table(self) -> Iterator[Any]:
-        """Open the file; its footer names the columns."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -57,92 +45,87 @@ class _ParquetReader(CorpusReader):
                 "Parquet is read from its end, so it cannot come from standard input: name a file."
             )
         with stores.opened(self.path) as raw:
-            try:
+            with self._told():
                 table = pq.ParquetFile(raw)
-                self.schema = _plain(table.schema_arrow)
-            except (pa.ArrowException, OSError, ValueError) as error:
-                raise _damage(error, self.name) from None
+                self.schema = pa.schema([_plain(field) for field in table.schema_arrow])
             self.columns = list(self.schema.names)
             self._places = self.check_header("")
-            yield table
+            self._check_types()
+            position, total = 0, table.metadata.num_rows
+            for rows in self._pieces(table):
+                yield self._batch(rows, position, total)
+                position += rows.num_rows
+            if not total:
+                yield self._batch(pa.RecordBatch.from_pylist([], schema=self.schema), 0, 0)
 
-    def _slices(self, table: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the rows from the start to the stop, in pieces that no border crosses."""
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say of an error of Arrow that the file is damaged; one of the system or of a store is raised as it is."""
         import pyarrow as pa
 
-        first, stop = self._start.record, self._stop
-        groups: list[int] = []
-        position = passed = 0
-        for group in range(table.metadata.num_row_groups):
-            rows = table.metadata.row_group(group).num_rows
-            if passed + rows > first and (stop is None or passed < stop):
-                position = position if groups else passed
-                groups.append(group)
-            passed += rows
-        if not groups:
-            return
-        batches = table.iter_batches(
-            batch_size=self._rows_at_once(table, groups), row_groups=groups, use_threads=False
-        )
+        try:
+            yield
+        except (pa.ArrowException, OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise CorpusError(
+                f"{self.name}: expected a Parquet file, found one that is damaged, encrypted, of an unknown kind, or none "
+                "at all. Make or fetch it again."
+            ) from None
+
+    def _check_types(self) -> None:
+        """Refuse columns of texts and names that have neither."""
+        from pyarrow import types
+
+        named = zip(self.reading.columns, self._places, strict=True)
+        for number, (name, place) in enumerate(named):
+            kind, is_text = self.schema.types[place], number < len(self.reading.text_columns)
+            is_known = types.is_string(kind) or types.is_large_string(kind)
+            if is_known or name == self.reading.labels or (types.is_integer(kind) and not is_text):
+                continue
+            # Without what a nested type contains: names of fields may be data.
+            found = str(kind).partition("<")[0]
+            raise CorpusError(
+                f"{self.name}: expected texts in {name!r}, found values of the type {found}. Name another column."
+            )
+
+    def _pieces(self, table: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in pieces that no border of a part crosses."""
+        groups = [table.metadata.row_group(n) for n in range(table.metadata.num_row_groups)]
+        # A batch has as many rows as fit into it by the mean size of those of the largest group.
+        mean = max((each.total_byte_size / max(each.num_rows, 1) for each in groups), default=1.0)
+        most = max(1, min(self.reading.batch_size, int(4 * BATCH_BYTES / max(mean, 1.0))))
+        batches = table.iter_batches(batch_size=most, use_threads=False)
+        position, part = 0, self.reading.part_records
         while True:
-            try:
+            with self._told():
                 batch = next(batches, None)
                 if batch is None:
                     return
                 batch = batch.cast(self.schema)
-                batch.validate(full=False)
-            except (pa.ArrowException, OSError, ValueError) as error:
-                raise _damage(error, self.name) from None
+                batch.validate()
             while batch.num_rows:
-                if position < first:
-                    taken = min(batch.num_rows, first - position)
-                elif stop is not None and position >= stop:
-                    return
-                else:
-                    taken = self._until_border(position, batch.num_rows)
-                    yield batch.slice(0, taken)
+                taken = min(batch.num_rows, part - position % part)
+                yield batch.slice(0, taken)
                 batch = batch.slice(taken)
                 position += taken
-
-    def _until_border(self, position: int, rows: int) -> int:
-        """Return how many of some rows a batch takes."""
-        part, borders = self.reading.part_records, [rows, self.reading.batch_size]
-        if part is not None:
-            borders.append(part - position % part)
-        if self._stop is not None:
-            borders.append(self._stop - position)
-        return min(borders)
-
-    def _rows_at_once(self, table: Any, groups: list[int]) -> int:
-        """Return as many rows as fit into a batch, by the mean size of those of the largest group."""
-        sizes = [table.metadata.row_group(group) for group in groups]
-        mean = max(group.total_byte_size / max(group.num_rows, 1) for group in sizes)
-        return max(1, min(self.reading.batch_size, int(4 * BATCH_BYTES / max(mean, 1.0))))
 
     def _batch(self, rows: pa.RecordBatch, first: int, total: int) -> Batch:
         import pyarrow as pa
 
-        texts = len(self.reading.text_columns)
-        columns = [
-            _texts(rows.column(place)) if n < texts else _names_or_labels(rows.column(place))
-            for n, place in enumerate(self._places)
-        ]
         values, good, bad = [], [], list[BadRecord]()
+        columns = [_values(rows.column(place)) for place in self._places]
         for row, given in enumerate(zip(*columns, strict=True)):
             try:
-                for value in given:
-                    if isinstance(value, RecordError):
-                        raise value
                 values.append(self.reading.checked(given))
                 good.append(row)
             except RecordError as error:
-                is_kept = self.reading.on_error == "quarantine"
-                raw = self.spelled(rows.slice(row, 1)) if is_kept else None
+                raw = self.spelled(rows.slice(row, 1))
                 bad.append(self.reading.refused(self.name, error, first + row, 0, raw))
         end = first + rows.num_rows
-        kept = rows.take(pa.array(good, pa.int64())) if bad else rows
         where = [first + row for row in good]
-        return Batch(where, values, kept, bad, Cursor(end, 0, None), end / max(total, 1))
+        kept = rows.take(pa.array(good, pa.int64())) if bad else rows
+        return Batch(where, values, kept, bad, end, end / max(total, 1))
 
     def spelled(self, row: Any) -> bytes | None:
         import pyarrow as pa
@@ -153,75 +136,33 @@ class _ParquetReader(CorpusReader):
             return None
 
 
-def _texts(column: pa.Array) -> list[Any]:
-    """Return the texts of a column, and errors in the place of values that are none."""
-    import pyarrow as pa
-
-    kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _strings(column)
-    if pa.types.is_null(kind):
-        return [None] * len(column)
-    # Without what a nested type contains: names of fields may be data.
-    found = re.split("[<[]", str(kind))[0]
-    error = RecordError("wrong_type", f"expected texts, found values of the type {found}.")
-    return [error] * len(column)
-
-
-def _strings(column: pa.Array) -> list[Any]:
-    """Return the strings of a column, and errors in the place of those that are not UTF-8."""
+def _values(column: pa.Array) -> list[Any]:
+    """Return the values of a column; where a text is not UTF-8, those as bytes."""
     import pyarrow as pa
 
     try:
         return column.to_pylist()
     except UnicodeDecodeError:
-        large = pa.types.is_large_string(column.type)
-        values = column.cast(pa.large_binary() if large else pa.binary()).to_pylist()
-        return [_decoded(value) for value in values]
+        return [_decoded(value) for value in column.cast(pa.large_binary()).to_pylist()]
 
 
-def _decoded(value: bytes | None) -> Any:
-    try:
+def _decoded(value: bytes | None) -> str | bytes | None:
+    with contextlib.suppress(UnicodeDecodeError):
         return None if value is None else value.decode("utf-8")
-    except UnicodeDecodeError:
-        return not_utf8()
+    return value
 
 
-def _names_or_labels(column: pa.Array) -> list[Any]:
-    """Return names as text or whole numbers, or labels; null for any other type, some of which have no Python form."""
-    import pyarrow as pa
-
-    kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _strings(column)
-    if pa.types.is_integer(kind) or pa.types.is_nested(kind):
-        return column.to_pylist()
-    return [None] * len(column)
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
+def _plain(field: pa.Field) -> pa.Field:
     """Replace types that Arrow can do little with, and dictionaries, which keep values of rows that are left out."""
     import pyarrow as pa
 
-    views = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
-
-    def plain(kind: pa.DataType) -> pa.DataType:
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
-        kind = views.get(str(kind), kind)
-        return with_children(kind, lambda child: child.with_type(plain(child.type)))
-
-    return pa.schema([field.with_type(plain(field.type)) for field in schema])
-
-
-def _damage(error: Exception, name: str) -> Exception:
-    """Return what to raise for an Arrow error: itself where the system or a store failed, else that the file is damaged."""
-    if isinstance(error, CorpusError) or (isinstance(error, OSError) and error.errno is not None):
-        return error
-    return CorpusError(
-        f"{name}: expected a Parquet file, found one that is damaged, encrypted, of an unknown kind, or none at all. "
-        "Make or fetch it again."
-    )
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    others = {
+        "string_view": pa.large_string(),
+        "binary_view": pa.large_binary(),
+        "null": pa.string(),
+    }
+    return field.with_type(with_children(others.get(str(kind), kind), _plain))
 
 
 class _ParquetWriter(RecordWriter):
@@ -234,7 +175,7 @@ class _ParquetWriter(RecordWriter):
         import pyarrow.parquet as pq
 
         super().__init__(reader, out, rule)
-        self._passing = self.passing(reader.schema.names)
+        self._passing = self.passing(reader.columns)
         self._schema = types_alone(pa.schema([reader.schema.field(n) for n in self._passing]))
         self._writer = pq.ParquetWriter(out, self._schema, compression="zstd")
         self._rows: list[pa.RecordBatch] = []
@@ -242,13 +183,9 @@ class _ParquetWriter(RecordWriter):
     def write(self, batch: Batch, columns: Sequence[Sequence[str | None]]) -> None:
         import pyarrow as pa
 
-        if not len(batch):
-            return
-        names = self._reader.schema.names
-        places = [names.index(name) for name in self._reader.reading.text_columns]
-        private = dict(zip(places, columns, strict=True))
+        names, texts = self._reader.columns, self._reader.reading.text_columns
+        private = {names.index(name): each for name, each in zip(texts, columns, strict=True)}
         values = [
-            # A dictionary or null column of the input has plain texts here.
             pa.array(private[n], pa.string()).cast(field.type) if n in private else batch.rows[n]
             for n, field in zip(self._passing, self._schema, strict=True)
         ]
@@ -265,20 +202,16 @@ class _ParquetWriter(RecordWriter):
         self._rows = table.slice(_GROUP_ROWS).to_batches()
 
     def close(self) -> None:
-        if self._rows:
+        if any(rows.num_rows for rows in self._rows):
             self._write_group()
         self._writer.close()
 
-    def abandon(self) -> None:
-        self._writer.is_open = False  # else it would write its footer when it is collected
-
     @staticmethod
-    def join(parts: Sequence[Path], out: BinaryIO, schema: pa.Schema | None = None) -> None:
+    def join(parts: Sequence[Path], out: BinaryIO) -> None:
         """Write the row groups of finished parts one after the other."""
         import pyarrow.parquet as pq
 
-        schema = pq.read_schema(parts[0])
-        with pq.ParquetWriter(out, schema, compression="zstd") as writer:
+        with pq.ParquetWriter(out, pq.read_schema(parts[0]), compression="zstd") as writer:
             for part in parts:
                 with open(part, "rb") as file:
                     table = pq.ParquetFile(file)
@@ -286,4 +219,4 @@ class _ParquetWriter(RecordWriter):
                         writer.write_table(table.read_row_group(group, use_threads=False))
 
 
-READER, WRITER = _ParquetReader, _ParquetWriter
+FORMATS = {"parquet": (_ParquetReader, _ParquetWriter)}

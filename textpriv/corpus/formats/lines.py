@@ -1,35 +1,49 @@
-"""JSON lines: each line is one JSON object, a field of which contains the text."""
+"""JSON lines and plain text: a record is one line."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
 from textpriv.corpus.records import (
-    MAX_TEXT_BYTES,
-    RECORD_FACTOR,
     LineReader,
-    Parsed,
     RecordError,
     RecordWriter,
+    not_utf8,
+    record_limit,
+    too_large,
 )
 
-__all__ = ["READER", "WRITER"]
+__all__ = ["FORMATS"]
 
 
-class _JsonReader(LineReader):
-    """Read JSON objects, one a line; blank lines are no records."""
+class _TextReader(LineReader):
+    """Read lines; each is a document, a blank one too."""
+
+    format = "text"
+
+    def units(self, lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
+        return enumerate(lines, 1)
+
+    def parse(self, unit: bytes) -> tuple[tuple[Any, ...], Any]:
+        return self.reading.checked([_decoded(unit).removesuffix("\n").removesuffix("\r")]), None
+
+    def spelled(self, row: Any) -> bytes | None:
+        return row if isinstance(row, bytes) else _dumped(row)
+
+
+class _JsonReader(_TextReader):
+    """Read JSON objects, one a line, a field of which contains the text; blank lines are no records."""
 
     format = "jsonl"
 
-    def records(self, stream: BinaryIO) -> Iterator[Parsed | RecordError | None]:
-        limit = MAX_TEXT_BYTES * RECORD_FACTOR
-        return self.line_records(stream, self._parse, limit, skips_blank=True)
+    def units(self, lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
+        return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
 
-    def _parse(self, line: str) -> Parsed:
+    def parse(self, unit: bytes) -> tuple[tuple[Any, ...], Any]:
         try:
-            record = json.loads(line, parse_float=_finite)
+            record = json.loads(_decoded(unit), parse_float=_finite)
         except (ValueError, RecursionError):
             raise RecordError(
                 "malformed",
@@ -53,8 +67,14 @@ class _JsonReader(LineReader):
     def names_of(self, rows: Any) -> Iterator[Sequence[str]]:
         return iter(rows)
 
-    def spelled(self, row: Any) -> bytes | None:
-        return _dumped(row)
+
+def _decoded(line: bytes) -> str:
+    if len(line) > record_limit() + 2:
+        raise too_large()
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        raise not_utf8() from None
 
 
 def _finite(literal: str) -> float:
@@ -72,6 +92,14 @@ def _dumped(record: Any) -> bytes:
         return json.dumps(record, separators=(",", ":")).encode("ascii")
 
 
+class _TextWriter(RecordWriter):
+    """Write lines."""
+
+    def record(self, row: Any, texts: Sequence[str | None]) -> bytes:
+        # One document a line is the format, so a released line break becomes a blank.
+        return (texts[0] or "").replace("\r", " ").replace("\n", " ").encode("utf-8") + b"\n"
+
+
 class _JsonWriter(RecordWriter):
     """Write JSON objects, one a line."""
 
@@ -81,4 +109,4 @@ class _JsonWriter(RecordWriter):
         return _dumped({**kept, **dict(zip(columns, texts, strict=True))}) + b"\n"
 
 
-READER, WRITER = _JsonReader, _JsonWriter
+FORMATS = {"jsonl": (_JsonReader, _JsonWriter), "text": (_TextReader, _TextWriter)}
