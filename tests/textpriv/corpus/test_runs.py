@@ -284,6 +284,30 @@ def test_a_changed_shard_of_a_finished_folder_is_refused(index, shards, tmp_path
         run(index, shards, tmp_path / "out", resume=True)
 
 
+# Stores
+
+
+def test_a_store_gets_the_objects_that_a_folder_gets(index, shards, tmp_path, monkeypatch):
+    fsspec = pytest.importorskip("fsspec")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    store = fsspec.filesystem("memory")
+    for path in shards.iterdir():
+        store.pipe_file(f"/raw/{path.name}", path.read_bytes())
+    options = {"key": tmp_path / "key", "resume": True}
+    with pytest.raises(KeyboardInterrupt):
+        run(index, "memory://raw", "memory://out", on_progress=stop_at(50), **options)
+    assert not store.exists("/out")
+    report = run(index, "memory://raw", "memory://out", **options)
+    assert 0 < report.resumed < report.documents == 90
+    run(index, shards, tmp_path / "out", **options)
+    made = {name.removeprefix("/out/"): store.cat_file(name) for name in store.find("/out")}
+    assert made == content(tmp_path / "out")
+    assert run(index, "memory://raw", "memory://out", **options).resumed == 90
+    assert json.loads(store.cat_file("/out.manifest.json"))["documents"] == 90
+    with pytest.raises(FileNotFoundError, match="memory://none"):
+        run(index, "memory://none.jsonl", "memory://b.jsonl", key=tmp_path / "key")
+
+
 # Progress
 
 
