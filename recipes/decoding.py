@@ -68,7 +68,7 @@ def main(
     common = min(COMMON, limit // 4)
     index = textpriv.Index.build(vocabulary, "euclidean")
     attacker = BestAttacker(prior, common=common)
-    found = largest_epsilon(lambda e: textpriv.TEM(index, e), recovery, attacker, 3.0)
+    found = largest_epsilon(lambda e: textpriv.TEM(index, e), recovery, attacker.success, 3.0)
     mechanism = textpriv.TEM(index, found.epsilon)
     counted = reviews(data_dir, "test", public, vocabulary)
     written = reviews(data_dir, "train", count, vocabulary)

@@ -5,8 +5,8 @@ from .engines.frames import privatize_frame as privatize_frame
 from .errors import TextprivError as TextprivError
 from .guarantees.certificate import Certificate as Certificate
 from .guarantees.certificate import certify as certify
+from .guarantees.epsilon import choose as choose
 from .guarantees.epsilon import epsilon_for as epsilon_for
-from .guarantees.protection import choose as choose
 from .index import Index as Index
 from .index import Tree as Tree
 from .ledger import Document as Document

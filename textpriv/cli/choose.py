@@ -11,7 +11,7 @@ from textpriv.cli.messages import console, print_json, print_table, say
 from textpriv.cli.options import Context, Json, Options, Recovery, TextColumn, option, public_texts
 
 if TYPE_CHECKING:
-    from textpriv.guarantees.protection import Comparison
+    from textpriv.guarantees.epsilon import Comparison
     from textpriv.index.index import Index
 
 
@@ -76,7 +76,7 @@ def choose(
 
     figure, names = wanted.figure(), indexes or [ENGLISH]
     if wanted.odds is None and wanted.keep is None:
-        from textpriv.guarantees.protection import choose as compare
+        from textpriv.guarantees.epsilon import choose as compare
 
         with console().status("comparing mechanisms"):
             found = compare(
@@ -123,10 +123,10 @@ def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> Non
         print_json(found.to_dict())
         return
     rows: list[tuple[str, ...]] = [
-        ("mechanism", "index", "prior", "epsilon", "recovered", "stay", "stay near", "distance")
+        ("mechanism", "index", "prior", "epsilon", "recovered", "stay", "distance")
     ]
     for each in found.candidates:
-        shares = (f"{share:.1%}" for share in (each.recovered, each.kept, each.near))
+        shares = (f"{share:.1%}" for share in (each.recovered, each.kept))
         law = each.mechanism, each.index, each.prior, f"{each.epsilon:g}"
         rows.append((*law, *shares, f"{each.distance:.2f}"))
     print_table(rows)
@@ -139,7 +139,6 @@ def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> Non
             else "the Bayes-optimal attacker of single words recovers. A context attacker may recover more (--context)."
         )
     )
-    print("stay near: share that become themselves or one of their 10 nearest words.")
     print("distance: mean distance to the output; 1 is that of two unrelated words.")
     for reason in found.left_out:
         say(reason)

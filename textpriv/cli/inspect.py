@@ -148,15 +148,12 @@ def certify(
     full: Annotated[
         bool, typer.Option("--full", help="With --audit: ten times the draws; minutes.")
     ] = False,
-    reuse: Annotated[
-        bool, typer.Option("--reuse", help="Read the certificate in the index folder, if it fits.")
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """Compute what a mechanism really guarantees on these vectors, and whether its claim holds.
 
     Ends with 0 if the claim holds, 1 if not, and 2 if that was not found out. With --audit, passing is no proof; failing is
-    a refutation. The certificate is kept with the index.
+    a refutation.
 
     [bold]Example:[/bold] textpriv certify --epsilon 3
     """
@@ -165,7 +162,7 @@ def certify(
         return
     from textpriv.guarantees.certificate import certify as compute
 
-    certificate = compute(law.build(), progress=console().is_terminal, reuse=reuse)
+    certificate = compute(law.build(), progress=console().is_terminal)
     if as_json:
         print_json(certificate.to_dict())
     else:

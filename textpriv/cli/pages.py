@@ -66,7 +66,7 @@ def report(
         spent = Ledger(ledger).totals()
     found = None
     if certificate:
-        found = certify(mechanism, progress=console().is_terminal, reuse=True)
+        found = certify(mechanism, progress=console().is_terminal)
     with console().status("looking at words"):
         page = report_page(
             privatizer,

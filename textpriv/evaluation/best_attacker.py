@@ -1,8 +1,7 @@
-"""Recovery by the better of two attackers, and the largest epsilon at which it is no more than wished.
+"""Recovery by the better of two attackers, and the largest epsilon at which a share is no more than wanted.
 
-Epsilons of two mechanisms do not compare; recovery does. One attacker is the exact Bayes attacker on single words. The other
-reads words in context by an n-gram model, and a better model may beat it. Everything is computed from public words, public
-text and the output distribution.
+One attacker is the exact Bayes attacker on single words. The other reads words in context by an n-gram model, and a better
+model may beat it. Everything is computed from public words, public text and the output distribution.
 """
 
 from __future__ import annotations
@@ -26,24 +25,21 @@ from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
 from textpriv.randomness import KeyedStreams
 
 __all__ = [
+    "NORMAL_95",
     "BestAttacker",
     "PublicText",
     "Solution",
-    "cautious_epsilon",
     "largest_epsilon",
     "sampled_text",
 ]
 
+NORMAL_95 = 1.96  # standard errors from an estimate to the upper end of its 95 % interval
 _ATTACKED = 10_000  # tokens of public text at most
-_PRECISE = 1e-3  # relative: no epsilon larger by this is left out
-_NEAR = 5e-3  # relative distance of a recovery in context from the wanted one that will do
 _SAMPLED = 4_000  # words of a text that is drawn where none is given
-_NORMAL_95 = 1.96
-_CLOSE = 0.05  # relative distance of an estimate's upper end from the wanted share that will do
-_AIM = 0.02  # how far below the wanted log-odds the search aims
-_SLOPE = 4.0  # of log-odds over log epsilon, before two points are known
-_CLOSEST = 4e-3  # relative distance of two epsilons whose estimates differ by noise alone
-_TRIES = 16
+_CLOSE, _CAUTIOUS = (
+    5e-3,
+    5e-2,
+)  # relative distances of an estimated share from the wanted one that will do
 _WIDEST = 10.0  # in the logarithm: the search goes no farther in one step
 
 
@@ -136,68 +132,58 @@ class BestAttacker:
         """How often each word that counts is written."""
         return self.prior if self.of == "all" else content_prior(self.prior, self.common)
 
-    def alone(self, mechanism: Mechanism) -> float:
-        """Share of single words that the Bayes attacker recovers.
+    def alone(self, mechanism: Mechanism) -> tuple[float, float]:
+        """Return the share of single words that the Bayes attacker recovers, and its standard error: 0 where it is exact.
 
-        Exact, but for a mechanism that reads its context. Then it is an estimate from one draw of the public text: the
-        attacker knows what was released before, and weighs the ``candidates`` likeliest words of each output. Without
-        public text, it is the share at the start of a document.
+        For a mechanism that reads its context it is an estimate from one draw of the public text: the attacker knows what
+        was released before, and weighs the ``candidates`` likeliest words of each output. Without public text, it is the
+        share at the start of a document.
         """
-        return self.alone_with_error(mechanism)[0]
-
-    def alone_with_error(self, mechanism: Mechanism) -> tuple[float, float]:
-        """:meth:`alone`, and its standard error: 0 where it is exact."""
         if mechanism.reads_context and self.text is not None:
-            return self._read_alone(mechanism)
+            return self._read(mechanism, self.text, in_context=False)
         ((_, joint),) = Law(mechanism, self.prior).likeliest([self._counted])
         return float(joint.sum()), 0.0
 
-    def _read_alone(self, mechanism: Mechanism) -> tuple[float, float]:
-        """Guess each word that counts from its output and the released words before it."""
+    def in_context(self, mechanism: Mechanism) -> tuple[float, float]:
+        """Return the share of the public text's words that the context attacker recovers, and its standard error."""
         assert self.text is not None
-        _, ids, offsets = self.text
-        told, counts = self._told()
-        released = self.released(mechanism)
-        model = self.text.model
-        prior = model.probability(np.append(np.arange(model.size), model.tokens - 1))
-        prior = prior * (counts > 0)
-        candidates = Candidates.of(mechanism, prior, self.candidates, released)
-        right = 0
-        for first, last in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-            document = released[first:last]
-            places = np.flatnonzero(told[first:last])
-            words = candidates.words_at(document[places])
-            joint = prior[words] * mechanism.emissions(document, words, places)  # type: ignore[attr-defined]
-            guess = words[np.arange(len(words)), joint.argmax(axis=1)]
-            originals = ids[first:last][places]
-            right += int((guess == np.where(originals < 0, model.size, originals)).sum())
-        count = int(told.sum())
-        return right / count, math.sqrt(right / count * (1 - right / count) / count)
+        return self._read(mechanism, self.text, in_context=True)
 
-    def _told(self) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-        """Which tokens of the public text count, and how often each word that counts is written."""
-        assert self.text is not None
-        ids = self.text.ids
+    def success(self, mechanism: Mechanism) -> tuple[float, float]:
+        """Return the share of words that the better attacker recovers, and its standard error."""
+        alone = self.alone(mechanism)
+        return alone if self.text is None else max(alone, self.in_context(mechanism))
+
+    def _read(
+        self, mechanism: Mechanism, text: PublicText, *, in_context: bool
+    ) -> tuple[float, float]:
+        """Guess each word that counts in one draw of the public text; return the share that is right, and its error."""
+        model, ids, offsets = text
         counts = np.append(self._counted, 0.0 if self.of == "content" else 1.0)
         told = (ids >= UNKNOWN) & (counts[np.where(ids < 0, -1, ids)] > 0)
         if not told.any():
             raise TextprivError("the public text has no words of the kind that counts.")
-        return told, counts
-
-    def in_context(self, mechanism: Mechanism) -> tuple[float, float]:
-        """Share of the public text's words that the context attacker recovers from one draw, and its standard error."""
-        assert self.text is not None
-        model, ids, offsets = self.text
-        told, counts = self._told()
         released = self.released(mechanism)
-        # An attacker who knows what is a content word leaves out all others: there is room for more content words.
         prior = model.probability(np.append(np.arange(model.size), model.tokens - 1))
-        prior = prior + (counts if self.of == "content" else 0.0)
+        if not in_context:
+            prior = prior * (counts > 0)
+        elif self.of == "content":
+            # The attacker knows what is a content word and leaves out all others: there is room for more of them.
+            prior = prior + counts
         candidates = Candidates.of(mechanism, prior, self.candidates, released)
         words = candidates.words_at(released[told])
-        shares = context_posterior(released, offsets, candidates, model)[told]
-        shares *= counts[words] > 0
-        guess = words[np.arange(len(words)), shares.argmax(axis=1)]
+        joint: NDArray[Any]
+        if in_context:
+            joint = context_posterior(released, offsets, candidates, model)[told]
+            joint *= counts[words] > 0
+        else:
+            joint = prior[words]
+            ends = np.cumsum([0, *(part.sum() for part in np.split(told, offsets[1:-1]))])
+            for document, first in enumerate(offsets[:-1].tolist()):
+                some, last = slice(*ends[document : document + 2]), offsets[document + 1]
+                places = np.flatnonzero(told[first:last])
+                joint[some] *= mechanism.emissions(released[first:last], words[some], places)  # type: ignore[attr-defined]
+        guess = words[np.arange(len(words)), joint.argmax(axis=1)]
         share = float((guess == np.where(ids < 0, model.size, ids)[told]).mean())
         return share, math.sqrt(share * (1 - share) / len(words))
 
@@ -214,11 +200,6 @@ class BestAttacker:
         drawn[words] = Law(mechanism).draws(ids[words], np.random.default_rng(0))
         return drawn
 
-    def success(self, mechanism: Mechanism) -> tuple[float, float]:
-        """Share of words that the better attacker recovers, and its standard error: 0 for the exact one."""
-        alone = self.alone_with_error(mechanism)
-        return alone if self.text is None else max(alone, self.in_context(mechanism))
-
 
 def sampled_text(model: NGrams, count: int = _SAMPLED, seed: int = 0) -> PublicText:
     """Return words drawn from a public model, all of one document, for attacks where no public text is at hand."""
@@ -227,7 +208,7 @@ def sampled_text(model: NGrams, count: int = _SAMPLED, seed: int = 0) -> PublicT
 
 
 class Solution(NamedTuple):
-    """An epsilon, the recovery at it, and its standard error: 0 where it is exact."""
+    """An epsilon, the share at it, and its standard error: 0 where it is exact."""
 
     epsilon: float
     share: float
@@ -235,139 +216,70 @@ class Solution(NamedTuple):
 
 
 def largest_epsilon(
-    make: Callable[[float], Mechanism], wanted: float, attacker: BestAttacker, start: float = 1.0
+    make: Callable[[float], Mechanism],
+    wanted: float,
+    success: Callable[[Mechanism], tuple[float, float]],
+    start: float = 1.0,
+    *,
+    margin: float = 0.0,
+    precise: float = 1e-3,
 ) -> Solution:
-    """Find the largest epsilon at which the attacker recovers at most a share of words.
+    """Find the largest epsilon at which a share is at most the wanted one, by Brent's method on log-odds and log epsilon.
 
     Parameters
     ----------
     make : callable
-        The mechanism at an epsilon; its recovery must rise with it.
+        The mechanism at an epsilon; the share must rise with it.
     wanted : float
         In (0, 1).
-    attacker : BestAttacker
+    success : callable
+        The share at a mechanism, such as :meth:`BestAttacker.success`, and its standard error.
     start : float
         An epsilon of the right order.
-
-    Returns
-    -------
-    Solution
-        Recovery is at most the wanted one, and above it at an epsilon larger by a thousandth; or, where the context attacker
-        is the better one, at most a two-hundredth below it.
+    margin : float
+        Standard errors by which an estimate must be below the wanted share.
+    precise : float
+        Relative precision of the epsilon. An estimate that is close to the wanted share will do.
 
     Raises
     ------
     OutOfReachError
         If no epsilon gives it.
     """
-    if not 0 < wanted < 1:
-        raise TextprivError(f"recovery is a share of words between 0 and 1; got {wanted}.")
-    found = _crossing(lambda e: attacker.alone(make(e)), wanted, start)
-    if attacker.text is None:
-        return found
-    read, error = attacker.in_context(make(found.epsilon))
-    if read > wanted:
-        errors = {read: error}
-
-        def in_context(epsilon: float) -> float:
-            share, errors[share] = attacker.in_context(make(epsilon))
-            return share
-
-        found = _crossing(in_context, wanted, found.epsilon, read)
-        return found._replace(error=errors[found.share])
-    return found if read < found.share else found._replace(share=read, error=error)
-
-
-def cautious_epsilon(
-    make: Callable[[float], Mechanism],
-    wanted: float,
-    success: Callable[[Mechanism], tuple[float, float]],
-    start: float = 1.0,
-) -> Solution:
-    """Find an epsilon at which an estimated recovery is at most a share, even at the upper end of its 95 % interval.
-
-    Parameters
-    ----------
-    make : callable
-        The mechanism at an epsilon; its recovery must rise with it.
-    wanted : float
-        In (0, 1).
-    success : callable
-        Estimated recovery from a mechanism, and its standard error.
-    start : float
-        An epsilon of the right order.
-
-    Raises
-    ------
-    OutOfReachError
-        If none of 16 epsilons gives it.
-    """
-    if not 0 < wanted < 1:
-        raise TextprivError(f"recovery is a share of words between 0 and 1; got {wanted}.")
-    below: tuple[float, Solution] | None = None  # how far in log-odds, and the point
-    above: tuple[float, float] | None = None
-    at, slope = math.log(start), _SLOPE
-    for _ in range(_TRIES):
-        share, error = success(make(math.exp(at)))
-        upper = min(share + _NORMAL_95 * error, 1.0)
-        off = _log_odds(upper) - _log_odds(wanted)
-        if off > 0:
-            above = off, at
-        else:
-            below = off, Solution(math.exp(at), share, error)
-            if upper >= wanted * (1 - _CLOSE):
-                break
-        if below is None or above is None:
-            at += max(-1.0, min(1.0, -(off + _AIM) / slope))
-            continue
-        low = math.log(below[1].epsilon)
-        if above[1] - low < _CLOSEST:
-            break
-        slope = (above[0] - below[0]) / (above[1] - low)
-        part = (-below[0] - _AIM) / (above[0] - below[0])
-        at = low + (above[1] - low) * min(max(part, 0.1), 0.9)
-    if below is None:
-        raise OutOfReachError(
-            f"no epsilon was found that gives a recovery of {wanted:g}. Choose a larger one, or another mechanism."
-        )
-    return below[1]
-
-
-def _crossing(
-    share: Callable[[float], float], wanted: float, start: float, known: float | None = None
-) -> Solution:
-    """The last point at which a rising share is no more than wanted, by Brent's method on log-odds and log epsilon.
-
-    ``known`` is the share at ``start``, which then is near the point.
-    """
     from scipy.optimize import brentq
 
-    seen: dict[float, float] = {} if known is None else {math.log(start): known}
+    if not 0 < wanted < 1:
+        raise TextprivError(f"recovery and keep are shares between 0 and 1; got {wanted}.")
+    seen: dict[float, tuple[float, Solution]] = {}
+    near = wanted * (1 - (_CAUTIOUS if margin else _CLOSE))
 
     def ahead(at: float) -> float:
         if at not in seen:
-            seen[at] = share(math.exp(at))
-        if known is not None and wanted * (1 - _NEAR) <= seen[at] <= wanted:
+            share, error = success(make(math.exp(at)))
+            upper = min(share + margin * error, 1.0)
+            seen[at] = upper, Solution(math.exp(at), share, error)
+        upper, found = seen[at]
+        if found.error and near <= upper <= wanted:
             return 0.0  # ends the search
-        off = _log_odds(seen[at]) - _log_odds(wanted)
+        off = _log_odds(upper) - _log_odds(wanted)
         # At the wanted share there may be a later point; above it the log-odds may round to 0.
-        return max(off, 1e-12) if seen[at] > wanted else min(off, -1e-12)
+        return max(off, 1e-12) if upper > wanted else min(off, -1e-12)
 
     left = right = math.log(start)
-    step = math.log(1.5) if known is None else 0.1
+    step = math.log(1.5)
     while (above := ahead(left) > 0) or ahead(right) < 0:
         left, right = (left - step, left) if above else (right, right + step)
         step *= 1.5
         if right - left > _WIDEST:
-            end = f"least {min(seen.values()):.4g}" if above else f"most {max(seen.values()):.4g}"
+            shares = [each.share for _, each in seen.values()]
+            end = f"least {min(shares):.4g}" if above else f"most {max(shares):.4g}"
             raise OutOfReachError(
-                f"no epsilon gives a recovery of {wanted:g}: with these settings it is at {end}. "
+                f"no epsilon gives a share of {wanted:g}: with these settings it is at {end}. "
                 f"Choose a {'larger' if above else 'smaller'} one, or another prior."
             )
     # The bracket that is left is twice as wide as this.
-    root = brentq(ahead, left, right, xtol=math.log1p(_PRECISE) * 0.49)
-    last = max(at for at, value in seen.items() if at <= root and value <= wanted)
-    return Solution(math.exp(last), seen[last])
+    root = brentq(ahead, left, right, xtol=math.log1p(precise) * 0.49)
+    return seen[max(at for at, (upper, _) in seen.items() if at <= root and upper <= wanted)][1]
 
 
 def _log_odds(share: float) -> float:

@@ -188,7 +188,7 @@ def compare(
             row = {"mechanism": name, "asked": asked}
             try:
                 make = partial(at_epsilon, mechanism)
-                start = largest_epsilon(make, asked, attacker, start).epsilon
+                start = largest_epsilon(make, asked, attacker.success, start).epsilon
             except OutOfReachError:
                 rows.append(row)
                 continue
@@ -225,7 +225,7 @@ class _Measured:
         ]
         seconds = time.perf_counter() - begun
         words = len(self.vocabulary)
-        found = {"epsilon": mechanism.epsilon, "alone": self.attacker.alone(mechanism)}
+        found = {"epsilon": mechanism.epsilon, "alone": self.attacker.alone(mechanism)[0]}
         if self.attacker.text is not None:
             found["context"] = self.attacker.in_context(mechanism)[0]
         right = np.stack([self.task.right(words, ids) for ids in drawn])

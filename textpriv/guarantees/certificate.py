@@ -1,37 +1,35 @@
-"""Certificates: the exact constant of a mechanism on its own vocabulary, computed, saved and checked.
+"""Certificates: the exact constant of a mechanism on its own vocabulary, computed and checked.
 
 A certificate says what largest log-ratio per unit of distance a mechanism, with these settings, on these points, shows for
 any pair of words. For an exponential mechanism the answer is exact and covers all pairs; for others it may be a lower bound
-and says so.
+and says so. It is computed each time: a file beside an index could say anything.
 """
 
 from __future__ import annotations
 
-import json
+import heapq
 import math
-import time
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError
-from textpriv.guarantees.pair_search import per_distance, search
 from textpriv.guarantees.significance import LEVEL, goodness_of_fit, largest_ratios, ratio_bound
 from textpriv.index.index import Index, progress_bar
 from textpriv.index.tree import Tree
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
-from textpriv.mechanisms.pairs import log_normalisers, pair_constant
-from textpriv.randomness import KeyedStreams
+from textpriv.mechanisms.pairs import ROUNDING, log_normalisers, pair_constant
+from textpriv.randomness import KeyedStreams, Stream
 from textpriv.statement import at_least, at_most, card
 
-__all__ = ["Certificate", "certify"]
+__all__ = ["Certificate", "certify", "count_draws", "losses_by_draws", "search"]
 
-_EXHAUSTIVE = (
-    1500  # words of a vocabulary that is compared over all triples of input, input and output
-)
+_EXHAUSTIVE = 1500  # words that are compared over all triples of input, input and output
 _AGREEMENT = 1e-6  # nats by which a closed form may differ from the mechanism's own log_prob
 _TRIED = 32  # words by which a constant that a mechanism brings is tried
 _ROUNDING = 1e-9  # relative slack for the arithmetic of the certificate itself
@@ -40,7 +38,11 @@ _LISTS = 32  # nearest lists compared with distances by whole differences
 _ENTRIES = 1 << 24  # and as many distances at most
 _MONTE_CARLO = 10_000  # draws of a word, for a mechanism without a closed form
 _ERROR = 1e-3  # probability that such a bound is wrong
+_LOSSES = (0.7, 1.5, 3.0)  # nats, claimed for pairs that are compared by draws
+_LAWS, _BYTES = 240, 1 << 28  # output distributions that a search compares, and their memory
+_CLOSED = "closed form over all pairs, float64"
 _IN_CONTEXT = "The constant is that at the start of a document; in other contexts the claim rests on its proof"
+_SAMPLED = "A lower bound from samples: it can refute a claim and cannot establish one; the claim rests on its proof"
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,11 @@ class Certificate:
         The constant found: exact if ``exact``, otherwise a lower bound. Infinite if some word can become what another
         cannot.
     holds : bool
-        Whether the claim stands: for an exact certificate ``rho <= epsilon``; otherwise that nothing refutes it and the
-        mechanism's proof does not rest on what could not be checked.
+        Whether the claim stands: for an exact certificate ``rho <= epsilon``; otherwise that nothing refutes it.
     exact : bool
         Whether ``rho`` is the tight constant over all pairs of words and all outputs.
     worst_pair : (str, str)
-        The words whose laws differ most, per unit of their distance.
+        The words whose output distributions differ most, per unit of their distance.
     distance : float
         Between them.
     pairs : int
@@ -70,15 +71,14 @@ class Certificate:
         How ``rho`` was found.
     confidence : float or None
         For a bound from samples: the probability with which it is a lower bound.
-    binding : dict
-        What the certificate is bound to: checksums of vocabulary, metric and prior, and the settings.
-    seconds : float
     computed : str
-        When, in UTC, and by which version of this library. A certificate that is read back says so in its notes.
+        When, in UTC, and by which version of this library.
     notes : tuple of str
     observed : tuple of str
-        What was looked at besides the law: draws of some words against it, and nearest lists against distances computed
-        anew from the vectors. A sample: it can refute a sampler or an index and cannot establish one.
+        Checks of a sample that passed: draws of some words against their output distributions, and nearest lists. They can
+        refute a sampler or an index and cannot establish one.
+    binding : dict
+        Checksums of vocabulary, metric and prior, and the settings.
     """
 
     mechanism: str
@@ -91,54 +91,18 @@ class Certificate:
     pairs: int
     method: str
     confidence: float | None
-    binding: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-    computed: str = ""
-    notes: tuple[str, ...] = ()
-    observed: tuple[str, ...] = ()
+    computed: str
+    notes: tuple[str, ...] = field(default=(), repr=False)
+    observed: tuple[str, ...] = field(default=(), repr=False)
+    binding: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the certificate as JSON types; an infinite constant becomes None."""
-        content = asdict(self)
-        lists = {name: list(content[name]) for name in ("worst_pair", "notes", "observed")}
-        return {**content, **lists, "rho": self.rho if math.isfinite(self.rho) else None}
+        return {**asdict(self), "rho": self.rho if math.isfinite(self.rho) else None}
 
-    def to_json(self) -> str:
-        """Return the certificate as one JSON object."""
-        return json.dumps(self.to_dict(), ensure_ascii=False)
-
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Certificate:
-        """Return the certificate that :meth:`to_dict` wrote."""
-        tuples = {name: tuple(content[name]) for name in ("worst_pair", "notes", "observed")}
-        rho = math.inf if content["rho"] is None else content["rho"]
-        return cls(**{**content, **tuples, "rho": rho})
-
-    def paragraph(self) -> str:
-        """Return the certificate in plain words."""
-        verdict = "The claim holds" if self.holds else "THE CLAIM DOES NOT HOLD"
-        kind = "exactly " if self.exact else ""
-        first, second = self.worst_pair
-        return (
-            f"{verdict}: {self.mechanism} claims {at_most(self.epsilon, 9)} per unit of distance, and its constant is {kind}"
-            f"{self.in_words(self.rho, 6)} over {self.pairs:,} pairs of words ({self.method}). The worst pair is "
-            f"{first!r} and {second!r}, at distance {self.distance:.4g}."
-            + "".join(f" {sentence}." for sentence in (*self.observed, *self.notes))
-        )
-
-    def in_words(self, constant: float, digits: int = 9) -> str:
-        """Write one of the constants: rounded up where it is exact, and down where it is a lower bound."""
-        return at_most(constant, digits) if self.exact else f"at least {at_least(constant, digits)}"
-
-    def __str__(self) -> str:
-        return self.paragraph()
-
-    def __repr__(self) -> str:
-        relation = "=" if self.exact else ">="
-        return (
-            f"Certificate({self.mechanism}: {'holds' if self.holds else 'DOES NOT HOLD'}, rho {relation} {self.rho:.6g}, "
-            f"claimed {at_most(self.epsilon, 9)}, worst pair {self.worst_pair[0]!r} and {self.worst_pair[1]!r})"
-        )
+    def in_words(self, constant: float) -> str:
+        """Write the constant: rounded up where it is exact, and down where it is a lower bound."""
+        return at_most(constant, 9) if self.exact else f"at least {at_least(constant, 9)}"
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what a table of the certificate shows: names and figures in words."""
@@ -151,8 +115,13 @@ class Certificate:
             ("worst pair", f"{first} and {second}, at distance {self.distance:.6g}"),
             ("compared", f"{self.pairs:,} pairs of words"),
             ("method", self.method),
-            ("computed", f"{self.computed}, in {self.seconds:.1f} s"),
+            ("computed", self.computed),
         ]
+
+    def __str__(self) -> str:
+        verdict = "The claim holds" if self.holds else "THE CLAIM DOES NOT HOLD"
+        lines = [f"{name}: {figure}" for name, figure in self.rows()]
+        return "\n".join([verdict, *lines, *(f"{each}." for each in (*self.observed, *self.notes))])
 
     def _repr_html_(self) -> str:
         return card(
@@ -164,7 +133,16 @@ class Certificate:
         )
 
 
-def certify(mechanism: Mechanism, *, progress: bool = False, reuse: bool = False) -> Certificate:
+class _Found(NamedTuple):
+    constant: float
+    pair: tuple[int, int]
+    pairs: int
+    exact: bool
+    method: str
+    confidence: float | None = None
+
+
+def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
     """Compute the tight constant of a mechanism and judge its claim.
 
     Parameters
@@ -175,169 +153,67 @@ def certify(mechanism: Mechanism, *, progress: bool = False, reuse: bool = False
         at 99.9 % confidence.
     progress : bool
         As in :meth:`Index.build`.
-    reuse : bool
-        Return a certificate saved with the index, if one is bound to exactly this mechanism. It says when it was computed,
-        and nothing of it is checked again.
-
-    Returns
-    -------
-    Certificate
-        Also saved with the index, where the index has a folder that can be written.
 
     Raises
     ------
     MechanismError
         If the object is no mechanism.
     """
+    from textpriv import __version__
+
     if not isinstance(mechanism, Mechanism):
         raise MechanismError(
             f"certify needs a mechanism such as textpriv.TEM(index, epsilon=...); got {type(mechanism).__name__}."
         )
-    index = mechanism.index
-    binding = {"kind": "certificate", "version": 3, **mechanism.binding()}
-    record = index.find_record(binding) if reuse else None
-    if record is not None:
-        saved = Certificate.from_dict(record)
-        note = f"This certificate was read from the index; it was computed on {saved.computed}, and not again"
-        return replace(saved, notes=(*saved.notes, note))
-    started = time.perf_counter()
-    law = mechanism.exponential_law()
-    found = (
-        _closed(mechanism, *law, progress) if law is not None and _agrees(mechanism, *law) else None
-    )
-    found = found or _own(mechanism)
-    if found is None and mechanism.has_law:
-        found = _by_law(mechanism)
-    found = found or _by_samples(mechanism)
-    certificate = _judge(mechanism, found, binding, time.perf_counter() - started)
-    index.keep_record(binding, certificate.to_dict())
-    return certificate
-
-
-@dataclass(frozen=True)
-class _Found:
-    constant: float
-    pair: tuple[int, int]
-    pairs: int
-    exact: bool
-    method: str
-    confidence: float | None = None
-    notes: tuple[str, ...] = ()
-
-
-def _judge(
-    mechanism: Mechanism, found: _Found, binding: dict[str, Any], seconds: float
-) -> Certificate:
-    from textpriv import __version__
-
-    index = mechanism.index
-    first, second = found.pair
+    index, words = mechanism.index, mechanism.index.vocabulary.words
+    found = _closed(mechanism, progress) or _own(mechanism)
+    if found is None:
+        found = _by_law(mechanism) if mechanism.has_law else _by_samples(mechanism)
     observations = (_observe_draws(mechanism), _observe_lists(index))
     refuted = tuple(sentence for passed, sentence in observations if not passed)
+    notes = () if found.confidence is None else (_SAMPLED,)
     context = (_IN_CONTEXT,) if mechanism.reads_context else ()
-    now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     return Certificate(
         mechanism=repr(mechanism),
         epsilon=mechanism.epsilon,
         rho=found.constant,
         holds=found.constant <= mechanism.epsilon * (1 + _ROUNDING) and not refuted,
         exact=found.exact and not mechanism.reads_context,
-        worst_pair=(index.vocabulary.words[first], index.vocabulary.words[second]),
-        distance=index.distance(first, second),
+        worst_pair=(words[found.pair[0]], words[found.pair[1]]),
+        distance=index.distance(*found.pair),
         pairs=found.pairs,
         method=found.method,
         confidence=found.confidence,
-        binding=binding,
-        seconds=seconds,
-        computed=f"{now} by textpriv {__version__}",
-        notes=(*found.notes, *refuted, *context, *mechanism.caveats()),
+        computed=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC by textpriv {__version__}",
+        notes=(*notes, *refuted, *context, *mechanism.caveats()),
         observed=tuple(sentence for passed, sentence in observations if passed and sentence),
+        binding=mechanism.binding(),
     )
 
 
-def _observe_draws(mechanism: Mechanism) -> tuple[bool, str]:
-    """Draw some words, and an unknown one, and say whether they fit their output distribution."""
-    if not mechanism.has_law:
-        return (
-            True,
-            "Draws were compared with no output distribution, since there is no closed form",
-        )
-    size = len(mechanism.index)
-    count = max(3, min(_DRAWN, _ENTRIES // (10 * size)))
-    chosen = np.unique(np.linspace(0, size - 1, count).astype(int)).tolist()
-    streams = KeyedStreams(seed=9)
-    least = 1.0
-    for word in (*chosen, UNKNOWN):
-        law = np.exp(mechanism.log_prob(word))
-        drawn = mechanism.sample_alone(word, _DRAWS, streams.stream(word))
-        counts = np.bincount(drawn, minlength=size)
-        if np.isnan(law).any() or (counts[law == 0] > 0).any():
-            least = 0.0
-            break
-        least = min(least, goodness_of_fit(counts, law))
-    if least > LEVEL:
-        return True, (
-            f"{_DRAWS:,} draws each of {len(chosen)} words and of an unknown one fit their laws (least p-value {least:.2g})"
-        )
-    return False, "The sampler does not draw from the stated law: the draws of a word do not fit it"
+# How a constant is found
 
 
-def _observe_lists(index: Index) -> tuple[bool, str]:
-    """Compare some nearest lists with distances by whole differences of the points."""
-    if isinstance(index, Tree):
-        return True, ""
-    size = len(index)
-    count = max(1, min(_LISTS, _ENTRIES // size))
-    chosen = np.unique(np.linspace(0, size - 1, count).astype(int))
-    for word in chosen.tolist():
-        apart = np.abs(index.points.astype(np.int64) - index.points[word])
-        steps = (apart if index.space == "manhattan" else np.square(apart)).sum(axis=1)
-        ids, listed = index.neighbour_ids[word], index.neighbour_steps[word]
-        rest = np.delete(steps, ids)
-        nearest = (
-            ids[0] == word and (np.diff(listed) >= 0).all() and len(set(ids.tolist())) == index.k
-        )
-        if not (nearest and (steps[ids] == listed).all() and (rest >= listed[-1]).all()):
-            return False, (
-                f"The index is wrong: the nearest list of word number {word} is not that of its point. Build the index anew"
-            )
-    return (
-        True,
-        f"The nearest lists of {len(chosen)} words agree with distances by whole differences",
-    )
+def _closed(mechanism: Mechanism, progress: bool) -> _Found | None:
+    """Compute the constant of an exponential mechanism over all pairs.
 
-
-def _agrees(mechanism: Mechanism, weights: NDArray[np.float64], rate: float, gamma: float) -> bool:
-    """Whether the mechanism's own log_prob is the closed form: a subclass may have changed it.
-
-    All words of a small vocabulary are compared, and a fixed sample of a large one.
+    None if the mechanism's own log_prob is not the closed form: a subclass may have changed it. All words of a small
+    vocabulary are compared, and a fixed sample of a large one.
     """
-    size = len(mechanism.index)
-    sample = size if size <= _EXHAUSTIVE else 16
-    for word in np.unique(np.linspace(0, size - 1, sample).astype(int)):
-        apart = mechanism.index.distances_of(np.array([word]))[0]
-        score = np.log(weights) - rate * np.minimum(apart, gamma)
-        closed = score - np.logaddexp.reduce(score)
-        own = mechanism.log_prob(int(word))
+    law, index, size = mechanism.exponential_law(), mechanism.index, len(mechanism.index)
+    if law is None:
+        return None
+    weights, rate, gamma = law
+    for word in _spread(size, size if size <= _EXHAUSTIVE else 16):
+        score = np.log(weights) - rate * np.minimum(index.distances_of(np.array([word]))[0], gamma)
+        closed, own = score - np.logaddexp.reduce(score), mechanism.log_prob(word)
         if own.shape != closed.shape or not np.abs(own - closed).max() <= _AGREEMENT:
-            return False
-    return True
-
-
-def _closed(
-    mechanism: Mechanism,
-    weights: NDArray[np.float64],
-    rate: float,
-    gamma: float,
-    progress: bool,
-) -> _Found:
-    """Compute the constant of an exponential mechanism over all pairs."""
-    index, size = mechanism.index, len(mechanism.index)
+            return None
     with progress_bar("normalisers", progress) as report:
         log_z = log_normalisers(index, weights, rate, gamma, report)
     with progress_bar("pairs of words", progress) as report:
-        found = pair_constant(index, rate, gamma, log_z, report)
-    return _Found(*found, size * (size - 1) // 2, True, "closed form over all pairs, float64")
+        constant, pair = pair_constant(index, rate, gamma, log_z, report)
+    return _Found(constant, pair, size * (size - 1) // 2, True, _CLOSED)
 
 
 def _own(mechanism: Mechanism) -> _Found | None:
@@ -346,73 +222,218 @@ def _own(mechanism: Mechanism) -> _Found | None:
     if own is None:
         return None
     constant, pair = own
-    first, second = (mechanism.log_prob(word) for word in pair)
-    shown = float(largest_ratios(first, second[None])[0])
+    shown = float(largest_ratios(*(mechanism.log_prob(word) for word in pair)))
     tried, worst, _ = search(mechanism, laws=max(4, min(_TRIED, _ENTRIES // (8 * size))))
     agrees = abs(shown - constant * index.distance(*pair)) <= _AGREEMENT
     if not agrees or (tried - constant) * index.distance(*worst) > _AGREEMENT:
         return None
-    return _Found(
-        constant, pair, size * (size - 1) // 2, True, "closed form over all pairs, float64"
-    )
+    return _Found(constant, pair, size * (size - 1) // 2, True, _CLOSED)
 
 
 def _by_law(mechanism: Mechanism) -> _Found:
     """Compare output distributions: all triples of a small vocabulary, pairs that an adversary would try of a large one."""
-    index, size = mechanism.index, len(mechanism.index)
+    size = len(mechanism.index)
     if size > _EXHAUSTIVE:
-        constant, pair, compared = search(mechanism)
         method = "all outputs, over the pairs of an adversarial search"
-        return _Found(constant, pair, compared, False, method)
+        return _Found(*search(mechanism), False, method)
     laws = np.stack([mechanism.log_prob(word) for word in range(size)])
-    best, pair = 0.0, (0, 0)
-    for word in range(size):
-        ratio = per_distance(
-            largest_ratios(laws[word], laws), index.distances_of(np.array([word]))[0]
-        )
-        ratio[word] = 0.0
-        other = int(ratio.argmax())
-        if ratio[other] > best:
-            best, pair = float(ratio[other]), (word, other)
+    apart = mechanism.index.distances_of(np.arange(size))
+    losses = np.stack([largest_ratios(law, laws) for law in laws])
+    ratios = _per_distance(losses, apart)
+    np.fill_diagonal(ratios, 0.0)
+    first, second = divmod(int(ratios.argmax()), size)
     pairs = size * (size - 1) // 2
-    return _Found(best, pair, pairs, True, "all pairs and outputs of the law, float64")
+    constant = float(ratios[first, second])
+    return _Found(constant, (first, second), pairs, True, "all pairs and outputs, float64")
 
 
 def _by_samples(mechanism: Mechanism) -> _Found:
-    """Bound the constant from below by draws, the same in every run, each comparison at its share of the error."""
-    index = mechanism.index
-    pairs = _telling_pairs(mechanism)
-    streams = KeyedStreams(seed=0)
-    best, worst = 0.0, pairs[0] if pairs else (0, 0)
-    counts = {
-        word: np.bincount(
-            mechanism.sample(np.full(_MONTE_CARLO, word, dtype=np.int32), streams.stream(word)),
-            minlength=len(index),
-        )
-        for word in sorted({word for pair in pairs for word in pair})
-    }
-    for first, second in pairs:
-        lean = np.subtract(*index.distances_of(np.array([first, second])))
-        for pair, side in (((first, second), lean), ((second, first), -lean)):
-            share = _ERROR / (2 * len(pairs))
-            ratio = ratio_bound(counts[pair[0]], counts[pair[1]], side, share)
-            if ratio / index.distance(*pair) > best:
-                best, worst = ratio / index.distance(*pair), pair
-    note = "A lower bound from samples: it can refute a claim and cannot establish one; the claim rests on its proof"
+    """Bound the constant from below by draws, the same in every run."""
+    found = losses_by_draws(mechanism, _MONTE_CARLO, _ERROR)
+    ratios = [(loss / mechanism.index.distance(*pair), pair) for loss, pair in found]
+    constant, pair = max([(0.0, (0, 0)), *ratios])
     method = f"Monte Carlo, {_MONTE_CARLO:,} draws a word"
-    return _Found(best, worst, len(pairs), False, method, 1 - _ERROR, (note,))
+    return _Found(constant, pair, len(found) // 2, False, method, 1 - _ERROR)
 
 
-def _telling_pairs(mechanism: Mechanism) -> list[tuple[int, int]]:
-    """Return pairs of words whose claimed loss is about a nat: draws show neither much less nor much more."""
+def losses_by_draws(
+    mechanism: Mechanism, draws: int, error: float
+) -> list[tuple[float, tuple[int, int]]]:
+    """Return lower bounds on the losses of some ordered pairs of words, in nats, from draws under a fixed public key.
+
+    About a nat is claimed for the pairs: draws show neither much less nor much more.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    draws : int
+        Of each word.
+    error : float
+        Probability that any of the bounds is wrong.
+    """
     index, size = mechanism.index, len(mechanism.index)
-    nearest = np.argsort(index.neighbour_steps[:, min(1, index.k - 1)], kind="stable")
-    pairs: dict[tuple[int, int], None] = {}
-    for word in nearest[np.unique(np.linspace(0, size - 1, 6).astype(int))].tolist():
+    pairs: set[tuple[int, int]] = set()
+    for word in _spread(size, 4):
         apart = index.distances_of(np.array([word]))[0]
         apart[apart == 0] = np.inf
-        for loss in (0.7, 1.5, 3.0):
+        for loss in _LOSSES:
             other = int(np.abs(apart - loss / mechanism.epsilon).argmin())
             if np.isfinite(apart[other]):
-                pairs[min(word, other), max(word, other)] = None
-    return list(pairs)
+                pairs |= {(word, other), (other, word)}
+    streams = KeyedStreams(seed=0)
+    counts = {
+        word: count_draws(mechanism, word, draws, streams.stream(f"ratio {word}"))
+        for word in sorted({first for first, _ in pairs})
+    }
+    found = []
+    for first, second in sorted(pairs):
+        lean = np.subtract(*index.distances_of(np.array([first, second])))
+        loss = ratio_bound(counts[first], counts[second], lean, error / len(pairs))
+        found.append((loss, (first, second)))
+    return found
+
+
+def count_draws(mechanism: Mechanism, word: int, draws: int, stream: Stream) -> NDArray[np.int64]:
+    """Draw a word many times, each time as its own document if context is read, and count its outputs, shape (V,)."""
+    if mechanism.reads_context:
+        outputs = mechanism.sample_alone(word, draws, stream)
+    else:
+        outputs = mechanism.sample(np.full(draws, word, dtype=np.int32), stream)
+    return np.bincount(outputs, minlength=len(mechanism.index))
+
+
+# Search for the worst pair, on an index of any size
+
+
+def search(mechanism: Mechanism, *, laws: int = _LAWS) -> tuple[float, tuple[int, int], int]:
+    """Search for the pair of words that loses most per unit of distance.
+
+    Half of the output distributions go to likely pairs: nearest words, and hubs (words on many lists) beside rare words.
+    The other half goes around the worst pairs found, and then to words not tried yet.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        With a closed form.
+    laws : int
+        How many output distributions to compute. All of them are compared with each other.
+
+    Returns
+    -------
+    constant : float
+        A lower bound on the mechanism's constant.
+    pair : (int, int)
+        The ordered pair that attains it.
+    pairs : int
+        How many were compared.
+    """
+    index, size = mechanism.index, len(mechanism.index)
+    count = min(laws, size, max(16, _BYTES // (8 * size)))
+    table, words = np.empty((count, size)), list[int]()
+    ranking: list[tuple[float, int, int]] = []
+    suspects = chain(_suspects(index), range(size))
+    while len(words) < count:
+        worst = heapq.nlargest(8, ranking) if 2 * len(words) >= count else []
+        around = (word for _, *pair in worst for each in pair for word in _around(index, each))
+        word = next(each for each in chain(around, suspects) if each not in words)
+        law, rows = mechanism.log_prob(word), table[: len(words)]
+        if words:
+            apart = index.distances_of(np.array([word]))[0][words]
+            losses = np.stack([largest_ratios(law, rows), largest_ratios(rows, law)])
+            ratios = _per_distance(losses, apart)
+            side, place = divmod(int(ratios.argmax()), len(words))
+            pair = (word, words[place]) if side == 0 else (words[place], word)
+            ranking.append((float(ratios[side, place]), *pair))
+        table[len(words)] = law
+        words.append(word)
+    value, first, second = max([(0.0, words[0], words[0]), *ranking])
+    return value, (first, second), count * (count - 1) // 2
+
+
+def _per_distance(
+    losses: NDArray[np.float64], distances: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return losses per unit of distance: nearly infinite between words at distance 0 that lose more than rounding."""
+    return np.maximum(losses - ROUNDING, 0.0) / np.maximum(distances, 1e-300)
+
+
+def _suspects(index: Index) -> Iterator[int]:
+    """Yield words in the order in which an adversary would try them."""
+    if isinstance(index, Tree):
+        # Neighbouring leaves where groups of very different sizes meet, and evenly spread ones.
+        nodes, last = index.nodes, len(index) - 1
+        size = (nodes.end - nodes.start)[nodes.parent[nodes.atom]] if last else np.ones(1)
+        uneven = np.argsort(-np.abs(np.diff(np.log(size))), kind="stable")
+        even = np.linspace(0, max(last - 1, 0), len(uneven)).astype(np.int64)
+        places = np.stack([uneven, uneven + 1, even, even + 1], axis=1).ravel()
+        yield from index.order[places].tolist()
+        return
+    ids, steps = index.neighbour_ids, index.neighbour_steps
+    often = np.bincount(ids.reshape(-1), minlength=len(index))
+    apart = np.where(steps > 0, steps, np.iinfo(np.int32).max)
+    near = np.argsort(apart.min(axis=1), kind="stable")
+    hubs, rare = (np.argsort(sign * often, kind="stable") for sign in (-1, 1))
+    for one, hub, alone in zip(near.tolist(), hubs.tolist(), rare.tolist(), strict=True):
+        yield from (one, int(ids[one, apart[one].argmin()]))
+        yield from (hub, alone, int(ids[alone][often[ids[alone]].argmax()]))
+
+
+def _around(index: Index, word: int) -> list[int]:
+    """Return words near a word."""
+    if isinstance(index, Tree):
+        place = int(index.places[word])
+        return [int(each) for each in index.order[max(place - 8, 0) : place + 9]]
+    return [int(each) for each in index.neighbour_ids[word]]
+
+
+def _spread(size: int, count: int) -> list[int]:
+    """Return evenly spread numbers below a size."""
+    return list(np.unique(np.linspace(0, size - 1, count).astype(int)).tolist())
+
+
+# Checks of a sample
+
+
+def _observe_draws(mechanism: Mechanism) -> tuple[bool, str]:
+    """Draw some words, and an unknown one, and say whether they fit their output distribution."""
+    if not mechanism.has_law:
+        return True, "Draws were compared with no output distribution: there is no closed form"
+    size = len(mechanism.index)
+    chosen = _spread(size, max(3, min(_DRAWN, _ENTRIES // (10 * size))))
+    least = 1.0
+    for word in (*chosen, UNKNOWN):
+        law = np.exp(mechanism.log_prob(word))
+        drawn = mechanism.sample_alone(word, _DRAWS, KeyedStreams(seed=9).stream(word))
+        counts = np.bincount(drawn, minlength=size)
+        if np.isnan(law).any() or (counts[law == 0] > 0).any():
+            least = 0.0
+            break
+        least = min(least, goodness_of_fit(counts, law))
+    if least > LEVEL:
+        return True, (
+            f"{_DRAWS:,} draws each of {len(chosen)} words and of an unknown one fit their output distributions (least "
+            f"p-value {least:.2g})"
+        )
+    return False, "The sampler does not draw from the stated output distribution"
+
+
+def _observe_lists(index: Index) -> tuple[bool, str]:
+    """Compare some nearest lists with distances by whole differences of the points."""
+    if isinstance(index, Tree):
+        return True, ""
+    size = len(index)
+    chosen = _spread(size, max(1, min(_LISTS, _ENTRIES // size)))
+    for word in chosen:
+        apart = np.abs(index.points.astype(np.int64) - index.points[word])
+        steps = (apart if index.space == "manhattan" else np.square(apart)).sum(axis=1)
+        ids, listed = index.neighbour_ids[word], index.neighbour_steps[word]
+        nearest = ids[0] == word and (np.diff(listed) >= 0).all() and len(set(ids)) == index.k
+        right = (steps[ids] == listed).all() and (np.delete(steps, ids) >= listed[-1]).all()
+        if not (nearest and right):
+            return False, (
+                f"The index is wrong: the nearest list of word number {word} is not that of its point. Build the index anew"
+            )
+    return (
+        True,
+        f"The nearest lists of {len(chosen)} words agree with distances by whole differences",
+    )

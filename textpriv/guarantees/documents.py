@@ -1,4 +1,4 @@
-"""What two given documents lose, exactly: the distribution of their privacy loss, and the best attacker's chances.
+"""Privacy loss of two given documents: its exact distribution, and the best attacker's chances.
 
 Words are drawn independently, so the losses of the words in which two documents differ add up, and their distributions
 convolve. dp-accounting does that on a grid, with losses rounded up for upper bounds and down for lower ones. What *all*
@@ -7,7 +7,6 @@ documents that differ in some words lose at most is :meth:`PrivacyStatement.docu
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -25,8 +24,7 @@ from textpriv.statement import at_most, factor_in_words, odds_in_words
 
 __all__ = ["DocumentPair", "compare_documents", "compare_texts"]
 
-GRID = 1e-4  # nats
-_FINEST = 1e-6  # nats; a millionth of it is far more than the rounding of a logarithm
+GRID = 1e-4  # nats; a millionth of a cell is far more than the rounding of a logarithm
 _DELTAS = (1e-3, 1e-6, 1e-9)  # that are shown
 _LINES = 400  # that an attacker's curve is the envelope of
 _CELLS = 1 << 22  # of a distribution at most; the grid is made as coarse as that takes
@@ -60,8 +58,8 @@ class DocumentPair:
     distances: tuple[float, ...]
     within: Together
     grid: float
-    _upper: tuple[Any, ...]
-    _lower: tuple[Any, ...]
+    _upper: Any
+    _lower: Any
     _slack: float
 
     def delta(self, epsilon: float) -> tuple[float, float]:
@@ -74,17 +72,13 @@ class DocumentPair:
             raise TextprivError(f"epsilon is a number from 0 up; got {epsilon}.")
         if not self.words:
             return 0.0, 0.0
-        low = max(float(each.get_delta_for_epsilon(epsilon)) for each in self._lower)
-        high = max(self._above(each, epsilon) for each in self._upper)
-        return max(low - self.words * _CONVOLVED, 0.0), high
-
-    def _above(self, direction: Any, epsilon: float) -> float:
-        """Return an upper bound of delta in one order of the documents."""
+        low = float(self._lower.get_delta_for_epsilon(epsilon)) - self.words * _CONVOLVED
         if epsilon >= self.total:
-            return 0.0
-        # The laws that are drawn are off by a factor of exp(slack) in all.
-        found = float(direction.get_delta_for_epsilon(epsilon - self._slack))
-        return min((found + self.words * _CONVOLVED) * math.exp(self._slack), 1.0)
+            return max(low, 0.0), 0.0
+        # The distributions that are drawn from are off by a factor of exp(slack) in all.
+        found = float(self._upper.get_delta_for_epsilon(epsilon - self._slack))
+        high = min((found + self.words * _CONVOLVED) * math.exp(self._slack), 1.0)
+        return max(low, 0.0), high
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon at which the delta of these two documents is at most the one given, to the grid."""
@@ -95,10 +89,7 @@ class DocumentPair:
             return low
         while high - low > self.grid:
             middle = (low + high) / 2
-            if self.delta(middle)[1] <= delta:
-                high = middle
-            else:
-                low = middle
+            low, high = (low, middle) if self.delta(middle)[1] <= delta else (middle, high)
         return high
 
     @property
@@ -107,30 +98,29 @@ class DocumentPair:
         return self.delta(0.0)
 
     def roc(self, false_alarms: ArrayLike) -> NDArray[np.float64]:
-        """Return upper bounds of the best attacker's detection rates at rates of false alarms.
+        """Return upper bounds of the best attacker's detection rates at rates of false alarms, in either order.
 
         Parameters
         ----------
         false_alarms : array_like, shape (n,)
-            How often the attacker names the first document where the second one was drawn from, in [0, 1].
+            How often the attacker names one document where the other one was drawn from, in [0, 1].
 
         Returns
         -------
         ndarray of float64, shape (n,)
-            How often he names the first one where it was drawn from.
+            How often he names it where it was drawn from.
         """
         alarms = np.asarray(false_alarms, dtype=np.float64)
         if not ((alarms >= 0) & (alarms <= 1)).all():
             raise TextprivError("rates of false alarms lie between 0 and 1.")
         if not self.words:
             return alarms.copy()
-        # Every epsilon gives a line above the curve, from either order of the documents; the curve is their envelope.
+        # Every epsilon gives two lines above the curve, which is their envelope.
         best = np.ones(alarms.shape)
         for epsilon in np.linspace(0.0, self.total, _LINES).tolist():
-            first, second = (self._above(each, epsilon) for each in self._upper)
-            odds = math.exp(min(epsilon, 700.0))
-            best = np.minimum(best, odds * alarms + first)
-            best = np.minimum(best, 1 - np.maximum(1 - alarms - second, 0.0) / odds)
+            delta, odds = self.delta(epsilon)[1], math.exp(min(epsilon, 700.0))
+            best = np.minimum(best, odds * alarms + delta)
+            best = np.minimum(best, 1 - np.maximum(1 - alarms - delta, 0.0) / odds)
         return best
 
     def to_dict(self) -> dict[str, Any]:
@@ -178,30 +168,23 @@ class DocumentPair:
 
 
 def compare_documents(
-    mechanism: Mechanism,
-    first: Sequence[str | int],
-    second: Sequence[str | int],
-    *,
-    grid: float = GRID,
+    mechanism: Mechanism, first: Sequence[str | int], second: Sequence[str | int]
 ) -> DocumentPair:
     """Compute what two documents of equal length lose.
 
     Parameters
     ----------
     mechanism : Mechanism
-        With a closed law.
+        With a closed form.
     first, second : sequence of str or int
         Words of the vocabulary, or their ids; ``UNKNOWN`` for any other word.
-    grid : float
-        Nats to which losses are rounded, from 1e-6 up; made coarser where a distribution would have more than 4 million
-        cells.
 
     Raises
     ------
     TextprivError
-        For documents of different lengths, a grid below 1e-6, and where dp-accounting is not installed.
+        For documents of different lengths, and where dp-accounting is not installed.
     MechanismError, VocabularyError
-        For a mechanism without a law, one that reads its context, and for a word that is not there.
+        For a mechanism without a closed form, one that reads its context, and for a word that is not there.
     """
     if mechanism.reads_context:
         raise MechanismError(
@@ -212,8 +195,6 @@ def compare_documents(
         raise TextprivError(
             f"documents of {len(first)} and {len(second)} words are told apart by their lengths, whatever is drawn."
         )
-    if not _FINEST <= grid < math.inf:
-        raise TextprivError(f"the grid is a number of nats from {_FINEST:g} up; got {grid}.")
     given = [
         (mechanism.resolve(a), mechanism.resolve(b)) for a, b in zip(first, second, strict=True)
     ]
@@ -222,19 +203,14 @@ def compare_documents(
     laws = {word: mechanism.log_prob(word) for pair in pairs for word in pair}
     losses = {pair: laws[pair[0]] - laws[pair[1]] for pair in pairs}
     width = sum(float(np.ptp(loss)) * pairs[pair] for pair, loss in losses.items())
-    grid = max(float(grid), width / _CELLS)
-    changed, statement = sum(pairs.values()), mechanism.statement
+    grid = max(GRID, width / _CELLS)
+    # In both orders of the documents: the loss of each pair of words, its distribution, and how often the pair is there.
+    parts = [
+        ((loss, np.exp(laws[pair[0]])), (-loss, np.exp(laws[pair[1]])), pairs[pair])
+        for pair, loss in losses.items()
+    ]
+    changed, statement = pairs.total(), mechanism.statement
     apart = sorted(distances[pair] for pair in pairs.elements())
-    bounds = []
-    for up in (True, False):
-        directions = []
-        for sign in (1, -1):
-            weighted = [
-                (sign * loss, np.exp(laws[pair[0 if sign > 0 else 1]]), pairs[pair])
-                for pair, loss in losses.items()
-            ]
-            directions.append(_convolved(weighted, grid, up=up))
-        bounds.append(tuple(directions))
     slack = changed * float(statement.figures.get("numerical_slack") or 0.0)
     total = max(
         sum(float((sign * loss).max()) * pairs[pair] for pair, loss in losses.items())
@@ -246,8 +222,8 @@ def compare_documents(
         tuple(apart),
         statement.documents_within(changed, float(at_most(apart[-1], 3)) if apart else 0.0),
         grid,
-        bounds[0],
-        bounds[1],
+        _convolved(parts, grid, up=True) if parts else None,
+        _convolved(parts, grid, up=False) if parts else None,
         slack,
     )
 
@@ -259,68 +235,54 @@ def _distance(mechanism: Mechanism, first: int, second: int) -> float:
     return math.inf if UNKNOWN in (first, second) else mechanism.index.distance(first, second)
 
 
-def _convolved(
-    losses: list[tuple[NDArray[np.float64], NDArray[np.float64], int]], grid: float, *, up: bool
-) -> Any:
-    """The distribution of a sum of losses, each with its law and how often it is there; rounded up or down."""
+def _convolved(parts: Sequence[tuple[Any, Any, int]], grid: float, *, up: bool) -> Any:
+    """Return the distribution of a sum of losses in both orders, each loss rounded up or down."""
     pld = needs("dp_accounting.pld.privacy_loss_distribution", "accounting")
-    parts: list[tuple[int, int, Any]] = []
-    for loss, law, times in losses:
+
+    def masses(loss: NDArray[np.float64], law: NDArray[np.float64]) -> dict[int, float]:
         # What the logarithms may be off by is far less than this part of a cell.
-        cells = (np.ceil(loss / grid + 1e-6) if up else np.floor(loss / grid - 1e-6)).astype(
-            np.int64
-        )
-        least = int(cells.min())
-        mass = np.bincount(cells - least, weights=law)
-        there = np.flatnonzero(mass)
-        made = pld.PrivacyLossDistribution.create_from_rounded_probability(
-            dict(zip((there + least).tolist(), mass[there].tolist(), strict=True)), 0.0, grid, up
-        )
-        parts.append(
-            (len(mass) * times, len(parts), made.self_compose(times) if times > 1 else made)
-        )
-    # The narrowest first, so that few are wide.
-    heapq.heapify(parts)
-    number = len(parts)
-    while len(parts) > 1:
-        (one, _, first), (other, _, second) = heapq.heappop(parts), heapq.heappop(parts)
-        heapq.heappush(parts, (one + other, number, first.compose(second)))
-        number += 1
-    return parts[0][2] if parts else None
+        rounded = np.ceil(loss / grid + 1e-6) if up else np.floor(loss / grid - 1e-6)
+        cells, places = np.unique(rounded.astype(np.int64), return_inverse=True)
+        mass = np.bincount(places, weights=law)
+        return dict(zip(cells.tolist(), mass.tolist(), strict=True))
+
+    made = []
+    for one, other, times in parts:
+        both = (masses(*one), 0.0, grid, up, masses(*other), 0.0, False)
+        each = pld.PrivacyLossDistribution.create_from_rounded_probability(*both)
+        made.append(each.self_compose(times) if times > 1 else each)
+    # By twos, so that few are wide.
+    while len(made) > 1:
+        left = made[len(made) // 2 * 2 :]
+        made = [a.compose(b) for a, b in zip(made[::2], made[1::2], strict=False)] + left
+    return made[0]
 
 
-def compare_texts(
-    privatizer: Privatizer, first: str, second: str, *, grid: float = GRID
-) -> DocumentPair:
-    """Compute what two texts lose under a mechanism and a policy; see :func:`compare_documents`.
+def compare_texts(privatizer: Privatizer, first: str, second: str) -> DocumentPair:
+    """Compare what two texts lose under a mechanism and a policy; see :func:`compare_documents`.
 
     Raises
     ------
     TextprivError
-        For texts that differ in what is not drawn, such as their number of tokens or a mark that is kept: whoever sees the
-        output tells them apart, whatever is drawn. The texts are not quoted.
+        For texts that differ in what is not drawn, such as their number of tokens or a mark that is kept: the output tells
+        them apart. The texts are not quoted.
     """
     read = [privatizer.read(text) for text in (first, second)]
-    codes = [each.codes for each in read]
-    if len(codes[0]) != len(codes[1]):
+    one, other = (each.codes for each in read)
+    if len(one) != len(other):
         raise TextprivError(
-            f"the texts have {len(codes[0])} and {len(codes[1])} tokens, which the output shows: nothing hides which "
-            "of them it was."
+            f"the texts have {len(one)} and {len(other)} tokens, which the output shows: nothing hides which of them it was."
         )
-    drawn = [each >= UNKNOWN for each in codes]
-    fixed = ~drawn[0]
-    if not np.array_equal(drawn[0], drawn[1]) or not np.array_equal(
-        codes[0][fixed], codes[1][fixed]
-    ):
-        where = np.flatnonzero((drawn[0] != drawn[1]) | (fixed & (codes[0] != codes[1])))
+    # What is not drawn, below UNKNOWN, must be the same in both.
+    differ = np.flatnonzero((one != other) & (np.minimum(one, other) < UNKNOWN))
+    if len(differ):
         raise TextprivError(
-            f"token {int(where[0]) + 1} of the texts is of different classes, not both of which are drawn: the output shows "
-            "which of them it was."
+            f"token {int(differ[0]) + 1} of the texts is of different classes, not both of which are drawn: the output "
+            "shows which of them it was."
         )
     if read[0].strings != read[1].strings:
         raise TextprivError(
             "the texts differ in tokens that the policy releases as they are: the output shows which of them it was."
         )
-    return compare_documents(
-        privatizer.mechanism, *(each[each >= UNKNOWN].tolist() for each in codes), grid=grid
-    )
+    drawn = [codes[codes >= UNKNOWN].tolist() for codes in (one, other)]
+    return compare_documents(privatizer.mechanism, *drawn)

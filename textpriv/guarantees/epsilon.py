@@ -1,33 +1,54 @@
-"""Find the epsilon of a wanted protection: a recovery rate, odds at a distance, or how many words stay.
+"""The epsilon of a wanted protection, and mechanisms at equal recovery.
 
-All figures follow from public tables and the output distribution, so choosing costs no privacy and needs no draws.
+A protection is a recovery rate, odds at a distance, or how many words stay. All figures follow from public tables, public
+text and output distributions, so choosing costs no privacy.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.errors import MechanismError
+from textpriv.errors import MechanismError, OutOfReachError
+from textpriv.evaluation.best_attacker import (
+    NORMAL_95,
+    BestAttacker,
+    PublicText,
+    largest_epsilon,
+    sampled_text,
+)
+from textpriv.evaluation.deniability import WordSample
+from textpriv.evaluation.law import Law
+from textpriv.files import cache_folder
+from textpriv.index.builtin import ENGLISH
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
+from textpriv.language.general_english import general_english
 from textpriv.mechanisms import default_name, find_mechanism
-from textpriv.mechanisms.base import ALGORITHM, EPSILONS, Mechanism, checksum, positive
-from textpriv.statement import at_most
-from textpriv.vocabulary.vocabulary import Prior
+from textpriv.mechanisms.base import ALGORITHM, Mechanism, checksum, positive
+from textpriv.statement import at_least
 
-if TYPE_CHECKING:
-    from textpriv.evaluation.best_attacker import PublicText
-
-__all__ = ["Choice", "choose_epsilon", "eps_from_odds", "epsilon_for", "keep_share"]
+__all__ = [
+    "Candidate",
+    "Choice",
+    "Comparison",
+    "choose",
+    "choose_epsilon",
+    "eps_from_odds",
+    "epsilon_for",
+    "keep_share",
+]
 
 _SLACK = 1e-8  # nats that a statement of any mechanism adds for rounding, at most
-_WORDS = 512  # looked at for the share of words that stay
+_WORDS = 512  # looked at for what is kept of words
+_PRECISE = 1e-7  # relative, of the epsilon at which a share of words stays
+_DIGITS = 4  # of an epsilon that is printed, rounded down
 
 
 def eps_from_odds(odds: float, d_ref: float) -> float:
@@ -105,11 +126,10 @@ def choose_epsilon(
     of: str = "content",
     context: Iterable[str] | PublicText | None = None,
     distance: float | None = None,
-    word_prior: Prior = "zipf",
     mechanism: str | None = None,
     **settings: Any,
 ) -> Choice:
-    """Find the epsilon of a wanted protection.
+    """Find the epsilon of a wanted protection. Words are written as often as Zipf's law says.
 
     Parameters
     ----------
@@ -127,12 +147,10 @@ def choose_epsilon(
     of : {"content", "all"}
         With ``recovery``: which words. Content words are all but the 250 commonest, and the attacker is told.
     context : iterable of str, or PublicText, optional
-        With ``recovery``: public texts in which a context attacker is tried, too; the better one counts. Never the private
-        texts themselves.
+        With ``recovery``: public texts in which a context attacker is tried, too; the better one counts, by the upper end
+        of the 95 % interval. Never the private texts themselves.
     distance : float, optional
         With ``odds``; default ``index.reference_distance``.
-    word_prior : see :meth:`Vocabulary.prior_weights`
-        How often each word is written.
     mechanism : str, optional
         A registered name, or a short one. Default: that of :func:`textpriv.privatize` for a recovery without settings;
         TreeTEM over a tree; else TEM.
@@ -151,92 +169,39 @@ def choose_epsilon(
             f"say what is wanted by one of recovery=, odds= and keep=; got {' and '.join(named) or 'none'}."
         )
     if odds is not None:
-        return _by_odds(index, odds, index.reference_distance if distance is None else distance)
+        apart = index.reference_distance if distance is None else distance
+        epsilon = eps_from_odds(odds, apart) - _SLACK / apart
+        if epsilon <= 0:
+            raise MechanismError(f"no epsilon gives odds of {odds}. Choose larger odds.")
+        return Choice(epsilon, "odds", float(odds), float(odds), 0.0)
     if mechanism is None:
         mechanism = "tree" if isinstance(index, Tree) else "tem"
         if recovery is not None and not settings:
             mechanism = default_name(index) if mechanism == "tem" else mechanism
     configure = find_mechanism(mechanism)
-    prior = settings.get("prior")
-    if prior is not None and not isinstance(
-        prior, str
-    ):  # a file is read once, not for every epsilon
-        settings["prior"] = index.vocabulary.prior_weights(prior)
-    weights = index.vocabulary.prior_weights(word_prior)
 
     def make(epsilon: float) -> Mechanism:
-        return configure(epsilon=epsilon, **settings)(index)
+        made: Mechanism = configure(epsilon=epsilon, **settings)(index)
+        return made
 
-    if keep is not None:
-        return _by_keep(index, make, positive("keep", keep), weights)
-    return _by_recovery(index, make, positive("recovery", recovery), of, context, weights)
-
-
-def _by_odds(index: Index, odds: float, distance: float) -> Choice:
-    epsilon = eps_from_odds(odds, distance) - _SLACK / distance
-    least, most = EPSILONS
-    if not least <= epsilon <= most:
-        raise MechanismError(
-            f"no epsilon gives such odds at distance {distance:.4g}; two words of this index are at most "
-            f"{at_most(index.diameter_bound, 3)} apart. Choose a distance of that order, or larger odds."
-        )
-    return Choice(epsilon, "odds", float(odds), float(odds), 0.0)
+    if keep is None:
+        return _by_recovery(index, make, positive("recovery", recovery), of, context)
+    found = largest_epsilon(
+        make,
+        positive("keep", keep),
+        lambda each: (keep_share(each)[0], 0.0),
+        1 / (index.reference_distance or 1.0),
+        precise=_PRECISE,
+    )
+    return Choice(found.epsilon, "keep", keep, *keep_share(make(found.epsilon)))
 
 
-def keep_share(
-    mechanism: Mechanism, weights: NDArray[np.float64], words: int = _WORDS
-) -> tuple[float, float]:
-    """Return the mean probability that a token stays, and its standard error.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        With a closed form.
-    weights : ndarray, shape (V,)
-        How often each word is written.
-    words : int
-        How many words of a fixed public sample are looked at.
-    """
-    from textpriv.evaluation.deniability import WordSample
-    from textpriv.evaluation.law import Law
-
-    sample = WordSample.of(weights, words)
-    keep = np.empty(len(sample.ids))
-    law = Law(mechanism)
-    for start in range(0, len(keep), 64):
-        some = sample.ids[start : start + 64].astype(np.int64)
-        keep[start : start + 64] = law.rows(some)[np.arange(len(some)), some]
+def keep_share(mechanism: Mechanism, words: int = _WORDS) -> tuple[float, float]:
+    """Return the mean probability that a token stays, over a public sample of words, and its standard error."""
+    sample = WordSample.of(mechanism.index.vocabulary.prior_weights("zipf"), words)
+    ids = sample.ids.astype(np.int64)
+    keep = Law(mechanism).rows(ids)[np.arange(len(ids)), ids].astype(np.float64)
     return float(sample.mean(keep)), float(sample.standard_error(keep))
-
-
-def _by_keep(
-    index: Index,
-    make: Callable[[float], Mechanism],
-    wanted: float,
-    weights: NDArray[np.float64],
-) -> Choice:
-    from scipy.optimize import brentq
-
-    if wanted >= 1:
-        raise MechanismError(f"keep is a probability strictly between 0 and 1; got {wanted:g}.")
-
-    def excess(log_epsilon: float) -> float:
-        return keep_share(make(math.exp(log_epsilon)), weights)[0] - wanted
-
-    low = high = -math.log(index.reference_distance or 1.0)
-    while excess(low) > 0 and low > high - 20:
-        low -= 1
-    while excess(high) < 0 and high < low + 40:
-        high += 1
-    if excess(low) > 0 or excess(high) < 0:
-        end = min(excess(low), 0) or max(excess(high), 0)
-        raise MechanismError(
-            f"no epsilon keeps a share of {wanted:g} of the words: with these settings it is {wanted + end:.4g} at the end "
-            "of the range. Choose another share, prior or gamma."
-        )
-    epsilon = math.exp(brentq(excess, low, high, xtol=1e-9))
-    value, error = keep_share(make(epsilon), weights)
-    return Choice(epsilon, "keep", wanted, value, error)
 
 
 def _by_recovery(
@@ -245,21 +210,20 @@ def _by_recovery(
     wanted: float,
     of: str,
     context: Iterable[str] | PublicText | None,
-    weights: NDArray[np.float64],
 ) -> Choice:
-    """Search for the epsilon, or return what was recorded for just this question: a search takes a minute."""
-    from textpriv.evaluation.best_attacker import (
-        BestAttacker,
-        PublicText,
-        cautious_epsilon,
-        largest_epsilon,
-        sampled_text,
-    )
-    from textpriv.language.general_english import general_english
-
+    """Search for the epsilon, or take what was recorded for just this question: a search takes a minute."""
+    weights = index.vocabulary.prior_weights("zipf")
     if context is not None and not isinstance(context, PublicText):
         context = PublicText.read(context, index)
     one = make(1.0)
+    attacker = BestAttacker(weights, of, context)
+    success = shown = attacker.success
+    if one.reads_context and context is None:
+        model = general_english(index.vocabulary.words)
+        # What is shown was not looked at by the search.
+        success, shown = (
+            BestAttacker(weights, of, sampled_text(model, seed=seed)).alone for seed in (0, 1)
+        )
     binding = {
         "kind": "chosen epsilon",
         "version": 4,
@@ -267,24 +231,170 @@ def _by_recovery(
         "mechanism": one.binding(),
         "wanted": [wanted, of, checksum(weights), None if context is None else context.digests],
     }
-    record = index.find_record(binding)
-    if record is None:
+    epsilon, record = None, index.find_record(binding)
+    if record is not None:
+        if index.path is None or index.path.parent == cache_folder():
+            return Choice(**record)
+        # A folder from elsewhere may hold any record.
+        share, error = success(make(record["epsilon"]))
+        epsilon = record["epsilon"] if share + NORMAL_95 * error <= wanted else None
+    if epsilon is None:
         start = 4 / (index.reference_distance or 4.0)
-        if one.reads_context:
-            if context is None:
-                model = general_english(index.vocabulary.words)
-                tried, shown = (
-                    BestAttacker(weights, of, sampled_text(model, seed=n)) for n in (0, 1)
+        epsilon = largest_epsilon(make, wanted, success, start, margin=NORMAL_95).epsilon
+    chosen = Choice(epsilon, "recovery", wanted, *shown(make(epsilon)))
+    index.keep_record(binding, asdict(chosen))
+    return chosen
+
+
+# Mechanisms at equal recovery
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A mechanism at the wanted recovery, and what is left of the words.
+
+    Attributes
+    ----------
+    index : str
+        The index, by the name it was given under.
+    mechanism : str
+        Short name, as for ``--mechanism``.
+    prior : str
+    epsilon : float
+        Rounded down.
+    recovered : float
+        Share of tokens that are recovered: by the Bayes-optimal single-word attacker, or by a better context attacker.
+    kept : float
+        Share of tokens that stay as they are.
+    distance : float
+        Mean distance between a word and its output, as a part of that between two unrelated tokens.
+    """
+
+    index: str
+    mechanism: str
+    prior: str
+    epsilon: float
+    recovered: float
+    kept: float
+    distance: float
+
+    @property
+    def command(self) -> str:
+        """The command line that privatizes a file so."""
+        prior = f" --prior {self.prior}" if self.prior else ""
+        where = "" if self.index == ENGLISH else f" --index {shlex.quote(self.index)}"
+        return (
+            f"textpriv privatize IN OUT{where} --mechanism {self.mechanism}{prior} "
+            f"--epsilon {self.epsilon:g}"
+        )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Candidates at the same recovery, the one that keeps words nearest first.
+
+    Attributes
+    ----------
+    candidates : tuple of Candidate
+    left_out : tuple of str
+        Mechanisms that cannot be set to this recovery, with the reason.
+    """
+
+    candidates: tuple[Candidate, ...]
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Candidate:
+        """The one to use."""
+        return self.candidates[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison as JSON types."""
+        return {"command": self.best.command, **asdict(self)}
+
+
+def choose(
+    indexes: Index | Mapping[str, Index] | None = None,
+    *,
+    recovery: float,
+    of: str = "content",
+    context: Iterable[str] | None = None,
+    mechanisms: Sequence[str] = (),
+) -> Comparison:
+    """Compare mechanisms at which attackers recover at most a share of words, by how near the outputs stay.
+
+    Parameters
+    ----------
+    indexes : Index, or mapping of str to Index, optional
+        Of one vocabulary, vectors or trees; by the names that are to be printed, else by its folder. Nearness is measured in
+        the first one of vectors, or in the first one. Default: the built-in index of English words.
+    recovery, of, context
+        As for :func:`choose_epsilon`.
+    mechanisms : sequence of str
+        Registered names of further mechanisms, to compare with their own settings.
+
+    Raises
+    ------
+    TextprivError
+        For indexes of different words, and where no mechanism can be set to this recovery.
+
+    Examples
+    --------
+    >>> import numpy as np, textpriv
+    >>> words = [f"word{number}" for number in range(400)]
+    >>> vocabulary = textpriv.Vocabulary(words, np.random.default_rng(0).normal(size=(400, 8)))
+    >>> found = textpriv.choose({"my.idx": textpriv.Index.build(vocabulary)}, recovery=0.1)
+    >>> found.best.recovered <= 0.1
+    True
+    """
+    given = {ENGLISH: Index.builtin("en")} if indexes is None else indexes
+    named = {str(given.path or "INDEX"): given} if isinstance(given, Index) else dict(given)
+    first = next(iter(named.values()))
+    for name, index in named.items():
+        if list(index.vocabulary.words) != list(first.vocabulary.words):
+            raise MechanismError(
+                f"{name} has other words than the first index, so what is kept of them does not compare; make all of them "
+                "from one vocabulary."
+            )
+    ruler = next((each for each in named.values() if not isinstance(each, Tree)), first)
+    text = None if context is None else PublicText.read(context, first)
+    compared, left_out = [], []
+    for name, index in named.items():
+        own = "tree" if isinstance(index, Tree) else "tem"
+        tried = [(own, prior) for prior in _priors(index)] + [(each, "") for each in mechanisms]
+        for short, prior in tried:
+            settings: dict[str, Any] = {"prior": prior} if prior else {}
+            try:
+                found = choose_epsilon(
+                    index, recovery=recovery, of=of, context=text, mechanism=short, **settings
                 )
-                found = cautious_epsilon(make, wanted, tried.alone_with_error, start * 1.5)
-                # What is shown was not looked at by the search.
-                share, error = shown.alone_with_error(make(found.epsilon))
-                found = found._replace(share=share, error=error)
-            else:
-                success = BestAttacker(weights, of, context).success
-                found = cautious_epsilon(make, wanted, success, start * 1.5)
-        else:
-            found = largest_epsilon(make, wanted, BestAttacker(weights, of, context), start)
-        record = asdict(Choice(found.epsilon, "recovery", wanted, found.share, found.error))
-        index.keep_record(binding, record)
-    return Choice(**record)
+            except OutOfReachError as error:
+                left_out.append(f"{short} over {name} with prior {prior}: {error}")
+                continue
+            epsilon = float(at_least(found.epsilon, _DIGITS))
+            made = find_mechanism(short)(epsilon=epsilon, **settings)(index)
+            near = _nearness(made, ruler)
+            compared.append(Candidate(name, short, prior, epsilon, found.value, *near))
+    if not compared:
+        raise MechanismError(f"no mechanism gives this protection. {' '.join(left_out)}")
+    compared.sort(key=lambda each: each.distance)
+    return Comparison(tuple(compared), tuple(left_out))
+
+
+def _priors(index: Index) -> list[str]:
+    """Return the priors that an index has."""
+    full = ["full"] if isinstance(index, Tree) else []
+    counts = ["counts"] if index.vocabulary.prior is not None else []
+    return [*full, "zipf", "uniform", *counts]
+
+
+def _nearness(mechanism: Mechanism, ruler: Index) -> tuple[float, float]:
+    """Return how often a token stays, and the mean distance of its output in an index, as a :class:`Candidate` says it."""
+    prior: NDArray[np.float64] = ruler.vocabulary.prior_weights("zipf")
+    sample = WordSample.of(prior, _WORDS)
+    ids = sample.ids.astype(np.int64)
+    apart, law = ruler.distances_of(ids), Law(mechanism).rows(ids)
+    kept = sample.mean(law[np.arange(len(ids)), ids].astype(np.float64))
+    far = sample.mean(np.einsum("ij,ij->i", law, apart, dtype=np.float64))
+    unrelated = float(sample.mean(apart @ prior))
+    return float(kept), float(far) / unrelated if unrelated > 0 else math.nan

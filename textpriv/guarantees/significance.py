@@ -1,8 +1,4 @@
-"""Significance: what counts of draws say of a law, of another sample, or of a claimed ratio, with a stated rate of error.
-
-Every function takes counts and probabilities and knows no mechanism, no index and no random stream. The attacks that use
-them stand in ``textpriv.guarantees.audit`` and ``textpriv.guarantees.certificate``.
-"""
+"""Statistical tests of draws against a distribution, another sample or a claimed ratio, at a stated rate of error."""
 
 from __future__ import annotations
 
@@ -17,7 +13,6 @@ __all__ = [
     "goodness_of_fit",
     "largest_ratios",
     "ratio_bound",
-    "smallest_event",
     "smallest_excess",
     "two_samples",
 ]
@@ -27,14 +22,15 @@ LEVEL = 1e-9
 _THRESHOLDS = 32
 
 
-def largest_ratios(law: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Largest log-ratio over outputs of a law (V,) against each of some others (m, V), shape (m,).
+def largest_ratios(laws: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the largest log-ratio over outputs, along the last axis of two arrays that broadcast.
 
-    An output that only the first can give makes it infinite, and so does a number that is none.
+    An output that only the first can give makes it infinite, and so does NaN.
     """
-    possible = ~(law == -np.inf)
     with np.errstate(invalid="ignore"):
-        largest = (law[possible][None] - others[:, possible]).max(axis=1, initial=-np.inf)
+        ratios = laws - others
+    np.copyto(ratios, -np.inf, where=laws == -np.inf)
+    largest = ratios.max(axis=-1)
     return np.where(np.isnan(largest), np.inf, largest)
 
 
@@ -68,47 +64,22 @@ def ratio_bound(
     return float(ratios.max(initial=-np.inf))
 
 
-def smallest_event(draws: int, loss: float, outputs: int) -> float:
-    """Least probability at which :func:`ratio_bound` can show a loss, of an event that the second input never causes.
-
-    Parameters
-    ----------
-    draws : int
-        Of each of the two inputs.
-    loss : float
-        The claimed loss, in nats, that the event must exceed.
-    outputs : int
-        Among which the error ``LEVEL`` is shared.
-    """
-    from scipy.stats import beta
-
-    share = LEVEL / (2 * (outputs + _THRESHOLDS))
-    hits = np.arange(1, draws + 1)
-    low = beta.ppf(share, hits, draws - hits + 1)
-    shown = np.log(low) - math.log(beta.ppf(1 - share, 1, draws)) > loss
-    return float(hits[shown.argmax()] / draws) if shown.any() else 1.0
-
-
-def excess_of(count: int, probabilities: NDArray[np.float64]) -> float:
+def excess_of(count: int, draws: int, mean: float) -> float:
     """Upper bound on the probability that independent events happen ``count`` times or more.
 
     Notes
     -----
-    The binomial law with the mean probability bounds the tail beyond its mean plus one (Hoeffding 1956, theorem 4).
+    The binomial distribution with the mean probability bounds the tail beyond its mean plus one (Hoeffding 1956, theorem 4).
     """
     from scipy.stats import binom
 
-    mean = float(probabilities.mean())
-    if count <= len(probabilities) * mean + 1:
-        return 1.0
-    return float(binom.sf(count - 1, len(probabilities), mean))
+    return 1.0 if count <= draws * mean + 1 else float(binom.sf(count - 1, draws, mean))
 
 
-def smallest_excess(probabilities: NDArray[np.float64]) -> float:
+def smallest_excess(draws: int, mean: float) -> float:
     """Share of draws that, if every such draw made the event happen, :func:`excess_of` finds with 99.8 % probability."""
     from scipy.stats import binom
 
-    draws, mean = len(probabilities), float(probabilities.mean())
     if mean >= 1:
         return 1.0
     needed = max(float(binom.isf(LEVEL, draws, mean)), draws * mean + 1) + 1

@@ -295,7 +295,7 @@ _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
 
 
 class Records:
-    """What was computed for an index, such as certificates, each bound to what it was computed for.
+    """What was computed for an index, such as a chosen epsilon, each bound to what it was computed for.
 
     A record is a JSON file of its own in the index's folder, named after its binding, so that one can be added later.
     An index in memory keeps them in memory.

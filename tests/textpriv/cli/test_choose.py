@@ -33,7 +33,7 @@ def test_the_last_line_is_a_command_that_runs(run, folder, texts, tmp_path):
 def test_a_recovery_compares_the_mechanisms_of_the_library(run, folder):
     given = json.loads(choose(run, folder, "--recovery", 0.3, "--of", "all", "--json"))
     found = textpriv.choose({str(folder): Index.load(folder)}, recovery=0.3, of="all")
-    assert given["candidates"] == found.to_dict()["candidates"]
+    assert given["candidates"] == list(found.to_dict()["candidates"])
 
 
 def test_an_epsilon_for_a_share_that_stays_is_the_librarys(run, folder):

@@ -9,11 +9,9 @@ from functools import cache
 
 import numpy as np
 import pytest
-from catalogue import REGISTRY
 
-from textpriv.guarantees.audit import audit, audit_registered
-from textpriv.guarantees.certificate import certify
-from textpriv.guarantees.pair_search import search
+from textpriv.guarantees.audit import audit
+from textpriv.guarantees.certificate import certify, search
 from textpriv.guarantees.significance import (
     LEVEL,
     excess_of,
@@ -24,13 +22,6 @@ from textpriv.guarantees.significance import (
 from textpriv.mechanisms import TEM, UNKNOWN, Madlib, registry
 from textpriv.mechanisms.near import Decay, NearTables
 from textpriv.randomness import Stream
-
-REGISTERED = (
-    "textpriv.ContextualTEM.v1",
-    "textpriv.Madlib.v1",
-    "textpriv.TEM.v1",
-    "textpriv.TreeTEM.v1",
-)
 
 
 @cache
@@ -274,9 +265,9 @@ BROKEN = {
     OneStreamForAll: "documents",
     FreshRandomness: "documents",
     TheSameRandomness: "streams",
-    UnknownIsOneWord: "unknown words",
+    UnknownIsOneWord: "worst loss",
     UnknownIsOneWordInSecret: "sampler",
-    UnknownIsOneWordOfMadlib: "unknown words",
+    UnknownIsOneWordOfMadlib: "worst loss",
     OneInThreeHundred: "release",
     ThirdDocument: "documents",
     LongDocuments: "long document",
@@ -293,8 +284,8 @@ def test_a_small_leak_is_caught_by_its_own_check_alone(kind):
     assert failed(audited(kind)) == {BROKEN[kind]}
 
 
-@pytest.mark.parametrize("name", REGISTERED)
-def test_a_mechanism_of_the_library_withstands_the_kit(name):
+@pytest.mark.parametrize("name", sorted(registry.get_all()))
+def test_every_registered_mechanism_withstands_the_kit(name):
     report = audited(name)
     assert report.passed, str(report)
 
@@ -302,24 +293,6 @@ def test_a_mechanism_of_the_library_withstands_the_kit(name):
 @pytest.mark.parametrize("settings", [{"epsilon": 0.1}, {"prior": "uniform"}, {"gamma": 0.8}])
 def test_tem_withstands_the_kit_with_other_settings(settings):
     assert audit("textpriv.TEM.v1", **settings).passed
-
-
-def test_all_registered_mechanisms_are_attacked(monkeypatch):
-    registry.register(
-        "tests.Broken.v1", func=lambda epsilon: lambda index: DoubledRate(index, epsilon)
-    )
-
-    def once(name, **settings):
-        assert settings == {"epsilon": 2.0, "quick": True}  # what audit takes by default
-        return audited(name)
-
-    monkeypatch.setitem(audit_registered.__globals__, "audit", once)
-    try:
-        reports = audit_registered()
-    finally:
-        del REGISTRY["textpriv", "mechanisms", "tests.Broken.v1"]
-    assert set(REGISTERED) <= set(reports)
-    assert [name for name, report in reports.items() if not report.passed] == ["tests.Broken.v1"]
 
 
 def test_a_mechanism_that_cannot_be_made_fails():
@@ -353,9 +326,9 @@ def large(index_of, clustered_points):
 def test_a_search_comes_near_the_exact_constant_and_never_above(large):
     mechanism = TEM(large, 3.0)
     exact = certify(mechanism).rho
-    found, (first, second), pairs = search(mechanism)
+    found, (first, second), pairs = search(mechanism, laws=120)
     assert 0.95 * exact <= found <= exact * (1 + 1e-9)
-    assert pairs == 240 * 239 // 2
+    assert pairs == 120 * 119 // 2
     loss = (mechanism.log_prob(first) - mechanism.log_prob(second)).max()
     assert loss / large.distance(first, second) == pytest.approx(found, rel=1e-9)
 
@@ -369,8 +342,8 @@ def test_a_search_of_a_small_vocabulary_meets_every_pair(index_of, tied_points):
 
 
 def test_an_audit_searches_the_index_it_is_given(large):
-    assert [c.passed for c in audit(TEM, index=large).checks if c.name == "search"] == [True]
-    assert "search" in failed(audit(DoubledRate, prior="uniform", gamma=1.0, index=large))
+    report = audit(DoubledRate, prior="uniform", gamma=1.0, index=large)
+    assert "search" in failed(report)
 
 
 # Instruments
@@ -398,10 +371,10 @@ def test_a_bound_from_counts_stays_below_the_truth_and_comes_near(true):
 
 @pytest.mark.parametrize("stays", [0.01, 0.3])
 def test_the_smallest_excess_that_is_promised_is_seen_and_a_third_is_not(stays):
-    draws = np.full(100_000, stays)
-    leak = smallest_excess(draws)
+    leak = smallest_excess(100_000, stays)
 
     def seen(share):
-        return excess_of(round(len(draws) * (stays + share * (1 - stays))), draws) <= LEVEL
+        count = round(100_000 * (stays + share * (1 - stays)))
+        return excess_of(count, 100_000, stays) <= LEVEL
 
     assert (seen(leak), seen(leak / 3), seen(0.0)) == (True, False, False)

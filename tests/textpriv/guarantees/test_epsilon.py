@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -11,8 +12,13 @@ import textpriv
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, sampled_text
 from textpriv.evaluation.recovery import content_prior, word_recovery
-from textpriv.guarantees.epsilon import choose_epsilon, eps_from_odds, epsilon_for, keep_share
-from textpriv.guarantees.protection import choose
+from textpriv.guarantees.epsilon import (
+    choose,
+    choose_epsilon,
+    eps_from_odds,
+    epsilon_for,
+    keep_share,
+)
 from textpriv.index import Index, Tree
 from textpriv.language.general_english import general_english
 from textpriv.mechanisms import TEM, ContextualTEM, Madlib, TreeTEM
@@ -64,7 +70,7 @@ def test_words_stay_as_often_as_asked(index_of, clustered_points, wanted):
 def test_a_share_over_a_sample_is_known_to_its_error(index):
     weights = index.vocabulary.prior_weights("zipf")
     mechanism = TEM(index, 3.0)
-    share, error = keep_share(mechanism, weights, 200)
+    share, error = keep_share(mechanism, 200)
     assert 0 < error < 0.05
     assert abs(share - keep_by_hand(mechanism, weights)) <= 6 * error
 
@@ -83,11 +89,29 @@ def test_the_attacker_recovers_no_more_than_asked(index, tree, of):
 
 def test_an_answer_is_kept_for_just_this_question(index, monkeypatch):
     first = choose_epsilon(index, recovery=0.33)
-    monkeypatch.setattr("textpriv.evaluation.best_attacker.largest_epsilon", None)
+    monkeypatch.setattr("textpriv.guarantees.epsilon.largest_epsilon", None)
     assert choose_epsilon(index, recovery=0.33) == first
-    for other in ({"of": "all"}, {"prior": "uniform"}, {"word_prior": "uniform"}):
+    for other in ({"of": "all"}, {"prior": "uniform"}):
         with pytest.raises(TypeError):
             choose_epsilon(index, recovery=0.33, **other)
+
+
+def test_an_epsilon_that_a_folder_brings_is_tried_before_it_is_used(index, tmp_path, monkeypatch):
+    index.save(tmp_path / "small.idx")
+    loaded = Index.load(tmp_path / "small.idx")
+    first = choose_epsilon(loaded, recovery=0.34)
+    files = (tmp_path / "small.idx" / "records").glob("*.json")
+    name, record = next(
+        (file, found)
+        for file in files
+        if (found := json.loads(file.read_text()))["content"]["wanted"] == 0.34
+    )
+    for forged in ({"epsilon": 40.0}, {"value": 0.01}):
+        content = {**record["content"], **forged}
+        name.write_text(json.dumps({**record, "content": content}))
+        assert choose_epsilon(Index.load(tmp_path / "small.idx"), recovery=0.34) == first
+    monkeypatch.setattr("textpriv.guarantees.epsilon.largest_epsilon", None)
+    assert choose_epsilon(Index.load(tmp_path / "small.idx"), recovery=0.34) == first
 
 
 @pytest.fixture(scope="module")
@@ -106,12 +130,12 @@ def test_an_estimated_recovery_is_below_the_wanted_by_its_error(english, monkeyp
     searched, shown = (
         BestAttacker(
             english.vocabulary.prior_weights("zipf"), text=sampled_text(model, seed=seed)
-        ).alone_with_error(mechanism)
+        ).alone(mechanism)
         for seed in (0, 1)
     )
     assert 0.2 < searched[0] < searched[0] + 1.96 * searched[1] <= 0.3
     assert shown == (found.value, found.standard_error)  # not the words that were searched on
-    monkeypatch.setattr("textpriv.evaluation.best_attacker.cautious_epsilon", None)
+    monkeypatch.setattr("textpriv.guarantees.epsilon.largest_epsilon", None)
     assert choose_epsilon(english, recovery=0.3, mechanism="contextual") == found
 
 
@@ -128,12 +152,12 @@ def test_the_contextual_attacker_guesses_as_a_plain_one_does(english):
     for at in told:
         laws = [mechanism.log_prob(word, released[:at])[released[at]] for word in range(800)]
         right += int(np.argmax(single * content * np.exp(laws)) == text.ids[at])
-    assert attacker.alone(mechanism) == right / len(told)
+    assert attacker.alone(mechanism)[0] == right / len(told)
 
 
 def test_recorded_epsilons_of_the_built_in_index_hold(monkeypatch):
     index = Index.builtin("en")
-    monkeypatch.setattr("textpriv.evaluation.best_attacker.cautious_epsilon", None)
+    monkeypatch.setattr("textpriv.guarantees.epsilon.largest_epsilon", None)
     found = [choose_epsilon(index, recovery=each) for each in (0.05, 0.1, 0.2)]
     assert [each.epsilon for each in found] == sorted({each.epsilon for each in found})
     for each in found:
@@ -142,7 +166,7 @@ def test_recorded_epsilons_of_the_built_in_index_hold(monkeypatch):
         index.vocabulary.prior_weights("zipf"),
         text=sampled_text(general_english(index.vocabulary.words), 1_000),
     )
-    share, error = attacker.alone_with_error(ContextualTEM(index, found[2].epsilon))
+    share, error = attacker.alone(ContextualTEM(index, found[2].epsilon))
     assert abs(share - found[2].value) < 6 * error  # other draws: false alarms below 1e-6
 
 
@@ -186,7 +210,7 @@ def test_candidates_recover_no_more_and_the_closest_is_first(index, tree):
 
 
 def test_a_candidate_keeps_what_it_says(index):
-    best = choose(index, recovery=0.3, priors=["zipf"]).best
+    best = next(each for each in choose(index, recovery=0.3).candidates if each.prior == "zipf")
     weights = index.vocabulary.prior_weights("zipf")
     mechanism = TEM(index, best.epsilon)
     laws = np.exp([mechanism.log_prob(word) for word in range(len(index))])
@@ -197,7 +221,7 @@ def test_a_candidate_keeps_what_it_says(index):
 
 
 def test_a_protection_out_of_reach_is_refused_with_reasons(index):
-    with pytest.raises(MechanismError, match="no law gives this protection"):
+    with pytest.raises(MechanismError, match="no mechanism gives this protection"):
         choose(index, recovery=1e-6)
 
 
