@@ -214,8 +214,7 @@ def _law(mechanism: Mechanism, word: int) -> NDArray[np.float64]:
 
 def _stays(mechanism: TEM) -> float:
     """The share of tokens that stay as they are."""
-    weights = mechanism.index.vocabulary.prior_weights("zipf")
-    return keep_share(mechanism, weights, _AVERAGED)[0]
+    return keep_share(mechanism, _AVERAGED)[0]
 
 
 def _chart(mechanism: TEM) -> str:

@@ -129,7 +129,7 @@ def test_the_first_screen_says_what_stays_and_what_is_recovered(index):
     common = len(index) // 4
     alone = word_recovery(mechanism, common=common)
     attacker = BestAttacker(index.vocabulary.prior_weights("zipf"), "content", text, common)
-    stays, _ = keep_share(mechanism, index.vocabulary.prior_weights("zipf"), 200)
+    stays, _ = keep_share(mechanism, 200)
     assert f"{stays:.0%}".replace("%", " %") in first
     assert percent(alone.content) in first
     assert percent(attacker.in_context(mechanism)[0]) in first
