@@ -13,7 +13,6 @@ import ipaddress
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -95,24 +94,10 @@ class Detector(Protocol):
 
 
 class RegexDetector:
-    """A detector of your own regular expressions.
-
-    Parameters
-    ----------
-    patterns : mapping of str to str
-        From a kind to a pattern of Python's ``re``.
-
-    Examples
-    --------
-    >>> list(RegexDetector({"ticket": r"#[0-9]+"}).detect(["See #12."]))
-    [[Span(start=4, end=7, kind='ticket')]]
-    """
+    """A detector of your own regular expressions, such as ``{"TICKET": r"#[0-9]+"}``."""
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
-        try:
-            self._patterns = {kind: re.compile(pattern) for kind, pattern in patterns.items()}
-        except re.error as error:
-            raise SpanError(f"a regular expression cannot be read: {error}.") from None
+        self._patterns = {kind: re.compile(pattern) for kind, pattern in patterns.items()}
 
     def detect(self, texts: Sequence[str]) -> Iterator[list[Span]]:
         """Yield the spans of each text."""
@@ -129,42 +114,25 @@ class RegexDetector:
 
 
 class PatternDetector:
-    """A detector of addresses, accounts, phone numbers, dates, times, ages, years and numbers.
+    """A detector of ``PATTERN_KINDS``: addresses, accounts, phone numbers, dates, times, ages, years and numbers.
+
+    Dates and ages in words are those of English. Needs the extra ``spans``.
 
     Parameters
     ----------
-    kinds : sequence of str
-        Some of ``PATTERN_KINDS``: "EMAIL", "URL", "IP", "IBAN", "CARD", "SSN", "PHONE", "DATE", "TIME", "AGE", "YEAR" and
-        "NUMBER". Dates and ages in words are those of English.
     region : str
         The country (ISO 3166) whose phone numbers are found without a code of the country.
-
-    Raises
-    ------
-    SpanError
-        For another kind, and if ``phonenumbers`` or ``python-stdnum`` is missing (extra ``spans``).
-
-    Examples
-    --------
-    >>> detector = PatternDetector(["EMAIL", "NUMBER"])
-    >>> list(detector.detect(["Write to ann@example.org 3 times."]))
-    [[Span(start=9, end=24, kind='EMAIL'), Span(start=25, end=26, kind='NUMBER')]]
     """
 
-    def __init__(self, kinds: Sequence[str] = PATTERN_KINDS, region: str = "US") -> None:
-        strange = sorted(set(kinds) - set(PATTERN_KINDS))
-        if strange:
-            raise SpanError(f"unknown pattern {strange[0]!r}; known: {', '.join(PATTERN_KINDS)}.")
-        self.kinds = tuple(kind for kind in PATTERN_KINDS if kind in kinds)
-        self.region = region
-        packages = ["spacy"]
-        if "PHONE" in self.kinds:
-            needs("phonenumbers", "spans")
-            packages.append("phonenumbers")
-        if {"IBAN", "CARD"} & set(self.kinds):
-            needs("stdnum", "spans")
-            packages.append("python-stdnum")
-        self._versions = [(package, version(package)) for package in packages]
+    def __init__(self, region: str = "US") -> None:
+        self._region = region
+        needs("phonenumbers", "spans")
+        self._checks = {
+            "IP": _is_ip,
+            "IBAN": needs("stdnum.iban", "spans").is_valid,
+            "CARD": needs("stdnum.luhn", "spans").is_valid,
+            "PHONE": _is_phone,
+        }
 
     def detect(self, texts: Sequence[str]) -> Iterator[list[Span]]:
         """Yield the spans of each text."""
@@ -184,26 +152,27 @@ class PatternDetector:
             if len(bare) > _LONGEST or not _ADDRESS.search(bare):
                 continue
             kind = "EMAIL" if like_email(bare) else "URL" if like_url(bare) else None
-            if kind in self.kinds:
+            if kind is not None:
                 start = chunk.start() + chunk.group().index(bare)
                 yield Span(start, start + len(bare), kind)
 
     def _numbers(self, text: str) -> Iterator[Span]:
-        for kind in self.kinds:
-            pattern, check = _COMPILED.get(kind), _CHECKS.get(kind)
-            for match in pattern.finditer(text) if pattern else ():
+        for kind, pattern in _COMPILED.items():
+            check = self._checks.get(kind)
+            for match in pattern.finditer(text):
                 start, end = match.span(match.lastgroup or 0)
-                if check is None or check(text[start:end]):
+                if check is None or check(re.sub("[ -]", "", text[start:end])):
                     yield Span(start, end, kind)
-        if "PHONE" in self.kinds and _DIGITS_OF_A_PHONE.search(text):
+        if _DIGITS_OF_A_PHONE.search(text):
             from phonenumbers import PhoneNumberMatcher
 
-            for found in PhoneNumberMatcher(text, self.region):
+            for found in PhoneNumberMatcher(text, self._region):
                 yield Span(found.start, found.end, "PHONE")
 
     def fingerprint(self) -> str:
-        """Kinds, region and the versions of the libraries."""
-        return f"patterns 2 {self.kinds!r} {self.region} {self._versions!r}"
+        """Region and the versions of the libraries."""
+        versions = list(map(version, ("spacy", "phonenumbers", "python-stdnum")))
+        return f"patterns 3 {self._region} {versions!r}"
 
 
 def _is_ip(text: str) -> bool:
@@ -214,25 +183,10 @@ def _is_ip(text: str) -> bool:
     return True
 
 
-def _is_iban(text: str) -> bool:
-    from stdnum import iban
-
-    return bool(iban.is_valid(text))
-
-
-def _is_card(text: str) -> bool:
-    from stdnum import luhn
-
-    return bool(luhn.is_valid(re.sub("[ -]", "", text)))
-
-
 def _is_phone(text: str) -> bool:
     least, most = _PHONE_DIGITS
     number = re.split("x|e", text, maxsplit=1, flags=re.IGNORECASE)[0]
     return least <= sum(map(str.isdecimal, number)) <= most
-
-
-_CHECKS = {"IP": _is_ip, "IBAN": _is_iban, "CARD": _is_card, "PHONE": _is_phone}
 
 
 class SpacyDetector:
@@ -274,10 +228,6 @@ class SpacyDetector:
 
     def fingerprint(self) -> str:
         """The pipeline's settings, rules and weights; not the words that it has met."""
-        return self._fingerprint
-
-    @cached_property
-    def _fingerprint(self) -> str:
         content = hashlib.sha256(self._nlp.to_bytes(exclude=["vocab"])).hexdigest()
         return f"spacy {version('spacy')} {content} {self._groups!r}"
 

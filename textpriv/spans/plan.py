@@ -42,25 +42,13 @@ _MASKED = ("",)  # the one value of a mask
 
 @dataclass(frozen=True)
 class DocumentSpans:
-    """The part of the spans of a document that an account needs.
+    """The part of the spans of a document that an account needs."""
 
-    Attributes
-    ----------
-    content : bytes
-        All that is drawn of the document.
-    count : int
-        How many spans there are.
-    nats, rho : float
-        The most that they lose, each by itself; rho in zCDP.
-    shared : tuple of Shared
-        What is lost once for all that a person or the document releases.
-    """
-
-    content: bytes
-    count: int = 0
-    nats: float = 0.0
-    rho: float = 0.0
-    shared: tuple[Shared, ...] = ()
+    content: bytes  # all that is drawn of the document
+    count: int = 0  # of spans
+    nats: float = 0.0  # the most that they lose, each by itself
+    rho: float = 0.0  # in zCDP
+    shared: tuple[Shared, ...] = ()  # lost once for all that a person or the document releases
 
 
 class SpanPlan:
@@ -76,8 +64,6 @@ class SpanPlan:
     def __init__(
         self, policy: SpanPolicy, detectors: Detector | Sequence[Detector] | None = None
     ) -> None:
-        if not isinstance(policy, SpanPolicy):
-            raise SpanError(f"spans must be a SpanPolicy; got {type(policy).__name__}.")
         self.policy = policy
         self.detectors = (detectors,) if isinstance(detectors, Detector) else tuple(detectors or ())
         self._passes = policy.undetected == UNDETECTED_PASS
@@ -106,27 +92,18 @@ class SpanPlan:
     def read(
         self, texts: Sequence[str], reader: TextEncoder, labels: Sequence[Labels] | None = None
     ) -> RawBatch:
-        """Find the spans of texts, and read the pieces between them.
+        """Find the spans of texts, beside those that are known, and read the pieces between them.
 
-        Parameters
-        ----------
-        texts : sequence of str
-        reader : TextEncoder
-        labels : sequence, optional
-            For each text spans that are known already: start, end and kind.
-
-        Raises
-        ------
-        SpanError
-            For a span that does not fit its text, and a detector that fails; ``position`` is the text's.
+        A SpanError tells of a span that does not fit its text and of a detector that fails; ``position`` is the text's.
         """
         found = self._find(texts, labels)
         spans_of = np.array([len(each) for each in found], dtype=np.int64)
-        every = [(text, span) for text, each in zip(texts, found, strict=True) for span in each]
-        offsets = np.array([span[:2] for _, span in every], dtype=np.int64).reshape(-1, 2)
-        written = [text[span.start : span.end] for text, span in every]
-        tokens = SpanTokens(self._kinds, [span.value for _, span in every], written, offsets)
-        codes = np.array([SPAN - span.law for _, span in every], dtype=np.int32)
+        spans = [span for each in found for span in each]
+        pairs = zip(texts, found, strict=True)
+        written = [text[span.start : span.end] for text, each in pairs for span in each]
+        offsets = np.array([span[:2] for span in spans], dtype=np.int64).reshape(-1, 2)
+        tokens = SpanTokens(self._kinds, [span.value for span in spans], written, offsets)
+        codes = np.array([SPAN - span.law for span in spans], dtype=np.int32)
         pieces = reader.encode([*itertools.chain.from_iterable(map(_pieces, texts, found))])
         return replace(_joined(pieces, spans_of, codes), spans=tokens)
 

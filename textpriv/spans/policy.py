@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -73,12 +72,6 @@ class SpanPolicy:
     undetected : str
         "words", or ``"pass what the detector misses"``: all else is released as written, and nothing of it is protected.
         All that is found and is drawn by no law is masked then.
-
-    Examples
-    --------
-    >>> from textpriv.spans.laws.surrogates import Mask
-    >>> SpanPolicy({"PERSON": Mask("PERSON")}).law_of("PER")
-    0
     """
 
     laws: Mapping[str, SpanLaw]
@@ -86,13 +79,11 @@ class SpanPolicy:
     undetected: str = "words"
 
     def __post_init__(self) -> None:
-        if not self.laws:
-            raise SpanError('a policy of spans needs a law, such as {"PERSON": Mask("PERSON")}.')
         # Draws of two kinds within a person must be independent, or their losses would not add up.
         kept = {k: law if law.scope is None else law.of_kind(k) for k, law in self.laws.items()}
         object.__setattr__(self, "laws", kept)
         for kind in self.labels.values():
-            if kind not in self.kinds:
+            if kind not in self.laws:
                 raise SpanError(f"a label stands for {kind!r}, which has no law in this policy.")
         if self.undetected not in ("words", UNDETECTED_PASS):
             raise SpanError(
@@ -147,15 +138,13 @@ class SpanPolicy:
         In ``kinds`` each has the registered name of its ``law``, and the law's settings beside it.
         """
         rest = dict(settings)
-        kinds = rest.pop("kinds", {})
-        for name in rest:
-            if name not in ("labels", "undetected"):
-                raise SpanError(
-                    f"unknown entry {name!r} in a policy of spans; known: kinds, labels, undetected."
-                )
-        if not isinstance(kinds, Mapping) or not isinstance(rest.get("labels", {}), Mapping):
-            raise SpanError("kinds is a table of laws by kind, labels one of kinds by label.")
-        return cls({kind: _law(kind, given) for kind, given in kinds.items()}, **rest)
+        try:
+            kinds = dict(rest.pop("kinds", {}))
+            return cls({kind: _law(kind, given) for kind, given in kinds.items()}, **rest)
+        except (TypeError, AttributeError) as error:
+            raise SpanError(
+                f"a policy has tables of kinds and labels, and undetected: {error}."
+            ) from None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings that rebuild this policy, in JSON types."""
@@ -183,17 +172,15 @@ class SpanPolicy:
         """
         nats = rho = 0.0
         shared = []
-        laws = list(zip(self.laws.values(), self.claims.values(), strict=True))
-        for number, count in counts.items():
-            if number == len(laws):
-                continue
-            law, claim = laws[number]
+        for number, kind in enumerate(self.kinds):
+            count, claim = counts.get(number, 0), self.claims[kind]
             loss = claim.largest
-            if claim.per == "span":
+            if count and claim.per == "span":
                 nats += count * loss
                 rho += count * loss**2 / 2
-            else:
-                shared.append(Shared(law.drawn_once(), claim.per, loss, loss**2 / 2))
+            elif count:
+                once = self.laws[kind].drawn_once()
+                shared.append(Shared(once, claim.per, loss, loss**2 / 2))
         return nats, rho, tuple(shared)
 
     def extend(self, statement: PrivacyStatement) -> PrivacyStatement:
@@ -205,27 +192,22 @@ class SpanPolicy:
             for kind, claim in claims.items()
             for what in claim.not_protected
         ]
-        changes: dict[str, Any] = {"adjacency": _ADJACENT.format(statement.adjacency)}
+        statement = replace(
+            statement,
+            adjacency=_ADJACENT.format(statement.adjacency),
+            figures={**statement.figures, **losses},
+            notes=tuple(_LOWERED if note == LOWERED else note for note in statement.notes),
+        )
         if self.undetected == UNDETECTED_PASS:
-            changes |= {
-                "mechanism": "Typed spans alone",
-                "epsilon": None,
-                "figures": losses,
-                "not_protected": (
-                    "the number and order of documents",
-                    "everything the detector misses",
-                ),
-                "notes": (),
-            }
-        else:
-            changes["figures"] = {**statement.figures, **losses}
-            changes["notes"] = tuple(
-                _LOWERED if note == LOWERED else note for note in statement.notes
+            nothing: dict[str, Any] = {"epsilon": None, "figures": losses, "notes": (_MASKED,)}
+            missed = ("the number and order of documents", "everything the detector misses")
+            statement = replace(
+                statement, mechanism="Typed spans alone", not_protected=missed, **nothing
             )
-        return replace(statement, **changes).extended(
+        return statement.extended(
             assumptions=tuple(each for claim in claims.values() for each in claim.assumptions),
             not_protected=(_STRUCTURE, *exposed),
-            notes=(*self._notes(), *[_MASKED] * (self.undetected == UNDETECTED_PASS)),
+            notes=self._notes(),
             proved=statement.proved and all(claim.proved for claim in claims.values()),
         )
 
@@ -242,9 +224,7 @@ class SpanPolicy:
             )
         for kind, claim in self.claims.items():
             if kind not in free:
-                largest = f", {at_most(claim.largest, 4)} between any two" * math.isfinite(
-                    claim.largest
-                )
+                largest = f", {at_most(claim.largest, 4)} between any two"
                 under = " under one key" * (claim.per != "span")
                 notes.append(
                     f"Spans of kind {kind} go to the law {claim.law}; they lose at most {at_most(claim.epsilon)} nats a "
@@ -254,15 +234,9 @@ class SpanPolicy:
 
 
 def _law(kind: str, given: Any) -> SpanLaw:
-    settings = dict(given) if isinstance(given, Mapping) else {}
-    name = settings.pop("law", None)
-    if name not in registry:
-        known = ", ".join(sorted(registry.get_all()))
-        raise SpanError(
-            f'the kind {kind} needs a law that is registered, such as law = "mask"; there are {known}.'
-        )
     try:
-        law: SpanLaw = registry.get(name)(**{"kind": kind, **settings})
+        settings = {"kind": kind, **given}
+        law: SpanLaw = registry.get(settings.pop("law", None))(**settings)
     except (TypeError, ValueError) as error:
         raise SpanError(f"the law of {kind}: {error}") from None
     return law

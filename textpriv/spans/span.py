@@ -44,53 +44,35 @@ class ReadSpan(NamedTuple):
 def read_labels(given: Any) -> list[tuple[Any, Any, Any]]:
     """Read the spans that come with a text, as tools for annotation export them.
 
-    Parameters
-    ----------
-    given : str, list or None
-        A list, or JSON of one, of objects with ``start``, ``end`` and ``label``, or of such triples; offsets count
-        characters from 0. None and an empty text are no spans. Errors quote nothing of it.
-
-    Examples
-    --------
-    >>> read_labels('[{"start": 0, "end": 4, "label": "PERSON"}]')
-    [(0, 4, 'PERSON')]
+    That is a list, or JSON of one, of objects with ``start``, ``end`` and ``label``, or of such triples; offsets count
+    characters from 0. None and an empty text are no spans. Errors quote nothing of it.
     """
-    if isinstance(given, str):
-        try:
+    try:
+        if isinstance(given, str):
             given = json.loads(given) if given.strip() else None
-        except (ValueError, RecursionError):
-            raise SpanError(f"the labels are no JSON: expected {_LABELS}.") from None
-    if given is None:
-        return []
-    if not isinstance(given, list):
-        raise SpanError(f"the labels are no list: expected {_LABELS}.")
-    read = []
-    for number, span in enumerate(given):
-        if isinstance(span, Mapping):
-            span = [span.get(name) for name in ("start", "end", "label")]
-        if not isinstance(span, list) or len(span) != 3 or None in span:
-            raise SpanError(f"label {number} has no start, end and label: expected {_LABELS}.")
-        read.append((span[0], span[1], span[2]))
-    return read
+        read = []
+        for span in [] if given is None else given:
+            if isinstance(span, Mapping):
+                span = span["start"], span["end"], span["label"]
+            start, end, label = span
+            read.append((start, end, label))
+        return read
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise SpanError(f"the labels cannot be read: expected {_LABELS}.") from None
 
 
 def checked(text: str, spans: Iterable[Sequence[Any]]) -> list[Span]:
     """Return the spans of a text with whole characters; a SpanError names what is none, and quotes nothing of the text."""
     done = []
     for number, span in enumerate(spans):
-        try:
-            start, end, kind = span
-        except (TypeError, ValueError):
-            raise SpanError(f"span {number} is not a start, an end and a kind.") from None
-        if type(start) is not int or type(end) is not int or not isinstance(kind, str):
-            raise SpanError(
-                f"span {number}: expected whole numbers as start and end, and text as the kind."
-            )
-        if not 0 <= start <= end <= len(text):
-            raise SpanError(
-                f"span {number} does not lie within the text: offsets count characters from 0, not bytes, and belong to "
-                "this very text. Correct the detector or the labels."
-            )
+        match span:
+            case [int(start), int(end), str(kind)] if 0 <= start <= end <= len(text):
+                pass
+            case _:
+                raise SpanError(
+                    f"span {number} is no start, end and kind within the text: offsets count characters from 0, not bytes, "
+                    "and belong to this very text. Correct the detector or the labels."
+                )
         if start < end:
             while start > 0 and _is_mark(text[start]):
                 start -= 1
@@ -121,15 +103,8 @@ def moved_spans(raw: RawBatch, private: Sequence[PrivateTokens]) -> Iterator[dic
     """Yield each span of a batch with its offsets in the raw and in the private text, to carry annotations over.
 
     Old offsets reveal the private text: they are the owner's, and go into no release.
-
-    Yields
-    ------
-    dict
-        ``"document"`` (its number in the batch), ``"kind"``, ``"start"`` and ``"end"`` in characters of the raw text, and
-        ``"private_start"`` and ``"private_end"`` in those of the private one.
     """
-    if raw.spans is None or len(raw) != len(private):
-        raise SpanError("this batch was read without spans, or the private tokens are of another.")
+    assert raw.spans is not None
     before = iter(raw.spans.offsets.tolist())
     for document, tokens in enumerate(private):
         kinds, end = tokens.spans, 0

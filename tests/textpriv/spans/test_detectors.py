@@ -16,7 +16,6 @@ from textpriv.spans.detectors import (
     Detector,
     PatternDetector,
     PresidioDetector,
-    RegexDetector,
     SpacyDetector,
     make_detector,
 )
@@ -55,12 +54,15 @@ def found(detector, text):
 
 @pytest.mark.parametrize("kind", PATTERN_KINDS)
 def test_patterns_find_a_kind_and_not_what_only_looks_like_it(kind):
-    detector = PatternDetector([kind])
+    def of_kind(text):
+        return [
+            surface for surface, found_kind in found(PatternDetector(), text) if found_kind == kind
+        ]
+
     for text in EXAMPLES[kind][0]:
-        expected = [(surface, kind) for surface in text.split("|")[1::2]]
-        assert found(detector, text.replace("|", "")) == expected
+        assert of_kind(text.replace("|", "")) == text.split("|")[1::2]
     for text in EXAMPLES[kind][1]:
-        assert found(detector, f"see {text} here") == []
+        assert of_kind(f"see {text} here") == []
 
 
 PIECES = [text.replace("|", "") for right, wrong in EXAMPLES.values() for text in right + wrong]
@@ -141,14 +143,12 @@ def test_a_detector_has_a_name_and_others_are_refused():
         make_detector("spacy:no_such_pipeline")
     with pytest.raises(SpanError, match="finds anything"):
         SpacyDetector(spacy.blank("en"))
-    with pytest.raises(SpanError, match="unknown pattern"):
-        PatternDetector(["NAME"])
-    with pytest.raises(SpanError, match="regular expression"):
-        RegexDetector({"A": "("})
 
 
-@pytest.mark.parametrize(("package", "kind"), [("phonenumbers", "PHONE"), ("stdnum", "CARD")])
-def test_a_missing_package_is_named_with_its_extra(monkeypatch, package, kind):
+@pytest.mark.parametrize("package", ["phonenumbers", "stdnum"])
+def test_a_missing_package_is_named_with_its_extra(monkeypatch, package):
+    for name in [each for each in sys.modules if each.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(TextprivError, match=r"pip install '.*textpriv\[spans\]'"):
-        PatternDetector([kind])
+        PatternDetector()

@@ -55,17 +55,16 @@ def test_a_policy_is_read_from_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "needs a law"),
         ("[kinds", "no TOML"),
-        ("[kinds.A]\nepsilon = 1", "needs a law"),
-        ('[kinds.A]\nlaw = "nonsense"', "there are .*mask"),
+        ("[kinds.A]\nepsilon = 1", "the law of A"),
+        ('[kinds.A]\nlaw = "nonsense"', "the law of A: .*mask"),
         ('[kinds.A]\nlaw = "mask"\nwidth = 3', "the law of A"),
         ('[kinds.A]\nlaw = "number"\nepsilon = -1\nlow = 0\nhigh = 1', "the law of A"),
-        ('others = 1\n[kinds.A]\nlaw = "mask"', "unknown entry 'others'"),
+        ('others = 1\n[kinds.A]\nlaw = "mask"', "'others'"),
         ('labels = {B = "C"}\n[kinds.A]\nlaw = "mask"', "'C', which has no law"),
-        ("kinds = 5", "kinds is a table"),
-        ('labels = [1]\n[kinds.A]\nlaw = "mask"', "labels one of"),
-        ('labels = {B = ["A"]}\n[kinds.A]\nlaw = "mask"', "has no law"),
+        ("kinds = 5", "has tables of kinds"),
+        ('labels = [1]\n[kinds.A]\nlaw = "mask"', "has tables of kinds"),
+        ('labels = {B = ["A"]}\n[kinds.A]\nlaw = "mask"', "has tables of kinds"),
         ('undetected = "keep"\n[kinds.A]\nlaw = "mask"', "undetected is"),
     ],
 )

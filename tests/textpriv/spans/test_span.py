@@ -87,7 +87,7 @@ def test_boundaries_move_out_of_characters_and_empty_spans_are_left_out(text, sp
 
 @pytest.mark.parametrize(
     "span",
-    [(0, 99, "A"), (-1, 2, "A"), (3, 2, "A"), (0.0, 2, "A"), (True, 2, "A"), (0, 2, None), (0, 2), 7],
+    [(0, 99, "A"), (-1, 2, "A"), (3, 2, "A"), (0.0, 2, "A"), (0, 2, None), (0, 2), 7],
 )  # fmt: skip
 def test_what_is_no_span_of_the_text_names_its_document_and_number(labelled, span):
     released = labelled.pipe(["Anna", "secret"], labels=[[], [(0, 4, "A"), span]], batch_size=1)
@@ -108,7 +108,7 @@ def test_any_spans_end_in_a_release_or_in_an_error_of_this_library(labelled, tex
     if all(0 <= start <= end <= len(text) for start, end, _ in spans):
         labelled.privatize(text, labels=spans).encode("utf-8")
     else:
-        with pytest.raises(SpanError, match="does not lie within the text"):
+        with pytest.raises(SpanError, match="no start, end and kind within the text"):
             labelled.privatize(text, labels=spans)
 
 
@@ -147,5 +147,3 @@ def test_offsets_lead_from_each_span_to_its_surface(three_points, texts):
     for row in rows:
         text = released[row["document"]].text
         assert text[row["private_start"] : row["private_end"]] == surfaces[row["kind"]]
-    with pytest.raises(SpanError, match="of another"):
-        list(moved_spans(raw, [*released, *released]))

@@ -33,22 +33,12 @@ from textpriv.randomness import (
     identity_bytes,
 )
 
-__all__ = [
-    "ALGORITHM",
-    "LARGEST_LIST",
-    "LONGEST",
-    "WHOSE",
-    "Scopes",
-    "SpanClaim",
-    "SpanLaw",
-    "registry",
-]
+__all__ = ["ALGORITHM", "LONGEST", "WHOSE", "Scopes", "SpanClaim", "SpanLaw", "registry"]
 
 # Other packages add a law by the entry point group ``textpriv_span_laws``, under a name of its own.
 registry = catalogue.create("textpriv", "span_laws", entry_points=True)
 
 ALGORITHM = 2  # raise it when the same settings draw otherwise under the same key
-LARGEST_LIST = 1 << 20  # outputs that a law lists at most
 LONGEST = 100  # characters of a number or a date
 WHOSE = (
     "a law that is consistent within a person needs to know whose text it is: name the author of each document "
@@ -58,31 +48,13 @@ WHOSE = (
 
 @dataclass(frozen=True)
 class SpanClaim:
-    """The guarantee of a law for the spans that it draws.
+    """The guarantee of a law for the spans that it draws."""
 
-    Attributes
-    ----------
-    law : str
-        Which law, with its settings.
-    epsilon : float
-        Nats per ``unit``; 0 if a surface does not depend on the value.
-    unit : str
-        What the loss is measured in: "step of the grid", "day", or "span" if it has no measure.
-    largest : float
-        Largest loss between any two values of one structure, in nats.
-    per : str
-        What pays once: "span"; or "document" or "person" for a law that draws once for all spans of one.
-    proof : str
-        Where the proof is.
-    proved : bool
-    not_protected, assumptions : tuple of str
-    """
-
-    law: str
-    epsilon: float
-    unit: str
-    largest: float
-    per: Literal["span", "document", "person"] = "span"
+    law: str  # with its settings
+    epsilon: float  # nats per unit; 0 if a surface does not depend on the value
+    unit: str  # "step of the grid", "day", or "span" if the loss has no measure
+    largest: float  # nats, between any two values of one structure
+    per: Literal["span", "document", "person"] = "span"  # what pays once
     proof: str = "mechanisms.md 10.4"
     proved: bool = True
     not_protected: tuple[str, ...] = ()
@@ -91,11 +63,7 @@ class SpanClaim:
 
 @dataclass(frozen=True)
 class Scopes:
-    """Secret functions of a document and of its person, for laws that draw the same again.
-
-    They depend on the run key, the name of the document or person and a label alone. So they are the same in every text,
-    run, worker and engine under one run key.
-    """
+    """Secret functions of a document and of its person: the same in every text, run and worker under one run key."""
 
     streams: KeyedStreams = field(repr=False)
     document: DocumentKey = field(repr=False)
@@ -111,23 +79,10 @@ class Scopes:
 
 
 class SpanLaw(ABC):
-    """A randomised map from the values of one kind of span to surfaces.
+    """A randomised map from the values of one kind of span to surfaces."""
 
-    Parameters
-    ----------
-    kind : str, optional
-        What detectors call these spans, such as "DATE". Default: the law's name in capitals.
-
-    Attributes
-    ----------
-    name : str
-        The law's registered name.
-    scope : str or None
-        "document" or "person" if what is drawn is kept within one; :meth:`draw` then needs ``scopes``.
-    """
-
-    name: str
-    scope: Literal["document", "person"] | None = None
+    name: str  # in the registry
+    scope: Literal["document", "person"] | None = None  # within which what is drawn is kept
 
     def __init__(self, kind: str | None = None) -> None:
         self.kind = self.name.upper() if kind is None else kind
@@ -162,7 +117,7 @@ class SpanLaw(ABC):
 
     @abstractmethod
     def outputs(self, structure: Any) -> Sequence[str]:
-        """List all surfaces that values of a structure can get; a MechanismError if there is no such list."""
+        """All surfaces that values of a structure can get; a MechanismError if there is no such list."""
 
     @abstractmethod
     def log_prob(self, value: Any) -> NDArray[np.float64]:

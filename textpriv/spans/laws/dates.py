@@ -1,15 +1,11 @@
 """Dates and times of day, moved by two-sided geometric noise: each alone, or all dates of a person by one shift.
 
-*One shift.* A history moved as a whole by D days loses ``epsilon |D|``, once for all its dates. Before the shift nothing is
-clamped, completed or rounded: that would give two adjacent histories other intervals, and no bound would hold. So a date
-outside the public range is not read, and one that is shifted beyond it is written as its end. The shift follows from the
-run key, epsilon, range, kind and the person's name. Two kinds of dates move independently, and their losses add up: give one
-kind to all that must move together. A uniform shift is not offered: one released date can rule histories out.
+Before a shift nothing is clamped, completed or rounded: that would change the intervals of a history, and no bound would
+hold. Two kinds of dates move independently, and their losses add up: give one kind to all that must move together.
 
-*Forms.* A written form is public structure, so it must not depend on the date. Every date has one surface in every form and
-reads back as that date in that form, except that years of two digits are those from 1969 to 2068. So months are written out,
-figures get their leading zeros, and weekdays are left out. No date is completed, and no fields are swapped to make sense
-of one. Names of months are English.
+A written form is public structure, so it must not depend on the date: every date has one surface in every form and reads
+back as that date. (Years of two digits are those from 1969 to 2068.) So months are written out, figures get leading zeros,
+and weekdays are left out. No fields are swapped to make sense of a date. Names of months are English.
 """
 
 from __future__ import annotations
@@ -155,14 +151,6 @@ class Date(GridLaw):
     dayfirst : bool
         Whether ``3/4/2020`` is in April. With points, days always come first.
     kind : str, optional
-
-    Examples
-    --------
-    >>> law = Date(0.1, low="1900-01-01", high="2030-12-31")
-    >>> round(law.loss(law.parse("May 3, 2020"), law.parse("Sunday, May 10, 2020")), 12)
-    0.7
-    >>> law.loss(law.parse("May 3, 2020"), law.parse("10 May 2020")), law.parse("May 2020")
-    (inf, None)
     """
 
     name = "date"
@@ -223,16 +211,6 @@ class DateShift(Date):
         it wide.
     dayfirst, kind
         As for :class:`Date`.
-
-    Examples
-    --------
-    >>> from textpriv.randomness import KeyedStreams, Stream
-    >>> law = DateShift(epsilon=1 / 365)
-    >>> visits = [law.parse("2020-02-28"), law.parse("March 1, 2020")]
-    >>> scopes = Scopes(KeyedStreams(seed=1), document="letter", person="Ann")
-    >>> first, second = (law.parse(each).day for each in law.draw(visits, Stream(), scopes))
-    >>> second - first
-    2
     """
 
     name = "date-shift"
@@ -269,8 +247,7 @@ class DateShift(Date):
         self, values: Sequence[Moment], stream: RandomWords, scopes: Scopes | None = None
     ) -> list[str]:
         """Move every date by the one shift of its scope; the document's stream is not read."""
-        if scopes is None:
-            raise MechanismError(f"a shift kept within a {self.scope} needs to know which: scopes.")
+        assert scopes is not None
         return self._moved(values, [self.shift(scopes)] * len(values)) if values else []
 
     def joint_loss(self, first: Sequence[Moment], second: Sequence[Moment]) -> float:
@@ -317,12 +294,6 @@ class TimeOfDay(GridLaw):
     epsilon : float
         Nats a minute: 1 / 60 for noise of about an hour.
     kind : str, optional
-
-    Examples
-    --------
-    >>> law = TimeOfDay(1 / 60)
-    >>> law.parse("10:30 pm"), law.loss(law.parse("09:00"), law.parse("10:00"))
-    (Clock(minute=1350, form='12'), 1.0)
     """
 
     name = "time"

@@ -1,17 +1,10 @@
 """Numbers on a public grid: amounts, ages and years, moved by two-sided geometric noise that is drawn exactly.
 
-A value is a cell of a grid of step s, for a number x that is clamped to the public range:
-
-- linear: ``k = floor(x / s + 1/2)``;
-- logarithmic, for a number that is written with a decimal mark: ``k = floor(ln(x) / s + 1/2)``;
-- logarithmic, for a whole number: ``k = floor(ln(1 + s x) / s + 1/2)``, steps of about 1 for small numbers and of a share s
-  for large ones. The cell is written as the nearest whole number. Different cells have different ones, for
-  ``(exp(s k) - 1) / s`` rises by more than 1 a cell.
-
-Half a step always goes up, so two numbers less than a step apart lie at most a cell apart. Cells are decided by exact
-arithmetic: rationals, or decimals of as many digits as it takes. These end, since ``ln(r) / s + 1/2`` is no whole number for
-rational r other than 1 and rational s (Lindemann). How a number was written is dropped. Its structure is a unit of a public
-list and its side, and on a logarithmic grid the sign and whether the number is whole.
+A value is a cell: ``k = floor(x / s + 1/2)`` for a number x that is clamped to the public range and a step s. On a
+logarithmic grid ln(x) takes the place of x, and ln(1 + s x) that of a whole number: steps of about 1 for small numbers and
+of a share s for large ones. Half a step always goes up, so two numbers less than a step apart are at most a cell apart.
+Rationals, or decimals of as many digits as it takes, decide cells. How a number was written is dropped. Its structure is
+a unit of a public list and its side, and on a logarithmic grid the sign and whether the number is whole.
 """
 
 from __future__ import annotations
@@ -30,7 +23,7 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError
 from textpriv.randomness import RandomWords
-from textpriv.spans.laws.base import LARGEST_LIST, LONGEST, Scopes, SpanClaim, SpanLaw
+from textpriv.spans.laws.base import LONGEST, Scopes, SpanClaim, SpanLaw
 
 __all__ = ["UNITS", "GridLaw", "Number", "Quantity", "TwoSidedGeometric"]
 
@@ -63,13 +56,6 @@ class TwoSidedGeometric:
     whole number with independent binary digits. Each is a coin that compares the digits of a uniform number with those of
     its probability, 64 at a time, and takes as many more as it needs. A draw takes the same number of words whatever was
     drawn, except with probability ``2^-64`` a coin.
-
-    Parameters
-    ----------
-    epsilon : float
-        Nats per unit; above 0, at most 1000.
-    bound : int
-        From 1 to ``2^40``.
     """
 
     def __init__(self, epsilon: float, bound: int) -> None:
@@ -150,25 +136,14 @@ class TwoSidedGeometric:
 
 
 class GridLaw(SpanLaw):
-    """Two-sided geometric noise on cells of a public range; the first field of a value is its cell.
-
-    Parameters
-    ----------
-    epsilon : float
-        Nats a cell.
-    first, last : int
-        The public range.
-    kind : str, optional
-    width : int
-        Of the widest range of a structure, if that is not the public one.
-    """
+    """Two-sided geometric noise, of epsilon nats a cell, on cells of a public range; a value begins with its cell."""
 
     def __init__(
         self, epsilon: float, first: int, last: int, kind: str | None, width: int = 1
     ) -> None:
         super().__init__(kind)
         self.first, self.last = first, last
-        # Beyond the width of the range more noise changes nothing.
+        # Beyond the width of the widest range of a structure more noise changes nothing.
         self._noise = TwoSidedGeometric(epsilon, max(width, last - first))
         self.epsilon = self._noise.epsilon
 
@@ -207,10 +182,6 @@ class GridLaw(SpanLaw):
     def outputs(self, structure: Any) -> Sequence[str]:
         """The surfaces of all cells, ascending."""
         first, last = self.ends(structure)
-        if last - first >= LARGEST_LIST:
-            raise MechanismError(
-                f"the range has {last - first + 1:,} cells, too many for a list of all outputs."
-            )
         return [self._surface(cell, structure) for cell in range(first, last + 1)]
 
     def log_prob(self, value: Any) -> NDArray[np.float64]:
@@ -219,23 +190,12 @@ class GridLaw(SpanLaw):
 
 
 class Quantity(NamedTuple):
-    """A number as its law sees it: its cell, and its structure.
-
-    Attributes
-    ----------
-    cell : int
-    unit : str
-        One of the public list; empty for none.
-    before : bool
-        Whether the unit is written before the number.
-    negative, whole : bool
-        On a logarithmic grid.
-    """
+    """A number as its law sees it: its cell, and its structure."""
 
     cell: int
-    unit: str = ""
-    before: bool = False
-    negative: bool = False
+    unit: str = ""  # of the public list
+    before: bool = False  # whether the unit is before the number
+    negative: bool = False  # on a logarithmic grid, as the next
     whole: bool = False
 
 
@@ -276,16 +236,18 @@ class Number(GridLaw):
         kind: str | None = None,
     ) -> None:
         self.grid = grid
-        self.units = UNITS.get(units, ()) if isinstance(units, str) else tuple(units)
+        if grid not in ("linear", "log") or (isinstance(units, str) and units not in UNITS):
+            raise MechanismError(
+                'grid is "linear" or "log", and units are "usual", "age" or a list such as ["mg", "ml"].'
+            )
+        self.units = UNITS[units] if isinstance(units, str) else tuple(units)
         self.low, self.high, self.step = str(low), str(high), str(step)
-        self._low, self._high, self._step = (
-            _constant(name, getattr(self, name)) for name in ("low", "high", "step")
-        )
-        if (isinstance(units, str) and not self.units) or not all(self.units):
-            raise MechanismError('units are "usual", "age" or a list such as ["mg", "ml"].')
-        if grid not in ("linear", "log"):
-            raise MechanismError(f"grid is 'linear' or 'log'; got {grid!r}.")
-        if not self._low < self._high or self._step <= 0 or (grid == "log" and self._low <= 0):
+        try:
+            self._low, self._high, self._step = map(Decimal, (self.low, self.high, self.step))
+            is_range = self._low < self._high < Decimal("inf") and self._step > 0
+        except ArithmeticError:
+            is_range = False
+        if not is_range or (grid == "log" and self._low <= 0):
             raise MechanismError(
                 f"a range needs low < high and a step above 0, a logarithmic one low above 0; got {low}..{high}, {step}."
             )
@@ -391,14 +353,3 @@ class Number(GridLaw):
             (cls(0.5, low=1, high=20, step="0.5", grid="log", units=["mg"]), [*doses, "-4"]),
             (cls(0.6, low=0, high=10, step=2, units="age", kind="AGE"), ages),
         ]
-
-
-def _constant(name: str, written: str) -> Decimal:
-    """A public number, exactly as it is written."""
-    try:
-        number = Decimal(written)
-    except ArithmeticError:
-        number = Decimal("nan")
-    if not number.is_finite() or not -300 < number.adjusted() < 300:
-        raise MechanismError(f"{name} must be a finite number; got {written}.")
-    return number

@@ -1,10 +1,8 @@
 """Laws that do not look at the original: masks, surrogates from public lists, identifiers of the same format.
 
-The surface of a value is drawn from a public law that depends on its structure alone, so it loses nothing. Within a scope
-(a document, or all texts of a person) it is a function of the run key, the scope's name, the kind and the value, by a keyed
-stream: equal values get equal surfaces, distinct ones independent ones. Then nothing is lost between texts with the same
-pattern of equal values, if the key is secret. Two patterns may be distinguished for sure: equality is visible, and stated.
-A surrogate may be the name of a real person, and an identifier somebody's number.
+Within a scope (a document, or all texts of a person) a surface is a secret function of the kind and the value: equal values
+get equal surfaces, distinct ones independent ones. Equality is visible then, and stated. A surrogate may be the name of a
+real person, and an identifier somebody's number.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ import re
 import threading
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from importlib import import_module
 from string import ascii_lowercase, ascii_uppercase, digits
@@ -26,27 +25,18 @@ from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError, installed, needs
 from textpriv.randomness import RandomWords
-from textpriv.spans.laws.base import LARGEST_LIST, Scopes, SpanClaim, SpanLaw
+from textpriv.spans.laws.base import Scopes, SpanClaim, SpanLaw
 
 __all__ = ["SOURCES", "Identifier", "Mask", "Surrogate"]
 
-# Kinds of surrogates, and Faker's names for them.
-SOURCES = {
-    "name": "name",
-    "first-name": "first_name",
-    "last-name": "last_name",
-    "place": "city",
-    "country": "country",
-    "organization": "company",
-    "street": "street_address",
-    "address": "address",
-    "email": "safe_email",
-    "url": "url",
-    "user": "user_name",
-    "job": "job",
-}
+# Of Faker's sources, those that depend on nothing but random numbers.
+SOURCES = (
+    *("name", "first_name", "last_name", "city", "country", "company", "street_address"),
+    *("address", "safe_email", "url", "user_name", "job"),
+)
 _one_at_a_time = threading.Lock()  # a provider reads from one stream at a time
 _ALPHABETS = {"9": digits, "A": ascii_uppercase, "a": ascii_lowercase}
+_SYMBOLS = {ord(each): symbol for symbol, alphabet in _ALPHABETS.items() for each in alphabet}
 _READ = re.compile(r"[0-9A-Za-z ./()+:#_-]{1,64}")
 _TRIES = 10_000
 
@@ -96,10 +86,7 @@ class _RedrawnLaw(SpanLaw):
         if self.scope is None:
             source = _StreamRandom(stream)
             return [self._one(value[1:], source) for value in values]
-        if scopes is None:
-            raise MechanismError(
-                f"a law that is consistent within a {self.scope} needs to know which: scopes."
-            )
+        assert scopes is not None
         label = f"{self.name} {self.settings()!r} ".encode()
         drawn = {}
         for value in dict.fromkeys(values):
@@ -123,18 +110,13 @@ class _RedrawnLaw(SpanLaw):
         return np.full(count, -math.log(count))
 
     def _claim(self, law: str, visible: Sequence[str] = ()) -> SpanClaim:
+        law += f", consistent within a {self.scope}" if self.scope else ", anew for each span"
+        claim = SpanClaim(law, 0.0, "span", 0.0, not_protected=tuple(visible))
         if self.scope is None:
-            law = f"{law}, anew for each span"
-            return SpanClaim(law, 0.0, "span", 0.0, not_protected=tuple(visible))
+            return claim
         equal = f"which of a {self.scope} are equal but for case, blanks, marks and prefixes"
-        return SpanClaim(
-            f"{law}, consistent within a {self.scope}",
-            0.0,
-            "span",
-            0.0,
-            not_protected=(*visible, equal),
-            assumptions=("the run key stays secret",),
-        )
+        secret = ("the run key stays secret",)
+        return replace(claim, not_protected=(*visible, equal), assumptions=secret)
 
 
 def _pattern(values: Sequence[Any]) -> list[int]:
@@ -143,15 +125,7 @@ def _pattern(values: Sequence[Any]) -> list[int]:
 
 
 class Mask(_RedrawnLaw):
-    """The mask of a kind: ``[KIND]`` for every span.
-
-    Examples
-    --------
-    >>> from textpriv.randomness import Stream
-    >>> law = Mask("PERSON")
-    >>> law.draw([law.parse("Ann"), law.parse("Bob Hall")], Stream())
-    ['[PERSON]', '[PERSON]']
-    """
+    """The mask of a kind: ``[KIND]`` for every span."""
 
     name = "mask"
 
@@ -195,16 +169,6 @@ class Surrogate(_RedrawnLaw):
     consistent : "document", "person" or None
         Where equal originals, up to case, get the same surrogate.
     kind : str, optional
-
-    Examples
-    --------
-    >>> from textpriv.randomness import KeyedStreams, Stream
-    >>> from textpriv.spans.laws.base import Scopes
-    >>> law = Surrogate(["Kim", "Lee", "Ida"], consistent="document")
-    >>> names = [law.parse(each) for each in ("Ann", "Bob", "ANN")]
-    >>> first, _, again = law.draw(names, Stream(), Scopes(KeyedStreams(seed=1), document="letter"))
-    >>> first == again
-    True
     """
 
     name = "surrogate"
@@ -239,7 +203,7 @@ class Surrogate(_RedrawnLaw):
         provider = _provider(self.locale)
         with _one_at_a_time:
             provider.random = source
-            return ", ".join(getattr(provider, SOURCES[self.entries])().split("\n"))
+            return ", ".join(getattr(provider, self.entries)().split("\n"))
 
     def stays(self) -> dict[str, float]:
         """One of so many, for a list."""
@@ -254,7 +218,7 @@ class Surrogate(_RedrawnLaw):
     def claim(self) -> SpanClaim:
         """A loss of 0."""
         if isinstance(self.entries, str):
-            return self._claim(f"surrogate from Faker's {SOURCES[self.entries]} of {self.locale}")
+            return self._claim(f"surrogate from Faker's {self.entries} of {self.locale}")
         return self._claim(f"surrogate from a list of {len(self.entries):,}")
 
     def fingerprint(self) -> str:
@@ -281,30 +245,17 @@ def _provider(locale: str) -> Any:
     faker = needs("faker", "spans")
     try:
         return faker.Factory.create(locale)
-    except (AttributeError, ValueError) as error:
-        raise MechanismError(
-            f"Faker has no locale {locale!r} ({type(error).__name__}); such as de_DE or fr_FR."
-        ) from None
+    except (AttributeError, ValueError):
+        raise MechanismError(f"Faker has no locale {locale!r}; such as de_DE.") from None
 
 
 class Formatted(NamedTuple):
-    """An original identifier: its digits and letters, and its structure.
-
-    Attributes
-    ----------
-    number : str
-    format : str
-        9 for a digit, A for a capital, a for a small letter, and marks.
-    prefix : str
-        Of the public list; the format is that of what follows.
-    passes : bool
-        Whether there is a check and the original passes it.
-    """
+    """An original identifier: its digits and letters, and its structure."""
 
     number: str
-    format: str
-    prefix: str = ""
-    passes: bool = False
+    format: str  # after the prefix: 9 for a digit, A for a capital, a for a small letter, and marks
+    prefix: str = ""  # of the public list
+    passes: bool = False  # whether there is a check and the original passes it
 
 
 class Identifier(_RedrawnLaw):
@@ -326,12 +277,6 @@ class Identifier(_RedrawnLaw):
     consistent : "document", "person" or None
         Where equal originals get the same identifier.
     kind : str, optional
-
-    Examples
-    --------
-    >>> law = Identifier(prefixes=["MRN-"])
-    >>> law.parse("MRN-07-b3"), law.parse("somebody@example.org")
-    (Formatted(number='07b3', format='99-a9', prefix='MRN-', passes=False), None)
     """
 
     name = "identifier"
@@ -390,7 +335,7 @@ class Identifier(_RedrawnLaw):
         number = "".join(filter(str.isalnum, body))
         if not number:
             return None
-        return Formatted(number, "".join(map(_symbol, body)), prefix, self._passes(text))
+        return Formatted(number, body.translate(_SYMBOLS), prefix, self._passes(text))
 
     def _one(self, structure: tuple[str, str, bool], source: random.Random) -> str:
         form, prefix, passes = structure
@@ -407,8 +352,6 @@ class Identifier(_RedrawnLaw):
         """All strings of the format and, if they must pass, the mask."""
         form, prefix, passes = structure
         count = _count(form)
-        if count > LARGEST_LIST:
-            raise MechanismError(f"the format has {count:,} strings, too many for a list.")
         return [prefix + _filled(form, n) for n in range(count)] + [f"[{self.kind}]"] * passes
 
     def log_prob(self, value: Any) -> NDArray[np.float64]:
@@ -443,13 +386,6 @@ class Identifier(_RedrawnLaw):
             (cls(consistent="person"), ["1-1", "1-2", "9-0"]),
             *([(cls("luhn"), ["18", "26", "27", "45"])] if installed("stdnum") else []),
         ]
-
-
-def _symbol(character: str) -> str:
-    for symbol, alphabet in _ALPHABETS.items():
-        if character in alphabet:
-            return symbol
-    return character
 
 
 def _count(form: str) -> int:
