@@ -91,7 +91,7 @@ def gains(
 
 def pruned(model: NGrams) -> dict[str, NDArray[np.generic]]:
     """The arrays of the files."""
-    single, pairs, triples, backoff, pair_backoff = model._weights
+    single, pairs, triples, backoff, pair_backoff = model.weights
     tokens = np.arange(model.tokens)
     first = np.repeat(tokens, np.diff(model.offsets))
     pair = np.repeat(np.arange(len(pairs)), np.diff(model.pair_offsets))

@@ -120,7 +120,7 @@ class NGrams:
         return self._find(0, first, second)
 
     @cached_property
-    def _weights(self) -> tuple[NDArray[np.float64], ...]:
+    def weights(self) -> tuple[NDArray[np.float64], ...]:
         """Probabilities of single tokens, weights of pairs and triples, and back-off weights after tokens and pairs."""
         single = np.diff(self.single, prepend=np.uint32(0)) / ONE
         return (
@@ -141,7 +141,7 @@ class NGrams:
         token, before, earlier : int or ndarray of int
             Shapes that broadcast. None where no token is looked at.
         """
-        single, pairs, triples, backoff, pair_backoff = self._weights
+        single, pairs, triples, backoff, pair_backoff = self.weights
         found: NDArray[np.float64] = single[np.asarray(token)]
         if before is None:
             return found
@@ -233,7 +233,7 @@ class NGrams:
         other : bool
             Whether other words count as words; without them every draw is a word of the vocabulary.
         """
-        single, pairs, triples, backoff, pair_backoff = self._weights
+        single, pairs, triples, backoff, pair_backoff = self.weights
         kept = np.arange(self.tokens) < self.size
         kept[-1] = other
         pairs, triples = pairs * kept[self.seconds], triples * kept[self.thirds]

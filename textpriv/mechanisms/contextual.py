@@ -20,30 +20,191 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
-from textpriv.language.ngrams import NGrams
-from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, positive
-from textpriv.mechanisms.measure import BaseMeasure
-from textpriv.mechanisms.near import SLACK, Decay, NearTables, decays
-from textpriv.mechanisms.successors import ATTEMPT, ModelTables, draw_document, masses, next_word
-from textpriv.mechanisms.tem import LARGEST_EXPONENT
+from textpriv.language.arpa import read_arpa
+from textpriv.language.general_english import general_english
+from textpriv.language.ngrams import ONE, NGrams
+from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
+from textpriv.mechanisms.measure import PARTS, BaseMeasure, coin, find
+from textpriv.mechanisms.near import (
+    NearTables,
+    Rows,
+    attempt,
+    decay,
+    decays,
+    steps_between,
+    steps_from,
+)
+from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
 
-__all__ = ["ContextualTEM", "Prior", "configure"]
+__all__ = ["ContextualTEM", "configure"]
 
-Prior = Callable[[NDArray[np.int64]], NDArray[np.float64]]  # released prefix -> weights, shape (V,)
+NextWord = Callable[[NDArray[np.int64]], NDArray[np.float64]]  # released prefix -> weights, (V,)
 
 _LEAST = 2.0**-24  # probability of a word without context: rarer words would need many attempts
+_WORDS = 8  # random words of one attempt
+_ENVELOPE = float(1 << 32)  # successors are drawn by whole multiples of 1 / _ENVELOPE
 
 
-class ContextualTEM(Mechanism):
+class _Model(NamedTuple):
+    """What the sampler reads of an n-gram model over words; weights are whole multiples of ``1 / ONE``."""
+
+    offsets: NDArray[np.int64]
+    seconds: NDArray[np.int32]
+    pair_words: NDArray[np.int32]
+    pairs: NDArray[np.uint32]
+    backoff: NDArray[np.float64]
+    pair_offsets: NDArray[np.int64]
+    triple_words: NDArray[np.int32]
+    triples: NDArray[np.uint32]
+    pair_backoff: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, model: NGrams) -> _Model:
+        """Read the tables of a model whose every draw is a word."""
+        _, pairs, triples, backoff, pair_backoff = model.weights
+        # Symbols have no weight, and any word stands for them.
+        second, third = (np.minimum(each, model.size - 1) for each in (model.seconds, model.thirds))
+        own = model.offsets, model.seconds, second, (pairs * ONE).astype(np.uint32), backoff
+        return cls(*own, model.pair_offsets, third, (triples * ONE).astype(np.uint32), pair_backoff)
+
+
+@njit(cache=True, nogil=True)
+def _pair_of(model: _Model, earlier: int, before: int) -> int:
+    """Return the place of a pair of tokens in the model, or -1."""
+    low, high = model.offsets[earlier], model.offsets[earlier + 1]
+    at = low + np.searchsorted(model.seconds[low:high], before)
+    return at if at < high and model.seconds[at] == before else -1
+
+
+@njit(cache=True, nogil=True)
+def _ceiling(weight: float) -> np.uint64:
+    """Return a whole number above a weight in parts of ``1 / _ENVELOPE``."""
+    return np.uint64(np.int64(weight * _ENVELOPE) + 1)
+
+
+@njit(cache=True, nogil=True)
+def _envelopes(
+    near: Rows, word: int, successors: NDArray[np.int32], weights: NDArray[np.uint32]
+) -> tuple[NDArray[np.uint64], float]:
+    """Return running sums of the envelopes of a context's successors, and their mass.
+
+    The mass is such that :func:`_successor` draws each of them by its share of it.
+    """
+    sums = np.empty(len(successors), np.uint64)
+    steps_from(near.points, word, successors, near.law.root, sums)
+    total = np.uint64(0)
+    for at in range(len(sums)):
+        total += _ceiling(decay(np.int64(sums[at]), near.law)) * np.uint64(weights[at])
+        sums[at] = total
+    return sums, 1.0 / float(np.uint64(PARTS) // total) if total else 0.0
+
+
+@njit(cache=True, nogil=True)
+def _successor(
+    near: Rows,
+    word: int,
+    successors: NDArray[np.int32],
+    sums: NDArray[np.uint64],
+    random: NDArray[np.uint64],
+) -> int:
+    """Draw a successor by its weight with three random words, or return -1."""
+    part = (random[0] >> np.uint64(2)) // (np.uint64(PARTS) // sums[-1])
+    if part >= sums[-1]:
+        return -1
+    output = np.int64(successors[np.searchsorted(sums, part, side="right")])
+    weight = decay(steps_between(near.points, word, output, near.law.root), near.law)
+    real = weight * _ENVELOPE / np.float64(_ceiling(weight))
+    return output if coin(real, random[1], random[2]) else -1
+
+
+@njit(cache=True, nogil=True)
+def _first_is_chosen(first: float, second: float, a: np.uint64, b: np.uint64) -> bool:
+    """Choose the first of two masses; the coin is that of the smaller one, which so keeps its precision."""
+    if first <= second:
+        return coin(first / (first + second), a, b)
+    return not coin(second / (first + second), a, b)
+
+
+@njit(cache=True, nogil=True)
+def _undecayed(
+    successors: NDArray[np.int32], weights: NDArray[np.uint32], random: np.uint64
+) -> int:
+    """Draw a successor of a context by the model alone, or return -1 for the back-off."""
+    part, total = random >> np.uint64(34), np.uint64(0)
+    for at in range(len(weights)):
+        total += np.uint64(weights[at])
+        if part < total:
+            return np.int64(successors[at])
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _draw(
+    near: Rows,
+    model: _Model,
+    ids: NDArray[np.int32],
+    context: NDArray[np.int64],
+    random: NDArray[np.uint64],
+    out: NDArray[np.int32],
+) -> int:
+    """Draw the tokens of one document from left to right until the random words run out; return how many are done.
+
+    ``context`` holds the two tokens before the first of them, and is moved on.
+    """
+    size, at = len(near.points), 0
+    for token in range(len(ids)):
+        word, before = ids[token], context[1]
+        if word < -1:  # a released symbol
+            out[token] = word
+            context[0], context[1] = before, size - 2 - word
+            continue
+        pair = _pair_of(model, context[0], before)
+        seconds, thirds = slice(model.offsets[before], model.offsets[before + 1]), slice(0, 0)
+        share, second, third, mass = 1.0, 0.0, 0.0, 0.0
+        if pair >= 0:
+            thirds = slice(model.pair_offsets[pair], model.pair_offsets[pair + 1])
+            share = model.pair_backoff[pair]
+        words2, weights2 = model.pair_words[seconds], model.pairs[seconds]
+        words3, weights3 = model.triple_words[thirds], model.triples[thirds]
+        if word >= 0:
+            sums2, second = _envelopes(near, word, words2, weights2)
+            sums3, third = _envelopes(near, word, words3, weights3)
+            second *= share
+            mass = share * model.backoff[before] * float(PARTS) / near.scale[word]
+        output = np.int64(-1)
+        while output < 0:
+            if at + _WORDS > len(random):
+                return token
+            own = random[at : at + _WORDS]
+            at += _WORDS
+            if word < 0:  # an unknown word: the next word under the model
+                output = _undecayed(words3, weights3, own[0])
+                if output < 0:
+                    output = _undecayed(words2, weights2, own[1])
+                if output < 0:
+                    output = find(own[2] >> np.uint64(2), near.measure)
+            elif not _first_is_chosen(second + third, mass, own[0], own[1]):
+                output = attempt(near, word, own[4:])
+            elif _first_is_chosen(third, second, own[2], own[3]):
+                output = _successor(near, word, words3, sums3, own[4:])
+            else:
+                output = _successor(near, word, words2, sums2, own[4:])
+        out[token] = output
+        context[0], context[1] = before, output
+    return len(ids)
+
+
+class ContextualTEM(TEM):
     """TEM with the next word of a public language model as its prior.
 
     Parameters
@@ -53,23 +214,21 @@ class ContextualTEM(Mechanism):
         Constant of the guarantee ``P_w(y | c) <= exp(epsilon d(w, w')) P_w'(y | c)`` for every released context c.
     model : NGrams, path or callable, optional
         Public. An n-gram model, an ARPA file, or a function from the released prefix (ids; -2 and below for symbols) to
-        positive weights, shape (V,). Default: the model of the index, or general English.
+        positive weights, shape (V,). Default: general English.
     gamma : float, optional
         Truncation of the distance. Default: none, that is 30 / t.
 
     Attributes
     ----------
-    t : float
-        The rate, half of epsilon.
-    gamma : float
-        The truncation in use.
+    t, gamma : float
+        Rate and truncation in use.
     model : NGrams or None
         The n-gram model in use, of words alone; None with a callable.
 
     Raises
     ------
     MechanismError
-        For parameters without meaning, or without a model.
+        For parameters without meaning.
     """
 
     name = "ContextualTEM"
@@ -79,22 +238,23 @@ class ContextualTEM(Mechanism):
         self,
         index: Index,
         epsilon: float,
-        model: NGrams | str | PathLike[str] | Prior | None = None,
+        model: NGrams | str | PathLike[str] | NextWord | None = None,
         gamma: float | None = None,
     ) -> None:
-        super().__init__(index, epsilon)
-        self._given, self._gamma = model, gamma
-        self.t = self.epsilon / 2
-        wanted = LARGEST_EXPONENT / self.t
-        if gamma is not None:
-            wanted = min(wanted, positive("gamma", gamma))
-        self.decay = Decay.of(index, self.t, wanted)
-        self.gamma = float(index.length(self.decay.cap))
-        self.prior: Prior | None = model if callable(model) else None
-        self.model = None if self.prior else open_model(model, index).words_only(other=False)
-        single = np.ones(len(index)) if self.model is None else self.model.after()[: len(index)]
-        self.measure = BaseMeasure(np.maximum(single, _LEAST))
-        self.tables = NearTables(index, self.decay, self.measure)
+        self._given = model
+        super().__init__(index, epsilon, gamma=gamma)
+
+    def _base_weights(self) -> NDArray[np.float64]:
+        given, words = self._given, self.index.vocabulary.words
+        self.model = None
+        if callable(given):
+            return np.ones(len(words))
+        if given is None:
+            given = general_english(words)
+        elif not isinstance(given, NGrams):
+            given = read_arpa(Path(given), words)
+        self.model = given.words_only(other=False)
+        return np.maximum(self.model.after()[: len(words)], _LEAST)
 
     def settings(self) -> dict[str, Any]:
         """Return keyword arguments that rebuild this mechanism on the same index."""
@@ -105,7 +265,7 @@ class ContextualTEM(Mechanism):
 
     def binding(self) -> dict[str, Any]:
         """Return what a record about this mechanism is bound to; the model by its exact weights."""
-        bound = super().binding()
+        bound = Mechanism.binding(self)
         if self.model is not None:
             bound["settings"]["model"] = [checksum(array) for array in self.model.arrays]
         return bound | {"decay": list(self.decay)}
@@ -115,6 +275,32 @@ class ContextualTEM(Mechanism):
         return 1 if self.model is None else self.model.symbol(text)
 
     # The output distribution
+
+    def _after(
+        self, context: Sequence[int] | NDArray[np.integer]
+    ) -> tuple[float, NDArray[Any], NDArray[np.float64]]:
+        """Return the share of the base measure in the next word, and listed words with their own weights."""
+        size, released = len(self.index), np.asarray(context, dtype=np.int64)
+        if callable(self._given):
+            weights = np.asarray(self._given(released), dtype=np.float64)
+            if weights.shape != (size,) or not (np.isfinite(weights) & (weights > 0)).all():
+                raise MechanismError(
+                    f"A language model must return {size:,} positive weights, one for each word. Add a floor to words it "
+                    "rules out."
+                )
+            return 0.0, np.arange(size), weights
+        assert self.model is not None
+        model, (_, pairs, triples, backoff, pair_backoff) = self.model, self.model.weights
+        earlier, before = [*[model.start] * 2, *model.of_ids(released[-2:])][-2:]
+        own = slice(model.offsets[before], model.offsets[before + 1])
+        share, words, weights = backoff[before], model.seconds[own], pairs[own]
+        pair = int(model.find_pairs(earlier, before))
+        if pair >= 0:
+            own = slice(model.pair_offsets[pair], model.pair_offsets[pair + 1])
+            words = np.append(words, model.thirds[own])
+            weights = np.append(pair_backoff[pair] * weights, triples[own])
+            share = share * pair_backoff[pair]
+        return share, words[words < size], weights[words < size]
 
     def context_weights(
         self, context: Sequence[int] | NDArray[np.integer] = ()
@@ -126,15 +312,17 @@ class ContextualTEM(Mechanism):
         context : sequence of int
             Released ids, oldest first; -2 - s for symbol number s.
         """
-        if self.prior is not None:
-            return _checked(self.prior(np.asarray(context, dtype=np.int64)), len(self.index))
-        return next_word(self._model_tables, self.measure.weights, self._tokens(context))
+        share, words, weights = self._after(context)
+        found: NDArray[np.float64] = share * self.measure.weights
+        np.add.at(found, words, weights)
+        return found
 
-    def _tokens(self, context: Sequence[int] | NDArray[np.integer]) -> list[int]:
-        """Return the last two tokens of a released prefix; a document begins after two starts."""
-        assert self.model is not None
-        last = self.model.of_ids(np.asarray(context[-2:], dtype=np.int64)).tolist()
-        return [*[self.model.start] * 2, *last][-2:]
+    def exponential_law(
+        self, context: Sequence[int] = ()
+    ) -> tuple[NDArray[np.float64], float, float]:
+        """Return the prior after a released prefix (default: at the start of a document), the rate and the truncation."""
+        weights = self.context_weights(context)
+        return weights / weights.sum(), self.t, self.gamma
 
     def log_prob(self, word: str | int, context: Sequence[int] = ()) -> NDArray[np.float64]:
         """Return the natural logarithm of a word's output distribution after a released prefix, shape (V,)."""
@@ -161,51 +349,38 @@ class ContextualTEM(Mechanism):
         positions : ndarray of int, shape (D,), optional
             Drawn tokens that are looked at. Default: all.
         """
-        known = np.unique(words[words < len(self.index)])
-        alone = np.zeros(len(self.index))
+        size, steps_of = len(self.index), self.index.steps_of
+        known = np.unique(words[words < size])
+        alone = np.zeros(size)  # normalisers under the base measure
         for some in np.array_split(known, 1 + len(known) // 256):
-            alone[some] = decays(self.index.steps_of(some), self.decay) @ self.measure.weights
+            alone[some] = decays(steps_of(some), self.decay) @ self.measure.weights
         found = np.empty(words.shape)
         if positions is None:
             positions = np.flatnonzero(np.asarray(released) >= 0)
         for row, at in enumerate(positions.tolist()):
-            context, output = released[:at], int(released[at])
-            weights = self.context_weights(context)
-            found[row] = weights[output] / weights.sum()
-            own = np.flatnonzero(words[row] < len(self.index))
-            near = words[row, own].astype(np.int32)
-            decayed = decays(self.index.steps_of(np.array([output])), self.decay)[0]
-            if self.model is None:
-                rows = decays(self.index.steps_of(near.astype(np.int64)), self.decay)
-                normalisers = rows @ weights
-            else:
-                normalisers = np.empty(len(near))
-                earlier, before = self._tokens(context)
-                tables = self.index.points, self._model_tables, alone[near]
-                masses(self.decay, *tables, earlier, before, near, normalisers)
-            found[row, own] = weights[output] * decayed[near] / normalisers
+            output, own = int(released[at]), np.flatnonzero(words[row] < size)
+            share, listed, weights = self._after(released[:at])
+            near = words[row, own]
+            mass = share * self.measure.weights[output] + weights[listed == output].sum()
+            found[row] = mass / (share + weights.sum())
+            normalisers = share * alone[near] + decays(steps_of(near, listed), self.decay) @ weights
+            decayed = decays(steps_of(near, np.array([output])), self.decay)[:, 0]
+            found[row, own] = mass * decayed / normalisers
         return found
 
-    def exponential_law(
-        self, context: Sequence[int] = ()
-    ) -> tuple[NDArray[np.float64], float, float]:
-        """Return the prior after a released prefix (default: at the start of a document), the rate and the truncation."""
-        weights = self.context_weights(context)
-        return weights / weights.sum(), self.t, self.gamma
+    # Draws
 
     @cached_property
-    def _model_tables(self) -> ModelTables:
+    def _tables(self) -> _Model:
         assert self.model is not None
-        return ModelTables.of(self.model)
-
-    # Draws
+        return _Model.of(self.model)
 
     def sample_documents(
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
     ) -> NDArray[np.int32]:
         """Draw one output for every token, from left to right; see :meth:`Mechanism.sample_documents`."""
         out = np.array(ids, dtype=np.int32)
-        draw = self._draw_by_prior if self.model is None else self._draw_by_model
+        draw = self._draw_by_callable if self.model is None else self._draw_by_model
         self.tables.prepare(ids[ids >= 0])
         for stream, first, last in zip(streams, offsets[:-1], offsets[1:], strict=True):
             draw(ids[first:last], stream, out[first:last])
@@ -215,85 +390,30 @@ class ContextualTEM(Mechanism):
         self, ids: NDArray[np.int32], stream: RandomWords, out: NDArray[np.int32]
     ) -> None:
         assert self.model is not None
-        near = self.tables
-        tables = self.decay, self.index.points, near.rows, near.block, self.measure.tables
-        context = np.full(2, self.model.start, dtype=np.int64)
-        sums = np.empty(self._room, dtype=np.uint64)  # not shared: threads share the mechanism
-        done = 0
+        context, done = np.full(2, self.model.start, dtype=np.int64), 0
         while done < len(ids):
-            random = np.empty(ATTEMPT * (2 * (len(ids) - done) + 8), dtype=np.uint64)
+            random = np.empty(_WORDS * (2 * (len(ids) - done) + 8), dtype=np.uint64)
             stream.fill(random)
-            rest = ids[done:], context, random, sums, out[done:]
-            done += draw_document(*tables, self._model_tables, *rest)
+            rest = ids[done:], context, random, out[done:]
+            done += _draw(self.tables.rows, self._tables, *rest)
 
-    def _sums(self) -> NDArray[np.uint64]:
-        """Return room for the running sums of one token; its own, since threads share the mechanism."""
-        return np.empty(self._room, dtype=np.uint64)
-
-    @cached_property
-    def _room(self) -> int:
-        tables = self._model_tables
-        return int(
-            sum(np.diff(each).max(initial=0) for each in (tables.offsets, tables.pair_offsets))
-        )
-
-    def _draw_by_prior(
+    def _draw_by_callable(
         self, ids: NDArray[np.int32], stream: RandomWords, out: NDArray[np.int32]
     ) -> None:
-        assert self.prior is not None
         for at in np.flatnonzero(ids >= UNKNOWN).tolist():
-            weights = _checked(self.prior(out[:at].astype(np.int64)), len(self.index))
-            tables = NearTables(self.index, self.decay, BaseMeasure(weights))
+            measure = BaseMeasure(self.context_weights(out[:at]))
+            tables = NearTables(self.index, self.decay, measure)
             out[at : at + 1] = tables.draw(ids[at : at + 1], np.array([0, 1]), [stream])
-
-    # The guarantee
-
-    @property
-    def unknown_word_loss(self) -> float:
-        """Largest loss between an unknown word and any word of the vocabulary, in nats."""
-        return self.t * min(self.index.diameter_bound, self.gamma)
-
-    @property
-    def worst_word_loss(self) -> float:
-        """Largest loss between any two words, in nats."""
-        return self.epsilon * min(self.index.diameter_bound, self.gamma)
 
     @property
     def statement(self) -> PrivacyStatement:
         """The guarantee of one drawn word, in every context."""
-        return self._stated(
+        return self._stated_with_range(
             f"ContextualTEM (epsilon {self.epsilon:g}, gamma {self.gamma:.4g}, rate t {self.t:.4g})",
             "for every released context, TEM (Theorem 2) with the model's next word as prior; losses of positions add, "
             "since the context is a function of the output",
             "words, vectors, metric and language model",
-            self.worst_word_loss,
-            self.unknown_word_loss,
-            numerical_slack=SLACK,
-            # The normalisers drop out of how far a loss moves: Cesar and Rogers 2021, bounded range.
-            bounded_range=2 * self.t,
-            largest_range=2 * self.t * min(self.index.diameter_bound, self.gamma),
         )
-
-
-def _checked(weights: Any, size: int) -> NDArray[np.float64]:
-    found = np.asarray(weights, dtype=np.float64)
-    if found.shape != (size,) or not (np.isfinite(found) & (found > 0)).all():
-        raise MechanismError(
-            f"A language model must return {size:,} positive weights, one for each word. Add a floor to words it rules out."
-        )
-    return found
-
-
-def open_model(model: Any, index: Index) -> NGrams:
-    """Return the n-gram model that was given, that of an ARPA file, that of the index, or general English."""
-    from textpriv.language.arpa import read_arpa
-    from textpriv.language.general_english import general_english
-
-    if isinstance(model, NGrams):
-        return model
-    if model is not None:
-        return read_arpa(Path(model), index.vocabulary.words)
-    return general_english(index.vocabulary.words)
 
 
 def configure(

@@ -38,16 +38,8 @@ from textpriv.mechanisms.measure import (
 from textpriv.randomness import RandomWords
 
 __all__ = [
-    "COARSE",
-    "SLACK",
-    "Decay",
-    "NearTables",
-    "attempt",
-    "decay",
-    "decays",
-    "steps_between",
-    "steps_from",
-    "whole",
+    *("SLACK", "Decay", "NearTables", "Rows", "attempt"),
+    *("decay", "decays", "fits", "steps_between", "steps_from", "whole"),
 ]
 
 SLACK = 2e-9  # nats that whole parts and coins may add to a loss: 4.1 x 2^-32, and as much again for the floats in them
@@ -128,10 +120,16 @@ def steps_from(
 
 
 class Rows(NamedTuple):
-    """Rows by which words are drawn, by word id.
+    """Rows by which words are drawn, by word id, and what they are made of.
 
     Attributes
     ----------
+    law : Decay
+    measure : MeasureTables
+    points : ndarray, shape (V, n)
+        In grid steps.
+    block : int
+        Words of a block.
     ids, steps : ndarray of int32, shape (V, k)
         Listed words and their distances, nearest first.
     ends : ndarray of uint64, shape (V, k)
@@ -146,6 +144,10 @@ class Rows(NamedTuple):
         Cumulative whole parts of blocks of words, listed words left out.
     """
 
+    law: Decay
+    measure: MeasureTables
+    points: NDArray[Any]
+    block: int
     ids: NDArray[np.int32]
     steps: NDArray[np.int32]
     ends: NDArray[np.uint64]
@@ -156,28 +158,21 @@ class Rows(NamedTuple):
 
 
 class NearTables:
-    """The rows of all words of an index under one decay and measure, filled in as words are met.
-
-    Parameters
-    ----------
-    index : Index
-    law : Decay
-    measure : BaseMeasure
-    """
+    """The rows of all words of an index under one decay and measure, filled in as words are met."""
 
     def __init__(self, index: Index, law: Decay, measure: BaseMeasure) -> None:
-        self.index, self.law, self.measure = index, law, measure
+        self.index = index
         size, k = index.neighbour_ids.shape
-        self.block = max(_BLOCK, math.ceil(size / _MOST_BLOCKS))
+        block = max(_BLOCK, math.ceil(size / _MOST_BLOCKS))
         # Pages of rows that no word asks for take no memory.
+        empty = np.empty((size, k), np.uint64), np.empty(size), np.empty(size)
         self.rows = Rows(
-            index.neighbour_ids,
-            index.neighbour_steps,
-            np.empty((size, k), np.uint64),
-            np.empty(size),
-            np.empty(size),
-            np.full(size, -1, np.int32),
-            np.empty((0, math.ceil(size / self.block)), np.uint64),
+            *(law, measure.tables, index.points, block, index.neighbour_ids, index.neighbour_steps),
+            *(
+                *empty,
+                np.full(size, -1, np.int32),
+                np.empty((0, math.ceil(size / block)), np.uint64),
+            ),
         )
         quantiles = (np.arange(_PROBES, dtype=np.uint64) * 2 + 1) * np.uint64(
             PARTS // (2 * _PROBES)
@@ -193,15 +188,13 @@ class NearTables:
             return
         with self._lock:  # other threads may draw meanwhile: a row that is ready never changes
             missing = np.unique(known[~self._ready[known]]).astype(np.int64)
-            near = self.law, self.measure.tables, self.index.points, self.rows
-            hard = _fill_near(*near, missing, self._probes)
+            hard = _fill_near(self.rows, missing, self._probes)
             made = [self.rows.blocks]
             for start in range(0, len(hard), _TOGETHER):
                 some = hard[start : start + _TOGETHER]
-                made.append(np.empty((len(some), self.rows.blocks.shape[1]), np.uint64))
-                given = self.law, self.measure.tables, self.rows, some, self.index.steps_of(some)
-                _fill_blocks(*given, self.block, made[-1])
-            self.rows.block_row[hard] = len(self.rows.blocks) + np.arange(len(hard))
+                made.append(np.empty((len(some), made[0].shape[1]), np.uint64))
+                _fill_blocks(self.rows, some, self.index.steps_of(some), made[-1])
+            self.rows.block_row[hard] = len(made[0]) + np.arange(len(hard))
             self.rows = self.rows._replace(blocks=np.concatenate(made))
             self._ready[missing] = True
 
@@ -210,13 +203,8 @@ class NearTables:
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
         self.prepare(ids)
-        attempts: Attempt = partial(_attempts, *self.state, ids)  # type: ignore[call-arg]
+        attempts: Attempt = partial(_attempts, self.rows, ids)
         return draw_in_rounds(attempts, offsets, streams)
-
-    @property
-    def state(self) -> tuple[Any, ...]:
-        """What compiled draws read, when the words that they meet are prepared."""
-        return self.law, self.measure.tables, self.index.points, self.rows, self.block
 
 
 @njit(cache=True, nogil=True)
@@ -226,45 +214,45 @@ def whole(real: float) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)
-def _weight(law: Decay, measure: MeasureTables, word: int, steps: int) -> float:
-    return measure.parts[word] * 2.0**-62 * decay(steps, law)
+def fits(real: float, first: np.uint64, second: np.uint64) -> bool:
+    """Toss the coin that makes up for rounding up."""
+    return real >= COARSE or coin(real / math.ceil(real), first, second)
+
+
+@njit(cache=True, nogil=True)
+def _weight(rows: Rows, word: int, steps: int) -> float:
+    return rows.measure.parts[word] * 2.0**-62 * decay(steps, rows.law)
 
 
 @njit(cache=True, nogil=True)
 def _fill_near(
-    law: Decay,
-    measure: MeasureTables,
-    points: NDArray[Any],
-    rows: Rows,
-    words: NDArray[np.int64],
-    probes: NDArray[np.int64],
+    rows: Rows, words: NDArray[np.int64], probes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Fill in the rows of some words, and return those that would take too many attempts."""
     hard = np.zeros(len(words), np.bool_)
-    k, size = rows.ids.shape[1], len(points)
+    (size, k), law = rows.ids.shape, rows.law
     for place, word in enumerate(words):
         head = 0.0
         for rank in range(k):
-            head += _weight(law, measure, rows.ids[word, rank], rows.steps[word, rank])
+            head += _weight(rows, rows.ids[word, rank], rows.steps[word, rank])
         envelope = decay(rows.steps[word, k - 1], law) if k < size else 0.0
         accepted = 0.0
         for probe in probes:
-            steps = steps_between(points, word, probe, law.root)
+            steps = steps_between(rows.points, word, probe, law.root)
             if steps >= rows.steps[word, k - 1]:
                 accepted += decay(steps, law) / len(probes)
         hard[place] = k < size and head + envelope > _ATTEMPTS * (head + accepted)
         if not hard[place]:
-            _fill_row(law, measure, rows, word, (PARTS - _MARGIN) / (head + envelope))
+            _fill_row(rows, word, (PARTS - _MARGIN) / (head + envelope))
     return words[hard]
 
 
 @njit(cache=True, nogil=True)
-def _fill_row(law: Decay, measure: MeasureTables, rows: Rows, word: int, scale: float) -> np.uint64:
+def _fill_row(rows: Rows, word: int, scale: float) -> np.uint64:
     """Fill in the row of a word of a known scale; return the end of its list."""
     end = np.uint64(0)
     for rank in range(rows.ids.shape[1]):
-        weight = _weight(law, measure, rows.ids[word, rank], rows.steps[word, rank])
-        end += whole(weight * scale)
+        end += whole(_weight(rows, rows.ids[word, rank], rows.steps[word, rank]) * scale)
         rows.ends[word, rank] = end
     rows.scale[word] = scale
     rows.tail[word] = scale / (np.uint64(PARTS) - end)
@@ -274,35 +262,27 @@ def _fill_row(law: Decay, measure: MeasureTables, rows: Rows, word: int, scale: 
 @njit(cache=True, nogil=True)
 def _listed(rows: Rows, word: int, other: int, steps: int) -> bool:
     """Whether a word so many steps away is in the list of a word."""
-    last = rows.ids.shape[1] - 1
-    if steps != rows.steps[word, last]:
-        return steps < rows.steps[word, last]
-    return bool((rows.ids[word] == other).any())
+    last = rows.steps[word, -1]
+    return steps < last or (steps == last and bool((rows.ids[word] == other).any()))
 
 
 @njit(cache=True, nogil=True)
 def _fill_blocks(
-    law: Decay,
-    measure: MeasureTables,
-    rows: Rows,
-    words: NDArray[np.int64],
-    steps: NDArray[np.int32],
-    block: int,
-    blocks: NDArray[np.uint64],
+    rows: Rows, words: NDArray[np.int64], steps: NDArray[np.int32], blocks: NDArray[np.uint64]
 ) -> None:
     """Fill in the rows of some words with whole parts of all blocks of words."""
     weights = np.empty(steps.shape[1])
     for place, word in enumerate(words):
         total = 0.0
         for other in range(len(weights)):
-            weights[other] = _weight(law, measure, other, steps[place, other])
+            weights[other] = _weight(rows, other, steps[place, other])
             total += weights[other]
         scale = (PARTS - _MARGIN) / total
-        end = _fill_row(law, measure, rows, word, scale)
+        end = _fill_row(rows, word, scale)
         for other in range(len(weights)):
             if not _listed(rows, word, other, steps[place, other]):
                 end += whole(weights[other] * scale)
-            blocks[place, other // block] = end
+            blocks[place, other // rows.block] = end
 
 
 @njit(cache=True, nogil=True)
@@ -319,71 +299,49 @@ def _first_above(table: NDArray[np.uint64], row: int, part: np.uint64) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _from_block(
-    law: Decay,
-    measure: MeasureTables,
-    points: NDArray[Any],
-    rows: Rows,
-    block: int,
-    word: int,
-    random: NDArray[np.uint64],
-) -> int:
+def _from_block(rows: Rows, word: int, part: np.uint64, random: NDArray[np.uint64]) -> int:
     """Draw an unlisted word of a word that has blocks; -1 where the attempt fails."""
-    row, part = rows.block_row[word], random[0] >> np.uint64(2)
+    row = rows.block_row[word]
     if part >= rows.blocks[row, -1]:
         return -1
     which = _first_above(rows.blocks, row, part)
     end = rows.blocks[row, which - 1] if which else rows.ends[word, -1]
-    for other in range(which * block, len(points)):
-        steps = steps_between(points, word, other, law.root)
+    for other in range(which * rows.block, len(rows.points)):
+        steps = steps_between(rows.points, word, other, rows.law.root)
         if _listed(rows, word, other, steps):
             continue
-        real = _weight(law, measure, other, steps) * rows.scale[word]
+        real = _weight(rows, other, steps) * rows.scale[word]
         end += whole(real)
         if end > part:
-            fits = real >= COARSE or coin(real / math.ceil(real), random[2], random[3])
-            return other if fits else -1
+            return other if fits(real, random[2], random[3]) else -1
     return -1
 
 
 @njit(cache=True, nogil=True)
-def attempt(
-    law: Decay,
-    measure: MeasureTables,
-    points: NDArray[Any],
-    rows: Rows,
-    block: int,
-    word: int,
-    random: NDArray[np.uint64],
-) -> int:
+def attempt(rows: Rows, word: int, random: NDArray[np.uint64]) -> int:
     """Make one attempt by four random words: the output, or -1 where it fails."""
     if word < 0:  # an unknown word
-        return find(random[1] >> np.uint64(2), measure)
+        return find(random[1] >> np.uint64(2), rows.measure)
     part = random[0] >> np.uint64(2)
     if part < rows.ends[word, -1]:
         rank = _first_above(rows.ends, word, part)
         output = np.int64(rows.ids[word, rank])
-        real = _weight(law, measure, output, rows.steps[word, rank]) * rows.scale[word]
-        fits = real >= COARSE or coin(real / math.ceil(real), random[2], random[3])
-        return output if fits else -1
+        real = _weight(rows, output, rows.steps[word, rank]) * rows.scale[word]
+        return output if fits(real, random[2], random[3]) else -1
     if rows.block_row[word] >= 0:
-        return _from_block(law, measure, points, rows, block, word, random)
-    output = find(random[1] >> np.uint64(2), measure)
-    steps = steps_between(points, word, output, law.root)
+        return _from_block(rows, word, part, random)
+    output = find(random[1] >> np.uint64(2), rows.measure)
+    steps = steps_between(rows.points, word, output, rows.law.root)
     if steps < rows.steps[word, -1]:
         return -1  # listed
-    if not coin(decay(steps, law) * rows.tail[word], random[2], random[3]):
+    if not coin(decay(steps, rows.law) * rows.tail[word], random[2], random[3]):
         return -1
     return -1 if _listed(rows, word, output, steps) else output
 
 
 @njit(cache=True, nogil=True)
 def _attempts(
-    law: Decay,
-    measure: MeasureTables,
-    points: NDArray[Any],
     rows: Rows,
-    block: int,
     ids: NDArray[np.int32],
     pending: NDArray[np.int64],
     words: NDArray[np.uint64],
@@ -393,8 +351,7 @@ def _attempts(
     for place in range(pending.shape[0]):
         token = pending[place]
         for at in range(0, words.shape[1], WORDS):
-            random = words[place, at : at + WORDS]
-            output = attempt(law, measure, points, rows, block, ids[token], random)
+            output = attempt(rows, ids[token], words[place, at : at + WORDS])
             if output >= 0:
                 out[token] = output
                 break

@@ -88,19 +88,18 @@ class TEM(Mechanism):
         wanted = published if isinstance(prior, str) and prior == "uniform" else math.inf
         if gamma is not None:
             wanted = positive("gamma", gamma)
-        self.measure = BaseMeasure(index.vocabulary.prior_weights(prior))
+        self.measure = BaseMeasure(self._base_weights())
         self.decay = Decay.of(index, self.t, min(wanted, LARGEST_EXPONENT / self.t))
         self.gamma = float(index.length(self.decay.cap))
         self.tables = NearTables(index, self.decay, self.measure)
 
+    def _base_weights(self) -> NDArray[np.float64]:
+        return self.index.vocabulary.prior_weights(self.prior)
+
     def settings(self) -> dict[str, Any]:
         """Return keyword arguments that rebuild this mechanism on the same index."""
-        return {
-            "epsilon": self.epsilon,
-            "prior": self.prior,
-            "gamma": self._gamma,
-            "beta": self.beta,
-        }
+        own = {"prior": self.prior, "gamma": self._gamma, "beta": self.beta}
+        return {"epsilon": self.epsilon, **own}
 
     def __repr__(self) -> str:
         prior = self.prior if isinstance(self.prior, str) else f"<{type(self.prior).__name__}>"
@@ -147,12 +146,15 @@ class TEM(Mechanism):
     def statement(self) -> PrivacyStatement:
         """The guarantee of one drawn word."""
         prior = self.prior if isinstance(self.prior, str) else "given"
-        return self._stated(
+        return self._stated_with_range(
             f"TEM (epsilon {self.epsilon:g}, prior {prior}, gamma {self.gamma:.4g}, rate t {self.t:.4g})",
             "1-Lipschitz score, exponential mechanism: TEM, Theorem 2; any public prior and truncation keep it",
             "words, vectors, metric and prior",
-            self.worst_word_loss,
-            self.unknown_word_loss,
+        )
+
+    def _stated_with_range(self, title: str, proof: str, public: str) -> PrivacyStatement:
+        return self._stated(
+            *(title, proof, public, self.worst_word_loss, self.unknown_word_loss),
             numerical_slack=SLACK,
             # The normalisers drop out of how far a loss moves: Cesar and Rogers 2021, bounded range.
             bounded_range=2 * self.t,

@@ -31,13 +31,12 @@ from textpriv.mechanisms.measure import (
     WORDS,
     BaseMeasure,
     MeasureTables,
-    coin,
     draw_in_rounds,
     exp,
     expm1,
     find,
 )
-from textpriv.mechanisms.near import COARSE, SLACK, whole
+from textpriv.mechanisms.near import SLACK, fits, whole
 from textpriv.mechanisms.pairs import ROUNDING
 from textpriv.mechanisms.tem import LARGEST_EXPONENT
 from textpriv.randomness import RandomWords
@@ -174,7 +173,7 @@ def _attempt(tables: _Tables, measure: MeasureTables, word: int, random: NDArray
         while part < tables.above[up]:
             node, up = up, np.int64(nodes.parent[up])
     real, parts = _weight(tables, node, up), _parts_outside(nodes, before, node, up)
-    if real < COARSE and not coin(real / math.ceil(real), random[2], random[3]):
+    if not fits(real, random[2], random[3]):
         return -1
     place = random[1] >> (np.uint64(64) - _bits(parts)) if parts > 1 else np.uint64(0)
     if place >= parts:

@@ -132,6 +132,7 @@ def report_page(
     """
     mechanism, statement = privatizer.mechanism, privatizer.statement
     attack = Attack.of(mechanism, public_text)
+    tem = mechanism if isinstance(mechanism, TEM) and not mechanism.reads_context else None
     script = asset("report.js")
     raw = privatizer.read(SAMPLE)
     tokens, kinds = drawn_kinds(privatizer, raw, KeyedStreams(seed=0).stream("report"))
@@ -144,7 +145,7 @@ def report_page(
         index=mechanism.index,
         statement=statement,
         odds=odds_table(mechanism.statement, typical_pairs(mechanism.index)),
-        stays=_stays(mechanism) if isinstance(mechanism, TEM) else None,
+        stays=_stays(tem) if tem else None,
         attack=attack,
         median=np.median,
         lists=exposure(mechanism, guess=None if attack is None else attack.alone.guess),
@@ -152,7 +153,7 @@ def report_page(
         private=token_spans(tokens.words, tokens.spaces, kinds),
         data=_looked_up(mechanism, more),
         draws=0 if mechanism.has_law else _DRAWS,
-        chart=_chart(mechanism) if isinstance(mechanism, TEM) else None,
+        chart=_chart(tem) if tem else None,
         actions=privatizer.policy.to_dict(),
         spans=[] if privatizer.spans is None else [*SpanRow.of(privatizer.spans)],
         certificate=certificate,

@@ -119,7 +119,7 @@ def one_attempt(mechanism: TEM, word: int) -> np.ndarray:
     size, tables, whole = len(mechanism.index), mechanism.tables, 2**62
     tables.prepare(np.array([word], dtype=np.int32))
     rows, parts = tables.rows, [0, *map(int, tables.rows.ends[word])]
-    weights = [decay(steps, tables.law) for steps in mechanism.index.steps_of([word])[0].tolist()]
+    weights = [decay(steps, rows.law) for steps in mechanism.index.steps_of([word])[0].tolist()]
     real = np.array(weights) * mechanism.measure.weights * rows.scale[word]
     chosen = np.zeros(size)
     for output, first, last in zip(rows.ids[word].tolist(), parts[:-1], parts[1:], strict=True):
