@@ -23,19 +23,11 @@ __all__ = ["read_arpa"]
 _LARGEST = 0.999  # of a context's probability that its successors have
 
 
-def read_arpa(path: Path, words: Sequence[str], order: int = 3) -> NGrams:
-    """Read the n-grams of up to ``order`` tokens over a vocabulary.
+def read_arpa(path: Path, words: Sequence[str]) -> NGrams:
+    """Read the n-grams of up to three tokens over a vocabulary.
 
     N-grams with a word outside the vocabulary are left out, so their contexts back off. The end of a sentence counts as the
     start of the next one.
-
-    Parameters
-    ----------
-    path : Path
-    words : sequence of str
-        The vocabulary.
-    order : int
-        1, 2 or 3.
 
     Raises
     ------
@@ -46,7 +38,7 @@ def read_arpa(path: Path, words: Sequence[str], order: int = 3) -> NGrams:
     place = {word: at for at, word in enumerate(words)} | {START: size, "</s>": size}
     single = np.zeros(size + 3)
     longer: dict[int, list[tuple[Any, ...]]] = {2: [], 3: []}
-    for probability, tokens in _entries(path, order):
+    for probability, tokens in _entries(path):
         ids = [place.get(token, size + 2) for token in tokens]
         if len(ids) > 1 and max(ids) < size + 2:
             longer[len(ids)].append((*ids, probability))
@@ -63,7 +55,7 @@ def read_arpa(path: Path, words: Sequence[str], order: int = 3) -> NGrams:
     if not longer[3]:
         return model
     earlier, before, third, share = _sorted(longer[3])
-    context = model.find_pairs(earlier, before)
+    context = model.find(0, earlier, before)
     if (context < 0).any():
         raise TextprivError(f"{path} has a trigram whose first two words are no bigram of it.")
     triples = (context, third, _excess(context, share, model.probability(third, before)))
@@ -71,7 +63,7 @@ def read_arpa(path: Path, words: Sequence[str], order: int = 3) -> NGrams:
 
 
 def _sorted(rows: list[tuple[Any, ...]]) -> list[NDArray[Any]]:
-    """Columns of n-grams in rising order; of equal ones the first."""
+    """Return columns of n-grams in rising order; of equal ones the first."""
     *tokens, share = (np.array(column) for column in zip(*rows, strict=True))
     _, first = np.unique(np.stack(tokens, axis=1), axis=0, return_index=True)
     return [column[first] for column in (*tokens, share)]
@@ -80,7 +72,7 @@ def _sorted(rows: list[tuple[Any, ...]]) -> list[NDArray[Any]]:
 def _excess(
     context: NDArray[np.int64], share: NDArray[np.float64], less: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Weights of successors, given their probabilities and those with one token less."""
+    """Return weights of successors, given their probabilities and those with one token less."""
     left = 1.0 - np.bincount(context, share)
     others = 1.0 - np.bincount(context, less)
     backoff = np.clip(left / np.maximum(others, 1e-9), 0.0, 1.0)
@@ -89,7 +81,7 @@ def _excess(
     return weights * np.minimum(1.0, _LARGEST / np.maximum(whole, 1e-12))[context]
 
 
-def _entries(path: Path, order: int) -> Iterator[tuple[float, list[str]]]:
+def _entries(path: Path) -> Iterator[tuple[float, list[str]]]:
     """Yield probability and tokens of each n-gram; back-off weights follow from what is listed."""
     declared: dict[int, int] = {}
     section = number = 0
@@ -104,7 +96,7 @@ def _entries(path: Path, order: int) -> Iterator[tuple[float, list[str]]]:
                 elif section == 0 and parts[0] == "ngram":
                     length, _, count = parts[1].partition("=")
                     declared[int(length)] = int(count)
-                elif 1 <= section <= order:
+                elif 1 <= section <= 3:
                     tokens, probability = parts[1 : section + 1], 10.0 ** float(parts[0])
                     if not section < len(parts) <= section + 2 or not probability <= 1:
                         raise ValueError
@@ -117,5 +109,5 @@ def _entries(path: Path, order: int) -> Iterator[tuple[float, list[str]]]:
         ) from None
     except (OSError, EOFError, zlib.error):
         raise TextprivError(f"{path} cannot be read as an ARPA file.") from None
-    if any(left for length, left in declared.items() if length <= order):
+    if any(left for length, left in declared.items() if length <= 3):
         raise TextprivError(f"{path} does not have the n-grams that it declares. Is it whole?")

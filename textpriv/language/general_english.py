@@ -64,7 +64,7 @@ def _weights(steps: NDArray[np.uint8]) -> NDArray[np.float64]:
 def _inside(
     context: NDArray[np.int64], last: NDArray[np.int64], other: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Order of the n-grams with a context and without the token ``other``, and each one's new place, or -1."""
+    """Return the order of the n-grams with a context and without the token ``other``, and each one's new place, or -1."""
     kept = np.flatnonzero((context >= 0) & (last != other))
     kept = kept[np.lexsort((last[kept], context[kept]))]
     position = np.full(len(last), -1)

@@ -8,13 +8,10 @@ whole multiples of ``1 / ONE``, so a draw is exact: one whole number for each or
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +26,6 @@ ONE = 1 << 30  # the sum of whole weights
 START, OTHER = "<s>", "<other>"
 SYMBOLS = (START, OTHER, *".,!?;:-()[]/\"'", "...", "--")
 _ENDS = frozenset((".", "!", "?", "..."))  # of a sentence
-_FILE = "model.json"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -47,15 +43,10 @@ class NGrams:
         Symbol number s is token ``V + s``; the first is the start of a document. Other words are the last token.
     single : ndarray of uint32, shape (N,)
         Of all N tokens; the last entry is ``ONE``.
-    offsets : ndarray of int64, shape (N + 1,)
-        The pairs that begin with token v are those from ``offsets[v]`` to ``offsets[v + 1]``.
-    seconds : ndarray of int32, shape (P,)
-        Second tokens of the pairs, rising within a context.
-    pairs : ndarray of uint32, shape (P,)
-    pair_offsets : ndarray of int64, shape (P + 1,)
-        The triples that begin with pair p are those from ``pair_offsets[p]`` to ``pair_offsets[p + 1]``.
-    thirds : ndarray of int32, shape (Q,)
-    triples : ndarray of uint32, shape (Q,)
+    offsets, seconds, pairs : ndarray of int64, shape (N + 1,), of int32 and of uint32, shape (P,)
+        The pairs that begin with token v are those from ``offsets[v]`` to ``offsets[v + 1]``, by rising second tokens.
+    pair_offsets, thirds, triples : ndarray of int64, shape (P + 1,), of int32 and of uint32, shape (Q,)
+        The same of the triples that begin with a pair.
     """
 
     size: int
@@ -84,7 +75,7 @@ class NGrams:
         return self.size
 
     def symbol(self, text: str) -> int:
-        """The number of a released symbol.
+        """Return the number of a released symbol.
 
         A symbol that the model lacks counts as the start of a document if it ends a sentence, else as ``OTHER``.
         """
@@ -93,7 +84,7 @@ class NGrams:
         return 0 if text in _ENDS else 1
 
     def of_ids(self, ids: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Tokens of word ids: -1 is another word, -2 - s the symbol with number s."""
+        """Return tokens of word ids: -1 is another word, -2 - s the symbol with number s."""
         given = np.asarray(ids, dtype=np.int64)
         return np.select([given >= 0, given == -1], [given, self.tokens - 1], self.size - 2 - given)
 
@@ -106,18 +97,14 @@ class NGrams:
         pair = np.repeat(np.arange(len(self.pairs)), np.diff(self.pair_offsets))
         return before * self.tokens + self.seconds, pair * self.tokens + self.thirds
 
-    def _find(self, level: int, context: Any, last: Any) -> NDArray[np.int64]:
-        """Positions of pairs (level 0) or triples (1) after known contexts; -1 for those that are not listed."""
+    def find(self, level: int, context: Any, last: Any) -> NDArray[np.int64]:
+        """Return positions of pairs (level 0, after tokens) or triples (1, after pairs); -1 for those not listed."""
         keys = self._keys[level]
         wanted = np.asarray(context, np.int64) * self.tokens + last
         if not len(keys):
             return np.full(wanted.shape, -1)
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where((keys[at] == wanted) & (np.asarray(context) >= 0), at, -1)
-
-    def find_pairs(self, first: Any, second: Any) -> NDArray[np.int64]:
-        """Positions of pairs of tokens in ``pairs``; -1 for those that are not listed."""
-        return self._find(0, first, second)
 
     @cached_property
     def weights(self) -> tuple[NDArray[np.float64], ...]:
@@ -134,36 +121,33 @@ class NGrams:
     def probability(
         self, token: Any, before: Any = None, earlier: Any = None
     ) -> NDArray[np.float64]:
-        """Probability of tokens after the token before them, and after the one still earlier.
+        """Return the probability of tokens after the token before them, and after the one still earlier.
 
-        Parameters
-        ----------
-        token, before, earlier : int or ndarray of int
-            Shapes that broadcast. None where no token is looked at.
+        Shapes broadcast; None where no token is looked at.
         """
         single, pairs, triples, backoff, pair_backoff = self.weights
         found: NDArray[np.float64] = single[np.asarray(token)]
         if before is None:
             return found
-        listed = self._find(0, before, token)
+        listed = self.find(0, before, token)
         found = backoff[np.asarray(before)] * found
         if len(pairs):
             found = found + np.where(listed >= 0, pairs[listed], 0.0)
         if earlier is None or not len(triples):
             return found
-        context = self._find(0, earlier, before)
-        listed = self._find(1, context, token)
+        context = self.find(0, earlier, before)
+        listed = self.find(1, context, token)
         found = np.where(context >= 0, pair_backoff[context], 1.0) * found
         return np.asarray(found + np.where(listed >= 0, triples[listed], 0.0))
 
     def after(self, *context: int) -> NDArray[np.float64]:
-        """Distribution of the token after up to two others, in the order in which they are written; shape (N,)."""
+        """Return the distribution of the token after up to two others, as they are written; shape (N,)."""
         return self.probability(np.arange(self.tokens), *context[::-1])
 
     def log_probabilities(
         self, ids: NDArray[np.integer], offsets: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Log-probability of each token after those before it in its document, shape (T,).
+        """Return the log-probability of each token after those before it in its document, shape (T,).
 
         Parameters
         ----------
@@ -171,21 +155,11 @@ class NGrams:
             As for :meth:`of_ids`, of all documents one after the other.
         offsets : ndarray of int64, shape (D + 1,)
         """
-        before, earlier = self._contexts(self.of_ids(ids), offsets)
-        return np.log(self.probability(self.of_ids(ids), before, earlier))
-
-    def _contexts(
-        self, tokens: NDArray[np.int64], offsets: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The token before each, and the one before that; a document begins after the start."""
-        position = np.arange(len(tokens)) - np.repeat(offsets[:-1], np.diff(offsets))
-        before, earlier = (
-            np.where(position >= back, np.roll(tokens, back), self.start) for back in (1, 2)
-        )
-        return before, earlier
+        tokens = self.of_ids(ids)
+        return np.log(self.probability(tokens, *_contexts(tokens, offsets, self.start)))
 
     def perplexity(self, ids: NDArray[np.integer], offsets: NDArray[np.int64]) -> float:
-        """Inverse geometric mean of the probabilities of all words of the vocabulary; see :meth:`log_probabilities`."""
+        """Return the inverse geometric mean of the probabilities of all words of the vocabulary."""
         return float(np.exp(-self.log_probabilities(ids, offsets)[np.asarray(ids) >= 0].mean()))
 
     # Draws
@@ -205,7 +179,7 @@ class NGrams:
     ) -> NDArray[np.int64]:
         """Draw a token after each of some contexts, exactly from :meth:`probability`; shape (D,)."""
         last = np.searchsorted(self.single, rng.integers(ONE, size=len(before)), side="right")
-        pair = self._find(0, earlier, before)
+        pair = self.find(0, earlier, before)
         steps = ((before, self.offsets, self.seconds), (pair, self.pair_offsets, self.thirds))
         for ladder, (context, offsets, words) in zip(self._ladders, steps, strict=True):
             point = context * ONE + rng.integers(ONE, size=len(before))
@@ -226,12 +200,9 @@ class NGrams:
         return found
 
     def words_only(self, *, other: bool = True) -> NGrams:
-        """The model of the next word, given that it is a word and no symbol; contexts keep symbols.
+        """Return the model of the next word, given that it is a word and no symbol; contexts keep symbols.
 
-        Parameters
-        ----------
-        other : bool
-            Whether other words count as words; without them every draw is a word of the vocabulary.
+        Without other words every draw is a word of the vocabulary.
         """
         single, pairs, triples, backoff, pair_backoff = self.weights
         kept = np.arange(self.tokens) < self.size
@@ -301,11 +272,10 @@ class NGrams:
         ----------
         texts : iterable of str
             Never the private texts: the model is public.
-        vocabulary : Vocabulary
         order : int
             Tokens in the longest n-gram: 1, 2 or 3.
         language : str
-            Language of spaCy's tokenizer.
+            Of spaCy's tokenizer.
 
         Examples
         --------
@@ -333,20 +303,12 @@ class NGrams:
 
         Parameters
         ----------
-        ids : ndarray of int, shape (T,)
-            Word ids of all documents, -1 for other words, ``-2 - s`` for symbol number s.
-        offsets : ndarray of int64, shape (D + 1,)
-            Document j is ``ids[offsets[j]:offsets[j + 1]]``.
+        ids, offsets
+            As of :meth:`log_probabilities`.
         size : int
             Words V of the vocabulary.
-        order : int
-        symbols : tuple of str
         discount : float
             Taken off each count and left to the back-off, in (0, 1).
-
-        Raises
-        ------
-        TextprivError
         """
         if order not in (1, 2, 3):
             raise TextprivError(f"order is 1, 2 or 3 tokens; got {order}.")
@@ -356,7 +318,7 @@ class NGrams:
         if len(ids) and not -1 - len(symbols) <= ids.min() <= ids.max() < size:
             raise TextprivError(f"a word id is beyond the {size:,} words of the vocabulary.")
         tokens = model.of_ids(ids)
-        before, earlier = model._contexts(tokens, offsets)
+        before, earlier = _contexts(tokens, offsets, model.start)
         single = (np.bincount(tokens, minlength=count) + 1).astype(np.float64)
         if order == 1:
             return cls.from_probabilities(size, symbols, single)
@@ -364,48 +326,14 @@ class NGrams:
         model = cls.from_probabilities(size, symbols, single, pairs)
         if order == 2:
             return model
-        triples = _counted(model._find(0, earlier, before), tokens, count, discount)
+        triples = _counted(model.find(0, earlier, before), tokens, count, discount)
         return cls.from_probabilities(size, symbols, single, pairs, triples)
-
-    # Files
-
-    def save(self, folder: Path) -> None:
-        """Write the model as plain arrays, with their checksums, into a folder."""
-        folder.mkdir(parents=True, exist_ok=True)
-        sums = {}
-        for each, array in zip(fields(self)[2:], self.arrays, strict=True):
-            np.save(folder / f"{each.name}.npy", array, allow_pickle=False)
-            sums[each.name] = _checksum(folder / f"{each.name}.npy")
-        content = {"size": self.size, "symbols": self.symbols, "sha256": sums}
-        (folder / _FILE).write_text(json.dumps(content), encoding="utf-8")
-
-    @classmethod
-    def load(cls, folder: Path) -> NGrams:
-        """Read a model that :meth:`save` wrote.
-
-        Raises
-        ------
-        TextprivError
-            For files that are missing or changed.
-        """
-        try:
-            content = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-            arrays = {}
-            for name, digest in content["sha256"].items():
-                if _checksum(folder / f"{name}.npy") != digest:
-                    raise ValueError(name)
-                arrays[name] = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-            return cls(content["size"], tuple(content["symbols"]), **arrays)
-        except (OSError, ValueError, KeyError, TypeError):
-            raise TextprivError(
-                f"{folder} has no language model, or a damaged one. Make it anew from public text."
-            ) from None
 
 
 def token_ids(
     texts: Iterable[str], words: Sequence[str], language: str = "en"
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Tokens of public texts as for :meth:`NGrams.of_ids`, one text after the other, and where each text begins and ends."""
+    """Return tokens of public texts as for :meth:`NGrams.of_ids`, one text after the other, and where each begins."""
     import spacy
 
     tokenizer = spacy.blank(language).tokenizer
@@ -423,10 +351,18 @@ def token_ids(
     return np.array(ids, np.int32), np.array(ends, np.int64)
 
 
+def _contexts(
+    tokens: NDArray[np.int64], offsets: NDArray[np.int64], start: int
+) -> tuple[NDArray[np.int64], ...]:
+    """Return the token before each, and the one before that; a document begins after the start."""
+    position = np.arange(len(tokens)) - np.repeat(offsets[:-1], np.diff(offsets))
+    return tuple(np.where(position >= back, np.roll(tokens, back), start) for back in (1, 2))
+
+
 def _counted(
     context: NDArray[np.int64], last: NDArray[np.int64], count: int, discount: float
 ) -> tuple[NDArray[Any], ...]:
-    """Contexts, last tokens and discounted shares of all n-grams that occur after a listed context."""
+    """Return contexts, last tokens and discounted shares of all n-grams that occur after a listed context."""
     keys = (context * count + last)[context >= 0]
     keys, times = np.unique(keys, return_counts=True)
     before, token = np.divmod(keys, count)
@@ -435,13 +371,13 @@ def _counted(
 
 
 def _totals(ends: NDArray[np.uint32], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The last running sum of each context."""
+    """Return the last running sum of each context."""
     padded = np.append(ends, np.uint32(0)).astype(np.int64)
     return np.where(np.diff(offsets) > 0, padded[offsets[1:] - 1], 0)
 
 
 def _steps(ends: NDArray[np.uint32], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Single weights of running sums."""
+    """Return single weights of running sums."""
     whole = ends.astype(np.int64)
     weights = whole - np.concatenate([[0], whole[:-1]])[: len(whole)]
     first = offsets[:-1][np.diff(offsets) > 0]
@@ -455,7 +391,7 @@ def _sums(weights: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[n
 
 
 def _running(weights: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """Running sums of whole weights, rounded down, so that every context keeps a back-off weight."""
+    """Return running sums of whole weights, rounded down, so that every context keeps a back-off weight."""
     total = np.cumsum(np.minimum(weights * ONE, ONE - 1).astype(np.int64))
     base = np.concatenate([[0], total])[offsets[:-1]]
     ends = total - np.repeat(base, np.diff(offsets))
@@ -465,11 +401,7 @@ def _running(weights: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArra
 
 
 def _single(share: NDArray[np.float64], kept: NDArray[np.bool_]) -> NDArray[np.uint32]:
-    """Running sums of whole weights of single tokens: at least 1 for those that are kept, in all ``ONE``."""
+    """Return running sums of whole weights of single tokens: at least 1 for those that are kept, in all ``ONE``."""
     weights = np.where(kept, np.maximum((share * (ONE - len(share))).astype(np.int64), 1), 0)
     weights[int(weights.argmax())] += ONE - int(weights.sum())
     return np.cumsum(weights).astype(np.uint32)
-
-
-def _checksum(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

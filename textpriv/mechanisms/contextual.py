@@ -294,7 +294,7 @@ class ContextualTEM(TEM):
         earlier, before = [*[model.start] * 2, *model.of_ids(released[-2:])][-2:]
         own = slice(model.offsets[before], model.offsets[before + 1])
         share, words, weights = backoff[before], model.seconds[own], pairs[own]
-        pair = int(model.find_pairs(earlier, before))
+        pair = int(model.find(0, earlier, before))
         if pair >= 0:
             own = slice(model.pair_offsets[pair], model.pair_offsets[pair + 1])
             words = np.append(words, model.thirds[own])

@@ -203,6 +203,6 @@ def test_public_text_is_attacked_by_a_model_of_other_text(make):
     assert first[2] == first[-1] - text.model.symbols.index(",") + text.model.symbols.index(".")
     assert len(text.offsets) == 7
     # The first text is attacked, so no pair of it is counted.
-    assert text.model.find_pairs(0, 1) == -1
+    assert text.model.find(0, 0, 1) == -1
     with pytest.raises(TextprivError, match="at least 5 public texts"):
         PublicText.read(texts[:4], index)
