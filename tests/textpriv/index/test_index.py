@@ -114,8 +114,26 @@ def test_one_altered_byte_is_refused(name, tmp_path):
     content = bytearray((tmp_path / "an.idx" / name).read_bytes())
     content[-3] ^= 1
     (tmp_path / "an.idx" / name).write_bytes(content)
-    with pytest.raises(IndexFolderError, match="altered"):
+    with pytest.raises(IndexFolderError, match="it was altered after it was written"):
         Index.load(tmp_path / "an.idx")
+
+
+def test_lists_that_are_not_those_of_the_points_are_refused(tmp_path):
+    """With the right fingerprint and checksums, as a maker of folders may give them."""
+    built = build()
+    ids, steps = built.neighbour_ids, built.neighbour_steps
+    without_nearest = np.delete(ids, 1, axis=1), np.delete(steps, 1, axis=1)
+    for number, (points, lists, message) in enumerate(
+        [
+            (built.points.astype(np.int16) * 200, (ids, steps), "longer than any"),
+            (built.points, (ids, 2 * steps), "not those of the points"),
+            (built.points, without_nearest, "is missing in it"),
+        ]
+    ):
+        grid = Grid("euclidean", points, built.unit)
+        Index(built.vocabulary, grid, lists, built.moved).save(tmp_path / str(number))
+        with pytest.raises(IndexFolderError, match=message):
+            Index.load(tmp_path / str(number))
 
 
 def test_missing_folder_names_the_command(tmp_path):

@@ -317,6 +317,12 @@ def test_prior_that_would_make_a_word_impossible_is_refused(prior):
         Vocabulary(WORDS, VECTORS).prior_weights(prior)
 
 
+@pytest.mark.parametrize("prior", [[1, 0, 2, 3], [1, np.nan, 2, 3], {"the": 0}])
+def test_carried_prior_that_would_make_a_word_impossible_is_refused(prior):
+    with pytest.raises(VocabularyError):
+        Vocabulary(WORDS, VECTORS, prior)
+
+
 @pytest.mark.parametrize("content", ["SECRET\n", "SECRET 1_000\n", "a -1\n", "a 1\na 2\n", ""])
 def test_bad_count_files_are_refused_with_the_line(tmp_path, content):
     (tmp_path / "counts").write_text(content)
