@@ -7,12 +7,9 @@ and says so. It is computed each time: a file beside an index could say anything
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -149,7 +146,7 @@ def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
     ----------
     mechanism : Mechanism
         TEM and TreeTEM: exact over all pairs, for any vocabulary. Another closed form: exact over all triples up to 1,500
-        words, a lower bound over the pairs of an adversarial search beyond. Without a closed form: a lower bound from draws
+        words, a lower bound over the pairs of a search beyond. Without a closed form: a lower bound from draws
         at 99.9 % confidence.
     progress : bool
         As in :meth:`Index.build`.
@@ -231,20 +228,12 @@ def _own(mechanism: Mechanism) -> _Found | None:
 
 
 def _by_law(mechanism: Mechanism) -> _Found:
-    """Compare output distributions: all triples of a small vocabulary, pairs that an adversary would try of a large one."""
-    size = len(mechanism.index)
-    if size > _EXHAUSTIVE:
-        method = "all outputs, over the pairs of an adversarial search"
+    """Compare output distributions: all triples of a small vocabulary, pairs of a search of a large one."""
+    if len(mechanism.index) > _EXHAUSTIVE:
+        method = "all outputs, over the pairs of a search"
         return _Found(*search(mechanism), False, method)
-    laws = np.stack([mechanism.log_prob(word) for word in range(size)])
-    apart = mechanism.index.distances_of(np.arange(size))
-    losses = np.stack([largest_ratios(law, laws) for law in laws])
-    ratios = _per_distance(losses, apart)
-    np.fill_diagonal(ratios, 0.0)
-    first, second = divmod(int(ratios.argmax()), size)
-    pairs = size * (size - 1) // 2
-    constant = float(ratios[first, second])
-    return _Found(constant, (first, second), pairs, True, "all pairs and outputs, float64")
+    found = search(mechanism, laws=_EXHAUSTIVE)
+    return _Found(*found, True, "all pairs and outputs, float64")
 
 
 def _by_samples(mechanism: Mechanism) -> _Found:
@@ -302,21 +291,17 @@ def count_draws(mechanism: Mechanism, word: int, draws: int, stream: Stream) -> 
     return np.bincount(outputs, minlength=len(mechanism.index))
 
 
-# Search for the worst pair, on an index of any size
-
-
 def search(mechanism: Mechanism, *, laws: int = _LAWS) -> tuple[float, tuple[int, int], int]:
-    """Search for the pair of words that loses most per unit of distance.
+    """Search for the pair of words that loses most per unit of distance: all pairs of some words are compared.
 
-    Half of the output distributions go to likely pairs: nearest words, and hubs (words on many lists) beside rare words.
-    The other half goes around the worst pairs found, and then to words not tried yet.
+    Of a larger vocabulary, these are evenly spread words, each with its nearest word.
 
     Parameters
     ----------
     mechanism : Mechanism
         With a closed form.
     laws : int
-        How many output distributions to compute. All of them are compared with each other.
+        How many output distributions to compute at most.
 
     Returns
     -------
@@ -328,62 +313,31 @@ def search(mechanism: Mechanism, *, laws: int = _LAWS) -> tuple[float, tuple[int
         How many were compared.
     """
     index, size = mechanism.index, len(mechanism.index)
-    count = min(laws, size, max(16, _BYTES // (8 * size)))
-    table, words = np.empty((count, size)), list[int]()
-    ranking: list[tuple[float, int, int]] = []
-    suspects = chain(_suspects(index), range(size))
-    while len(words) < count:
-        worst = heapq.nlargest(8, ranking) if 2 * len(words) >= count else []
-        around = (word for _, *pair in worst for each in pair for word in _around(index, each))
-        word = next(each for each in chain(around, suspects) if each not in words)
-        law, rows = mechanism.log_prob(word), table[: len(words)]
-        if words:
-            apart = index.distances_of(np.array([word]))[0][words]
-            losses = np.stack([largest_ratios(law, rows), largest_ratios(rows, law)])
-            ratios = _per_distance(losses, apart)
-            side, place = divmod(int(ratios.argmax()), len(words))
-            pair = (word, words[place]) if side == 0 else (words[place], word)
-            ranking.append((float(ratios[side, place]), *pair))
-        table[len(words)] = law
-        words.append(word)
-    value, first, second = max([(0.0, words[0], words[0]), *ranking])
-    return value, (first, second), count * (count - 1) // 2
+    words = _spread(size, min(laws, size, max(16, _BYTES // (8 * size))))
+    if len(words) < size:
+        words = [near for word in words[::2] for near in _beside(index, word)]
+        words = list(dict.fromkeys(words))
+    table = np.stack([mechanism.log_prob(word) for word in words])
+    best, pair = 0.0, (words[0], words[0])
+    for place, word in enumerate(words):
+        apart = index.distances_of(np.array([word]))[0][words]
+        losses = largest_ratios(table[place], table)
+        # Nearly infinite between words at distance 0 that lose more than rounding.
+        ratios = np.maximum(losses - ROUNDING, 0.0) / np.maximum(apart, 1e-300)
+        ratios[place] = 0.0
+        other = int(ratios.argmax())
+        if ratios[other] > best:
+            best, pair = float(ratios[other]), (word, words[other])
+    return best, pair, len(words) * (len(words) - 1) // 2
 
 
-def _per_distance(
-    losses: NDArray[np.float64], distances: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return losses per unit of distance: nearly infinite between words at distance 0 that lose more than rounding."""
-    return np.maximum(losses - ROUNDING, 0.0) / np.maximum(distances, 1e-300)
-
-
-def _suspects(index: Index) -> Iterator[int]:
-    """Yield words in the order in which an adversary would try them."""
-    if isinstance(index, Tree):
-        # Neighbouring leaves where groups of very different sizes meet, and evenly spread ones.
-        nodes, last = index.nodes, len(index) - 1
-        size = (nodes.end - nodes.start)[nodes.parent[nodes.atom]] if last else np.ones(1)
-        uneven = np.argsort(-np.abs(np.diff(np.log(size))), kind="stable")
-        even = np.linspace(0, max(last - 1, 0), len(uneven)).astype(np.int64)
-        places = np.stack([uneven, uneven + 1, even, even + 1], axis=1).ravel()
-        yield from index.order[places].tolist()
-        return
-    ids, steps = index.neighbour_ids, index.neighbour_steps
-    often = np.bincount(ids.reshape(-1), minlength=len(index))
-    apart = np.where(steps > 0, steps, np.iinfo(np.int32).max)
-    near = np.argsort(apart.min(axis=1), kind="stable")
-    hubs, rare = (np.argsort(sign * often, kind="stable") for sign in (-1, 1))
-    for one, hub, alone in zip(near.tolist(), hubs.tolist(), rare.tolist(), strict=True):
-        yield from (one, int(ids[one, apart[one].argmin()]))
-        yield from (hub, alone, int(ids[alone][often[ids[alone]].argmax()]))
-
-
-def _around(index: Index, word: int) -> list[int]:
-    """Return words near a word."""
+def _beside(index: Index, word: int) -> tuple[int, int]:
+    """Return a word and its nearest word at a distance above 0, if the index lists one."""
     if isinstance(index, Tree):
         place = int(index.places[word])
-        return [int(each) for each in index.order[max(place - 8, 0) : place + 9]]
-    return [int(each) for each in index.neighbour_ids[word]]
+        return word, int(index.order[place + 1 if place + 1 < len(index) else place - 1])
+    later = np.flatnonzero(index.neighbour_steps[word])
+    return word, int(index.neighbour_ids[word, later[0]]) if len(later) else word
 
 
 def _spread(size: int, count: int) -> list[int]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from textpriv.composition import Together
 from textpriv.errors import MechanismError, TextprivError, needs
@@ -26,7 +26,6 @@ __all__ = ["DocumentPair", "compare_documents", "compare_texts"]
 
 GRID = 1e-4  # nats; a millionth of a cell is far more than the rounding of a logarithm
 _DELTAS = (1e-3, 1e-6, 1e-9)  # that are shown
-_LINES = 400  # that an attacker's curve is the envelope of
 _CELLS = 1 << 22  # of a distribution at most; the grid is made as coarse as that takes
 # What one convolution by Fourier transforms may add to the sum of all probabilities: for 2^22 cells 2^11 (the root of
 # their number) times 5 x 22 roundings of 2^-53, with room. It is taken off a lower bound and put on an upper one.
@@ -97,32 +96,6 @@ class DocumentPair:
         """A lower and an upper bound of the total variation distance."""
         return self.delta(0.0)
 
-    def roc(self, false_alarms: ArrayLike) -> NDArray[np.float64]:
-        """Return upper bounds of the best attacker's detection rates at rates of false alarms, in either order.
-
-        Parameters
-        ----------
-        false_alarms : array_like, shape (n,)
-            How often the attacker names one document where the other one was drawn from, in [0, 1].
-
-        Returns
-        -------
-        ndarray of float64, shape (n,)
-            How often he names it where it was drawn from.
-        """
-        alarms = np.asarray(false_alarms, dtype=np.float64)
-        if not ((alarms >= 0) & (alarms <= 1)).all():
-            raise TextprivError("rates of false alarms lie between 0 and 1.")
-        if not self.words:
-            return alarms.copy()
-        # Every epsilon gives two lines above the curve, which is their envelope.
-        best = np.ones(alarms.shape)
-        for epsilon in np.linspace(0.0, self.total, _LINES).tolist():
-            delta, odds = self.delta(epsilon)[1], math.exp(min(epsilon, 700.0))
-            best = np.minimum(best, odds * alarms + delta)
-            best = np.minimum(best, 1 - np.maximum(1 - alarms - delta, 0.0) / odds)
-        return best
-
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON types."""
         return {
@@ -137,19 +110,17 @@ class DocumentPair:
         """Say what the figures mean."""
         if not self.words:
             return ["The documents have one law: no output tells them apart."]
-        farthest = self.distances[-1]
+        farthest, within = self.distances[-1], self.within
         reach = (
             "" if math.isinf(farthest) else f", each by a distance of up to {at_most(farthest, 3)}"
         )
-        named, right = self.roc([0.01, 0.1]), 50 * (1 + self.total_variation[1])
-        all_of_them = f"Of all documents that differ in so many words{reach}"
-        false_alarms = (
-            f"with false alarms in 1 % of them in at most {at_most(100 * float(named[0]), 3)} %, in 10 % of them in at most "
-            f"{at_most(100 * float(named[1]), 3)} %"
-        )
-        whole, part = odds_in_words(self.within.total), odds_in_words(self.within.epsilon)
-        # What is won by leaving out a delta may be less than what is printed.
-        by_sum = self.within.by == "sum" or part == whole
+        right = 50 * (1 + self.total_variation[1])
+        whole = odds_in_words(within.total)
+        if within.by == "sum" or odds_in_words(within.epsilon) == whole:
+            # What is won by leaving out a delta may be less than what is printed.
+            every = f", no output tells two apart by odds of more than {whole}."
+        else:
+            every = f": at most {factor_in_words(within.epsilon)} times as likely, plus {at_most(within.delta)}."
         return [
             f"The documents differ in {self.words:,} word{'s' * (self.words != 1)}{reach}.",
             f"No output tells them apart by odds of more than {odds_in_words(self.total)}, the product over these words.",
@@ -159,11 +130,8 @@ class DocumentPair:
                 for delta in _DELTAS
             ),
             f"The best attacker, to whom both are equally likely, names the right one in at most {at_most(right, 3)} % of "
-            f"all draws; {false_alarms}.",
-            f"{all_of_them}, no output tells two apart by odds of more than {whole}."
-            if by_sum
-            else f"{all_of_them}: at most {factor_in_words(self.within.epsilon)} times as likely, plus "
-            f"{at_most(self.within.delta)}.",
+            "all draws.",
+            f"Of all documents that differ in so many words{reach}{every}",
         ]
 
 
@@ -229,7 +197,6 @@ def compare_documents(
 
 
 def _distance(mechanism: Mechanism, first: int, second: int) -> float:
-    """Return the distance of two inputs; infinite between an unknown word and any other."""
     if first == second:
         return 0.0
     return math.inf if UNKNOWN in (first, second) else mechanism.index.distance(first, second)

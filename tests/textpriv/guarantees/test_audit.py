@@ -326,9 +326,9 @@ def large(index_of, clustered_points):
 def test_a_search_comes_near_the_exact_constant_and_never_above(large):
     mechanism = TEM(large, 3.0)
     exact = certify(mechanism).rho
-    found, (first, second), pairs = search(mechanism, laws=120)
-    assert 0.95 * exact <= found <= exact * (1 + 1e-9)
-    assert pairs == 120 * 119 // 2
+    found, (first, second), pairs = search(mechanism)
+    assert 0.9 * exact <= found <= exact * (1 + 1e-9)
+    assert 200 * 199 // 2 < pairs <= 240 * 239 // 2
     loss = (mechanism.log_prob(first) - mechanism.log_prob(second)).max()
     assert loss / large.distance(first, second) == pytest.approx(found, rel=1e-9)
 
