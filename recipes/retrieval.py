@@ -28,7 +28,7 @@ import typer
 from numpy.typing import NDArray
 
 from pairwise import PrivacyBudget, PrivateMetricLearner, SubsetQuery
-from pairwise.accounting.zcdp import release_mu
+from pairwise.accounting.gaussian import release_mu
 from pairwise.errors import BudgetExceededError
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import plan_gaussian

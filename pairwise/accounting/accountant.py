@@ -16,6 +16,7 @@ import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.pld import privacy_loss_distribution as pld_lib
 from dp_accounting.rdp import rdp_privacy_accountant
+from scipy.optimize import brentq
 from scipy.special import logsumexp, ndtr
 
 from pairwise.accounting.events import (
@@ -26,8 +27,14 @@ from pairwise.accounting.events import (
     leaves_of,
     text_of_event,
 )
-from pairwise.accounting.gaussian import check_privacy_parameters, gaussian_epsilon, total_mu
-from pairwise.accounting.zcdp import renyi_order, renyi_surcharge, zcdp_epsilon
+from pairwise.accounting.gaussian import (
+    check_privacy_parameters,
+    gaussian_epsilon,
+    renyi_order,
+    renyi_surcharge,
+    total_mu,
+    zcdp_epsilon,
+)
 from pairwise.errors import InvalidParameterError, UnsupportedEventError
 
 Leaves = Sequence[tuple[dp_event.DpEvent, int]]
@@ -35,6 +42,8 @@ Leaves = Sequence[tuple[dp_event.DpEvent, int]]
 # The error of a grid of privacy losses is about the number of releases times its squared width. Every width gives a valid
 # bound; with these an epsilon of 1 is within 0.2 %.
 _WIDTH, _ERROR = 1e-2, 2e-3
+# Of the logarithm of calibrated noise.
+_TOLERANCE = 2e-4
 
 
 def epsilon_of(
@@ -328,24 +337,6 @@ def zcdp_cost(event: dp_event.DpEvent) -> float:
     return total
 
 
-class _Accountant(dp_accounting.PrivacyAccountant):
-    """``epsilon_of`` as an accountant of dp-accounting, which reads events by the adjacency in use."""
-
-    def __init__(self, adjacency: Adjacency) -> None:
-        super().__init__(adjacency.relation)
-        self._adjacency = adjacency
-
-    def _maybe_compose(
-        self, event: dp_event.DpEvent, count: int, do_compose: bool
-    ) -> dp_accounting.PrivacyAccountant.CompositionErrorDetails | None:
-        return None
-
-    def get_epsilon(self, target_delta: float) -> float:
-        """Return ``epsilon_of`` all that was composed."""
-        # A search for a root wants finite numbers.
-        return min(epsilon_of(self.ledger, target_delta, self._adjacency), 1e9)
-
-
 def calibrate(
     make_event: Callable[[float], dp_event.DpEvent],
     epsilon: float,
@@ -370,23 +361,23 @@ def calibrate(
     check_privacy_parameters(epsilon, delta)
     if math.isinf(epsilon):
         return 0.0
+
+    def excess(logarithm: float) -> float:
+        # A search for a root wants finite numbers.
+        return min(epsilon_of(make_event(math.exp(logarithm)), delta, adjacency), 1e9) - epsilon
+
     low = math.log(guess)
-    while low > -14 and epsilon_of(make_event(math.exp(low)), delta, adjacency) <= epsilon:
+    while low > -14 and excess(low) <= 0:
         low -= 1.0
     high = low + 1.0
-    while epsilon_of(make_event(math.exp(high)), delta, adjacency) > epsilon:
+    while excess(high) > 0:
         high += 1.0
         if high > 30:
             raise InvalidParameterError(
                 f"no noise reaches epsilon {epsilon:g} at delta {delta:g} with this event. Use fewer steps."
             )
     # In logarithms, so that one tolerance serves small and large noise.
-    found = dp_accounting.calibrate_dp_mechanism(
-        lambda: _Accountant(adjacency),
-        lambda logarithm: make_event(math.exp(logarithm)),
-        epsilon,
-        delta,
-        dp_accounting.ExplicitBracketInterval(high - 1.0, high),
-        tol=5e-4,
-    )
+    found = float(brentq(excess, high - 1.0, high, xtol=_TOLERANCE))
+    while excess(found) > 0:
+        found += _TOLERANCE
     return math.exp(found)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from pairwise.algorithms.moments import svec, symmetric
 from pairwise.noise.release import GaussianPlan, plan_gaussian
-from pairwise.pairs.clipping import clip_records
+from pairwise.pairs.clipping import clip_records, is_long
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -120,7 +120,7 @@ class CoordinatePlan:
         centre = clip_records(self.mean.release(records.mean(axis=0), randomness)[None, :], R)[0]
         distances = np.minimum(np.linalg.norm(records - centre, axis=1), 2.0 * R)
         weight = _LONG * 2.0 * R
-        queries = np.array([distances.mean(), weight * _is_long(table, 2.0 * R).mean()])
+        queries = np.array([distances.mean(), weight * is_long(table, 2.0 * R).mean()])
         mean, long = (float(each) for each in self.distance.release(queries, randomness))
         # Two standard deviations of the noise of the share above one half.
         mostly_long = long / weight - 2.0 * self.distance.sigma / weight > 0.5
@@ -133,14 +133,6 @@ class CoordinatePlan:
         released = symmetric(self.second.release(svec(z.T @ z / len(z)), randomness), d)
         basis = scaling(released, self.second.sigma)
         return Coordinates(centre, centred.scale, basis, mostly_long)
-
-
-def _is_long(table: Array, bound: float) -> NDArray[np.bool_]:
-    """Return whether each row is longer than a bound, shape (n,)."""
-    with np.errstate(all="ignore"):
-        largest = np.abs(table).max(axis=1, initial=0.0)
-        scaled = table / np.where(largest > 0, largest, 1.0)[:, None]
-        return np.asarray(largest > bound / np.maximum(np.linalg.norm(scaled, axis=1), 1e-300))
 
 
 def scaling(second: Array, sigma: float) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairwise.accounting.events import compose
-from pairwise.accounting.zcdp import release_mu
+from pairwise.accounting.gaussian import release_mu
 from pairwise.algorithms.coordinates import (
     CoordinatePlan,
     Coordinates,
@@ -36,7 +36,7 @@ from pairwise.estimators.base import (
     refuse_fit_parameters,
 )
 from pairwise.estimators.perturbation import plan_output, plan_stream
-from pairwise.estimators.streaming import StreamingRanking, is_online
+from pairwise.estimators.ranking import LinearRanking, is_online
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import ChoicePlan, plan_choice
 from pairwise.pairs.clipping import clip_records
@@ -55,7 +55,7 @@ _LONG_RECORDS = (
 )
 
 
-class PrivateAUCClassifier(StreamingRanking):
+class PrivateAUCClassifier(LinearRanking):
     """A linear ranking with a high AUC, under differential privacy (replace-one).
 
     Parameters
@@ -99,9 +99,9 @@ class PrivateAUCClassifier(StreamingRanking):
         where that is above 1. None where features were not scaled.
     classes_, statement_, privacy_event_, n_features_in_
 
-    Notes ----- ``score`` is the AUC, not an accuracy. There is no ``predict_proba``: a ranking orders records and has no
-    probabilities. Rank by ``decision_function``; for probabilities calibrate on records that are public, or paid for
-    separately.
+    Notes
+    -----
+    ``score`` is the AUC, not an accuracy. There is no ``predict_proba``: a ranking orders records and has no probabilities.
 
     Examples
     --------

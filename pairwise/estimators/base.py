@@ -141,17 +141,11 @@ def keeps_state_on_error(fit: Fit) -> Fit:
     return cast(Fit, kept)
 
 
-def _kind(label: Any) -> type:
-    if isinstance(label, str):
-        return str
-    return complex if isinstance(label, int | float | np.number | np.bool_) else type(label)
-
-
 def declared_classes(classes: Any) -> NDArray[Any]:
     """Return the labels that were declared, sorted; refuse what is no list of different labels of one type."""
     listed = list(classes) if np.ndim(np.asarray(classes, dtype=object)) else []
-    kinds = {_kind(label) for label in listed}
-    if kinds not in ({str}, {complex}) or any(label != label for label in listed):
+    texts = [isinstance(label, str) for label in listed]
+    if not listed or any(texts) != all(texts) or any(label != label for label in listed):
         raise InvalidParameterError(
             "classes must list labels, all of them numbers or all of them text; found something else, missing values or "
             "nothing."

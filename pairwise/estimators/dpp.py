@@ -7,6 +7,7 @@ Source: Li, Pan, Sui, Tsang, *Secure Metric Learning via Differential Pairwise P
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,12 +15,12 @@ from numpy.typing import NDArray
 
 from pairwise.accounting.accountant import calibrate
 from pairwise.accounting.events import Adjacency, group_poisson_event
-from pairwise.accounting.zcdp import release_mu
+from pairwise.accounting.gaussian import release_mu
 from pairwise.algorithms.contrastive import DriftDescent, clipped_gradient_sum, orthonormal_rows
 from pairwise.algorithms.options import Edges
 from pairwise.errors import InvalidPairsError, InvalidParameterError, check_whole
 from pairwise.estimators.base import Plan, keeps_state_on_error, refuse_fit_parameters
-from pairwise.estimators.mahalanobis import MahalanobisMetric
+from pairwise.estimators.metric import MahalanobisMetric
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import GaussianPlan, plan_gaussian, sampled_gaussian
 from pairwise.pairs.clipping import clip_records
@@ -170,8 +171,8 @@ class DPPMetricLearner(MahalanobisMetric):
         options, kappa, m, d = self._options, self.kappa_, len(index), points.shape[1]
         R, q, steps = float(self.data_norm), float(options.sampling_rate), int(options.n_steps)
         clip = 0.1 * R * R if options.clip is None else float(options.clip)
-        adjacency = Adjacency(options.adjacency)
-        moved = (2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0) * kappa * clip
+        in_place = Adjacency(options.adjacency) is Adjacency.REPLACE_ONE
+        moved = (2.0 if in_place else 1.0) * kappa * clip
         rows = d if self.n_components is None else min(int(self.n_components), d)
         noise, event = self._noise(moved, rows * d, delta)
         self.noise_scale_ = noise.sigma / clip
@@ -196,26 +197,32 @@ class DPPMetricLearner(MahalanobisMetric):
                 descent.descend(noise.release(total, randomness), noise.sigma)
             return descent.W
 
-        sampling = f"Poisson sampling at rate {q:g}" if options.sampled else "all pairs"
+        return self._described(event, moved, run, graph)
+
+    def _described(
+        self, event: DpEvent, moved: float, run: Callable[[], Array], graph: PairGraph | None
+    ) -> Plan:
+        """Return the plan with what its statement says."""
+        options, kappa, secret = self._options, self.kappa_, self._options.sampled
+        sampling = f"Poisson sampling at rate {options.sampling_rate:g}" if secret else "all pairs"
+        declared = f"kappa = {kappa} was declared without looking at the pairs"
         return Plan(
             event=event,
             sensitivity=moved,
             run=run,
             mechanism=(
-                f"contrastive metric learning on a list of pairs ({steps} steps, {sampling}, Gaussian noise, "
+                f"contrastive metric learning on a list of pairs ({options.n_steps} steps, {sampling}, Gaussian noise, "
                 f"kappa = {kappa})"
             ),
             proof="errata DPP-2 (one clip of the whole matrix); groups of pairs by adding up, sampled ones by mixtures of "
             "Gaussians (Ganesh 2024)",
-            adjacency=adjacency,
+            adjacency=Adjacency(options.adjacency),
             unit="any one pair" if kappa == 1 else f"any {kappa} pairs",
-            exact=not options.sampled,
+            exact=not secret,
             assumptions=(
                 "the number of pairs is public",
-                "the topology of the pairs is public"
-                if graph
-                else f"kappa = {kappa} was declared without looking at the pairs",
-                *(("the sampling coins are secret and independent",) if options.sampled else ()),
+                "the topology of the pairs is public" if graph else declared,
+                *(("the sampling coins are secret and independent",) if secret else ()),
             ),
             not_protected=("who is paired with whom",) if graph else (),
             notes=(_individuals(kappa, graph),),

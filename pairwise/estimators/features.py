@@ -17,8 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from pairwise.accounting.gaussian import default_delta
-from pairwise.accounting.zcdp import release_mu
+from pairwise.accounting.gaussian import default_delta, release_mu
 from pairwise.errors import InvalidParameterError, check_whole, without_context
 from pairwise.estimators.base import without_values
 
@@ -127,9 +126,9 @@ class PublicScaler(OneToOneFeatureMixin, _PublicFeatures):
     def fit(self, X: ArrayLike, y: Any = None) -> PublicScaler:
         """Check the bounds against the number of columns of ``X``, whose values are not used; ``y`` is ignored."""
         self._table(X, reset=True)
-        low, high = self._bounds()
-        first, last = self._range()
-        self._fill(low, high)
+        self._ends = low, high = self._bounds()
+        self._outputs = first, last = self._range()
+        self._filled = self._fill(low, high)
         self.scale_ = (last - first) / (high - low)
         self.norm_bound_ = max(abs(first), abs(last)) * math.sqrt(self.n_features_in_)
         return self
@@ -138,17 +137,9 @@ class PublicScaler(OneToOneFeatureMixin, _PublicFeatures):
         """Return scaled records, cut to ``output_range``, shape (n, d)."""
         check_is_fitted(self)
         table = self._table(X, reset=False)
-        low, high = self._bounds()
-        first, last = self._range()
-        bound = max(abs(first), abs(last)) * math.sqrt(self.n_features_in_)
-        scale = (last - first) / (high - low)
-        if bound != self.norm_bound_ or not np.array_equal(scale, self.scale_):
-            raise InvalidParameterError(
-                "low, high or output_range was set after fit, and norm_bound_ is of what they were. Fit again."
-            )
-        fill = self._fill(low, high)
-        if fill is not None:
-            table = np.where(np.isnan(table), fill, table)
+        (low, high), (first, last) = self._ends, self._outputs
+        if self._filled is not None:
+            table = np.where(np.isnan(table), self._filled, table)
         # Cut first: no value, however large, then overflows.
         scaled = (np.clip(table, low, high) - low) * self.scale_ + first
         return np.asarray(np.clip(scaled, first, last))

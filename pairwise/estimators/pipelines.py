@@ -32,6 +32,21 @@ _HOLDERS = (
     (ColumnTransformer, "transformers"),
 )
 
+_BEFORE = (
+    "learn from the records in front of a private learner, and its statement does not cover what they learn. Use "
+    "PublicScaler and PublicOneHot with what you declare, or name them in public= if they were fitted on public records."
+)
+_BEHIND = (
+    "learn from the records behind the last private learner, whose statement covers its own release and not what they keep "
+    "of the records that it maps. Fit them on public records and name them in public=, or end the pipeline in the private "
+    "learner."
+)
+_AROUND = (
+    "hold a private learner: they fit it several times, on parts or repetitions of the records, or learn from its scores, "
+    "and no statement covers that. Take the learner itself, search by PrivateSearchCV, or name them in public= if all that "
+    "they do with the records is charged to a budget."
+)
+
 
 def _is_ours(step: Any) -> bool:
     """Return whether a step is an estimator of this package, or of a class that somebody derived from one."""
@@ -176,30 +191,11 @@ def _check(pipeline: Pipeline, public: Collection[str], *, stacklevel: int) -> l
         for name, step in (steps[number] for number in private)
         if not _is_private(step) and name not in public
     ]
-    if before:
-        warnings.warn(
-            f"the steps {', '.join(before)} learn from the records in front of a private learner, and its statement does "
-            "not cover what they learn. Use PublicScaler and PublicOneHot with what you declare, or name them in public= if "
-            "they were fitted on public records.",
-            UnsoundWarning,
-            stacklevel=stacklevel,
-        )
-    if behind:
-        warnings.warn(
-            f"the steps {', '.join(behind)} learn from the records behind the last private learner, whose statement covers "
-            "its own release and not what they keep of the records that it maps. Fit them on public records and name them "
-            "in public=, or end the pipeline in the private learner.",
-            UnsoundWarning,
-            stacklevel=stacklevel,
-        )
-    if around:
-        warnings.warn(
-            f"the steps {', '.join(around)} hold a private learner: they fit it several times, on parts or repetitions of "
-            "the records, or learn from its scores, and no statement covers that. Take the learner itself, search by "
-            "PrivateSearchCV, or name them in public= if all that they do with the records is charged to a budget.",
-            UnsoundWarning,
-            stacklevel=stacklevel,
-        )
+    for names, problem in ((before, _BEFORE), (behind, _BEHIND), (around, _AROUND)):
+        if names:
+            warnings.warn(
+                f"the steps {', '.join(names)} {problem}", UnsoundWarning, stacklevel=stacklevel
+            )
     return before + behind + around
 
 

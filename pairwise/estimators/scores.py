@@ -11,8 +11,7 @@ from scipy.stats import rankdata
 
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency
-from pairwise.accounting.gaussian import check_privacy_parameters, default_delta
-from pairwise.accounting.zcdp import release_mu
+from pairwise.accounting.gaussian import check_privacy_parameters, default_delta, release_mu
 from pairwise.errors import InvalidParameterError, check_number, without_context
 from pairwise.noise.randomness import Randomness
 from pairwise.noise.release import GaussianPlan, plan_gaussian

@@ -33,8 +33,7 @@ from scipy.optimize import brentq
 from pairwise.accounting.accountant import calibrate, zcdp_cost
 from pairwise.accounting.budget import charge_to
 from pairwise.accounting.events import Adjacency
-from pairwise.accounting.gaussian import check_privacy_parameters
-from pairwise.accounting.zcdp import zcdp_epsilon
+from pairwise.accounting.gaussian import check_privacy_parameters, zcdp_epsilon
 from pairwise.errors import (
     BudgetClosedError,
     BudgetExceededError,

@@ -33,18 +33,30 @@ def clip_records(X: Array, bound: float, *, slack: float = CLIP_SLACK) -> Array:
     """
     if bound == math.inf:
         return X
+    limit = bound * (1.0 - slack)
+    long, unit, length = _longer(X, limit)
+    if not long.any():
+        return X
+    with np.errstate(all="ignore"):
+        shorter = unit * (limit / length)[:, None]
+    return np.asarray(np.where(long[:, None], shorter, X))
+
+
+def is_long(X: Array, bound: float) -> NDArray[np.bool_]:
+    """Return whether each row is longer than a bound, shape (n,)."""
+    return _longer(X, bound)[0]
+
+
+def _longer(X: Array, bound: float) -> tuple[NDArray[np.bool_], Array, Array]:
+    """Return which rows are longer than a bound, the rows over their largest entry, and the lengths of these, or 1."""
     # Nothing a record holds may be seen in a warning: neither overflow nor underflow is told of.
     with np.errstate(all="ignore"):
         # Scaled in two steps, by the largest entry and by what is then left: no square overflows, and no direction is lost.
         largest = np.abs(X).max(axis=1, initial=0.0)
         unit = X / np.where(largest > 0, largest, 1.0)[:, None]
         length = np.linalg.norm(unit, axis=1)
-        limit = bound * (1.0 - slack)
-        long = largest > limit / np.where(length > 0, length, 1.0)
-        if not long.any():
-            return X
-        shorter = unit * (limit / np.where(length > 0, length, 1.0))[:, None]
-    return np.asarray(np.where(long[:, None], shorter, X))
+        length[length == 0] = 1.0
+        return largest > bound / length, unit, length
 
 
 def project_to_ball(w: Array, radius: float) -> Array:

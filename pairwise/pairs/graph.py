@@ -9,26 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairwise.errors import InvalidPairsError, InvalidParameterError, check_whole
+from pairwise.errors import InvalidPairsError, InvalidParameterError
 from pairwise.noise.randomness import Randomness
-
-
-def _as_pairs(pairs: ArrayLike) -> NDArray[np.int64]:
-    array = np.asarray(pairs)
-    if array.size == 0 and array.ndim <= 2:
-        return np.empty((0, 2), dtype=np.int64)
-    if array.ndim != 2 or array.shape[1] != 2:
-        raise InvalidPairsError(
-            f"pairs must have shape (m, 2); found {array.shape}. Give one row of two indices per pair."
-        )
-    whole = np.issubdtype(array.dtype, np.integer)
-    if np.issubdtype(array.dtype, np.floating):
-        whole = np.array_equal(array, np.floor(array))
-    if not whole:
-        raise InvalidPairsError(
-            f"pairs must be whole-number indices; found {array.dtype}. Number the individuals 0..n-1."
-        )
-    return array.astype(np.int64)
 
 
 class PairGraph:
@@ -56,19 +38,18 @@ class PairGraph:
     """
 
     def __init__(self, pairs: ArrayLike, n_nodes: int | None = None) -> None:
-        array = _as_pairs(pairs)
-        if len(array) and array.min() < 0:
+        array = np.asarray(pairs)
+        if array.size == 0:
+            array = np.empty((0, 2), dtype=np.int64)
+        if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
             raise InvalidPairsError(
-                "indices must be >= 0; found negative ones. Number the individuals 0..n-1."
+                f"pairs must be whole-number indices of shape (m, 2); found shape {array.shape}. Give one row per pair."
             )
-        highest = int(array.max()) + 1 if len(array) else 0
-        if n_nodes is None:
-            n_nodes = highest
-        else:
-            check_whole("n_nodes", n_nodes, least=0)
-        if n_nodes < highest:
+        highest = int(array.max(initial=-1)) + 1
+        n_nodes = highest if n_nodes is None else n_nodes
+        if array.min(initial=0) < 0 or n_nodes < highest:
             raise InvalidPairsError(
-                f"indices must be below n_nodes = {n_nodes}; found larger ones. Give the number of individuals."
+                f"indices must be in 0..n_nodes - 1 = {n_nodes - 1}; found others. Give the number of individuals."
             )
         self_pairs = int(np.count_nonzero(array[:, 0] == array[:, 1]))
         if self_pairs:
@@ -81,7 +62,7 @@ class PairGraph:
             raise InvalidPairsError(
                 f"each pair must be given once, in either order; found {repeated} repetitions. Drop them."
             )
-        self.pairs: NDArray[np.int64] = array
+        self.pairs: NDArray[np.int64] = array.astype(np.int64)
         self.n_nodes = int(n_nodes)
         self.n_pairs = len(array)
 
@@ -158,9 +139,6 @@ class PairGraph:
         degrees = self.degrees()
         present = degrees > 0
         return int((degrees - self._blocks())[present].max(initial=-1)) + 1
-
-    def __repr__(self) -> str:
-        return f"PairGraph({self.n_pairs} pairs of {self.n_nodes} individuals)"
 
 
 def random_matching(n: int, randomness: Randomness) -> NDArray[np.int64]:

@@ -66,12 +66,6 @@ def nearest(queries: ArrayLike, records: ArrayLike, k: int) -> NDArray[np.int64]
     return out
 
 
-def inclusion_probability(n_cells: int, size: int, epsilon: float) -> float:
-    """Return ωe^ε/(ωe^ε + C - ω), how often the own cell is in the subset."""
-    _check(n_cells, size, epsilon)
-    return size / (size + (n_cells - size) * math.exp(-epsilon))
-
-
 def subset_size(
     n_cells: int, epsilon: float, inclusion: float = 0.9, most: int | None = None
 ) -> int:

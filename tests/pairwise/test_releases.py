@@ -31,7 +31,7 @@ from pairwise import (
 )
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.events import Adjacency
-from pairwise.accounting.zcdp import release_mu
+from pairwise.accounting.gaussian import release_mu
 from pairwise.algorithms.options import Pointwise
 from pairwise.estimators.scores import private_accuracy_score, private_auc_score
 from pairwise.noise.randomness import Randomness

@@ -35,8 +35,10 @@ from pairwise.accounting.gaussian import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
+    release_mu,
+    zcdp_epsilon,
+    zcdp_rho,
 )
-from pairwise.accounting.zcdp import release_mu, zcdp_epsilon, zcdp_rho
 from pairwise.errors import InvalidParameterError, UnsupportedEventError
 
 ZERO_OUT = Adjacency.ZERO_OUT

@@ -18,7 +18,7 @@ from sklearn.base import clone
 from pairwise import PrivacyBudget, PrivateAUCClassifier
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.accounting.events import compose, gaussian_event, pure_event
-from pairwise.accounting.zcdp import zcdp_rho
+from pairwise.accounting.gaussian import zcdp_rho
 from pairwise.errors import (
     BudgetClosedError,
     BudgetExceededError,

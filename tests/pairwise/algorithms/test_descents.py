@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairwise.accounting.accountant import epsilon_of
-from pairwise.accounting.zcdp import release_mu
+from pairwise.accounting.gaussian import release_mu
 from pairwise.algorithms.descent import (
     RecordSums,
     default_radius,

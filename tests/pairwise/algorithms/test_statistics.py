@@ -15,18 +15,18 @@ from pairwise.algorithms.coordinates import (
     plan_coordinates,
     scaling,
 )
-from pairwise.algorithms.discriminant import discriminant_metric
 from pairwise.algorithms.moments import (
     WEIGHTS,
     Moments,
     auc_direction,
+    discriminant_metric,
     moment_sensitivity,
     plan_moments,
     release_moments,
     svec,
     symmetric,
 )
-from pairwise.algorithms.threshold import candidates, right_answers
+from pairwise.estimators.ranking import candidates, right_answers
 from pairwise.noise.randomness import Randomness
 
 

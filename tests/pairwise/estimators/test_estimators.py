@@ -296,9 +296,7 @@ def test_metric_speaks_as_metric_learn_does():
     apart = metric.pair_distance(pairs)
     M = metric.get_mahalanobis_matrix()
     clipped = metric.transform(X)
-    np.testing.assert_allclose(metric.pair_score(pairs), -apart)
-    distance = metric.get_metric()
-    np.testing.assert_allclose([distance(*pair) for pair in pairs], apart)
+    np.testing.assert_allclose(np.linalg.norm(clipped[0] - clipped[1]), apart[0])
     assert clipped.shape == (100, 2)
     assert np.linalg.matrix_rank(M) <= 2
     assert list(metric.get_feature_names_out()) == [

@@ -22,7 +22,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from pairwise.accounting.accountant import epsilon_of
-from pairwise.accounting.zcdp import zcdp_epsilon
+from pairwise.accounting.gaussian import zcdp_epsilon
 from pairwise.errors import InvalidParameterError
 from pairwise.noise import discrete
 from pairwise.noise.discrete import _decide_exactly, _exp_below, discrete_gaussian

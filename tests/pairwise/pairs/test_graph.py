@@ -113,8 +113,8 @@ def test_kappa_of_a_long_cycle_needs_no_recursion():
         ([(0, 1), (2, 2)], None, "1 self pairs"),
         ([(0, 1), (0, 1)], None, "1 repetitions"),
         ([(0, 1), (1, 0), (1, 0)], None, "2 repetitions"),
-        ([(-1, 0)], None, "negative"),
-        ([(0, 5)], 5, "n_nodes = 5"),
+        ([(-1, 0)], None, r"0\.\.n_nodes - 1 = 0"),
+        ([(0, 5)], 5, "n_nodes - 1 = 4"),
         ([(0, 1, 2)], None, r"shape \(m, 2\)"),
         ([0, 1], None, r"shape \(m, 2\)"),
         ([(0.5, 1.0)], None, "whole-number"),
@@ -127,14 +127,10 @@ def test_malformed_pairs_are_refused_with_a_remedy(pairs, n_nodes, words):
 
 
 def test_an_index_out_of_range_is_refused_without_naming_it():
-    with pytest.raises(InvalidPairsError, match="indices must be below n_nodes = 10") as caught:
+    with pytest.raises(InvalidPairsError, match="indices must be in") as caught:
         PairGraph([(0, 2), (2, 4711)], n_nodes=10)
     assert "4710" not in str(caught.value)
     assert "4711" not in str(caught.value)
-
-
-def test_whole_floats_are_indices():
-    assert PairGraph(np.array([[0.0, 1.0]])).pairs.dtype == np.int64
 
 
 @pytest.mark.parametrize("n", [2, 7, 100])

@@ -15,7 +15,6 @@ from pairwise import PrivacyBudget, SubsetQuery
 from pairwise.accounting.accountant import epsilon_of
 from pairwise.errors import BudgetExceededError, InvalidParameterError
 from pairwise.retrieval.subset import (
-    inclusion_probability,
     inclusion_threshold,
     nearest,
     subset_size,
@@ -66,6 +65,10 @@ def test_any_two_cells_have_odds_within_epsilon(cells, epsilon, data):
     )
     assert np.ptp(logs, axis=0).max() <= query.statement.epsilon + 1e-12
     np.testing.assert_allclose(np.exp(logs).sum(axis=1), 1.0, rtol=1e-12)
+
+
+def inclusion_probability(cells, size, epsilon):
+    return size / (size + (cells - size) * math.exp(-epsilon))
 
 
 def test_draws_follow_the_enumerated_law(level, goodness):
