@@ -14,8 +14,9 @@ import pytest
 from small_indexes import saved
 
 from textpriv.corpus import PrivatizerSettings, privatize_corpus
-from textpriv.engines.batch import BatchRelease, Columns
+from textpriv.engines.batch import BatchRelease, release_table
 from textpriv.engines.frames import frame_statement
+from textpriv.engines.settings import Columns
 from textpriv.privatizer import CHANGED
 
 WORDS = ["good", "bad", "film", "music"]
@@ -188,18 +189,15 @@ def test_how_many_texts_differ_does_not_pass_by_the_type_of_categories(settings,
 
 
 def test_a_batch_is_released_without_metadata(settings):
-    numbers = pa.array([1], pa.uint64())
-    (batch,) = table(["canaryone"], number=numbers).to_batches()
-    done = BatchRelease(settings.build(), Columns("text", occurrence="number"))(batch)
+    (batch,) = table(["canaryone"]).to_batches()
+    done = BatchRelease(settings.build(), Columns())(batch, [(1,)])
     shown = done.schema.to_string(show_field_metadata=True) + repr(done.schema.metadata)
     assert not MARK.search((shown + repr(done.to_pylist())).encode())
 
 
 def test_ray_releases_a_table_without_metadata(settings):
-    from textpriv.engines.ray import _Batches
-
     given = table(["canaryone"], id=pa.array(["a"]), spans=pa.array(["[]"]))
-    done = _Batches(settings, Columns("text", document="id"))(given)
+    done = release_table(given, settings, Columns("text", "id"))
     assert not MARK.search(done.schema.serialize().to_pybytes())
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import textpriv
 from textpriv.cli.app import app
-from textpriv.engines.batch import PrivatizerSettings
+from textpriv.engines.settings import PrivatizerSettings
 from textpriv.errors import TextprivError, VocabularyError
 from textpriv.index import Index
 from textpriv.index.tree import Tree

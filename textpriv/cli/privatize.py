@@ -142,7 +142,7 @@ class AccountOptions(Options):
             raise typer.BadParameter("limits of authors need --author COLUMN")
         if seed is not None:
             raise typer.BadParameter("--seed is for experiments, --ledger for releases. Use one")
-        return {"ledger": str(self.ledger), **limits}
+        return {"ledger": str(self.ledger), "limits": {name: limits[name] for name in given}}
 
 
 def privatize(

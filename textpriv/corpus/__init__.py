@@ -7,8 +7,8 @@ from textpriv.corpus.records import STANDARD_STREAM, ColumnRule
 from textpriv.corpus.release import Release, check_corpus, files_of
 from textpriv.corpus.report import CorpusReport, Progress
 from textpriv.corpus.run import privatize_corpus, rewrite_file
-from textpriv.engines.batch import PrivatizerSettings
-from textpriv.engines.identity import document_key, unnamed_key
+from textpriv.engines.batch import document_key, unnamed_key
+from textpriv.engines.settings import PrivatizerSettings
 
 __all__ = [
     "STANDARD_STREAM",

@@ -18,9 +18,15 @@ from textpriv.corpus.formats import join_parts, writer_of
 from textpriv.corpus.records import BadRecord, Batch, CorpusReader, RecordError, compressed
 from textpriv.corpus.release import Plan
 from textpriv.corpus.report import Counts
-from textpriv.engines.batch import PrivatizerSettings, named_error, release_in_process
-from textpriv.engines.identity import Occurrences
-from textpriv.engines.local import InProcess, Released, WorkerPool
+from textpriv.engines.batch import (
+    BatchRelease,
+    Occurrences,
+    Released,
+    named_error,
+    release_in_process,
+)
+from textpriv.engines.local import Result, in_order
+from textpriv.engines.settings import PrivatizerSettings
 from textpriv.errors import CorpusError, TextprivError
 from textpriv.files import flush
 
@@ -55,10 +61,7 @@ def scan(
                 announce(tuple(new))
             records += len(batch)
             counted = [
-                [
-                    1 if is_counted or value is None else each.count(value)
-                    for value in batch.column(place + n)
-                ]
+                [1 if is_counted else each.count(value) for value in batch.column(place + n)]
                 for n, each in enumerate(known)
             ]
             numbered = replace(batch, numbers=list(zip(*counted, strict=True)))
@@ -105,12 +108,17 @@ def _told_apart(plan: Plan, file: int, reader: CorpusReader, batch: Batch) -> Ba
 
 
 def make_parts(
-    plan: Plan, folder: Checkpoint, engine: InProcess | WorkerPool, given: Iterable[Read]
+    plan: Plan,
+    folder: Checkpoint,
+    given: Iterable[Read],
+    release: BatchRelease,
+    settings: PrivatizerSettings | None = None,
+    workers: int = 1,
 ) -> Generator[tuple[int, Batch, Counts], None, None]:
     """Release batches in order, and write them part by part; yield each with its file's number and its counts."""
-    jobs = ((each, plan.arrow(each[2])) for each in given)
+    jobs = ((each, plan.rows(each[2])) for each in given)
     # Closed by name: on failure a worker pool must not live on in the traceback.
-    with contextlib.closing(engine.ordered(jobs)) as results:
+    with contextlib.closing(in_order(jobs, release, settings, workers)) as results:
         for key, own in itertools.groupby(
             results, lambda each: (each[0][0], plan.part_of(each[0][2]))
         ):
@@ -118,17 +126,17 @@ def make_parts(
 
 
 def _make_part(
-    plan: Plan, folder: Checkpoint, file: int, part: int, results: Iterator[tuple[Read, Released]]
+    plan: Plan, folder: Checkpoint, file: int, part: int, results: Iterator[tuple[Read, Result]]
 ) -> Generator[tuple[int, Batch, Counts], None, None]:
     writer = None
     with folder.part(file, part) as (files, counts), contextlib.ExitStack() as stack:
-        for (_, reader, batch), released in results:
+        for (_, reader, batch), result in results:
             if writer is None:
                 writer = writer_of(plan.format, reader, files["part"], plan.rule)
                 stack.callback(writer.close)
                 if part == 0:  # parts are joined as they are, so only the first has a header
                     writer.begin()
-            texts, tokens = _texts(plan, file, batch, released)
+            texts, tokens = _released(plan, file, batch, result)
             writer.write(batch, texts)
             if plan.reading.on_error == "quarantine":
                 name = plan.files[file][0] or os.path.basename(reader.name)
@@ -137,7 +145,7 @@ def _make_part(
             found = Counts(
                 len(batch),
                 sum(text is None for each in texts for text in each),
-                tokens,
+                Counter(tokens),
                 Counter(bad.reason for bad in batch.bad),
                 [name for name in columns if name not in plan.reading.text_columns],
             )
@@ -151,18 +159,13 @@ def _make_part(
     yield file, batch, found
 
 
-def _texts(
-    plan: Plan, file: int, batch: Batch, released: Released
-) -> tuple[list[list[str | None]], Counter[str]]:
-    """Return the private texts of a batch column by column, and its tokens; name the record in an error."""
+def _released(plan: Plan, file: int, batch: Batch, result: Result) -> Released:
+    """Return what is released of a batch; name the record in an error."""
     try:
-        done, tokens = released.result()
+        return result()
     except TextprivError as error:
         where = plan.place(file)
         raise named_error(error, lambda row: f"{where} {batch.positions[row] + 1}") from None
-    if done is None:
-        return [[] for _ in plan.reading.text_columns], tokens
-    return [done.column(name).to_pylist() for name in plan.columns.texts], tokens
 
 
 def _set_aside(file: str, bad: BadRecord) -> bytes:
@@ -204,9 +207,9 @@ class PartRunner:
             ``"file"``: its number; ``"numbers"``: those of its records that are not the first of their kind.
         """
         folder = Checkpoint(Path(self.folder))
-        engine = InProcess(release_in_process(self.settings, self.plan.columns))
         try:
-            for _ in make_parts(self.plan, folder, engine, self._missing(folder, **task)):
+            release = release_in_process(self.settings, self.plan.columns)
+            for _ in make_parts(self.plan, folder, self._missing(folder, **task), release):
                 pass
         except TextprivError as error:
             return {"error": str(error)}

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from textpriv.corpus import stores
 from textpriv.corpus.formats import corpus_format, reader_of
 from textpriv.corpus.records import Batch, ColumnRule, CorpusReader, Reading, is_stream
-from textpriv.engines.batch import Columns, PrivatizerSettings, string_array
+from textpriv.engines.batch import Rows
+from textpriv.engines.settings import Columns, PrivatizerSettings
 from textpriv.errors import CorpusError
 from textpriv.files import is_url, local_path, lost_by
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from textpriv.corpus.report import Progress
     from textpriv.privatizer import Privatizer
     from textpriv.run_key import RunKey
@@ -146,9 +142,6 @@ class Plan:
     def of(cls, source: str, target: str, release: Release) -> Plan:
         """Plan a run, with everything checked that its files and options show."""
         reading, rule = release.reading, release.columns
-        # Refuses a text that is to be a name.
-        document, author = (*reading.names, None, None)[:2]
-        Columns(reading.text_columns, document, author, labels=reading.labels, null=reading.null)
         if reading.labels is not None:  # offsets in the raw text
             rule = replace(rule, drop=(*rule.drop, glob.escape(reading.labels)))
         if is_folder := stores.is_folder(source):
@@ -168,22 +161,16 @@ class Plan:
             raise CorpusError(
                 "Only one jsonl, csv, tsv or text file goes to a stream, without a quarantine. Name a file."
             )
-        return cls(files, is_folder, format, compression, reading, rule)
+        plan = cls(files, is_folder, format, compression, reading, rule)
+        plan.columns  # noqa: B018 - refuses a text that is to be a name
+        return plan
 
     @property
     def columns(self) -> Columns:
-        """The columns of the record batches that go to an engine."""
+        """The meaning of the columns."""
         reading = self.reading
-        texts = tuple(f"text {number}" for number in range(len(reading.text_columns)))
-        document, author = (*("document", "author")[: len(reading.names)], None, None)[:2]
-        return Columns(
-            texts,
-            document,
-            author,
-            labels=None if reading.labels is None else "labels",
-            occurrence=None if reading.names else tuple(f"{text} #" for text in texts),
-            known_as=reading.text_columns,
-        )
+        document, author = (*reading.names, None, None)[:2]
+        return Columns(reading.text_columns, document, author, reading.labels, reading.null)
 
     def reader(self, file: int) -> CorpusReader:
         """Return the reader of an input file."""
@@ -204,24 +191,13 @@ class Plan:
         """Return the number of the part in which a batch is."""
         return max(0, batch.end - 1) // self.reading.part_records
 
-    def arrow(self, batch: Batch) -> pa.RecordBatch | None:
-        """Return the columns of a batch for an engine: texts, names, labels, and numbers among equal texts."""
-        if not len(batch):
-            return None
-        import pyarrow as pa
-
-        columns = self.columns
-        names = [*columns.texts, *filter(None, (columns.document, columns.author, columns.labels))]
-        given = {name: batch.column(number) for number, name in enumerate(names)}
-        if columns.labels is not None:
-            labels = given[columns.labels]
-            given[columns.labels] = [
-                each if isinstance(each, str) else json.dumps(each) for each in labels
-            ]
-        arrays = {name: string_array(values) for name, values in given.items()}
-        for place, name in enumerate(columns.occurrences):
-            arrays[name] = pa.array(np.array([each[place] for each in batch.numbers], np.uint64))
-        return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+    def rows(self, batch: Batch) -> Rows:
+        """Return what decides the release of a batch: texts, names, labels, and numbers among equal texts."""
+        texts, names = len(self.reading.text_columns), len(self.reading.names)
+        columns = [batch.column(place) for place in range(len(self.reading.columns))]
+        document, author = (*columns[texts : texts + names], None, None)[:2]
+        labels = None if self.reading.labels is None else columns[-1]
+        return Rows(columns[:texts], document, author, labels, batch.numbers)
 
     def absolute(self) -> Plan:
         """Return the plan with paths that mean the same in any process."""

@@ -30,7 +30,6 @@ from textpriv.corpus.records import STANDARD_STREAM, compressed, is_stream
 from textpriv.corpus.release import Plan, Release, beside, check_corpus, refuse_taken
 from textpriv.corpus.report import CorpusReport, Counts, Tally
 from textpriv.engines.batch import BatchRelease
-from textpriv.engines.local import local_engine
 from textpriv.errors import CorpusError
 from textpriv.files import atomic_write, is_url, local_path, sha256_file, sync_folder, umask
 
@@ -166,12 +165,10 @@ class _Run:
 
     def _make_here(self, folder: Checkpoint, records: Iterator[Read], entries: Entries) -> None:
         plan, tally = self._plan, self._tally
-        own = BatchRelease(self._privatizer, plan.columns)
+        own = BatchRelease(self._privatizer, plan.columns), self._release.settings
         missing = (each for each in records if (each[0], plan.part_of(each[2])) not in entries)
-        with (
-            local_engine(own, self._release.settings, self._release.workers) as engine,
-            contextlib.closing(make_parts(plan, folder, engine, missing)) as made,
-        ):
+        made = make_parts(plan, folder, missing, *own, self._release.workers)
+        with contextlib.closing(made):
             for file, batch, counts in made:
                 tally.counts.add(counts)
                 tally.report_progress(tally.fraction_of(file, batch.fraction))
@@ -214,7 +211,7 @@ class _Run:
             return settings
         if key.path is None:
             raise CorpusError("Spark and Ray read the run key from a file: name one with --key.")
-        return replace(settings, key_file=str(key.path), run_key=b"")
+        return replace(settings, key_file=str(key.path))
 
     @contextlib.contextmanager
     def _watched(

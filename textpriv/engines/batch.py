@@ -1,4 +1,9 @@
-"""The one function from an Arrow record batch to a private one, which every engine calls."""
+"""The one function that makes rows of a table private, which every engine calls.
+
+A document's identity is its name, or its own text and how many equal texts come before it; its random stream follows from
+that. Two columns of texts are two documents. An edit of one unnamed record redraws that record only. Equal texts of one run
+have different numbers, so they are drawn independently. Under a kept run key equal unnamed texts of two runs come out equal.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +12,17 @@ import hashlib
 import json
 import os
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.engines.identity import document_key, unnamed_key
-from textpriv.engines.schemas import types_alone
-from textpriv.engines.settings import PrivatizerSettings
+from textpriv.engines.settings import Columns, PrivatizerSettings
 from textpriv.errors import CorpusError, DocumentError, TextprivError
 from textpriv.mechanisms.base import UNKNOWN
+from textpriv.randomness import framed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,114 +32,107 @@ if TYPE_CHECKING:
 __all__ = [
     "BatchRelease",
     "Columns",
+    "Occurrences",
     "PrivatizerSettings",
-    "named_error",
+    "Released",
+    "Rows",
+    "document_key",
+    "refuse_repeated",
     "release_in_process",
-    "string_array",
-    "without_trace",
+    "unnamed_key",
 ]
 
-NULLS = ("keep", "fail", "empty")
 _LOOKED_AT = 500  # words by which texts of another language are known
 
+Value = TypeVar("Value")
 
-@dataclass(frozen=True)
-class Columns:
-    """Meaning of the columns of a record batch.
+
+def document_key(column: str, document: str) -> bytes:
+    """Return the key of a named document: the same text under it is drawn the same way.
+
+    Examples
+    --------
+    >>> document_key("body", "letter-1") == document_key("subject", "letter-1")
+    False
+    """
+    name = document.encode("utf-8", "surrogatepass")
+    return framed(column.encode("utf-8", "surrogatepass")) + b"d" + framed(name)
+
+
+def unnamed_key(column: str, text: str, occurrence: int = 1) -> bytes:
+    """Return the key of a document without a name: its own text, and its number among equal texts, from 1."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    own = b"t" + digest + occurrence.to_bytes(8, "big")
+    return framed(column.encode("utf-8", "surrogatepass")) + own
+
+
+class Occurrences:
+    """Count how often a name or a text came before. Of each, 16 bytes of a keyed hash are kept: about 150 bytes in all."""
+
+    def __init__(self) -> None:
+        self._seen: dict[bytes, int] = {}
+        self._secret = os.urandom(16)
+
+    def count(self, text: Any) -> int:
+        """Return 1 for a text that is new, 2 for the second one, and so on; 1 for what is no text."""
+        if not isinstance(text, str):
+            return 1
+        content = text.encode("utf-8", "surrogatepass")
+        mark = hashlib.blake2b(content, digest_size=16, key=self._secret).digest()
+        self._seen[mark] = number = self._seen.get(mark, 0) + 1
+        return number
+
+
+def refuse_repeated(names: Iterable[object], column: str) -> None:
+    """Refuse a name that two documents have; the error names the row, not the document."""
+    known = Occurrences()
+    for row, name in enumerate(names):
+        if name is not None and known.count(str(name)) > 1:
+            raise repeated_name(f"row {row + 1}", column)
+
+
+def repeated_name(document: str, column: str) -> CorpusError:
+    """Return the error for a document with the name of one before it."""
+    return CorpusError(
+        f"{document}: a document before it has the same name in {column!r}, and equal texts under one name would come out "
+        "equal, and so betray that they are. Give each document a name of its own, or count versions of one in a ledger."
+    )
+
+
+class Rows(NamedTuple):
+    """Some rows of a table: all that decides their release.
 
     Attributes
     ----------
-    text
-        The texts; several columns of them as a sequence of names.
-    document, author
-        The name of each document, and of its author: for a ledger, and for spans that are replaced the same way for a
-        person.
-    occurrence
-        Without names: the number of each text among the equal ones of its column, from 1; as many columns as ``text`` has.
-    labels
-        The spans of each text that are known already (:func:`textpriv.spans.span.read_labels`). The column is left out of
-        what is released; with one column of texts only.
-    known_as
-        The names of the text columns in the corpus, which are a part of a document's key; ``text`` if left out.
-    moved
-        The name of a column to add, with the place of each span in the raw and in the private text: JSON, its owner's.
-    null
-        A null text is kept (``"keep"``), refused (``"fail"``) or becomes an empty text (``"empty"``).
-
-    Raises
-    ------
-    CorpusError
-        If a text is to be its own name, since equal texts would come out equal. If a column of texts is named twice, or
-        none is.
+    texts
+        A list for each column of texts.
+    names, authors, labels
+        A value for each row, where there are such columns.
+    numbers
+        For rows without names: for each, the number of each text among the equal ones of its column.
     """
 
-    text: str | Sequence[str] = "text"
-    document: str | None = None
-    author: str | None = None
-    occurrence: str | Sequence[str] | None = None
-    labels: str | None = None
-    known_as: str | Sequence[str] | None = None
-    moved: str | None = None
-    null: str = "keep"
-
-    def __post_init__(self) -> None:
-        texts = self.texts
-        if not texts or len(set(texts)) < len(texts):
-            raise CorpusError("Name each column of texts once.")
-        for column in filter(None, (self.document, self.author, self.labels)):
-            if column in texts:
-                raise CorpusError(
-                    f"{column!r} contains the texts, so it cannot name documents or authors, nor hold labels. Name another "
-                    "column."
-                )
-        if self.labels is not None and len(texts) > 1:
-            raise CorpusError("Labels are offsets in one text: release several columns one by one.")
-        if self.null not in NULLS:
-            raise CorpusError(f"null must be one of {', '.join(NULLS)}; found {self.null!r}.")
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The columns of texts."""
-        return _names(self.text)
-
-    @property
-    def occurrences(self) -> tuple[str, ...]:
-        """The columns of numbers among equal texts."""
-        return () if self.occurrence is None else _names(self.occurrence)
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The names of the text columns in the keys of documents."""
-        return self.texts if self.known_as is None else _names(self.known_as)
-
-    def check(self, names: Sequence[str]) -> None:
-        """Refuse the columns of a table where one that is needed is not there once."""
-        for column in filter(None, (*self.texts, self.document, self.author, self.labels)):
-            if (count := list(names).count(column)) != 1:
-                raise CorpusError(
-                    f"expected one column named {column!r}, found {count} among {len(names)} columns."
-                )
+    texts: Sequence[Sequence[Any]]
+    names: Sequence[Any] | None = None
+    authors: Sequence[Any] | None = None
+    labels: Sequence[Any] | None = None
+    numbers: Sequence[Sequence[int]] | None = None
 
 
-def _names(given: str | Sequence[str]) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
-    if not all(isinstance(name, str) for name in names):
-        raise CorpusError("Columns are named by text; give the column such a name first.")
-    return names
+class Released(NamedTuple):
+    """Private texts, a list for each column, and tokens by class."""
+
+    texts: list[list[str | None]]
+    tokens: Mapping[str, int]
 
 
 class BatchRelease:
-    """The release of record batches; one in each process.
+    """The release of rows; one in each process.
 
     Parameters
     ----------
     privatizer : Privatizer
     columns : Columns
-
-    Attributes
-    ----------
-    tokens : Counter
-        Tokens by class, as released by all calls so far.
 
     Examples
     --------
@@ -144,7 +140,7 @@ class BatchRelease:
     >>> rng = np.random.default_rng(0)
     >>> vocabulary = textpriv.Vocabulary(["good", "bad", "film"], rng.normal(size=(3, 5)))
     >>> mechanism = textpriv.TEM(textpriv.Index.build(vocabulary), epsilon=300.0)
-    >>> release = BatchRelease(textpriv.Privatizer(mechanism, seed=1), Columns("text", document="id"))
+    >>> release = BatchRelease(textpriv.Privatizer(mechanism, seed=1), Columns("text", "id"))
     >>> release(pa.RecordBatch.from_pydict({"id": ["a"], "text": ["GOOD film!"]})).to_pylist()
     [{'id': 'a', 'text': 'good film!'}]
     """
@@ -152,142 +148,118 @@ class BatchRelease:
     def __init__(self, privatizer: Privatizer, columns: Columns) -> None:
         self.privatizer = privatizer
         self.columns = columns
-        self.tokens: Counter[str] = Counter()
         self._drawn = self._unknown = 0
 
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch with private texts and the other columns as they are, without metadata of its schema.
+    def __call__(
+        self, batch: pa.RecordBatch, numbers: Sequence[Sequence[int]] | None = None
+    ) -> pa.RecordBatch:
+        """Return an Arrow batch with private texts and the other columns as they are, without metadata of its schema.
 
         Raises
         ------
         CorpusError
-            If a column is missing, or a text or a name is of another type; names the row.
+            If a column is missing.
         DocumentError
-            For labels that do not fit, or a document that the ledger refuses; ``position`` is the row. Nothing of the
-            batch is drawn.
+            As :meth:`rows`, with the row.
         """
         import pyarrow as pa
 
         columns = self.columns
         columns.check(batch.schema.names)
-        given = [self._texts(batch.column(name), name) for name in columns.texts]
-        rows = [row for texts in given for row, text in enumerate(texts) if text is not None]
-        plain = [text for texts in given for text in texts if text is not None]
+        texts = [batch.column(name).to_pylist() for name in columns.texts]
+        names, authors, labels = (
+            None if name is None else batch.column(name).to_pylist()
+            for name in (columns.document_column, columns.author_column, columns.labels_column)
+        )
         try:
-            private, moved = self._released(batch, given, plain, rows)
+            released = self.rows(Rows(texts, names, authors, labels, numbers)).texts
+        except DocumentError as error:
+            raise named_error(error, lambda row: f"row {row + 1} of a batch") from None
+        private = dict(zip(columns.texts, released, strict=True))
+        kept = [n for n, name in enumerate(batch.schema.names) if name != columns.labels_column]
+        fields = [types_alone(batch.schema.field(n)) for n in kept]
+        arrays = [
+            pa.array(private[each.name], pa.large_string()).cast(each.type)
+            if each.name in private
+            else batch.column(n)
+            for n, each in zip(kept, fields, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def rows(self, rows: Rows) -> Released:
+        """Return private texts.
+
+        Raises
+        ------
+        DocumentError
+            For a text or a name of another type, labels that do not fit, or a document that the ledger refuses;
+            ``position`` is the row. Nothing of the rows is drawn.
+        """
+        parts = self.columns.texts
+        texts = [
+            _each(partial(self._text, name), own)
+            for name, own in zip(parts, rows.texts, strict=True)
+        ]
+        found = [
+            (c, r) for c, own in enumerate(texts) for r, text in enumerate(own) if text is not None
+        ]
+        plain: list[Any] = [texts[column][row] for column, row in found]
+        keys = self._keys(rows, found, plain)
+        labels = None
+        if rows.labels is not None:
+            from textpriv.spans.span import read_labels
+
+            read = _each(read_labels, rows.labels)
+            labels = [read[row] for _, row in found]
+        try:
+            raw = self.privatizer.read_batch(plain, labels)
+            released = iter(self.privatizer.release_batch(raw, keys))
         except DocumentError as error:
             if error.position is not None:
-                error.position = rows[error.position]
+                error.position = found[error.position][1]
             raise
-        released = iter(private)
-        for name, texts in zip(columns.texts, given, strict=True):
-            own = [None if text is None else next(released) for text in texts]
-            batch = _with_texts(batch, name, own)
-        if columns.moved is not None:
-            batch = batch.append_column(columns.moved, string_array(map(json.dumps, moved)))
-        batch = batch.select([name for name in batch.schema.names if name != columns.labels])
-        return pa.RecordBatch.from_arrays(batch.columns, schema=types_alone(batch.schema))
-
-    def _released(
-        self,
-        batch: pa.RecordBatch,
-        given: Sequence[Sequence[str | None]],
-        plain: list[str],
-        rows: Sequence[int],
-    ) -> tuple[Sequence[str], list[list[dict[str, Any]]]]:
-        """Return the private texts, and for each row where its spans were and are."""
-        labels = () if self.columns.labels is None else (self._labels(batch, rows),)
-        raw = self.privatizer.read_batch(plain, *labels)
-        keys = self._keys(batch, given)
-        moved: list[list[dict[str, Any]]] = [[] for _ in range(batch.num_rows)]
-        if self.columns.moved is None:
-            private: Sequence[str] = self.privatizer.release_batch(raw, keys)
-        else:
-            from textpriv.spans.span import moved_spans
-
-            counts = [sum(text is not None for text in texts) for texts in given]
-            parts = [
-                part for part, n in zip(self.columns.parts, counts, strict=True) for _ in range(n)
-            ]
-            tokens = self.privatizer.release(raw, keys)
-            for span in moved_spans(raw, tokens):
-                text = span.pop("document")
-                moved[rows[text]].append({"column": parts[text], **span})
-            private = [each.text for each in tokens]
-        self.tokens.update(raw.counts)
         self._warn_of_language(raw.codes)
-        return private, moved
+        columns = [[None if text is None else next(released) for text in own] for own in texts]
+        return Released(columns, raw.counts)
 
-    def _texts(self, column: pa.Array, name: str) -> list[str | None]:
-        """Return the texts of a column."""
-        try:
-            texts: list[Any] = column.to_pylist()
-        except UnicodeDecodeError:
-            raise CorpusError(
-                f"a text in {name!r} is not UTF-8. Leave such rows out first."
-            ) from None
-        for row, text in enumerate(texts):
-            if text is None and self.columns.null == "empty":
-                texts[row] = ""
-            elif not isinstance(text, str) and (text is not None or self.columns.null == "fail"):
-                found = "none (null)" if text is None else type(text).__name__
-                raise CorpusError(
-                    f"row {row + 1} of a batch: expected a text in {name!r}, found {found}. Leave such rows out first."
-                )
-        return texts
-
-    def _labels(self, batch: pa.RecordBatch, rows: Sequence[int]) -> list[Any]:
-        from textpriv.spans.span import read_labels
-
-        given, labels = batch.column(str(self.columns.labels)).to_pylist(), []
-        for text, row in enumerate(rows):
-            try:
-                labels.append(read_labels(given[row]))
-            except DocumentError as error:
-                error.position = text
-                raise
-        return labels
+    def _text(self, column: str, text: Any) -> str | None:
+        if text is None and self.columns.null != "fail":
+            return "" if self.columns.null == "empty" else None
+        if isinstance(text, str):
+            return text
+        kind = "none (null)" if text is None else type(text).__name__
+        raise DocumentError(
+            f"expected a text in {column!r}, found {kind}. Leave such rows out first."
+        )
 
     def _keys(
-        self, batch: pa.RecordBatch, given: Sequence[Sequence[str | None]]
+        self, rows: Rows, found: Sequence[tuple[int, int]], texts: Sequence[str]
     ) -> list[ReleaseKey]:
-        """Return the key of each text, those of one column after those of another."""
-        columns, parts = self.columns, self.columns.parts
-        is_counted = getattr(self.privatizer, "ledger", None) is not None
-        if columns.document is None:
+        """Return the key of each text, given its column and row."""
+        parts, is_counted = self.columns.texts, self.privatizer.ledger is not None
+        if rows.names is None:
             if is_counted:
                 raise CorpusError("A ledger counts documents by their names: name their column.")
-            if not columns.occurrences:
+            if rows.numbers is None:
                 raise CorpusError(
                     "Each document needs a name of its own, from which its randomness follows: name their column."
                 )
-            numbers = [batch.column(name).to_pylist() for name in columns.occurrences]
             return [
-                unnamed_key(part, text, number)
-                for part, texts, own in zip(parts, given, numbers, strict=True)
-                for text, number in zip(texts, own, strict=True)
-                if text is not None
+                unnamed_key(parts[column], text, rows.numbers[row][column])
+                for (column, row), text in zip(found, texts, strict=True)
             ]
-        names = _document_names(batch, columns.document)
+        names = _each(partial(_name, self.columns.document_column), rows.names)
         authors: Sequence[str | None] = [None] * len(names)
-        if columns.author is not None:
-            authors = _document_names(batch, columns.author)
-        has_authors = columns.author is not None and self.privatizer.spans is not None
-        keys: list[ReleaseKey] = []
-        for part, texts in zip(parts, given, strict=True):
-            for text, name, author in zip(texts, names, authors, strict=True):
-                if text is None:
-                    continue
-                own = document_key(part, name)
-                if is_counted or has_authors:
-                    from textpriv.ledger import Document
+        if rows.authors is not None:
+            authors = _each(partial(_name, self.columns.author_column), rows.authors)
+        from textpriv.ledger import Document
 
-                    keys.append(
-                        Document(name, author, part) if is_counted else Document(own, author)
-                    )
-                else:
-                    keys.append(own)
-        return keys
+        if is_counted:
+            return [Document(names[row], authors[row], parts[column]) for column, row in found]
+        keys = [document_key(parts[column], names[row]) for column, row in found]
+        if rows.authors is None or self.privatizer.spans is None:
+            return [*keys]
+        return [Document(key, authors[row]) for key, (_, row) in zip(keys, found, strict=True)]
 
     def _warn_of_language(self, codes: NDArray[np.int32]) -> None:
         """Warn once where most of the first words are not those of the index; the number of them is not shown."""
@@ -303,78 +275,55 @@ class BatchRelease:
             )
 
 
-def _document_names(batch: pa.RecordBatch, column: str) -> list[str]:
-    """Return the names in a column; 7 and "7" are one name, for CSV cannot distinguish them."""
-    names = []
-    for row, name in enumerate(batch.column(column).to_pylist()):
-        if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-            raise CorpusError(
-                f"row {row + 1} of a batch: expected a name, as text or a whole number, in {column!r}; found none."
-            )
-        names.append(str(name))
-    return names
+def _each(read: Callable[[Any], Value], values: Iterable[Any]) -> list[Value]:
+    """Read values one by one; an error has the position of its value."""
+    done = []
+    for position, value in enumerate(values):
+        try:
+            done.append(read(value))
+        except DocumentError as error:
+            error.position = position
+            raise
+    return done
 
 
-def _with_texts(batch: pa.RecordBatch, name: str, texts: Sequence[str | None]) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    index = batch.schema.names.index(name)
-    field = batch.schema.field(index)
-    column = string_array(texts)
-    if pa.types.is_large_string(column.type) and pa.types.is_string(field.type):
-        raise CorpusError(
-            f"The private texts of a batch of {len(texts):,} rows take 2 GiB or more, which a column of Arrow's type string "
-            "cannot hold: use smaller batches, or large_string."
+def _name(column: str | None, name: Any) -> str:
+    """Return a name as text; 7 and "7" are one name, for CSV cannot distinguish them."""
+    if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
+        raise DocumentError(
+            f"expected a name, as text or a whole number, in {column!r}; found none."
         )
-    if column.type != field.type:
-        column = column.cast(field.type)
-    return batch.set_column(index, field, column)
+    return str(name)
 
 
-def string_array(texts: Iterable[str | None]) -> pa.StringArray | pa.LargeStringArray:
-    """Return texts as an Arrow array, of large strings if they need them.
+def types_alone(field: pa.Field) -> pa.Field:
+    """Return a field without metadata, at whatever depth; what tells a type that Arrow does not know stays."""
+    told = {k: v for k, v in (field.metadata or {}).items() if k.startswith(b"ARROW:extension:")}
+    return field.with_type(with_children(field.type, types_alone)).with_metadata(told or None)
 
-    Unlike ``pyarrow.array`` this does not load pandas where that is installed.
-    """
+
+def with_children(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
+    """Return a nested type with changed fields in it; any other type as it is."""
     import pyarrow as pa
 
-    given = list(texts)
-    encoded = [b"" if text is None else text.encode("utf-8", "replace") for text in given]
-    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    is_large = ends[-1] > np.iinfo(np.int32).max
-    array, width = (pa.LargeStringArray, np.int64) if is_large else (pa.StringArray, np.int32)
-    known = None
-    if None in given:
-        bits = np.packbits([text is not None for text in given], bitorder="little")
-        known = pa.py_buffer(bits)
-    buffers = pa.py_buffer(ends.astype(width)), pa.py_buffer(b"".join(encoded))
-    return array.from_buffers(len(encoded), *buffers, known)
-
-
-def without_trace(work: Callable[[Any], Any], given: Any) -> Any:
-    """Do the work; an error is raised by its kind alone, for Spark and Ray write messages to their logs."""
-    try:
-        return work(given)
-    except DocumentError as error:
-        raise named_error(error, lambda row: f"row {row + 1} of a batch") from None
-    except TextprivError:
-        raise  # says nothing private
-    except Exception as error:
-        raise RuntimeError(f"textpriv failed with {type(error).__name__}") from None
-
-
-def named_error(error: Exception, name: Callable[[int], str]) -> Exception:
-    """Return an error of a batch with the name of its row, where it is about one."""
-    if not isinstance(error, DocumentError) or error.position is None:
-        return error
-    return error.named(name(error.position))
+    types = pa.types
+    if types.is_struct(kind):
+        return pa.struct([change(kind.field(n)) for n in range(kind.num_fields)])
+    if types.is_map(kind):
+        return pa.map_(change(kind.key_field), change(kind.item_field), kind.keys_sorted)
+    if types.is_fixed_size_list(kind):
+        return pa.list_(change(kind.value_field), kind.list_size)
+    if types.is_list(kind) or types.is_large_list(kind):
+        make = pa.list_ if types.is_list(kind) else pa.large_list
+        return make(change(kind.value_field))
+    return kind
 
 
 _built: dict[str, BatchRelease] = {}
 
 
 def release_in_process(settings: PrivatizerSettings, columns: Columns) -> BatchRelease:
-    """Return this process's release, built once: the index is loaded with the first batch or task.
+    """Return this process's release, built once: the index is loaded with the first rows or task.
 
     It is built again when the key file or the index folder has been replaced: a process may serve many runs.
     """
@@ -391,3 +340,39 @@ def release_in_process(settings: PrivatizerSettings, columns: Columns) -> BatchR
         _built.clear()  # a process that serves many runs must not keep all their indices
         _built[key] = BatchRelease(privatizer, columns)
     return _built[key]
+
+
+def release_table(table: pa.Table, settings: PrivatizerSettings, columns: Columns) -> pa.Table:
+    """Release a table on another machine."""
+    import pyarrow as pa
+
+    release = release_in_process(settings, columns)
+    batches = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+    return pa.Table.from_batches([without_trace(release, batch) for batch in batches])
+
+
+def results(
+    numbers: pa.Array, tasks: Sequence[Any], work: Callable[[Any], dict[str, Any]]
+) -> pa.RecordBatch:
+    """Do the tasks of these numbers on another machine; their results are JSON."""
+    import pyarrow as pa
+
+    done = [json.dumps(without_trace(work, tasks[number])) for number in numbers.to_pylist()]
+    return pa.RecordBatch.from_pydict({"result": pa.array(done, pa.string())})
+
+
+def without_trace(work: Callable[[Any], Value], given: Any) -> Value:
+    """Do the work; an error of others is raised by its kind alone, for Spark and Ray write messages to their logs."""
+    try:
+        return work(given)
+    except TextprivError:
+        raise  # says nothing private
+    except Exception as error:
+        raise RuntimeError(f"textpriv failed with {type(error).__name__}") from None
+
+
+def named_error(error: Exception, name: Callable[[int], str]) -> Exception:
+    """Return an error of some rows with the name of its row, where it is about one."""
+    if not isinstance(error, DocumentError) or error.position is None:
+        return error
+    return error.named(name(error.position))

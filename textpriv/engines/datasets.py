@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from textpriv.engines.batch import BatchRelease, Columns, PrivatizerSettings, release_in_process
-from textpriv.engines.identity import Occurrences, refuse_repeated
+from textpriv.engines.batch import Occurrences, refuse_repeated, release_in_process
+from textpriv.engines.settings import Columns, PrivatizerSettings
 from textpriv.errors import CorpusError
 from textpriv.randomness import framed
 
@@ -20,25 +20,20 @@ if TYPE_CHECKING:
 __all__ = ["privatize_dataset"]
 
 _ROWS = 1_000  # at a time
-_NUMBER = "textpriv number of {}"
 
 AnyDataset = TypeVar(
     "AnyDataset", "Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict"
 )
+Numbers = Mapping[int, tuple[int, ...]]  # of rows with a text that is not the first of its kind
 
 
 def privatize_dataset(
-    dataset: AnyDataset,
-    settings: PrivatizerSettings,
-    *,
-    text_column: str | Sequence[str] = "text",
-    document_column: str | None = None,
-    author_column: str | None = None,
-    labels_column: str | None = None,
-    null: str = "keep",
-    workers: int = 1,
+    dataset: AnyDataset, settings: PrivatizerSettings, *, workers: int = 1, **columns: Any
 ) -> AnyDataset:
     """Return a Dataset, or all its splits, with private texts and the other columns as they are.
+
+    ``datasets`` keeps what it maps in its cache folder: the private texts and the other columns. It finds it there again for
+    the same dataset, index, settings and key.
 
     Parameters
     ----------
@@ -46,13 +41,10 @@ def privatize_dataset(
         Splits are one corpus, in their order.
     settings : PrivatizerSettings
         A ledger cannot be used.
-    document_column : str, optional
-        The name of each document, from which its randomness follows, all different. Without one, its own text and its
-        number among equal texts. The names, or else the texts, are read once before anything is mapped.
-    text_column, author_column, labels_column, null
-        As in :class:`textpriv.engines.batch.Columns`; the labels are left out.
     workers : int
         Processes; an IterableDataset has one.
+    **columns
+        Fields of :class:`textpriv.engines.settings.Columns`. The names, or else the texts, are read once, now.
 
     Returns
     -------
@@ -62,55 +54,54 @@ def privatize_dataset(
     Raises
     ------
     CorpusError
-        For settings with a ledger, a column that is missing, a name that is there twice, and a text that is none.
-
-    Notes
-    -----
-    ``datasets`` keeps what it maps in its cache folder: the private texts and the other columns. It finds it there again for
-    the same dataset, index, settings and key.
+        For settings with a ledger, a column that is missing, and a name that is there twice.
     """
     if settings.ledger is not None:
         raise CorpusError("A ledger counts in one process: use textpriv.corpus, or a run key.")
-    columns = Columns(text_column, document_column, author_column, labels=labels_column, null=null)
-    if document_column is None:
-        columns = replace(columns, occurrence=[_NUMBER.format(name) for name in columns.texts])
+    chosen = Columns(**columns)
     splits: dict[Any, Any] = dict(dataset) if isinstance(dataset, dict) else {None: dataset}
-    if document_column is not None:
-        names = (_names(split, document_column) for split in splits.values())
-        refuse_repeated(chain.from_iterable(names), document_column)
-    release = release_in_process(settings, columns)  # settings that cannot be used are an error now
-    known = [Occurrences() for _ in columns.occurrences]
+    if (document := chosen.document_column) is not None:
+        names = chain.from_iterable(_names(split, document) for split in splits.values())
+        refuse_repeated(names, document)
+    # Settings that cannot be used are an error now.
+    index = release_in_process(settings, chosen).privatizer.fingerprint
+    known = [Occurrences() for _ in chosen.texts]
     private = {}
     for name, split in splits.items():
-        work = _Batches(settings, columns, _later(split, columns.texts, known))
-        private[name] = _mapped(split, work, release, workers)
+        later = {} if document is not None else _later(split, chosen.texts, known)
+        private[name] = _mapped(split, settings, chosen, later, index, workers)
     return type(dataset)(private) if isinstance(dataset, dict) else private[None]
 
 
-def _mapped(dataset: Any, work: _Batches, release: BatchRelease, workers: int) -> Any:
+def _mapped(
+    dataset: Any,
+    settings: PrivatizerSettings,
+    columns: Columns,
+    later: Numbers,
+    index: bytes,
+    workers: int,
+) -> Any:
+    left_out = [] if columns.labels_column is None else [columns.labels_column]
+    work = partial(_released, settings=settings, columns=columns, later=later)
     options: dict[str, Any] = {"batched": True, "batch_size": _ROWS, "with_indices": True}
-    options["remove_columns"] = work.left_out
+    options["remove_columns"] = left_out
     arrow = dataset.with_format("arrow")
     if not hasattr(dataset, "format"):  # an IterableDataset, which has none
         private = arrow.map(work, **options).with_format(None)
         return _undescribed(private, private.features)
     features = dataset.features.copy()
-    for name in work.columns.texts:
+    for name in columns.texts:
         if hasattr(features.get(name), "dtype"):  # beside which it may have an id
             features[name] = type(features[name])(features[name].dtype)
-    for name in work.left_out:
+    for name in left_out:
         features.pop(name, None)
+    options["features"] = features
     # A hash of the function would follow the path of an index or of a key and not its content.
-    mark = _fingerprint(dataset, work, release)
-    processes = workers if workers > 1 else None
-    options |= {"features": features, "num_proc": processes, "new_fingerprint": mark}
-    private = arrow.map(work, **options)
+    options["new_fingerprint"] = _fingerprint(dataset, settings, columns, later, index)
+    private = arrow.map(work, num_proc=workers if workers > 1 else None, **options)
     form = dataset.format
-    shown = [name for name in form["columns"] if name not in work.left_out]
-    private = private.with_format(
-        form["type"], shown, form["output_all_columns"], **form["format_kwargs"]
-    )
-    return _undescribed(private, features)
+    form["columns"] = [name for name in form["columns"] if name not in left_out]
+    return _undescribed(private.with_format(**form), features)
 
 
 def _undescribed(private: Any, features: Any) -> Any:
@@ -121,32 +112,26 @@ def _undescribed(private: Any, features: Any) -> Any:
     return private
 
 
-def _fingerprint(dataset: Any, work: _Batches, release: BatchRelease) -> str:
+def _fingerprint(
+    dataset: Any, settings: PrivatizerSettings, columns: Columns, later: Numbers, index: bytes
+) -> str:
     """Return the name of a result in the cache, which follows from all that decides it; it shows no key."""
     from textpriv import __version__
 
-    seed = work.settings.seed
-    digest = hashlib.blake2b(
-        key=b"" if seed is not None else work.settings.secret(),
-        digest_size=16,
-        person=b"textpriv-cache",
-    )
-    detect, known = work.settings.detect, dataset._fingerprint
-    settings = repr((__version__, seed, detect, work.columns, work.later, known))
-    for part in (settings.encode(), release.privatizer.fingerprint):
+    secret = b"" if settings.seed is not None else settings.secret()
+    digest = hashlib.blake2b(key=secret, digest_size=16, person=b"textpriv-cache")
+    known = __version__, settings.seed, settings.detect, columns, later, dataset._fingerprint
+    for part in (repr(known).encode(), index):
         digest.update(framed(part))
     return digest.hexdigest()
 
 
-def _later(
-    dataset: Any, columns: Sequence[str], known: Sequence[Occurrences]
-) -> dict[int, tuple[int, ...]]:
+def _later(dataset: Any, columns: Sequence[str], known: Sequence[Occurrences]) -> Numbers:
     """Count the texts of a dataset; return the numbers of rows with a text that is not the first of its kind."""
     later = {}
-    for row, values in enumerate(dataset.with_format(None) if known else ()):
-        # What is no text is an error when its batch is mapped.
-        texts = zip(known, (values.get(column) for column in columns), strict=True)
-        numbers = tuple(k.count(text) if isinstance(text, str) else 1 for k, text in texts)
+    for row, values in enumerate(dataset.with_format(None)):
+        texts = zip(known, columns, strict=True)
+        numbers = tuple(each.count(values.get(column)) for each, column in texts)
         if max(numbers) > 1:
             later[row] = numbers
     return later
@@ -162,28 +147,15 @@ def _names(dataset: Any, column: str) -> Iterator[Any]:
         yield row.get(column)
 
 
-@dataclass(frozen=True)
-class _Batches:
-    """The mapped function: tables and the numbers of their rows in the dataset in, tables out."""
-
-    settings: PrivatizerSettings
-    columns: Columns
-    later: Mapping[int, tuple[int, ...]]  # numbers among equal texts, where one is not the first
-
-    @property
-    def left_out(self) -> list[str]:
-        return [] if self.columns.labels is None else [self.columns.labels]
-
-    def __call__(self, table: pa.Table, numbers: list[int]) -> pa.Table:
-        import pyarrow as pa
-
-        release = release_in_process(self.settings, self.columns)
-        (batch,) = table.combine_chunks().to_batches() or [None]
-        if batch is None:
-            return table
-        names = [name for name in batch.schema.names if name not in self.left_out]
-        first = (1,) * len(self.columns.texts)
-        for place, column in enumerate(self.columns.occurrences):
-            found = [self.later.get(number, first)[place] for number in numbers]
-            batch = batch.append_column(column, pa.array(found, pa.uint64()))
-        return pa.Table.from_batches([release(batch).select(names)])
+def _released(
+    table: pa.Table,
+    rows: list[int],
+    settings: PrivatizerSettings,
+    columns: Columns,
+    later: Numbers,
+) -> pa.Table:
+    if not len(table):
+        return table
+    numbers = [later.get(row, (1,) * len(columns.texts)) for row in rows]
+    (batch,) = table.combine_chunks().to_batches()
+    return type(table).from_batches([release_in_process(settings, columns)(batch, numbers)])

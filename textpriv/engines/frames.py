@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from textpriv.engines.batch import (
-    BatchRelease,
-    Columns,
-    PrivatizerSettings,
-    named_error,
-    string_array,
-)
-from textpriv.engines.identity import Occurrences, refuse_repeated
-from textpriv.errors import CorpusError, MechanismError
+from textpriv.engines.batch import BatchRelease, Occurrences, Rows, named_error, refuse_repeated
+from textpriv.engines.settings import Columns, PrivatizerSettings
+from textpriv.errors import CorpusError, DocumentError, MechanismError
 from textpriv.mechanisms import NO_DEFAULT
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from textpriv.statement import PrivacyStatement
 
 __all__ = ["frame_statement", "privatize_frame"]
 
-_ROWS = 1000  # at a time
-_NUMBER = "textpriv number of {}"
 _SERIES = "text"  # the name of the column of a Series in keys of documents
 
 
@@ -37,11 +23,7 @@ def privatize_frame(
     epsilon: float | None = None,
     *,
     settings: PrivatizerSettings | None = None,
-    text_column: str | Sequence[str] = "text",
-    document_column: str | None = None,
-    author_column: str | None = None,
-    labels_column: str | None = None,
-    null: str = "keep",
+    **columns: Any,
 ) -> Any:
     """Return a table with private texts and the other columns as they are.
 
@@ -53,11 +35,8 @@ def privatize_frame(
         That of TEM over the built-in index, per unit of its distance. Or give ``settings``.
     settings : PrivatizerSettings, optional
         Its run key (``key_file`` or ``run_key``) makes the release repeatable, the same on any engine.
-    document_column : str, optional
-        The name of each document, from which its randomness follows, all different. Without one, its own text and its number
-        among equal texts.
-    text_column, author_column, labels_column, null
-        As in :class:`textpriv.engines.batch.Columns`; the labels are left out. A Series has no columns with names.
+    **columns
+        Fields of :class:`textpriv.engines.settings.Columns`. A Series has no columns with names.
 
     Returns
     -------
@@ -69,7 +48,9 @@ def privatize_frame(
     MechanismError
         Without an epsilon and settings, or with both.
     CorpusError
-        For another type, a column that is missing, a text that is none, and a name that is there twice.
+        For another type, a column that is missing, and a name that is there twice.
+    DocumentError
+        For a text or a name that is none; names the row.
     """
     settings = _settings(epsilon, settings)
     library, kind = type(frame).__module__.split(".")[0], type(frame).__name__
@@ -80,14 +61,12 @@ def privatize_frame(
         )
     if not hasattr(frame, "columns"):
         table = frame.to_frame(_SERIES)
-        return privatize_frame(table, settings=settings, null=null)[_SERIES].rename(frame.name)
-    columns = Columns(text_column, document_column, author_column, labels=labels_column, null=null)
-    if document_column is None:
-        columns = replace(columns, occurrence=[_NUMBER.format(name) for name in columns.texts])
-    columns.check(list(frame.columns))
-    texts = _released(frame, settings, columns)
-    if labels_column is not None:
-        frame = frame[[name for name in frame.columns if name != labels_column]]
+        return privatize_frame(table, settings=settings, **columns)[_SERIES].rename(frame.name)
+    chosen = Columns(**columns)
+    chosen.check(list(frame.columns))
+    texts = dict(zip(chosen.texts, _released(frame, settings, chosen), strict=True))
+    if chosen.labels_column is not None:
+        frame = frame[[name for name in frame.columns if name != chosen.labels_column]]
     if library == "polars":
         import polars
 
@@ -104,28 +83,19 @@ def privatize_frame(
     return private
 
 
-def frame_statement(
-    statement: PrivacyStatement,
-    frame: Any,
-    *,
-    text_column: str | Sequence[str] = "text",
-    labels_column: str | None = None,
-    null: str = "keep",
-) -> PrivacyStatement:
+def frame_statement(statement: PrivacyStatement, frame: Any, **columns: Any) -> PrivacyStatement:
     """Return the statement of a privatizer for what an engine releases of a table: all that passes is named.
 
     Parameters
     ----------
     statement : PrivacyStatement
         ``settings.build().statement``.
-    frame
+    frame, **columns
         As given to :func:`privatize_frame`, or to the engines of Spark, Ray and datasets.
-    text_column, labels_column, null
-        As given there.
     """
-    besides, names = [], _names_of_columns(frame)
+    chosen, besides, names = Columns(**columns), [], _names_of_columns(frame)
     if names is not None:
-        private = (*Columns(text_column).texts, labels_column)
+        private = (*chosen.texts, chosen.labels_column)
         statement = statement.with_columns([str(name) for name in names if name not in private])
         if any(name is not None for name in getattr(names, "names", ())):
             besides.append("the names of its levels of columns")
@@ -133,35 +103,24 @@ def frame_statement(
         besides.append("its name")
     if isinstance(frame, dict):
         besides.append("the names of its splits, and how many documents stand in each")
-    if type(frame).__module__.split(".")[0] == "pandas":
+    library = type(frame).__module__.split(".")[0]
+    if library == "pandas":
         index = frame.index
         is_count = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
         named = [str(name) for name in index.names if name is not None]
         if named or not is_count:
             besides.append(f"its index{' ' * bool(named)}{', '.join(named)}")
-    lines = [f"what a table has besides columns, released as it is: {', '.join(besides)}"]
-    found = _nulls(frame, Columns(text_column).texts) if null == "keep" else 0
-    nulls = [
-        f"which records have no text: {'' if found is None else f'{found:,} '}null texts stay null"
-    ]
-    not_protected = (*(lines if besides else ()), *(nulls if found != 0 else ()))
-    return statement.extended(not_protected=not_protected) if not_protected else statement
-
-
-def _nulls(frame: Any, columns: Sequence[str]) -> int | None:
-    """Count the null texts of a table in memory; None for one that is read later."""
-    if type(frame).__module__.split(".")[0] not in ("pandas", "polars"):
-        return None
-    series = [frame[name] for name in columns] if hasattr(frame, "columns") else [frame]
-    return sum(text is None for each in series for text in _values(each))
-
-
-def _values(series: Any) -> list[Any]:
-    """Return the values of a Series; missing ones of pandas are None."""
-    values: list[Any] = series.to_list()
-    if not hasattr(series, "isna"):
-        return values
-    return [None if gone else value for value, gone in zip(values, series.isna(), strict=True)]
+    lines = []
+    if besides:
+        lines.append(f"what a table has besides columns, released as it is: {', '.join(besides)}")
+    if chosen.null == "keep" and library in ("pandas", "polars"):
+        series = [frame[name] for name in chosen.texts] if names is not None else [frame]
+        found = sum(text is None for each in series for text in _values(each))
+        if found:
+            lines.append(f"which records have no text: {found:,} null texts stay null")
+    elif chosen.null == "keep":  # the table is read later
+        lines.append("which records have no text: null texts stay null")
+    return statement.extended(not_protected=tuple(lines)) if lines else statement
 
 
 def _names_of_columns(frame: Any) -> Any:
@@ -185,64 +144,32 @@ def _settings(epsilon: float | None, settings: PrivatizerSettings | None) -> Pri
     return PrivatizerSettings(options={"epsilon": epsilon})
 
 
-def _released(
-    frame: Any, settings: PrivatizerSettings, columns: Columns
-) -> dict[str, list[str | None]]:
+def _released(frame: Any, settings: PrivatizerSettings, columns: Columns) -> list[list[str | None]]:
     """Return the private texts of each column."""
-    import pyarrow as pa
-
-    raw = {name: _values(frame[name]) for name in columns.texts}
-    for name, texts in raw.items():
-        for row, text in enumerate(texts):
-            if not isinstance(text, str) and (text is not None or columns.null == "fail"):
-                found = "none (null)" if text is None else type(text).__name__
-                raise CorpusError(
-                    f"row {row + 1}: expected a text in {name!r}, found {found}. Leave such rows out first."
-                )
-    given: dict[str, Any] = {name: string_array(texts) for name, texts in raw.items()}
-    for column in filter(None, (columns.document, columns.author)):
-        given[column] = _names(frame[column].to_list(), column)
-    if columns.labels is not None:
-        labels = frame[columns.labels].to_list()
-        plain = (each if isinstance(each, str) else json.dumps(_listed(each)) for each in labels)
-        given[columns.labels] = string_array(plain)
-    for column, texts in zip(columns.occurrences, raw.values(), strict=False):
-        known = Occurrences()
-        numbers = [1 if text is None else known.count(text) for text in texts]
-        given[column] = pa.array(numbers, pa.uint64())
-    if columns.document is not None and settings.ledger is None:
-        refuse_repeated(given[columns.document].to_pylist(), columns.document)
-    release = BatchRelease(settings.build(), columns)
-    private: dict[str, list[str | None]] = {name: [] for name in raw}
-    for first in range(0, len(frame), _ROWS):
-        batch = pa.RecordBatch.from_pydict(given).slice(first, _ROWS)
-        try:
-            done = release(batch)
-        except Exception as error:
-            raise named_error(error, partial(_row, first)) from None
-        for name, emitted in private.items():
-            emitted += done.column(name).to_pylist()
-    return private
+    texts = [_values(frame[name]) for name in columns.texts]
+    names, authors, labels = (
+        None if name is None else _values(frame[name])
+        for name in (columns.document_column, columns.author_column, columns.labels_column)
+    )
+    numbers = None
+    if names is None:
+        known = [Occurrences() for _ in texts]
+        counted = (map(each.count, own) for each, own in zip(known, texts, strict=True))
+        numbers = list(zip(*counted, strict=True))
+    elif settings.ledger is None:
+        refuse_repeated(names, str(columns.document_column))
+    if labels is not None:  # of pandas they are arrays where a frame was read from Parquet
+        labels = [each.tolist() if hasattr(each, "tolist") else each for each in labels]
+    try:
+        rows = Rows(texts, names, authors, labels, numbers)
+        return BatchRelease(settings.build(), columns).rows(rows).texts
+    except DocumentError as error:
+        raise named_error(error, lambda row: f"row {row + 1}") from None
 
 
-def _row(first: int, row: int) -> str:
-    return f"row {first + row + 1}"
-
-
-def _listed(labels: Any) -> Any:
-    """Return labels as lists: pandas has arrays of them where a frame was read from Parquet, and a number for none."""
-    if hasattr(labels, "tolist"):
-        return labels.tolist()
-    return labels if isinstance(labels, list) else None
-
-
-def _names(values: list[Any], column: str) -> pa.Array:
-    """Return names as text."""
-    for row, name in enumerate(values):
-        if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-            raise CorpusError(
-                f"row {row + 1}: expected a name, as text or a whole number, in {column!r}; found none."
-            )
-        if not str(name).encode("utf-8", "replace").decode() == str(name):
-            raise CorpusError(f"row {row + 1}: the name in {column!r} is not UTF-8. Give another.")
-    return string_array(map(str, values))
+def _values(series: Any) -> list[Any]:
+    """Return the values of a Series; missing ones of pandas are None."""
+    values: list[Any] = series.to_list()
+    if not hasattr(series, "isna"):
+        return values
+    return [None if gone else value for value, gone in zip(values, series.isna(), strict=True)]

@@ -1,4 +1,4 @@
-"""Record batches released in this process, or in several of this machine; results come in order."""
+"""Rows released in this process, or in several of this machine, in order."""
 
 from __future__ import annotations
 
@@ -9,164 +9,133 @@ import signal
 import sys
 import threading
 import warnings
-from collections import Counter, deque
-from collections.abc import Generator, Iterable
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from textpriv.engines.batch import BatchRelease, release_in_process, without_trace
+from textpriv.engines.batch import BatchRelease, Released, Rows, release_in_process, without_trace
 from textpriv.engines.settings import PrivatizerSettings
-from textpriv.errors import CorpusError, TextprivError
+from textpriv.errors import CorpusError
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from textpriv.engines.batch import Columns
-
-__all__ = ["InProcess", "Released", "WorkerPool", "local_engine"]
+__all__ = ["Result", "in_order"]
 
 Job = TypeVar("Job")
-_Recipe = tuple[PrivatizerSettings, "Columns"]
+Result = Callable[[], Released]
 
-# In flight for each worker, as long as their texts are not larger than so many bytes.
-_BATCHES, _BYTES = 16, 8 << 20
-
-
-@dataclass(frozen=True)
-class Released:
-    """A released batch and its tokens by class, or the error instead."""
-
-    batch: pa.RecordBatch | None
-    tokens: Counter[str]
-    error: Exception | None = None
-
-    def result(self) -> tuple[pa.RecordBatch | None, Counter[str]]:
-        """Return the batch and the tokens, or raise."""
-        if self.error is not None:
-            raise self.error
-        return self.batch, self.tokens
+# In flight for each worker, as long as their texts are not longer than so many characters.
+_BATCHES, _SIZE = 16, 8 << 20
 
 
-def _release(release: BatchRelease, batch: pa.RecordBatch | None) -> Released:
-    if batch is None:
-        return Released(None, Counter())
-    try:
-        done = release(batch)
-    except TextprivError as error:
-        return Released(None, Counter(), error)
-    tokens, release.tokens = release.tokens, Counter()
-    return Released(done, tokens)
-
-
-class InProcess(contextlib.AbstractContextManager["InProcess"]):
-    """The engine that releases batches in this process."""
-
-    def __init__(self, release: BatchRelease) -> None:
-        self._own = release
-
-    def __exit__(self, *exception: object) -> None:
-        """Leave nothing behind."""
-
-    def ordered(
-        self, jobs: Iterable[tuple[Job, pa.RecordBatch | None]]
-    ) -> Generator[tuple[Job, Released], None, None]:
-        """Yield each job with its released batch; a job without a batch passes through."""
-        for job, batch in jobs:
-            yield job, _release(self._own, batch)
-
-
-class WorkerPool(contextlib.AbstractContextManager["WorkerPool"]):
-    """The engine that releases batches in several processes, which share the memory-mapped index.
+def in_order(
+    jobs: Iterable[tuple[Job, Rows]],
+    release: BatchRelease,
+    settings: PrivatizerSettings | None = None,
+    workers: int = 1,
+) -> Generator[tuple[Job, Result], None, None]:
+    """Yield each job with a function that returns its released rows or raises, in the order of the jobs.
 
     Parameters
     ----------
+    jobs
+        Anything, and its rows.
     release : BatchRelease
         Forked workers take it over as it is; others build their own from ``settings``.
-    settings : PrivatizerSettings
+    settings : PrivatizerSettings, optional
     workers : int
+        Processes, which share the memory-mapped index.
     """
+    if workers == 1 or settings is None:
+        for job, rows in jobs:
+            yield job, partial(release.rows, rows)
+        return
+    pending: deque[tuple[Job, Future[Released], int]] = deque()
+    size = 0
 
-    def __init__(self, release: BatchRelease, settings: PrivatizerSettings, workers: int) -> None:
-        self._workers = workers
-        # A forked worker has all that this process has loaded. Beside other threads it might find a lock closed for ever.
-        forks = sys.platform == "linux" and threading.active_count() == 1
-        if forks:
-            release.privatizer.warm()
-        self._pool = ProcessPoolExecutor(
-            workers,
-            multiprocessing.get_context("fork" if forks else "spawn"),
-            _begin,
-            (release if forks else (settings, release.columns),),
-        )
+    def is_due() -> bool:
+        is_full = len(pending) > _BATCHES * workers or size > _SIZE * workers
+        return is_full or pending[0][1].done()
+
+    def first() -> tuple[Job, Result]:
+        nonlocal size
+        job, future, length = pending.popleft()
+        size -= length
+        return job, partial(_result, future)
+
+    with _pool(release, settings, workers) as pool:
+        for job, rows in jobs:
+            with _told():
+                future = pool.submit(_released, rows)
+            length = sum(len(text or "") for own in rows.texts for text in own)
+            pending.append((job, future, length))
+            size += length
+            while pending and is_due():
+                yield first()
+        while pending:
+            yield first()
+
+
+@contextlib.contextmanager
+def _pool(
+    release: BatchRelease, settings: PrivatizerSettings, workers: int
+) -> Iterator[ProcessPoolExecutor]:
+    # A forked worker has all that this process has loaded. Beside other threads it might find a lock closed for ever.
+    forks = sys.platform == "linux" and threading.active_count() == 1
+    if forks:
+        release.privatizer.warm()
+    make = (
+        partial(_same, release) if forks else partial(release_in_process, settings, release.columns)
+    )
+    context = multiprocessing.get_context("fork" if forks else "spawn")
+    pool = ProcessPoolExecutor(workers, context, _begin, (make,))
+    try:
         with warnings.catch_warnings():
             # Newer Pythons warn of any thread at a fork; those of the linear algebra look after themselves.
             warnings.simplefilter("ignore", DeprecationWarning)
             # All forked workers start with the first job: now, before the caller may start a thread.
-            self._pool.submit(int)
-
-    def __exit__(self, *exception: object) -> None:
-        self._pool.shutdown(cancel_futures=True)
-
-    def ordered(
-        self, jobs: Iterable[tuple[Job, pa.RecordBatch | None]]
-    ) -> Generator[tuple[Job, Released], None, None]:
-        """Yield each job with its released batch, in the order of the jobs; raise CorpusError if a worker dies."""
-        pending: deque[tuple[Job, Future[Released] | None, int]] = deque()
-        size = 0
-
-        def first() -> tuple[Job, Released]:
-            job, future, _ = pending.popleft()
-            return job, Released(None, Counter()) if future is None else future.result()
-
-        try:
-            for job, batch in jobs:
-                future = None if batch is None else self._pool.submit(_released, batch)
-                pending.append((job, future, 0 if batch is None else batch.nbytes))
-                size += pending[-1][2]
-                while pending and (self._is_full(len(pending), size) or _is_done(pending[0][1])):
-                    size -= pending[0][2]
-                    yield first()
-            while pending:
-                yield first()
-        except BrokenProcessPool:
-            raise CorpusError(
-                "A worker process ended before its work was done (out of memory, killed, or a script without "
-                "'if __name__ == \"__main__\":'). The output is not complete. Try fewer workers or a smaller batch size."
-            ) from None
-
-    def _is_full(self, batches: int, size: int) -> bool:
-        return batches > _BATCHES * self._workers or size > _BYTES * self._workers
+            pool.submit(int)
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def local_engine(
-    release: BatchRelease, settings: PrivatizerSettings | None, workers: int
-) -> InProcess | WorkerPool:
-    """Return the engine for a number of processes of this machine."""
-    if workers == 1 or settings is None:
-        return InProcess(release)
-    return WorkerPool(release, settings, workers)
+def _result(future: Future[Released]) -> Released:
+    with _told():
+        return future.result()
 
 
-def _is_done(future: Future[Released] | None) -> bool:
-    return future is None or future.done()
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Say what to do where a worker has died."""
+    try:
+        yield
+    except BrokenProcessPool:
+        raise CorpusError(
+            "A worker process ended before its work was done (out of memory, killed, or a script without "
+            "'if __name__ == \"__main__\":'). The output is not complete. Try fewer workers or a smaller batch size."
+        ) from None
 
 
-# What this worker releases with: taken over by a fork, or made from the recipe with the first batch.
-_given: BatchRelease | _Recipe | None = None
+# Makes the release of this worker: the one that a fork took over, or one from the settings, with the first rows.
+_make: Callable[[], BatchRelease]
 
 
-def _begin(given: BatchRelease | _Recipe) -> None:
+def _same(release: BatchRelease) -> BatchRelease:
+    return release
+
+
+def _begin(make: Callable[[], BatchRelease]) -> None:
     """Prepare a worker process."""
-    global _given
+    global _make
     # Ctrl-C reaches every process of the terminal; only the parent answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-    _given = given
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    _make = make
 
 
 def _end_with(sentinel: int) -> None:
@@ -175,15 +144,6 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
-def _released(batch: pa.RecordBatch) -> Released:
-    """Release a batch in a worker; an error carries no private text back."""
-
-    def work(batch: pa.RecordBatch) -> Released:
-        assert _given is not None
-        try:
-            release = release_in_process(*_given) if isinstance(_given, tuple) else _given
-        except TextprivError as error:
-            return Released(None, Counter(), error)
-        return _release(release, batch)
-
-    return without_trace(work, batch)
+def _released(rows: Rows) -> Released:
+    """Release rows in a worker; an error carries no private text back."""
+    return without_trace(lambda rows: _make().rows(rows), rows)

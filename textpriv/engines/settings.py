@@ -1,16 +1,20 @@
-"""Settings from which any process builds the same Privatizer."""
+"""What every engine is told: the settings from which a process builds a Privatizer, and what columns mean."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from textpriv.errors import CorpusError
 
 if TYPE_CHECKING:
     from textpriv.privatizer import Privatizer
 
-__all__ = ["PrivatizerSettings"]
+__all__ = ["Columns", "PrivatizerSettings"]
+
+NULLS = ("keep", "fail", "empty")
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,9 @@ class PrivatizerSettings:
     run_key
         32 random bytes that every process shares. Not used with a ledger.
     key_file
-        Path of a run key that each process reads for itself, in place of ``run_key``.
-    ledger
-        Path of the ledger that counts every document.
-    document_limit, document_nats_limit, author_limit, document_rho_limit, author_rho_limit
-        The ledger's limits, as in :class:`textpriv.ledger.Ledger`.
+        Path of a run key that each process reads for itself, in place of ``run_key``: the settings then hold no secret.
+    ledger, limits
+        Path of the ledger that counts every document, and its limits, as in :class:`textpriv.ledger.Ledger`.
     language
         spaCy's code of the language whose rules tokenize the texts; None for that of the index.
     spans
@@ -53,14 +55,14 @@ class PrivatizerSettings:
     run_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     key_file: str | None = None
     ledger: str | None = None
-    document_limit: float | None = None
-    document_nats_limit: float | None = None
-    author_limit: float | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
     language: str | None = None
-    document_rho_limit: float | None = None
-    author_rho_limit: float | None = None
     spans: Mapping[str, Any] | None = None
     detect: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.key_file is not None:
+            object.__setattr__(self, "run_key", b"")
 
     def build(self) -> Privatizer:
         """Load the index and build the Privatizer.
@@ -86,18 +88,12 @@ class PrivatizerSettings:
             more["spans"] = SpanPolicy.from_dict(self.spans)
             more["detector"] = [make_detector(name, language) for name in self.detect]
         if self.ledger is not None:
-            from textpriv.ledger.ledger import LIMITS, Ledger
+            from textpriv.ledger import Ledger
 
-            more["ledger"] = Ledger(self.ledger, **{name: getattr(self, name) for name in LIMITS})
+            more["ledger"] = Ledger(self.ledger, **self.limits)
         elif self.seed is None:
             more["run_key"] = self.secret()
         return Privatizer(mechanism, policy, **more)
-
-    def __repr__(self) -> str:
-        usual = PrivatizerSettings(run_key=b"")
-        shown = (field.name for field in fields(self) if field.repr)
-        changed = [name for name in shown if getattr(self, name) != getattr(usual, name)]
-        return f"PrivatizerSettings({', '.join(f'{n}={getattr(self, n)!r}' for n in changed)})"
 
     def secret(self) -> bytes:
         """Return the run key itself."""
@@ -107,6 +103,74 @@ class PrivatizerSettings:
 
         return read_run_key(self.key_file)
 
-    def without_secret(self) -> PrivatizerSettings:
-        """Return the same settings with the key only by its file, ready to travel between machines."""
-        return self if self.key_file is None else replace(self, run_key=b"")
+
+@dataclass(frozen=True)
+class Columns:
+    """Meaning of the columns of a table.
+
+    Attributes
+    ----------
+    text_column
+        The texts, as a name or several.
+    document_column
+        The name of each document, from which its randomness follows, all different; text or whole numbers. Without one a
+        document goes by its own text and its number among equal ones.
+    author_column
+        The name of each document's author: for a ledger, and for spans that are replaced the same way for a person.
+    labels_column
+        The spans of each text that are known already (:func:`textpriv.spans.span.read_labels`). The column is left out of
+        what is released; with one column of texts only.
+    null
+        A null text is kept (``"keep"``), refused (``"fail"``) or becomes an empty text (``"empty"``).
+
+    Raises
+    ------
+    CorpusError
+        If a text is to be its own name, since equal texts would come out equal, or if the columns do not fit together.
+    """
+
+    text_column: str | Sequence[str] = "text"
+    document_column: str | None = None
+    author_column: str | None = None
+    labels_column: str | None = None
+    null: str = "keep"
+
+    def __post_init__(self) -> None:
+        if not self.texts or len(set(self.texts)) < len(self.texts):
+            raise CorpusError("Name each column of texts once.")
+        if twice := set(self.texts) & {
+            self.document_column,
+            self.author_column,
+            self.labels_column,
+        }:
+            raise CorpusError(
+                f"{twice.pop()!r} contains the texts, so it cannot name documents or authors, nor hold labels. Name "
+                "another column."
+            )
+        if self.labels_column is not None and len(self.texts) > 1:
+            raise CorpusError("Labels are offsets in one text: release several columns one by one.")
+        if self.null not in NULLS:
+            raise CorpusError(f"null must be one of {', '.join(NULLS)}; found {self.null!r}.")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of texts."""
+        return (self.text_column,) if isinstance(self.text_column, str) else (*self.text_column,)
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse the columns of a table where one that is needed is not there once."""
+        for name in (*self.texts, self.document_column, self.author_column, self.labels_column):
+            if name is not None and (count := list(names).count(name)) != 1:
+                raise CorpusError(
+                    f"expected one column named {name!r}, found {count} among {len(names)} columns."
+                )
+
+    @classmethod
+    def on_machines(cls, settings: PrivatizerSettings, **columns: Any) -> Columns:
+        """Return the columns of a table whose rows several machines release, in no order: documents need names."""
+        if settings.ledger is not None:
+            raise CorpusError("A ledger counts on one machine: use a run key.")
+        made = cls(**columns)
+        if made.document_column is None:
+            raise CorpusError("The rows have no order: name documents with document_column=.")
+        return made

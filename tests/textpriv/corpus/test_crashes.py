@@ -218,17 +218,16 @@ def test_a_lock_that_was_left_keeps_nobody_away(tmp_path):
 
 ORPHANS = """
 import multiprocessing, sys, time
-import pyarrow as pa
-from textpriv.engines.batch import BatchRelease, Columns, PrivatizerSettings
-from textpriv.engines.local import WorkerPool
+from textpriv.engines.batch import BatchRelease, Rows
+from textpriv.engines.local import in_order
+from textpriv.engines.settings import Columns, PrivatizerSettings
 
 settings = PrivatizerSettings(sys.argv[1], options={"epsilon": 1.0}, seed=1)
-batch = pa.RecordBatch.from_pydict({"text": ["a"], "id": ["a"]})
-with WorkerPool(BatchRelease(settings.build(), Columns("text", "id")), settings, 3) as pool:
-    for _ in pool.ordered((n, batch) for n in range(9)):
-        pass
-    print(*[child.pid for child in multiprocessing.active_children()], flush=True)
-    time.sleep(60)
+jobs = ((n, Rows([["a"]], ["a"])) for n in range(9))
+for n, _ in in_order(jobs, BatchRelease(settings.build(), Columns("text", "id")), settings, 3):
+    if n == 8:
+        print(*[child.pid for child in multiprocessing.active_children()], flush=True)
+        time.sleep(60)
 """
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from textpriv.engines.batch import BatchRelease, Columns, release_in_process
+from textpriv.engines.batch import BatchRelease
+from textpriv.engines.settings import Columns
 from textpriv.errors import CorpusError
 from textpriv.run_key import RunKey
 
@@ -86,12 +87,10 @@ def test_the_same_release_is_found_in_the_cache_and_no_other(stored, settings, m
 
 
 def test_two_sets_of_detectors_share_no_cache(stored, settings):
-    release = release_in_process(settings, Columns("text", document="id"))
-    works = [
-        engine._Batches(replace(settings, detect=detect), release.columns, {})
+    first, second = (
+        engine._fingerprint(stored, replace(settings, detect=detect), Columns(), {}, b"")
         for detect in ((), ("numbers",))
-    ]
-    first, second = (engine._fingerprint(stored, work, release) for work in works)
+    )
     assert first != second
 
 

@@ -7,24 +7,25 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from multiprocessing import active_children
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from echo import another_thread
 
-from textpriv.engines import local as pool_of_workers
-from textpriv.engines.batch import BatchRelease, Columns, PrivatizerSettings
-from textpriv.engines.local import InProcess, WorkerPool
-from textpriv.errors import CorpusError
+from textpriv.engines import local
+from textpriv.engines.batch import BatchRelease, Rows
+from textpriv.engines.local import in_order
+from textpriv.engines.settings import Columns, PrivatizerSettings
+from textpriv.errors import CorpusError, TextprivError
 from textpriv.index import Index
 from textpriv.tokenization.encoder import TextEncoder
 from textpriv.vocabulary import Vocabulary
 
 HERE = Path(__file__).resolve().parent
 WORDS = ["good", "film", "the", "night", ".", "it", "'s", "seven", "a.m."]
-COLUMNS = Columns("text", document="id", null="fail")
+COLUMNS = Columns("text", "id", null="fail")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def settings(folder: Path, **more) -> PrivatizerSettings:
     return PrivatizerSettings(str(folder), options={"epsilon": 3.0}, run_key=bytes(32), **more)
 
 
-def batches(count: int) -> list[pa.RecordBatch]:
+def batches(count: int) -> list[Rows]:
     """Texts with new words in every batch, special cases over blanks, and runs of blanks."""
     pieces = [*WORDS, "Good,", ": )", "a.m .", ":)", "  ", "\n\n", "(42)", "it's", "x" * 1001, ""]
     rng = np.random.default_rng(1)
@@ -50,19 +51,17 @@ def batches(count: int) -> list[pa.RecordBatch]:
             for _ in range(9)
         ]
         ids = [f"{number}-{row}" for row in range(9)]
-        found.append(pa.RecordBatch.from_pydict({"id": ids, "text": [*texts[:8], ""]}))
+        found.append(Rows([[*texts[:8], ""]], ids))
     return found
 
 
-def released(engine, given) -> tuple[list[list[str]], Counter[str]]:
+def released(given, *engine) -> tuple[list[list[str]], Counter[str]]:
     texts, tokens = [], Counter()
-    with engine:
-        for place, (job, done) in enumerate(engine.ordered(enumerate(given))):
-            assert job == place
-            batch, counts = done.result()
-            texts.append(batch["text"].to_pylist())
-            assert batch["id"].equals(given[place]["id"])
-            tokens += counts
+    for place, (job, result) in enumerate(in_order(enumerate(given), *engine)):
+        assert job == place
+        done = result()
+        texts.append(done.texts)
+        tokens += Counter(done.tokens)
     return texts, tokens
 
 
@@ -72,21 +71,27 @@ POLICIES = [{}, {"unknown": "keep", "stopword": "keep"}, {"unknown": "drop", "sp
 def compare(folder: Path, policy: dict[str, str], workers: int, start: str, **more: str) -> None:
     """A pool of workers releases what one process does; its processes are forked, or begin from nothing."""
     recipe, given = settings(folder, policy=policy, **more), batches(30)
-    alone = released(InProcess(BatchRelease(recipe.build(), COLUMNS)), given)
-    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS), recipe, workers)
-    assert released(pool, given) == alone
-    assert pool._pool._mp_context.get_start_method() == start
+    alone = released(given, BatchRelease(recipe.build(), COLUMNS))
+    kinds = set()
+
+    def watched():
+        for rows in given:
+            kinds.update(type(each).__name__ for each in active_children())
+            yield rows
+
+    assert released(watched(), BatchRelease(recipe.build(), COLUMNS), recipe, workers) == alone
+    assert kinds == {f"{start}Process"}
 
 
 def test_a_pool_that_begins_from_nothing_releases_what_one_process_does(folder):
     # Beside another thread no process is copied.
     with another_thread():
-        compare(folder, POLICIES[1], 2, start="spawn")
+        compare(folder, POLICIES[1], 2, start="Spawn")
 
 
 def test_a_mechanism_that_reads_its_context_is_drawn_the_same_in_a_pool(folder):
     with another_thread():
-        compare(folder, {}, 2, start="spawn", mechanism="textpriv.ContextualTEM.v1")
+        compare(folder, {}, 2, start="Spawn", mechanism="textpriv.ContextualTEM.v1")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
@@ -97,7 +102,7 @@ def test_a_pool_of_copies_releases_what_one_process_does(folder):
         "from pathlib import Path\n"
         "import test_workers as here\n"
         "for workers, policy in zip((2, 3, 5), here.POLICIES):\n"
-        "    here.compare(Path(sys.argv[3]), policy, workers, start='fork')\n"
+        "    here.compare(Path(sys.argv[3]), policy, workers, start='Fork')\n"
         "print('the same')"
     )
     answer = subprocess.run(
@@ -111,13 +116,16 @@ def test_a_pool_of_copies_releases_what_one_process_does(folder):
 
 def test_a_batch_that_cannot_be_read_or_drawn_is_told_in_its_place(folder):
     recipe, given = settings(folder), batches(6)
-    given[1] = pa.RecordBatch.from_pydict({"id": ["a"], "text": [None]}, given[1].schema)
-    given[3] = pa.RecordBatch.from_pydict({"id": [""], "text": ["good"]}, given[3].schema)
-    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS), recipe, 1)
-    with pool:
-        errors = [done.error for _, done in pool.ordered(enumerate(given))]
-    assert [error is None for error in errors] == [True, False, True, False, True, True]
-    assert "row 1 of a batch" in str(errors[1])
+    given[1], given[3] = Rows([["good", None]], ["a", "b"]), Rows([["good"]], [""])
+    errors = {}
+    release = BatchRelease(recipe.build(), COLUMNS)
+    for number, result in in_order(enumerate(given), release, recipe, 2):
+        try:
+            result()
+        except TextprivError as error:
+            errors[number] = error
+    assert [(number, error.position) for number, error in errors.items()] == [(1, 1), (3, 0)]
+    assert "a text" in str(errors[1])
     assert "a name" in str(errors[3])
 
 
@@ -125,20 +133,19 @@ def test_what_goes_wrong_in_a_worker_is_told_without_a_private_text(folder, monk
     def fail(self, texts):
         raise ValueError(f"cannot cut {texts}")
 
-    monkeypatch.setattr(pool_of_workers, "_given", BatchRelease(settings(folder).build(), COLUMNS))
+    release = BatchRelease(settings(folder).build(), COLUMNS)
+    monkeypatch.setattr(local, "_make", lambda: release, raising=False)
     monkeypatch.setattr(TextEncoder, "encode", fail)
     with pytest.raises(RuntimeError, match="textpriv failed with ValueError") as told:
-        pool_of_workers._released(batches(1)[0])
+        local._released(batches(1)[0])
     assert "new0" not in str(told.value)
 
 
 def test_a_worker_that_dies_is_told_with_what_to_do(folder):
     recipe, given = settings(folder), batches(40)
-    pool = WorkerPool(BatchRelease(recipe.build(), COLUMNS), recipe, 1)
-    with pool:
-        results = pool.ordered(enumerate(given))
-        next(results)
-        for worker in pool._pool._processes:
-            os.kill(worker, signal.SIGKILL)
-        with pytest.raises(CorpusError, match="fewer workers or a smaller batch size"):
-            list(results)
+    results = in_order(enumerate(given), BatchRelease(recipe.build(), COLUMNS), recipe, 2)
+    next(results)
+    for worker in active_children():
+        os.kill(worker.pid, signal.SIGKILL)
+    with pytest.raises(CorpusError, match="fewer workers or a smaller batch size"):
+        [result() for _, result in results]

@@ -19,7 +19,7 @@ from textpriv.corpus.records import (
     RecordError,
     RecordWriter,
 )
-from textpriv.engines.schemas import types_alone, with_children
+from textpriv.engines.batch import types_alone, with_children
 from textpriv.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class _ParquetWriter(RecordWriter):
 
         super().__init__(reader, out, rule)
         self._passing = self.passing(reader.columns)
-        self._schema = types_alone(pa.schema([reader.schema.field(n) for n in self._passing]))
+        self._schema = pa.schema([types_alone(reader.schema.field(n)) for n in self._passing])
         self._writer = pq.ParquetWriter(out, self._schema, compression="zstd")
         self._rows: list[pa.RecordBatch] = []
 
