@@ -104,7 +104,7 @@ class NGrams:
         if not len(keys):
             return np.full(wanted.shape, -1)
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where((keys[at] == wanted) & (np.asarray(context) >= 0), at, -1)
+        return np.where(keys[at] == wanted, at, -1)
 
     @cached_property
     def weights(self) -> tuple[NDArray[np.float64], ...]:
@@ -184,7 +184,7 @@ class NGrams:
         for ladder, (context, offsets, words) in zip(self._ladders, steps, strict=True):
             point = context * ONE + rng.integers(ONE, size=len(before))
             at = np.searchsorted(ladder, point, side="right")
-            listed = (context >= 0) & (at < offsets[context + 1])
+            listed = at < offsets[context + 1]  # never after a pair of -1, which is not listed
             last[listed] = words[at[listed]]
         return last
 

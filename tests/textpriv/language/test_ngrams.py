@@ -54,6 +54,13 @@ def test_every_context_gives_each_word_weight_and_one_in_all(order):
                 assert law[kept].min() >= 1 / ONE / ONE / ONE
 
 
+def test_neither_a_word_that_never_occurs_nor_one_after_a_certain_one_is_impossible():
+    weights, certain = np.array([1.0, 0, 1, 0]), (np.array([0]), np.array([2]), np.array([1.0]))
+    model = NGrams.from_probabilities(2, ("<s>",), weights, certain)
+    assert model.after().min() > 0
+    assert model.after(0).min() > 0
+
+
 def test_words_only_is_the_model_given_that_a_word_follows():
     model = counted()
     for other in (True, False):
