@@ -13,7 +13,7 @@ from textwrap import wrap
 import spacy
 
 import textpriv
-from textpriv.cli.demo import SAMPLES
+from textpriv.cli.start import SAMPLES
 from textpriv.guarantees.epsilon import epsilon_for
 from textpriv.mechanisms.contextual import ContextualTEM
 

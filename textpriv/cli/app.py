@@ -6,75 +6,58 @@ packages when they run, so ``--help`` answers at once.
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from collections import Counter
 from collections.abc import Callable
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
+from textpriv import __version__
+from textpriv.cli.answers import certify, choose, explain
 from textpriv.cli.build import index
-from textpriv.cli.choose import choose
-from textpriv.cli.decode import decode
-from textpriv.cli.demo import demo
-from textpriv.cli.doctor import doctor
-from textpriv.cli.inspect import certify, explain
 from textpriv.cli.messages import as_job
-from textpriv.cli.options import Options
+from textpriv.cli.options import Options, flag
 from textpriv.cli.pages import playground, report
-from textpriv.cli.privatize import privatize
+from textpriv.cli.privatize import decode, privatize
+from textpriv.cli.start import demo, doctor
 
 app = typer.Typer(
     help="Make text private, with a proved metric-differential-privacy guarantee.\n\n"
     "Start with: textpriv demo",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     # A traceback with local variables would print private text.
     pretty_exceptions_enable=False,
-    pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"textpriv {version('textpriv')}")
+        typer.echo(f"textpriv {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _textpriv(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
-    ] = False,
+    version: bool = flag("--version", "Print the version.", callback=_show_version, is_eager=True),
 ) -> None:
     pass
 
 
 def _show_all(ctx: typer.Context, wanted: bool) -> None:
     """Print the help with every option."""
-    if not wanted:
-        return
-    hidden = [each for each in ctx.command.params if getattr(each, "hidden", False)]
-    for each in hidden:
-        each.hidden = False  # type: ignore[attr-defined]
-    typer.echo(ctx.get_help())
-    for each in hidden:
-        each.hidden = True  # type: ignore[attr-defined]
-    raise typer.Exit
-
-
-_HelpAll = Annotated[
-    bool,
-    typer.Option(
-        "--help-all", callback=_show_all, is_eager=True, help="Show every option and exit."
-    ),
-]
+    if wanted:
+        shown: Any = copy.copy(ctx.command)
+        shown.params = [copy.copy(each) for each in shown.params]
+        for each in shown.params:
+            each.hidden = False
+        typer.echo(shown.get_help(ctx))
+        raise typer.Exit
 
 
 class Command(TyperCommand):
@@ -82,12 +65,6 @@ class Command(TyperCommand):
 
     The parser takes the last of two values: of two text columns one would be released raw.
     """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        # The help is as wide as the terminal, not as the source.
-        paragraphs = (self.help or "").split("\n\n")
-        self.help = "\n\n".join(" ".join(each.split("\n")) for each in paragraphs)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse an option given twice, then parse."""
@@ -103,28 +80,28 @@ class Command(TyperCommand):
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Replace each parameter that is a group by one option for each of its fields."""
-    groups: dict[str, list[str]] = {}
-    kinds: dict[str, Any] = {}
-    parameters: list[inspect.Parameter] = []
+    groups: dict[str, tuple[Any, list[str]]] = {}
+    found: list[tuple[str, Any, Any]] = []
     for each in inspect.signature(command, eval_str=True).parameters.values():
-        if not (inspect.isclass(each.annotation) and issubclass(each.annotation, Options)):
-            parameters.append(each.replace(kind=each.KEYWORD_ONLY))
-            continue
-        hints = get_type_hints(each.annotation, include_extras=True)
-        groups[each.name], kinds[each.name] = [*hints], each.annotation
-        for name, kind in hints.items():
-            default = getattr(each.annotation, name)
-            one = inspect.Parameter(name, each.KEYWORD_ONLY, default=default, annotation=kind)
-            parameters.append(one)
-
-    if any(getattr(each.default, "hidden", False) for each in parameters):
-        kind = inspect.Parameter.KEYWORD_ONLY
-        parameters.append(inspect.Parameter("help_all", kind, default=False, annotation=_HelpAll))
+        group = each.annotation
+        if inspect.isclass(group) and issubclass(group, Options):
+            hints = get_type_hints(group, include_extras=True)
+            groups[each.name] = group, [*hints]
+            found += [(name, getattr(group, name), kind) for name, kind in hints.items()]
+        else:
+            found.append((each.name, each.default, each.annotation))
+    if any(getattr(default, "hidden", False) for _, default, _ in found):
+        every = flag("--help-all", "Show every option.", callback=_show_all, is_eager=True)
+        found.append(("help_all", every, bool))
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, default, kind in found
+    ]
 
     @functools.wraps(command)
     def run(*, help_all: bool = False, **options: Any) -> None:
-        for group, names in groups.items():
-            options[group] = kinds[group](**{name: options.pop(name) for name in names})
+        for group, (kind, names) in groups.items():
+            options[group] = kind(**{name: options.pop(name) for name in names})
         command(**options)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -132,12 +109,11 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-_BUILDING = (demo, index, choose, privatize)
-_LOOKING = (explain, certify, report, playground, decode, doctor)
-for _command in (*_BUILDING, *_LOOKING):
+_COMMANDS = demo, index, choose, privatize, explain, certify, report, playground, decode, doctor
+for _command in _COMMANDS:
     # Of these, 1 is a finding: a claim that does not hold, an installation that does not work.
     _failed = 2 if _command in (certify, doctor) else 1
-    app.command(cls=Command)(as_job(with_groups(_command), failed=_failed))
+    app.command(cls=Command)(as_job(with_groups(_command), _failed))
 
 
 def main() -> None:

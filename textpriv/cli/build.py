@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from textpriv.cli.messages import console, print_json, print_table, say
+from textpriv.cli.messages import print_json, print_table, say, waiting
 from textpriv.cli.options import (
     Force,
     Json,
@@ -16,22 +17,12 @@ from textpriv.cli.options import (
     flag,
     option,
     read_pairs,
-    read_text,
     refuse_lost,
 )
 from textpriv.errors import IndexFolderError
 
 if TYPE_CHECKING:
     from textpriv.index.index import Index
-
-
-def _read_groups(given: str | dict[str, int]) -> dict[str, int]:
-    if not isinstance(given, str):
-        return given
-    numbers = read_pairs(given)
-    if any(number != int(number) or number < 1 for number in numbers.values()):
-        raise typer.BadParameter(f"{given!r} does not give each level a number of groups")
-    return {name: int(number) for name, number in numbers.items()}
 
 
 class BuildOptions(Options):
@@ -54,7 +45,7 @@ class BuildOptions(Options):
         help="Make a tree for --mechanism tree: by clustering, from a file of 'word TAB group/group' lines, or by WordNet."
     )
     groups: Any = option(
-        parser=_read_groups,
+        parser=read_pairs,
         metavar="NAME=NUMBER,...",
         help="Levels of a hierarchy and how many groups each has, such as synonyms=5000,kind=500.",
     )
@@ -67,60 +58,62 @@ class BuildOptions(Options):
 
         if self.hierarchy == "file":
             return Tree.from_file(source, self.language)
-        terminal = console()
-        with terminal.status("reading vectors"):
+        with waiting("reading vectors"):
             words = Vocabulary.load(
                 source, limit=self.limit, prior=self.prior, language=self.language
             )
         if self.lower:
             words = words.lowered()
         if self.without is not None:
-            words = words.without(read_text(self.without).split("\n"))
+            words = words.without(self.without.read_text("utf-8").split("\n"))
         if self.hierarchy == "wordnet":
             return Tree.from_wordnet(words)
-        shown: dict[str, Any] = {"progress": terminal.is_terminal}
+        shown = sys.stderr.isatty()
         if self.hierarchy or self.groups:
-            return Tree.build(words, self.hierarchy or "ward", groups=self.groups, **shown)
-        return Index.build(words, self.space, projection=self.projection, **shown)
+            method = self.hierarchy or "ward"
+            return Tree.build(words, method, groups=self.groups, progress=shown)
+        return Index.build(words, self.space, projection=self.projection, progress=shown)
 
 
 def index(
-    source: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SOURCE",
-            help="GloVe, word2vec or fastText file, installed spaCy package, public set (see --list), or hierarchy.",
-        ),
-    ] = None,
-    out: Annotated[Path | None, typer.Argument(metavar="OUT", help="Folder to make.")] = None,
+    source: str | None = typer.Argument(
+        None,
+        metavar="SOURCE",
+        help="GloVe, word2vec or fastText file, installed spaCy package, public set (see --list), or hierarchy.",
+    ),
+    out: Path | None = typer.Argument(None, metavar="OUT", help="Folder to make."),
     *,
     options: BuildOptions,
-    listed: Annotated[
-        bool,
-        typer.Option("--list", help="List public sets of word vectors, with size and licence."),
-    ] = False,
+    listed: bool = flag("--list", "List public sets of word vectors, with size and licence."),
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Make an index folder from public word vectors or a public hierarchy; once for each set.
 
-    [bold]Example:[/bold] textpriv index glove.6B.300d.txt.gz glove.idx --limit 100000
+    **Example:** textpriv index glove.6B.300d.txt.gz glove.idx --limit 100000
     """
+    from textpriv.index.folder import META
+
     if listed:
-        _list_sets(options.language, as_json)
+        _list_sets(options.language)
         return
     if source is None or out is None:
         raise typer.BadParameter("name SOURCE and OUT, or list public sets by --list")
-    _refuse_existing(out, force, source, options.prior, options.without)
+    refuse_lost(out, "OUT", [source, options.prior, options.without])
+    if out.exists() and not (force and (out / META).is_file()):
+        raise IndexFolderError(
+            f"{out} exists. Choose another folder. --force replaces an index folder, and nothing else."
+        )
     started = time.perf_counter()
     built = options.build(source)
     built.save(out, overwrite=force)
+    levels = list(getattr(built, "names", ()))
     done = {
         "index": str(out),
         "words": len(built),
         "dimensions": built.vocabulary.vectors.shape[1],
         "language": built.language,
-        "levels": list(getattr(built, "names", ())),
+        "levels": levels,
         "space": built.space,
         "seconds": round(time.perf_counter() - started, 3),
     }
@@ -128,51 +121,27 @@ def index(
         print_json(done)
         return
     print(f"{out}: {len(built):,} words, {done['seconds']:.1f} s")
-    _print_advice(built, out)
-
-
-def _print_advice(built: Index, out: Path) -> None:
-    """Say what to know of the words, and what to do next."""
     if sum(word != word.lower() for word in built.vocabulary.words) > len(built) // 20:
         say("Many words have capitals, and texts are lower-cased. Add --lower to match them.")
-    levels = getattr(built, "names", None)
-    amount = "--epsilon 6"
-    if levels is not None:
-        odds = ",".join(f"{name}={3 * 10**at}" for at, name in enumerate(levels))
-        amount = f"--mechanism tree {f'--levels {odds}' if odds else '--epsilon 3'}"
-    say(f"Next: textpriv explain WORD --index {out} {amount}")
+    odds = ",".join(f"{name}={3 * 10**at}" for at, name in enumerate(levels))
+    kind = " --mechanism tree" if hasattr(built, "names") else ""
+    amount = f"--levels {odds}" if levels else "--epsilon 6"
+    say(f"Next: textpriv explain WORD --index {out}{kind} {amount}")
 
 
-def _refuse_existing(out: Path, force: bool, *read: str | Path | None) -> None:
-    """Refuse a folder that exists or contains what is read, before the long work."""
-    from textpriv.index.folder import META
-
-    refuse_lost(out, "OUT", read)
-    if out.exists() and not force:
-        raise IndexFolderError(f"{out} exists. Choose another folder, or replace it with --force.")
-    if out.exists() and not (out / META).is_file():
-        raise IndexFolderError(
-            f"{out} is not an index folder and is not replaced. Choose another name."
-        )
-
-
-def _list_sets(language: str | None, as_json: bool) -> None:
+def _list_sets(language: str | None) -> None:
     """Print public sets of word vectors."""
-    from textpriv.vocabulary.public_sets import SETS, where
+    from textpriv.vocabulary.public_sets import SETS
 
     chosen = [each for each in SETS if language in (None, each.language)]
     if not chosen:
         raise typer.BadParameter(
             f"no set is listed for {language!r}. fastText has 157 languages: fasttext:cc.{language}.300"
         )
-    if as_json:
-        sets = [{**vars(each), "url": each.url, "here": where(each).exists()} for each in chosen]
-        print_json({"sets": sets})
-        return
     rows = [("language", "name", "words", "dimensions", "size", "licence")]
     for each in sorted(chosen, key=lambda each: (each.language or "", each.megabytes)):
         words, size = f"{each.words:,}" if each.words else "", f"{each.megabytes:,} MB"
-        told = each.name, words, str(each.dimensions), size, each.licence
-        rows.append((each.language or "", *told))
+        name = each.language or "", each.name
+        rows.append((*name, words, str(each.dimensions), size, each.licence))
     print_table(rows)
     say("Next: textpriv index NAME OUT --limit 100000")

@@ -1,4 +1,4 @@
-"""Print messages on standard error and JSON on standard output, and turn errors into exit codes.
+"""Print messages and progress on standard error, results on standard output, and turn errors into exit codes.
 
 No message contains a private text.
 """
@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,43 +21,39 @@ import typer
 from textpriv.errors import TextprivError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.status import Status
+
+    from textpriv.corpus.report import Progress
 
 FAILED, SKIPPED, INTERRUPTED = 1, 3, 130  # exit codes; the parser ends with 2
-
+_EVENT_SECONDS = 1.0  # at most one event in this time
 _REMEDIES = {
     errno.ENOENT: "Check the name, and that its folder exists.",
     errno.EACCES: "Check its permissions, or name another place.",
-    errno.EISDIR: "It is a folder; name a file.",
-    errno.ENOTDIR: "A part of the path is a file; name a folder there.",
     errno.ENOSPC: "The disk is full: make room, or name another place.",
-    errno.EEXIST: "Choose another name, or remove it first.",
 }
 
 
-def console() -> Console:
-    """Return the console of standard error."""
+def say(message: str, label: str = "", color: str | None = None) -> None:
+    """Print a message on standard error."""
+    typer.echo(typer.style(label, fg=color) + message, err=True)
+
+
+def warn(message: object) -> None:
+    """Print a warning on standard error."""
+    say(str(message), "warning: ", "yellow")
+
+
+def waiting(what: str) -> Status:
+    """Show on a terminal what is waited for, while a block runs."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
-
-
-def say(message: str, label: str = "", style: str = "") -> None:
-    """Print a message on standard error, without line breaks of its own."""
-    from rich.text import Text
-
-    console().print(Text.assemble((label, style), message), soft_wrap=True)
-
-
-def warn(message: str) -> None:
-    """Print a warning on standard error."""
-    say(message, "warning: ", "yellow")
+    return Console(stderr=True).status(what)
 
 
 def print_json(value: dict[str, Any]) -> None:
     """Print one JSON object on standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
-    sys.stdout.flush()
+    print(json.dumps(value, ensure_ascii=False), flush=True)
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
@@ -67,29 +64,62 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
         print("  ".join(cells).rstrip())
 
 
-def as_job(command: Callable[..., None], *, failed: int = FAILED) -> Callable[..., None]:
-    """Turn errors of a command into a message and an exit code.
+def write_event(event: str, **values: object) -> None:
+    """Write one line of JSON on standard error."""
+    print(json.dumps({"event": event, **values}, ensure_ascii=False), file=sys.stderr, flush=True)
 
-    Parameters
-    ----------
-    command : callable
-    failed : int
-        Exit code of a command that could not do its work. Another one than 1 where 1 is a finding.
-    """
+
+def shown_progress(as_json: bool) -> Callable[[Progress], None] | None:
+    """Return a function that shows progress on standard error; None if nobody watches."""
+    if not (as_json or sys.stderr.isatty()):
+        return None
+    started = time.monotonic()
+    last = started - _EVENT_SECONDS
+
+    def show(progress: Progress) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < _EVENT_SECONDS:
+            return
+        last, seconds, fraction = now, now - started, progress.fraction
+        # Without tokens of the run that is continued, which took none of these seconds.
+        rate = (progress.tokens - progress.resumed) / seconds if seconds > 0 else 0.0
+        left = progress.tokens * (1 / fraction - 1) / rate if fraction and rate else None
+        if as_json:
+            write_event(
+                "progress",
+                documents=progress.documents,
+                tokens=progress.tokens,
+                fraction=None if fraction is None else round(fraction, 6),
+                seconds=round(seconds, 3),
+                tokens_per_second=round(rate),
+                seconds_left=None if left is None else round(left, 1),
+            )
+            return
+        share = "" if fraction is None else f"{fraction:.0%}, "
+        rest = "" if left is None else f", {left:.0f} s left"
+        told = f"{share}{progress.documents:,} documents, {rate:,.0f} tokens/s{rest}"
+        print(f"\r{told:<79}\r", end="", file=sys.stderr, flush=True)
+
+    return show
+
+
+def as_job(command: Callable[..., None], failed: int = FAILED) -> Callable[..., None]:
+    """Turn errors of a command into a message and an exit code, ``failed`` if it could not do its work."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = _show_warning
+                warnings.showwarning = lambda message, *_, **__: warn(message)
                 command(*args, **kwargs)
         except BrokenPipeError:
             # The reader has gone, as "| head" does. Python would complain again when it flushes at exit.
             with contextlib.suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(failed) from None
-        except (TextprivError, OSError) as error:
-            say(describe(error), "error: ", "bold red")
+        except (TextprivError, OSError, UnicodeDecodeError) as error:
+            say(describe(error), "error: ", "red")
             raise typer.Exit(failed) from None
         except KeyboardInterrupt:
             say("\nInterrupted. No output file was written.")
@@ -98,14 +128,11 @@ def as_job(command: Callable[..., None], *, failed: int = FAILED) -> Callable[..
     return run
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    warn(str(message))
-
-
 def describe(error: Exception) -> str:
     """Return an error as a sentence that names the file and what to do."""
+    if isinstance(error, UnicodeDecodeError):
+        return "A file that was read is not UTF-8 text."
     if not isinstance(error, OSError) or not error.strerror:
         return str(error) or type(error).__name__
     named = "" if error.filename is None else f": {error.filename}"
-    remedy = _REMEDIES.get(error.errno or 0, "Check that it can be used, and try again.")
-    return f"{error.strerror}{named}. {remedy}"
+    return f"{error.strerror}{named}. {_REMEDIES.get(error.errno or 0, '')}".rstrip()

@@ -8,16 +8,15 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from textpriv.cli.messages import console, say
-from textpriv.errors import TextprivError
+from textpriv.cli.messages import say, waiting
 from textpriv.files import lost_by
-from textpriv.mechanisms import mechanism_names
+from textpriv.mechanisms import NO_DEFAULT, find_mechanism, mechanism_names
 
 if TYPE_CHECKING:
     from textpriv.engines.settings import PrivatizerSettings
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from textpriv.mechanisms.base import Mechanism
 
 COLUMN = "column:"  # in --detect, before the column of spans that records bring themselves
+SPAN = "span:"  # in --mechanism of an attack, before the name of a mechanism of typed spans
 
 
 class Options:
@@ -47,28 +47,19 @@ def flag(name: str, help: str, **more: Any) -> Any:
 rare = functools.partial(option, hidden=True)
 
 
-def read_number(given: str | float) -> float:
-    """Read a number; what was given is quoted, since it is a setting and no text."""
-    try:
-        return float(given)
-    except ValueError:
-        raise typer.BadParameter(
-            f"{given!r} is not a number. Give one above 0, such as 6"
-        ) from None
-
-
 def read_pairs(given: str) -> dict[str, float]:
     """Read ``NAME=NUMBER,NAME=NUMBER``, each name once."""
     parts = [part.partition("=") for part in given.split(",")]
-    named = {name.strip(): value.strip() for name, _, value in parts}
-    if len(named) < len(parts) or not all(named) or not all(named.values()):
+    try:
+        named = {name.strip(): float(value) for name, _, value in parts}
+        named = {
+            name: int(value) if value == int(value) else value for name, value in named.items()
+        }
+    except (ValueError, OverflowError):
+        named = {}
+    if len(named) < len(parts) or not all(named):
         raise typer.BadParameter(f"{given!r} is not NAME=NUMBER,NAME=NUMBER with different names")
-    return {name: read_number(value) for name, value in named.items()}
-
-
-def _read_epsilon(given: str | float) -> float | dict[str, float]:
-    is_pairs = isinstance(given, str) and "=" in given
-    return read_pairs(str(given)) if is_pairs else read_number(given)
+    return named
 
 
 def _read_setting(given: str) -> tuple[str, Any]:
@@ -114,16 +105,15 @@ class MechanismOptions(Options):
     """Which mechanism is used, over which index, at how much privacy."""
 
     index: IndexFolder = None
-    epsilon: Any = option(
-        "--epsilon",
-        "-e",
-        "--levels",
-        parser=_read_epsilon,
-        metavar="NUMBER",
-        help="Privacy parameter: smaller is more private. Required, or --recovery. Of a hierarchy also the largest odds by "
-        "level: --levels synonyms=3,any=3000.",
+    epsilon: float | None = option(
+        "--epsilon", "-e", help="Privacy parameter: smaller is more private. Or use --recovery."
     )
     recovery: Recovery = None
+    levels: Any = rare(
+        parser=read_pairs,
+        metavar="NAME=NUMBER,...",
+        help="In place of epsilon, for a hierarchy: the largest odds by level, such as synonyms=3,any=3000.",
+    )
     mechanism: str | None = option(
         metavar="NAME",
         autocompletion=lambda: [*mechanism_names()],
@@ -139,10 +129,15 @@ class MechanismOptions(Options):
 
     @property
     def index_name(self) -> str:
-        """The folder, or the name of the built-in index."""
+        """The folder, or the name of the index that is built in for the language."""
+        return self.index or f"builtin:{getattr(self, 'language', None) or 'en'}"
+
+    @property
+    def mechanism_name(self) -> str:
+        """The mechanism that was named, or the default: contextual over the built-in English words, else TEM."""
         from textpriv.index.builtin import ENGLISH
 
-        return self.index or ENGLISH
+        return self.mechanism or ("contextual" if self.index_name == ENGLISH else "tem")
 
     def open_index(self) -> Index:
         """Open the index."""
@@ -150,88 +145,46 @@ class MechanismOptions(Options):
 
         return open_index(self.index_name)
 
-    @property
-    def mechanism_name(self) -> str:
-        """The mechanism that was named, or the default: contextual over the built-in English words, else TEM."""
-        from textpriv.index.builtin import ENGLISH
-
-        has_settings = self.prior or self.option or isinstance(self.epsilon, Mapping)
-        if self.mechanism is None and self.index_name == ENGLISH and not has_settings:
-            return "contextual"
-        return self.mechanism or "tem"
-
-    @property
-    def registered(self) -> str:
-        """The registered name of the mechanism."""
-        from textpriv.mechanisms import registry
-
-        short = mechanism_names()
-        found = short.get(self.mechanism_name.removesuffix("-tem"), self.mechanism_name)
-        if found not in registry:
-            raise typer.BadParameter(
-                f"no mechanism is named {self.mechanism_name!r}. There are {', '.join(short)}, and registered names",
-                param_hint="--mechanism",
-            )
-        return found
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """Settings of the mechanism besides the amount of privacy; refuse those that it does not take."""
-        from textpriv.mechanisms import registry
-
+    def settings(self) -> dict[str, Any]:
+        """Return all keyword arguments of the mechanism; refuse those that it does not take."""
         found = {} if self.prior is None else {"prior": self.prior}
         found |= dict(map(_read_setting, self.option or ()))
-        takes = inspect.signature(registry.get(self.registered)).parameters
-        levels = ["levels"] if isinstance(self.epsilon, Mapping) else []
-        for name in (*found, *levels):
-            if name not in takes:
-                raise typer.BadParameter(
-                    f"the mechanism {self.mechanism_name} has no setting {name}. It has {', '.join(takes)}"
-                )
-        return found
-
-    def settings(self) -> dict[str, Any]:
-        """Return all keyword arguments of the registered mechanism."""
-        given = self.given
-        if self.epsilon is not None and self.recovery is not None:
-            raise typer.BadParameter("give --epsilon or --recovery, not both")
-        if self.recovery is not None:
-            return {"epsilon": self._epsilon_of_recovery, **given}
-        if self.epsilon is None:
-            from textpriv.mechanisms import NO_DEFAULT
-
+        named = {"epsilon": self.epsilon, "levels": self.levels, "recovery": self.recovery}
+        amount = {name: value for name, value in named.items() if value is not None}
+        if not amount:
             raise typer.BadParameter(NO_DEFAULT, param_hint="--recovery")
-        return {"levels" if isinstance(self.epsilon, Mapping) else "epsilon": self.epsilon, **given}
+        if len(amount) > 1:
+            raise typer.BadParameter("give one of --epsilon, --recovery and --levels")
+        takes = {*inspect.signature(find_mechanism(self.mechanism_name)).parameters, "recovery"}
+        for name in (*found, *amount):
+            if name not in takes:
+                raise typer.BadParameter(f"{self.mechanism_name} has no setting {name}")
+        if self.recovery is not None:
+            amount = {"epsilon": self._epsilon_of_recovery(found)}
+        return {**amount, **found}
 
-    @functools.cached_property
-    def _epsilon_of_recovery(self) -> float:
-        """The epsilon of a recovery rate, printed with the odds that it allows."""
+    def _epsilon_of_recovery(self, found: dict[str, Any]) -> float:
+        """Find the epsilon of a recovery rate, and say which odds it allows."""
         from textpriv.guarantees.epsilon import choose_epsilon
-        from textpriv.mechanisms import registry
+        from textpriv.statement import at_least
 
-        index = self.open_index()
-        with console().status("looking for the epsilon (a minute for 25,000 words)"):
-            found = choose_epsilon(
-                index, recovery=self.recovery, mechanism=self.registered, **self.given
-            )
-        epsilon = float(f"{found.epsilon * (1 - 5e-4):.4g}")  # a bound is rounded down
-        made = registry.get(self.registered)(epsilon=epsilon, **self.given)(index)
-        share = f"recovers at most {self.recovery:.3g} of content words."
-        if found.standard_error:
-            share = (
-                f"recovers an estimated {found.value:.1%} of content words (standard error {found.standard_error:.1%}; "
-                f"wanted: at most {self.recovery:.3g}), measured on words drawn from general English."
-            )
+        index, name = self.open_index(), self.mechanism_name
+        with waiting("looking for the epsilon (a minute for 25,000 words)"):
+            chosen = choose_epsilon(index, recovery=self.recovery, mechanism=name, **found)
+        epsilon = float(at_least(chosen.epsilon, 4))  # a bound is rounded down
+        made = find_mechanism(name)(epsilon=epsilon, **found)(index)
+        error = chosen.standard_error
+        estimate = f", estimated on general English (standard error {error:.1%})" if error else ""
         say(
-            f"epsilon {epsilon:g}: an attacker who sees single words {share} {made.statement.typical_odds}"
+            f"epsilon {epsilon:g}: an attacker who sees single words recovers {chosen.value:.1%} of content "
+            f"words{estimate}. {made.statement.typical_odds}"
         )
         return epsilon
 
     def build(self) -> Mechanism:
         """Return the mechanism over its index."""
-        from textpriv.mechanisms import registry
-
-        made: Mechanism = registry.get(self.registered)(**self.settings())(self.open_index())
+        make = find_mechanism(self.mechanism_name)(**self.settings())
+        made: Mechanism = make(self.open_index())
         return made
 
 
@@ -258,59 +211,37 @@ class ReleaseOptions(MechanismOptions):
     stopword: _Action = rare(default="sample", help="Words such as 'the'.")
     case: Literal["lower", "keep"] = rare(default="lower", help="Lower-case words for the look-up.")
 
-    @property
-    def index_name(self) -> str:
-        """The folder, or the name of the index that is built in for the language."""
-        from textpriv.index.builtin import BUILTIN
-
-        return self.index or f"{BUILTIN}{self.language or 'en'}"
-
     def release(self, *, labels: bool = False, **more: Any) -> PrivatizerSettings:
         """Return the settings from which an engine builds a privatizer; ``labels`` may come with records."""
         from textpriv.engines.settings import PrivatizerSettings
+        from textpriv.spans.policy import SpanPolicy
 
-        if not labels and any(each.startswith(COLUMN) for each in self.detect or ()):
+        detectors = tuple(each for each in self.detect or () if not each.startswith(COLUMN))
+        if self.detect is None and self.policy is not None:
+            raise typer.BadParameter("--policy needs detected spans: add --detect patterns")
+        if len(detectors) < len(self.detect or ()) and not labels:
             raise typer.BadParameter("--detect column:NAME is for privatize")
-
+        if self.detect is not None:
+            more["spans"] = SpanPolicy.of(self.policy or "chat").to_dict()
         return PrivatizerSettings(
             index=self.index_name,
             language=self.language,
-            mechanism=self.registered,
+            mechanism=self.mechanism_name,
             options=self.settings(),
             policy={name: getattr(self, name) for name in _CLASSES},
-            **self._spans(),
+            detect=detectors,
             **more,
         )
 
-    def _spans(self) -> dict[str, Any]:
-        if self.detect is None:
-            if self.policy is not None:
-                raise typer.BadParameter("--policy needs detected spans: add --detect patterns")
-            return {}
-        from textpriv.spans.policy import SpanPolicy
 
-        detectors = (each for each in self.detect if not each.startswith(COLUMN))
-        return {"spans": SpanPolicy.of(self.policy or "chat").to_dict(), "detect": tuple(detectors)}
-
-
-def refuse_lost(out: str | Path, name: str, read: Iterable[str | Path | None]) -> None:
+def refuse_lost(out: Path, name: str, read: Iterable[str | Path | None]) -> None:
     """Refuse an output that would be written over a file that the command reads."""
-    lost = lost_by([out], [each for each in read if each is not None])
+    lost = lost_by([out], filter(None, read))
     if lost is not None:
         raise typer.BadParameter(f"{name} would be written over {lost}, which is read")
 
 
-def read_text(file: Path) -> str:
-    """Read a text file; an error names the file and quotes nothing."""
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise TextprivError(f"{file} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise TextprivError(f"{file} is not UTF-8 text.") from None
-
-
-def public_texts(context: str | None, text_column: str) -> list[str] | None:
+def public_texts(context: str | None, text_column: str = "text") -> list[str] | None:
     """Read the public texts of ``--context``."""
     if context is None:
         return None

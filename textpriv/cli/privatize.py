@@ -1,16 +1,15 @@
-"""``textpriv privatize``: a run over a corpus, and what it prints when it is done."""
+"""``textpriv privatize`` and ``textpriv decode``: files of texts in, files of private texts or of guesses out."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from textpriv.cli.messages import SKIPPED, print_json, say, warn
+from textpriv.cli.messages import SKIPPED, print_json, say, shown_progress, warn, write_event
 from textpriv.cli.options import (
     COLUMN,
     FileFormat,
@@ -18,19 +17,25 @@ from textpriv.cli.options import (
     Json,
     Options,
     ReleaseOptions,
+    TextColumn,
     flag,
     option,
+    public_texts,
     rare,
 )
-from textpriv.cli.progress import shown_progress, write_event
-from textpriv.errors import TextprivError
+from textpriv.errors import CorpusError, TextprivError
 
 if TYPE_CHECKING:
     from textpriv.corpus.report import CorpusReport
+    from textpriv.evaluation.best_attacker import PublicText
+    from textpriv.index.index import Index
     from textpriv.run_key import RunKey
-    from textpriv.statement import PrivacyStatement
 
-_SHOWN = 8  # names of columns
+_SOURCE = typer.Argument(
+    metavar="IN",
+    help=".jsonl, .csv, .tsv or .txt (a document a line), also .gz; .parquet; a folder of them; a URL; - for input.",
+)
+_TARGET = typer.Argument(metavar="OUT", help="File or folder of the same format, or - for output.")
 
 
 class FileOptions(Options):
@@ -66,11 +71,10 @@ class FileOptions(Options):
         if len(labels) > 1:
             raise typer.BadParameter("--detect column:NAME names one column: put all labels there")
         keep = None if self.keep is None else tuple(self.keep)
+        same = {name: getattr(self, name) for name in ("format", "on_error", "null")}
         return {
-            "format": self.format,
+            **same,
             "text_column": self.text_column or ("text",),
-            "on_error": self.on_error,
-            "null": self.null,
             "columns": ColumnRule(keep, tuple(self.drop or ()), self.on_new_column),
             "labels_column": labels[0] if labels else None,
         }
@@ -92,21 +96,15 @@ class RunOptions(Options):
     )
     seed: int | None = rare(help="Repeatable output, for experiments only: anyone can undo it.")
 
-    def arguments(self) -> dict[str, Any]:
-        """Return fields of Release."""
-        if self.address is not None and self.engine == "local":
-            raise typer.BadParameter("--address needs --engine spark or ray")
-        names = ("workers", "engine", "address", "resume")
-        return {name: getattr(self, name) for name in names}
-
     def open_key(self, source: str, target: str, ledger: Path | None) -> RunKey | None:
         """Open the run key. A stream has none; a ledger or a seed replaces it."""
+        from textpriv.corpus.records import is_stream
         from textpriv.run_key import RunKey
 
-        if ledger is not None or self.seed is not None or not can_resume(source, target):
+        has_none = is_stream(source) or is_stream(target)
+        if has_none or self.seed is not None or ledger is not None:
             if self.key is not None or self.forget_key:
-                name = "--forget-key" if self.forget_key else "--key"
-                raise typer.BadParameter(f"{name}: a stream, --seed and --ledger have no run key")
+                raise typer.BadParameter("a stream, --seed and --ledger have no run key")
             return None
         return RunKey.beside(target) if self.key is None else RunKey.open(self.key)
 
@@ -125,16 +123,13 @@ class AccountOptions(Options):
     author_limit: float | None = rare(help="Largest loss of an author, in nats.")
     author_rho_limit: float | None = rare(help="Largest loss of an author, in rho (zCDP).")
 
-    def settings(self, seed: int | None, has_spans: bool) -> dict[str, Any]:
-        """Return fields of PrivatizerSettings; refuse options that mean nothing without each other."""
+    def settings(self, seed: int | None) -> dict[str, Any]:
+        """Return fields of PrivatizerSettings; refuse a limit that would not be kept."""
         limits = {name: value for name, value in vars(self).items() if name.endswith("_limit")}
         given = [name for name, value in limits.items() if value is not None]
         if self.ledger is None:
-            # Authors are also named for spans that are replaced the same way for a person.
-            needless = [*given, *(["author"] if self.author and not has_spans else [])]
-            if needless:
-                option = needless[0].replace("_", "-")
-                raise typer.BadParameter(f"--{option} needs a ledger: add --ledger FILE")
+            if given:
+                raise typer.BadParameter("a limit needs a ledger: add --ledger FILE")
             return {}
         if self.document is None:
             raise typer.BadParameter("--ledger counts documents by name: add --document COLUMN")
@@ -146,20 +141,8 @@ class AccountOptions(Options):
 
 
 def privatize(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="IN",
-            help=".jsonl, .csv, .tsv or .txt (a document a line), also with .gz; .parquet; a folder of them; a URL; "
-            "or - for standard input.",
-        ),
-    ],
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="OUT", help="File or folder of the same format; - is standard output."
-        ),
-    ],
+    source: str = _SOURCE,
+    target: str = _TARGET,
     *,
     release: ReleaseOptions,
     files: FileOptions,
@@ -173,23 +156,24 @@ def privatize(
     OUT appears when all is done, or not at all. The last lines say what is guaranteed, and what is not.
     Ends with 0 if done, 1 if it failed, 2 for wrong usage, 3 if records were left out.
 
-    [bold]Example:[/bold] textpriv privatize reviews.csv private.csv --epsilon 3 --text-column review
+    **Example:** textpriv privatize reviews.csv private.csv --epsilon 3 --text-column review
     """
-    from textpriv.corpus import STANDARD_STREAM, Release, check_corpus, privatize_corpus
+    from textpriv.corpus import Release, check_corpus, privatize_corpus
 
-    if as_json and target == STANDARD_STREAM:
-        raise typer.BadParameter("--json and the texts cannot share standard output: name a file")
-    counted = account.settings(run.seed, release.detect is not None)
-    settings = release.release(labels=True, seed=run.seed, **counted)
-    key = run.open_key(source, target, account.ledger)
+    _refuse_mixed(target, as_json)
+    key, more = run.open_key(source, target, account.ledger), account.settings(run.seed)
     if key is not None:
-        settings = replace(settings, run_key=key.secret)
+        more["run_key"] = key.secret
+    settings = release.release(labels=True, seed=run.seed, **more)
     has_events = as_json or run.log_json
     options = Release(
         **files.arguments(release.detect),
-        **run.arguments(),
         document_column=account.document,
         author_column=account.author,
+        workers=run.workers,
+        engine=run.engine,
+        address=run.address,
+        resume=run.resume,
         settings=settings,
         key=key,
         overwrite=force,
@@ -205,36 +189,25 @@ def privatize(
         report = privatize_corpus(source, target, privatizer, options)
     if run.forget_key and key is not None:
         key.forget()
+    kept = None if run.forget_key or key is None else key.path
     statement = report.stated(privatizer.statement)
-    kept = None if key is None or run.forget_key else key.path
-    told: dict[str, Any] = {
-        "output": target,
-        "report": report.to_dict(),
-        "statement": statement.to_dict(),
-    }
-    told |= {"seed": run.seed, "key": None if kept is None else str(kept)}
+    told: dict[str, Any] = {"output": target, "report": report.to_dict()}
+    told |= {"statement": statement.to_dict(), "seed": run.seed, "key": kept and str(kept)}
     if run.log_json:
         write_event("done", **told)
     if as_json:
         print_json(told)
     elif not run.log_json:
-        _print_report(report, statement, target, run.seed)
-        if kept is not None:
-            warn(
-                f"the run key is in {kept}. It can repeat this release, and undo it. Keep it as secret as the texts, or "
-                "destroy it with --forget-key."
-            )
-        elif key is not None and key.path is not None:
-            say(f"The run key {key.path} was destroyed. This release cannot be repeated or undone.")
+        _print_report(report, target, run.seed)
+        say(f"\n{statement}")
+        _tell_of_key(key)
     if report.skipped:
         raise typer.Exit(SKIPPED)
 
 
-def can_resume(source: str, target: str) -> bool:
-    """Whether a run can be continued: both ends are files."""
-    from textpriv.corpus.records import is_stream
-
-    return not (is_stream(source) or is_stream(target))
+def _refuse_mixed(target: str, as_json: bool) -> None:
+    if as_json and target == "-":
+        raise typer.BadParameter("--json and the texts cannot share standard output: name a file")
 
 
 @contextlib.contextmanager
@@ -257,21 +230,13 @@ def _warn_unprotected(columns: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         write_event("unprotected", columns=list(columns))
         return
-    shown = ", ".join(columns[:_SHOWN]) + (", ..." if len(columns) > _SHOWN else "")
-    warn(f"only the text is made private; copied as they are: {shown}")
+    warn(f"only the text is made private; copied as they are: {', '.join(columns)}")
 
 
-def _print_report(
-    report: CorpusReport, statement: PrivacyStatement, target: str, seed: int | None
-) -> None:
-    """Say on standard error what was done, and what it guarantees."""
+def _print_report(report: CorpusReport, target: str, seed: int | None) -> None:
+    """Say what was done."""
     tokens = sum(report.tokens.values())
-    speed = ""
-    if report.seconds > 0 and not report.resumed:  # the seconds are those of this run
-        speed = f" ({tokens / report.seconds:,.0f} tokens per second)"
-    where = "standard output" if target == "-" else target
-    documents = f"{report.documents:,} document{'' if report.documents == 1 else 's'}"
-    say(f"{where}: {documents}, {tokens:,} tokens, {report.seconds:.1f} s{speed}")
+    say(f"{target}: {report.documents:,} documents, {tokens:,} tokens, {report.seconds:.1f} s")
     if report.skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.skipped.items())
         warn(f"left out: {reasons}")
@@ -282,7 +247,89 @@ def _print_report(
     if report.resumed:
         say(f"{report.resumed:,} of them were done by the run before.")
     if seed is not None:
+        warn("made with --seed, for experiments only: anyone can undo it. Do not release this.")
+
+
+def _tell_of_key(key: RunKey | None) -> None:
+    if key is None or key.path is None:
+        return
+    if key.path.exists():
         warn(
-            "made with --seed, for experiments only. Anyone who knows the seed can undo it. Do not release this output."
+            f"the run key is in {key.path}. It can repeat this release, and undo it. Keep it as secret as the texts, or "
+            "destroy it with --forget-key."
         )
+    else:
+        say(f"The run key {key.path} was destroyed. Nobody can repeat or undo this release.")
+
+
+class ReadingOptions(Options):
+    """With which public model the words are guessed, and how."""
+
+    model: Path | None = option(
+        help="Public language model, an ARPA file. Default: general English."
+    )
+    public: str | None = option(
+        metavar="FILE",
+        help="In place of a model: public texts like the private ones, to count a model in and to try it on.",
+    )
+
+    def load(self, index: Index, text_column: str) -> tuple[PublicText, str]:
+        """Return a model with text to try it on, and where that text is from."""
+        from textpriv.evaluation.best_attacker import PublicText, sampled_text
+        from textpriv.language.arpa import read_arpa
+        from textpriv.language.general_english import general_english
+
+        texts, words = public_texts(self.public, text_column), index.vocabulary.words
+        if texts is not None:
+            return PublicText.read(texts, index), "of public text"
+        model = general_english(words) if self.model is None else read_arpa(self.model, words)
+        return sampled_text(model), "sampled from the language model (no real text)"
+
+
+def decode(
+    source: str = _SOURCE,
+    target: str = _TARGET,
+    *,
+    release: ReleaseOptions,
+    reading: ReadingOptions,
+    text_column: TextColumn = "text",
+    format: FileFormat = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Guess what private texts said, for people who read them. The guarantee stays the same.
+
+    Give the settings with which the texts were made private. Every written text begins with [decoded]. The last lines
+    say how often decoding recovers the original.
+
+    **Example:** textpriv decode private.csv readable.csv --epsilon 3 --text-column review
+    """
+    from textpriv.corpus import Release, check_corpus, files_of, rewrite_file
+    from textpriv.evaluation.decoding import Decoder, expected_recovery
+    from textpriv.files import is_url
+
+    _refuse_mixed(target, as_json)
+    settings = release.release()
+    options = Release(text_column=text_column, format=format, overwrite=force)
+    read = [reading.model, reading.public, *files_of(settings.index, settings)]
+    plan = check_corpus(source, target, options, read=filter(None, read))
+    if plan.is_folder or is_url(target):
+        raise CorpusError("decode reads one file, and writes one of this machine. Name a file.")
+    privatizer = settings.build()
+    tried, origin = reading.load(privatizer.mechanism.index, text_column)
+    decoder = Decoder(privatizer, tried.model)
+    recovery = expected_recovery(decoder, tried.ids.clip(-1), tried.offsets)  # marks are no words
+    documents, columns = rewrite_file(plan, target, decoder.texts)
+    statement = decoder.statement.with_columns(columns)
+    if as_json:
+        measured = {**recovery.to_dict(), "measured_on": f"words {origin}"}
+        told = {"output": target, "documents": documents, "recovery": measured}
+        print_json({**told, "statement": statement.to_dict()})
+        return
+    say(
+        f"{target}: {documents:,} decoded documents. Of {recovery.words:,} words {origin}, {recovery.kept:.1%} stay "
+        f"as they are, and decoding recovers {recovery.restored:.1%} (content words: {recovery.content_restored:.1%})."
+    )
+    if recovery.restored > 0.5:
+        warn("with these settings decoding recovers most of the original")
     say(f"\n{statement}")

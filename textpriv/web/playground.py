@@ -6,9 +6,9 @@ A text is held while it is answered; it is not stored, logged or sent on.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,14 +22,13 @@ from textpriv.mechanisms import mechanism_names, registry
 from textpriv.privatizer import Privatizer
 from textpriv.statement import odds_in_words
 from textpriv.vocabulary.builtin import LISTS, words_in
-from textpriv.web.guard import Refusal
 from textpriv.web.report import drawn_kinds, group_in_words, odds_table, typical_pairs
 
 if TYPE_CHECKING:
     from textpriv.index.index import Index
     from textpriv.mechanisms.base import Mechanism
 
-__all__ = ["LONGEST", "Playground", "Settings"]
+__all__ = ["AGAIN", "LONGEST", "Playground", "Refusal", "Settings"]
 
 LONGEST = 20_000  # characters of a text
 AGAIN = (
@@ -40,9 +39,15 @@ _AT_HAND = 8  # mechanisms kept; each holds tables of the words it has met
 _PATIENCE = 0.5  # seconds until an answer says that the attacker is not ready yet
 _LARGEST_EPSILON = 1e6
 _ATTACKED = 50_000  # words of a vocabulary up to which all pairs are compared
-_SHOWN = (
-    8  # words of a text whose distribution is computed at every draw, as nothing typed is stored
-)
+_SHOWN = 8  # words of a text whose distribution is computed at every draw
+
+
+class Refusal(Exception):
+    """A request that is not answered: a status and a reason, which never quotes what was sent."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
 
 
 class Settings(NamedTuple):
@@ -89,10 +94,10 @@ class Playground:
         weights = index.vocabulary.prior_weights(self._prior)
         self._content = np.ones(len(index), dtype=bool)
         self._content[np.argsort(-weights, kind="stable")[: min(COMMON, len(index) // 4)]] = False
-        self._lock, self._reading = threading.Lock(), threading.Lock()
-        self._made: OrderedDict[Settings, Privatizer] = OrderedDict()
-        self._guesses: OrderedDict[Settings, Future[NDArray[np.int64]]] = OrderedDict()
+        self._reading = threading.Lock()
         self._background = ThreadPoolExecutor(1, thread_name_prefix="playground")
+        self.prepare = lru_cache(_AT_HAND)(self._prepare)
+        self._guessed = lru_cache(_AT_HAND)(self._guess)
         # How a text is read depends on the policy alone, so one reader serves every mechanism.
         self._reader = self.prepare(Settings(self.epsilon, self.mechanisms[0]))
         self._reader.warm()
@@ -107,21 +112,13 @@ class Playground:
             if getattr(registry.get(registered), "over_trees", False) == is_tree
         ]
 
-    def prepare(self, settings: Settings) -> Privatizer:
+    def _prepare(self, settings: Settings) -> Privatizer:
         """Return the privatizer of some settings; 422 for settings that the index cannot carry."""
-        with self._lock:
-            if settings in self._made:
-                self._made.move_to_end(settings)
-                return self._made[settings]
-            make = registry.get(mechanism_names()[settings.mechanism])
-            try:
-                made = Privatizer(make(epsilon=settings.epsilon)(self.index))
-            except TextprivError as error:
-                raise Refusal(422, str(error)) from None
-            self._made[settings] = made
-            if len(self._made) > _AT_HAND:
-                self._made.popitem(last=False)
-            return made
+        make = registry.get(mechanism_names()[settings.mechanism])
+        try:
+            return Privatizer(make(epsilon=settings.epsilon)(self.index))
+        except TextprivError as error:
+            raise Refusal(422, str(error)) from None
 
     def privatize(self, text: str, settings: Settings) -> dict[str, Any]:
         """Draw a text once.
@@ -143,7 +140,7 @@ class Playground:
             "tokens": [[word, bool(space), kind] for word, space, kind in parts],
             "drawn": drawn,
             "stays": self._stays(mechanism, raw.codes),
-            "attacker": self._attacked(settings, mechanism, raw.codes, tokens.outputs),
+            "attacker": self._attacked(settings, raw.codes, tokens.outputs),
             "odds": odds_table(statement, self._distances),
             "worst_document": odds_in_words(statement.documents_within(drawn).total),
             "typical": statement.typical_odds,
@@ -154,28 +151,19 @@ class Playground:
             "again": AGAIN,
         }
 
-    def _guessed(self, settings: Settings, mechanism: Mechanism) -> Future[NDArray[np.int64]]:
-        """The attacker's guess for each output, computed once in the background."""
-        with self._lock:
-            if settings not in self._guesses:
-                self._guesses[settings] = self._background.submit(
-                    lambda: Law(mechanism, self._prior).likeliest()[0][0]
-                )
-                if len(self._guesses) > _AT_HAND:
-                    self._guesses.popitem(last=False)
-            return self._guesses[settings]
+    def _guess(self, settings: Settings) -> Future[NDArray[np.int64]]:
+        """Compute the attacker's guess for each output in the background."""
+        mechanism = self.prepare(settings).mechanism
+        return self._background.submit(lambda: Law(mechanism, self._prior).likeliest()[0][0])
 
     def _attacked(
-        self,
-        settings: Settings,
-        mechanism: Mechanism,
-        codes: NDArray[np.int32],
-        outputs: NDArray[np.int32],
+        self, settings: Settings, codes: NDArray[np.int32], outputs: NDArray[np.int32]
     ) -> str:
         """How many words of this draw the Bayes-optimal attacker of single words recovers."""
+        mechanism = self.prepare(settings).mechanism
         if not mechanism.has_law or len(self.index) > _ATTACKED:
             return "The recovery rate of an attacker is not known here."
-        found = self._guessed(settings, mechanism)
+        found = self._guessed(settings)
         if not wait([found], timeout=_PATIENCE).done:
             return "The attack on this draw is being computed. It is shown with a later draw."
         known = outputs >= 0

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,14 +25,12 @@ from textpriv.mechanisms.base import Mechanism
 from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import KeyedStreams, Stream
 from textpriv.statement import at_most, odds_in_words
-from textpriv.web.charts import Chart
-from textpriv.web.pages import SAMPLE, asset, content_policy, fill
+from textpriv.web.pages import SAMPLE, Chart, asset, content_policy, fill
 from textpriv.web.render import kinds_of, token_spans
 
 if TYPE_CHECKING:
     from textpriv.guarantees.certificate import Certificate
     from textpriv.index.index import Index
-    from textpriv.ledger import Spent
     from textpriv.mechanisms.base import Group
     from textpriv.privatizer import Privatizer
     from textpriv.spans.plan import SpanPlan
@@ -106,9 +103,7 @@ class SpanRow(NamedTuple):
 def report_page(
     privatizer: Privatizer,
     *,
-    more: Sequence[str] = (),
     certificate: Certificate | None = None,
-    ledger: Spent | None = None,
     public_text: PublicText | None = None,
 ) -> str:
     """Return the page as HTML. Every text in it is escaped, and its policy forbids it to load anything.
@@ -117,18 +112,9 @@ def report_page(
     ----------
     privatizer : Privatizer
         Its mechanism, statement, policy and spans are shown.
-    more : sequence of str
-        Further words of the vocabulary to look up. They become part of the page: never take them from a private text.
     certificate : Certificate, optional
-    ledger : Spent, optional
-        Totals of a ledger.
     public_text : PublicText, optional
         On which an attacker is tried who reads words in context. Never made from the private texts.
-
-    Raises
-    ------
-    TextprivError
-        For words outside the vocabulary.
     """
     mechanism, statement = privatizer.mechanism, privatizer.statement
     attack = Attack.of(mechanism, public_text)
@@ -151,13 +137,12 @@ def report_page(
         lists=exposure(mechanism, guess=None if attack is None else attack.alone.guess),
         sample=SAMPLE,
         private=token_spans(tokens.words, tokens.spaces, kinds),
-        data=_looked_up(mechanism, more),
+        data=_looked_up(mechanism),
         draws=0 if mechanism.has_law else _DRAWS,
         chart=_chart(tem) if tem else None,
         actions=privatizer.policy.to_dict(),
         spans=[] if privatizer.spans is None else [*SpanRow.of(privatizer.spans)],
         certificate=certificate,
-        ledger=ledger,
     )
 
 
@@ -184,14 +169,11 @@ def drawn_kinds(privatizer: Privatizer, raw: Any, stream: Any = None) -> tuple[A
     return tokens, ["same" if stays else kind for stays, kind in pairs]
 
 
-def _looked_up(mechanism: Mechanism, more: Sequence[str]) -> dict[str, Any]:
+def _looked_up(mechanism: Mechanism) -> dict[str, Any]:
     """The words that the script of the page looks up, with their likeliest outputs."""
     words = mechanism.index.vocabulary.words
-    count = _WORDS if mechanism.has_law else _ESTIMATED
-    alphabetic = (word for word in words if word.isalpha())
     entries, shown = [], dict[str, int]()
-    for word in dict.fromkeys([*more, *(islice(alphabetic, count) or words[:count])]):
-        number = mechanism.index.vocabulary.id(word)
+    for number, word in enumerate(words[: _WORDS if mechanism.has_law else _ESTIMATED]):
         law = _law(mechanism, number)
         top = np.argsort(-law, kind="stable")[:_OUTPUTS]
         apart = mechanism.index.distances_of(np.array([number]))[0]

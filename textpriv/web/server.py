@@ -1,4 +1,4 @@
-"""The web server of the playground: its page, its requests, and the address it listens on."""
+"""The web server of the playground: its page, its requests, and what it refuses before anything looks at a request."""
 
 from __future__ import annotations
 
@@ -6,102 +6,145 @@ import asyncio
 import ipaddress
 import json
 import socket
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
 
-from textpriv.errors import TextprivError, how_to_install
+from textpriv.errors import TextprivError, needs
 from textpriv.index.index import Index
-from textpriv.web.guard import Guard, Refusal
 from textpriv.web.pages import SAMPLE, asset, content_policy, fill
-from textpriv.web.playground import AGAIN, LONGEST, Playground, Settings
+from textpriv.web.playground import AGAIN, LONGEST, Playground, Refusal, Settings
 
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
+__all__ = ["Application", "bind", "configuration", "serve"]
 
-__all__ = ["application", "bind", "serve"]
-
+_HOST = "127.0.0.1"
 _LARGEST = 8 * LONGEST  # bytes of a request: a character may be escaped
+_BODY_TIME = 10.0  # seconds for a request to arrive
 _CONNECTIONS = 32
+_FIELDS = {"text", "word", "epsilon", "mechanism"}
+_HEADERS = [
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+
+_Scope = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+_Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-def application(playground: Playground, *, remote: bool = False) -> Guard:
-    """Return the web application.
+class Application:
+    """The page and its two requests, as an ASGI application that refuses all else.
 
-    Parameters
-    ----------
-    playground : Playground
-    remote : bool
-        Whether others than this computer may ask: their Host headers are then let through, too.
+    *Host.* A name that someone else can point at this computer is refused (DNS rebinding): only loopback names pass.
+
+    *Origin.* A request that another site's page makes is refused (cross-site request forgery); so is one that a form could
+    make, since a body must be declared as JSON.
+
+    *Size and time.* A body is read up to a limit of bytes and of seconds, before anything looks at it.
     """
-    from starlette.applications import Starlette
-    from starlette.exceptions import HTTPException
-    from starlette.responses import HTMLResponse, JSONResponse
-    from starlette.routing import Route
 
-    page, policy = _page(playground)
-
-    async def home(request: Request) -> Response:
-        return HTMLResponse(page, headers={"content-security-policy": policy})
-
-    def answering(
-        work: Callable[[str, Settings], dict[str, Any]], field: str
-    ) -> Callable[[Request], Awaitable[Response]]:
-        async def endpoint(request: Request) -> Response:
-            given = _parse(await request.body(), field)
-            answer = await asyncio.to_thread(work, given[field], Settings.read(given))
-            return JSONResponse(answer)
-
-        return endpoint
-
-    async def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        reasons = {404: "there is no such page.", 405: "this address does not take that method."}
-        return JSONResponse(
-            {"error": reasons.get(error.status_code, "this could not be answered.")},
-            error.status_code,
-            headers=dict(error.headers or {}),
+    def __init__(self, playground: Playground) -> None:
+        self._answers = {
+            "/api/privatize": ("text", playground.privatize),
+            "/api/word": ("word", playground.explain),
+        }
+        script = asset("playground.js")
+        policy = content_policy(script, connect="'self'") + "; frame-ancestors 'none'"
+        self._policy = (b"content-security-policy", policy.encode())
+        self._page = fill(
+            "playground.html",
+            script=script,
+            playground=playground,
+            longest=LONGEST,
+            again=AGAIN,
+            sample=SAMPLE,
         )
 
-    inner: Starlette = Starlette(
-        routes=[
-            Route("/", home, methods=["GET"]),
-            Route("/api/privatize", answering(playground.privatize, "text"), methods=["POST"]),
-            Route("/api/word", answering(playground.explain, "word"), methods=["POST"]),
-        ],
-        exception_handlers={HTTPException: refused, Refusal: _refuse},
-    )
-    return Guard(inner, largest=_LARGEST, remote=remote)
+    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+        """Answer one request, as ASGI asks for."""
+        status, headers, is_page = 200, list(_HEADERS), False
+        try:
+            _check(scope)
+            if is_page := (scope["method"], scope["path"]) == ("GET", "/"):
+                content = self._page
+            else:
+                content = json.dumps(await self._answer(scope, receive))
+        except Refusal as refusal:
+            status, content = refusal.status, json.dumps({"error": str(refusal)})
+        except Exception as error:
+            # Neither message nor traceback: they might hold what was typed.
+            print(f"playground: {type(error).__name__} in an answer", file=sys.stderr)
+            status, content = 500, json.dumps({"error": "this could not be answered."})
+        kind = b"text/html; charset=utf-8" if is_page else b"application/json"
+        headers += [(b"content-type", kind), *([self._policy] if is_page else [])]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content.encode()})
+
+    async def _answer(self, scope: _Scope, receive: _Receive) -> dict[str, Any]:
+        if scope["path"] not in self._answers:
+            raise Refusal(404, "there is no such page.")
+        if scope["method"] != "POST":
+            raise Refusal(405, "this address does not take that method.")
+        try:
+            body = await asyncio.wait_for(_read(receive), _BODY_TIME)
+        except asyncio.TimeoutError:
+            raise Refusal(408, "the request took too long to arrive.") from None
+        field, work = self._answers[scope["path"]]
+        given = _parse(body, field)
+        return await asyncio.to_thread(work, given[field], Settings.read(given))
 
 
-def _page(playground: Playground) -> tuple[str, str]:
-    """Return the page and the policy that forbids it to load anything else."""
-    script = asset("playground.js")
-    policy = content_policy(script, connect="'self'") + "; frame-ancestors 'none'"
-    page = fill(
-        "playground.html",
-        script=script,
-        index=playground.index,
-        mechanisms=playground.mechanisms,
-        longest=LONGEST,
-        again=AGAIN,
-        sample=SAMPLE,
-        epsilon=playground.epsilon,
-        lowest=playground.epsilon / 16,
-        highest=playground.epsilon * 64,
-    )
-    return page, policy
+def _check(scope: _Scope) -> None:
+    """Refuse a request by its headers."""
+    values: dict[str, list[str]] = {}
+    for name, value in scope["headers"]:
+        values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    hosts = values.get("host", [])
+    if len(hosts) != 1 or not _is_loopback(hosts[0].strip().lower()):
+        raise Refusal(421, "this server answers to names of this computer alone.")
+    for origin in values.get("origin", []):
+        if origin.lower() != f"http://{hosts[0].lower()}":
+            raise Refusal(403, "requests from other sites are not answered.")
+    # A link on another site may lead here, and then the page is all it gets.
+    link = scope["method"] == "GET" and values.get("sec-fetch-mode") == ["navigate"]
+    if values.get("sec-fetch-site", ["none"])[0] not in ("same-origin", "none") and not link:
+        raise Refusal(403, "requests from other sites are not answered.")
+    if scope["method"] == "POST":
+        kind = values.get("content-type", [""])[0].split(";")[0].strip().lower()
+        if kind != "application/json":
+            raise Refusal(415, "send JSON, with Content-Type: application/json.")
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
-    from starlette.responses import JSONResponse
+def _is_loopback(host: str) -> bool:
+    """Whether a Host header is a loopback name or address, with a port or without."""
+    name, separator, port = host.rpartition(":")
+    if not separator or host.endswith("]"):
+        name, port = host, "0"
+    if not (port.isascii() and port.isdigit()):
+        return False
+    try:
+        return name == "localhost" or ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
-    assert isinstance(error, Refusal)
-    return JSONResponse({"error": str(error)}, error.status)
 
-
-_FIELDS = {"text", "word", "epsilon", "mechanism"}
+async def _read(receive: _Receive) -> bytes:
+    """Read a body up to the largest size."""
+    parts, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refusal(400, "the request ended early.")
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > _LARGEST:
+            raise Refusal(413, f"a request holds at most {_LARGEST:,} bytes.")
+        more = message.get("more_body", False)
+    return b"".join(parts)
 
 
 def _parse(body: bytes, field: str) -> dict[str, Any]:
@@ -110,10 +153,8 @@ def _parse(body: bytes, field: str) -> dict[str, Any]:
         given = json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError):
         raise Refusal(400, "the request is not JSON in UTF-8.") from None
-    if not isinstance(given, dict):
-        raise Refusal(422, "the request must be a JSON object.")
-    if set(given) - _FIELDS:
-        raise Refusal(422, f"unknown field; known are: {', '.join(sorted(_FIELDS))}.")
+    if not isinstance(given, dict) or set(given) - _FIELDS:
+        raise Refusal(422, f"send a JSON object with fields of: {', '.join(sorted(_FIELDS))}.")
     text = given.get(field)
     if not isinstance(text, str):
         raise Refusal(422, f"{field} is missing or no text.")
@@ -122,44 +163,30 @@ def _parse(body: bytes, field: str) -> dict[str, Any]:
     return given
 
 
-def bind(host: str, port: int, *, allow_remote: bool = False) -> socket.socket:
-    """Open the socket to listen on.
+def bind(port: int) -> socket.socket:
+    """Open the socket to listen on, which only this computer can reach.
 
     Raises
     ------
     TextprivError
-        For an address that others can reach, unless that is allowed, and for one that is taken.
+        For a port that is taken.
     """
-    try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError):
-        raise TextprivError(
-            f"{host!r} is not an address of this computer. Use 127.0.0.1, the default."
-        ) from None
-    family, kind, protocol, _, address = addresses[0]
-    if not allow_remote and not ipaddress.ip_address(str(address[0])).is_loopback:
-        raise TextprivError(
-            f"Other computers can reach {host}, and typed text would travel unencrypted. Use 127.0.0.1, or pass "
-            "--allow-remote."
-        )
-    listening = socket.socket(family, kind, protocol)
+    listening = socket.socket()
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
+        listening.bind((_HOST, port))
     except OSError as error:
         listening.close()
         raise TextprivError(
-            f"Cannot listen on {host} port {port}: {error.strerror or error}. Choose another --port, or 0 for any."
+            f"Cannot listen on port {port}: {error.strerror}. Choose another --port, or 0 for any."
         ) from None
     return listening
 
 
-def configuration(playground: Playground, *, remote: bool) -> Any:
+def configuration(playground: Playground) -> Any:
     """How uvicorn serves the application: nothing is logged, and what is not needed is off."""
-    import uvicorn
-
-    return uvicorn.Config(
-        application(playground, remote=remote),
+    return needs("uvicorn", "playground").Config(
+        Application(playground),
         http="h11",
         ws="none",
         lifespan="off",
@@ -175,15 +202,7 @@ def configuration(playground: Playground, *, remote: bool) -> Any:
     )
 
 
-def serve(
-    index: Index,
-    *,
-    epsilon: float | None = None,
-    host: str = "127.0.0.1",
-    port: int = 8765,
-    allow_remote: bool = False,
-    on_ready: Callable[[str], None] | None = None,
-) -> None:
+def serve(index: Index, epsilon: float | None = None, port: int = 8765) -> None:
     """Serve the playground until interrupted.
 
     Parameters
@@ -191,35 +210,22 @@ def serve(
     index : Index
     epsilon : float, optional
         With which the page begins.
-    host : str
     port : int
         0 takes any that is free.
-    allow_remote : bool
-        Let other computers in. There is no password, and no encryption.
-    on_ready : callable, optional
-        Called with the address of the page.
 
     Raises
     ------
     TextprivError
-        If the web packages are missing, or the address is taken.
+        If the web packages are missing, or the port is taken.
     """
-    try:
-        import starlette  # noqa: F401
-        import uvicorn
-    except ImportError:
-        raise TextprivError(
-            f"The playground needs Starlette and uvicorn. Run: {how_to_install('playground')}"
-        ) from None
-    with bind(host, port, allow_remote=allow_remote) as listening:
+    uvicorn = needs("uvicorn", "playground")
+    with bind(port) as listening:
         playground = Playground(index, epsilon)
-        config = configuration(playground, remote=allow_remote)
-        name, number = listening.getsockname()[:2]
-        shown = f"[{name}]" if ":" in name else name
-        if on_ready is not None:
-            on_ready(f"http://{shown}:{number}/")
+        print(
+            f"Playground: http://{_HOST}:{listening.getsockname()[1]}/ (Ctrl-C ends it)", flush=True
+        )
         try:
-            uvicorn.Server(config).run(sockets=[listening])
+            uvicorn.Server(configuration(playground)).run(sockets=[listening])
         except KeyboardInterrupt:
             pass  # the way to end it
         finally:

@@ -12,7 +12,7 @@ import pytest
 import textpriv
 from textpriv.index import Index
 
-from .conftest import SECRET, WORDS
+from .conftest import WORDS
 
 
 def choose(run, folder, *more):
@@ -44,10 +44,8 @@ def test_an_epsilon_for_a_share_that_stays_is_the_librarys(run, folder):
 
 def test_an_epsilon_for_odds_keeps_them_between_the_words(run, folder):
     index = Index.load(folder)
-    distances = {(): index.reference_distance, ("--between", *WORDS[3:5]): index.distance(3, 4)}
-    for between, distance in distances.items():
-        shown = json.loads(choose(run, folder, "--odds", 20, *between, "--json"))
-        assert 19.9 < math.exp(shown["epsilon"] * distance) <= 20
+    shown = json.loads(choose(run, folder, "--odds", 20, "--json"))
+    assert 19.9 < math.exp(shown["epsilon"] * index.reference_distance) <= 20
 
 
 def test_an_attacker_in_context_is_tried_on_public_text(run, folder, tmp_path):
@@ -61,11 +59,7 @@ def test_an_attacker_in_context_is_tried_on_public_text(run, folder, tmp_path):
 
 @pytest.mark.parametrize(
     "more",
-    [("--odds", 3, "--keep", 0.2), ("--between", "a", "b"), ("--keep", 0.5, "--context", "a.txt")],
+    [("--odds", 3, "--keep", 0.2), ("--keep", 0.5, "--context", "a.txt")],
 )
 def test_figures_that_mean_nothing_together_are_refused(run, failed, folder, more):
     failed(run("choose", "--index", folder, *more), 2)
-
-
-def test_an_unknown_word_is_not_repeated(run, failed, folder):
-    failed(run("choose", "--index", folder, "--odds", 20, "--between", WORDS[0], SECRET))

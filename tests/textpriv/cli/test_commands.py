@@ -48,7 +48,7 @@ def test_index_replaces_an_index_with_force_and_nothing_else(
     (tmp_path / "thesis" / "a.txt").write_text("a thesis")
     assert "--force" in failed(run("index", vectors, folder))
     foreign = run("index", vectors, tmp_path / "thesis", "--force")
-    assert "not an index folder" in failed(foreign)
+    assert "an index folder, and nothing else" in failed(foreign)
     assert "which is read" in failed(run("index", folder / "words.json", folder, "--force"), 2)
     assert (tmp_path / "thesis" / "a.txt").read_text() == "a thesis"
 
@@ -68,13 +68,15 @@ def test_index_reads_a_hierarchy_from_a_file(run, tmp_path):
 
 
 def test_index_refuses_groups_without_meaning(run, failed, vectors, tmp_path):
-    for groups, said in (("a", "NAME=NUMBER"), ("a=2.5", "number of groups"), ("a=2,a=3", "names")):
+    for groups, said in (("a", "NAME=NUMBER"), ("a=2,a=3", "names")):
         assert said in failed(run("index", vectors, tmp_path / "a", "--groups", groups), 2)
+    half = run("index", vectors, tmp_path / "a", "--groups", "a=2.5")
+    assert "whole number of groups" in failed(half)
 
 
 def test_index_lists_public_sets_by_language(run, failed):
-    sets = json.loads(run("index", "--list", "--language", "de", "--json").stdout)["sets"]
-    assert {each["language"] for each in sets} == {"de"}
+    rows = run("index", "--list", "--language", "de").stdout.splitlines()[1:]
+    assert {row.split()[0] for row in rows} == {"de"}
     assert "MIT" in run("index", "--list").stdout
     assert "fasttext:cc.qq.300" in failed(run("index", "--list", "--language", "qq"), 2)
 
@@ -149,7 +151,7 @@ def test_an_own_mechanism_is_used_by_its_registered_name(run, folder, texts, tmp
         "choose", "--index", folder, "--recovery", 0.3, "--mechanism", own_name, "--json"
     )
     assert own_name in {each["mechanism"] for each in json.loads(compared.stdout)["candidates"]}
-    page = ("report", "--output", tmp_path / "a.html", "--no-certificate")
+    page = ("report", "--output", tmp_path / "a.html")
     for command in (page, ("explain", WORDS[0]), ("certify",)):
         assert run(*command, *given[:6]).exit_code == 0, command
 
@@ -170,9 +172,9 @@ def test_settings_reach_the_mechanism_that_takes_them(privatize, failed, texts, 
     )
     assert "prior uniform, gamma 2" in json.loads(told.stdout)["statement"]["mechanism"]
     refused = privatize(texts, tmp_path / "b.txt", "--option", "search=exact")
-    assert "has no setting search. It has epsilon" in failed(refused, 2)
+    assert "has no setting search" in failed(refused, 2)
     unknown = privatize(texts, tmp_path / "b.txt", "--mechanism", "magic")
-    assert all(word in failed(unknown, 2) for word in ("'magic'", "tem", "madlib"))
+    assert all(word in failed(unknown) for word in ("'magic'", "tem", "madlib"))
 
 
 def test_policy_options_reach_the_policy(privatize, texts, tmp_path):
@@ -199,7 +201,6 @@ def test_a_recovery_stands_for_an_epsilon_that_is_printed(run, folder, texts, tm
         (),
         ("--epsilon", 6, "--recovery", 0.1),
         ("--epsilon", 6, "--format", "xml"),
-        ("--epsilon", 6, "--address", "spark://host:7077"),
         ("--epsilon", 6, "--policy", "chat"),
         ("--epsilon", 6, "--ledger", "a.db"),
         ("--epsilon", 6, "--author-limit", 3),
@@ -285,13 +286,11 @@ def test_explain_and_certify_are_about_what_privatize_draws_by(run):
 
 
 def test_explain_shows_the_likeliest_outputs(run, folder):
-    told = json.loads(
-        run("explain", WORDS[3], "--index", folder, "-e", 6, "-n", 5, "--json").stdout
-    )
+    told = json.loads(run("explain", WORDS[3], "--index", folder, "-e", 6, "--json").stdout)
     mechanism = textpriv.TEM(Index.load(folder), epsilon=6.0)
     assert told["keep_probability"] == pytest.approx(np.exp(mechanism.log_prob(WORDS[3])[3]))
     found = [(each["word"], each["probability"], each["distance"]) for each in told["outputs"]]
-    assert found == mechanism.explain(WORDS[3], n=5)
+    assert found == mechanism.explain(WORDS[3], n=10)
 
 
 def test_explain_compares_two_words_by_their_distance(run, folder):
@@ -299,8 +298,6 @@ def test_explain_compares_two_words_by_their_distance(run, folder):
     given = (WORDS[3], WORDS[7], "--index", folder, "-e", 2)
     told = json.loads(run("explain", *given, "--json").stdout)
     assert told["distance"] == index.distance(3, 7)
-    order = np.argsort(index.distances_of(np.array([3]))[0])
-    assert order[told["rank_of_second"]] == 7
     odds = odds_in_words(textpriv.TEM(index, epsilon=2.0).statement.loss_at(told["distance"]))
     assert f"odds of at most {odds}" in run("explain", *given).stdout
 
@@ -402,15 +399,15 @@ def test_demo_shows_three_recoveries_and_commands_that_run(run):
 def test_doctor_tries_what_is_required_and_lists_extras(run, monkeypatch):
     told = json.loads(run("doctor", "--json").stdout)
     assert told["sound"]
-    assert {"packages", "mechanism", "presidio"} <= {each["name"] for each in told["checks"]}
-    monkeypatch.setattr("textpriv.cli.doctor.find_spec", lambda name: None)
+    assert {"package", "index", "presidio"} <= {each["name"] for each in told["checks"]}
+    monkeypatch.setattr("textpriv.cli.start.installed", lambda name: None)
     assert "pip install" in run("doctor").stdout
 
 
-def test_doctor_ends_with_1_if_something_required_is_broken(run, monkeypatch):
+def test_doctor_ends_with_1_if_something_required_is_broken(run, folder, monkeypatch):
     def broken(*given, **named):
         raise RuntimeError("no kernel")
 
-    monkeypatch.setattr("textpriv.index.index.Index.build", broken)
-    result = run("doctor")
+    monkeypatch.setattr("textpriv.privatizer.Privatizer.privatize", broken)
+    result = run("doctor", "--index", folder)
     assert (result.exit_code, "no kernel" in result.stdout) == (1, True)

@@ -15,9 +15,9 @@ import pytest
 from small_indexes import saved
 from typer.testing import CliRunner
 
-from textpriv.cli import progress
+from textpriv.cli import messages
 from textpriv.cli.app import app
-from textpriv.cli.progress import shown_progress
+from textpriv.cli.messages import shown_progress
 from textpriv.corpus import Progress
 from textpriv.errors import CorpusError
 from textpriv.run_key import RunKey, read_run_key
@@ -248,7 +248,7 @@ def test_json_events_are_lines_of_json_on_standard_error(run):
 
 def test_the_rate_of_a_continued_run_is_its_own(capsys, monkeypatch):
     clock = iter([0.0, 10.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(messages.time, "monotonic", lambda: next(clock))
     shown_progress(True)(Progress(documents=3, tokens=1000, fraction=0.5, resumed=800))
     event = json.loads(capsys.readouterr().err)
     assert event["tokens"] == 1000

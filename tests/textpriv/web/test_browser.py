@@ -68,9 +68,7 @@ def mechanism():
 
 @pytest.fixture(scope="module")
 def report(mechanism, tmp_path_factory):
-    page = report_page(
-        textpriv.Privatizer(mechanism), more=[HOSTILE], certificate=textpriv.certify(mechanism)
-    )
+    page = report_page(textpriv.Privatizer(mechanism), certificate=textpriv.certify(mechanism))
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(page, encoding="utf-8")
     return path.as_uri()
@@ -79,15 +77,14 @@ def report(mechanism, tmp_path_factory):
 @pytest.fixture(scope="module")
 def playground(mechanism):
     """The address of a playground that runs while these tests do."""
-    pytest.importorskip("starlette")
-    import uvicorn
+    uvicorn = pytest.importorskip("uvicorn")
 
     from textpriv.web.playground import Playground
-    from textpriv.web.server import application, bind
+    from textpriv.web.server import Application, bind
 
-    listening = bind("127.0.0.1", 0)
+    listening = bind(0)
     config = uvicorn.Config(
-        application(Playground(mechanism.index)), lifespan="off", log_level="critical", ws="none"
+        Application(Playground(mechanism.index)), lifespan="off", log_level="critical", ws="none"
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

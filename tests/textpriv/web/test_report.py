@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 import textpriv
 from textpriv.cli.app import app
-from textpriv.errors import TextprivError
 from textpriv.evaluation.best_attacker import BestAttacker, PublicText
 from textpriv.evaluation.recovery import word_recovery
 from textpriv.evaluation.sensitive import exposure
@@ -26,7 +25,7 @@ from textpriv.spans.laws.surrogates import Mask
 from textpriv.spans.policy import SpanPolicy
 from textpriv.statement import at_most, odds_in_words
 from textpriv.vocabulary import Vocabulary
-from textpriv.web.charts import Chart
+from textpriv.web.pages import Chart
 from textpriv.web.report import report_page, write_page
 
 PLAIN = "good bad fine film book song actor scene music story word page john maria cancer night week day".split()
@@ -89,7 +88,7 @@ def mechanism(index):
 @pytest.fixture(scope="module")
 def source(mechanism) -> str:
     certificate = textpriv.certify(mechanism)
-    return report_page(textpriv.Privatizer(mechanism), more=HOSTILE, certificate=certificate)
+    return report_page(textpriv.Privatizer(mechanism), certificate=certificate)
 
 
 @pytest.fixture(scope="module")
@@ -188,14 +187,14 @@ def test_the_sample_is_public_and_has_a_legend(page, source):
     assert "drawn, stayed the same" in page.text
 
 
-def test_the_certificate_and_totals_of_a_ledger_are_shown(page, mechanism):
-    from textpriv.ledger import Spent
-
+def test_the_certificate_is_shown(page):
     assert "✓ the claim holds" in page.text
-    spent = Spent(3, 4, 1234, 56.5, {"vectors": 12.5})
-    text = Page(report_page(textpriv.Privatizer(mechanism), ledger=spent)).text
-    for each in ("1,234", "12.5 under vectors", "56.5 nats"):
-        assert each in text
+
+
+def test_a_mechanism_that_reads_its_context_says_where_its_shares_are(index, page):
+    contextual = report_page(textpriv.Privatizer(textpriv.ContextualTEM(index, epsilon=2.0)))
+    assert Page(contextual).text.count("of a document") >= 2
+    assert "start of a document" not in page.text
 
 
 def test_a_mechanism_without_a_closed_form_is_drawn_and_says_so(index):
@@ -290,10 +289,10 @@ def test_the_command_writes_a_small_page_and_replaces_with_force(folder, tmp_pat
     out.write_text("a thesis")
     refused = run(*given)
     assert (refused.exit_code, out.read_text()) == (1, "a thesis")
-    assert run(*given, "--force", "--no-certificate").exit_code == 0
+    assert run(*given, "--force").exit_code == 0
 
 
-@pytest.mark.parametrize("option", ["--context", "--ledger", "--prior", "--policy"])
+@pytest.mark.parametrize("option", ["--context", "--prior", "--policy"])
 def test_the_command_writes_no_page_over_what_it_reads(folder, tmp_path, option):
     read = tmp_path / "in.toml"
     read.write_text('[kinds.PERSON]\nlaw = "mask"\n')
@@ -305,8 +304,3 @@ def test_the_command_writes_no_page_over_what_it_reads(folder, tmp_path, option)
         assert result.exit_code == 2
         assert "--output would be written over" in result.stderr
         assert output.read_bytes() == before
-
-
-def test_a_word_outside_the_vocabulary_is_refused(mechanism):
-    with pytest.raises(TextprivError):
-        report_page(textpriv.Privatizer(mechanism), more=["zanzibar"])

@@ -1,0 +1,289 @@
+"""``textpriv choose``, ``explain`` and ``certify``: answer a question about mechanisms, and release nothing."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import typer
+
+from textpriv.cli.messages import print_json, print_table, say, waiting, warn
+from textpriv.cli.options import (
+    SPAN,
+    Context,
+    Json,
+    MechanismOptions,
+    Options,
+    Recovery,
+    flag,
+    option,
+    public_texts,
+)
+from textpriv.errors import TextprivError
+
+if TYPE_CHECKING:
+    from textpriv.guarantees.epsilon import Comparison
+    from textpriv.index.index import Index
+    from textpriv.mechanisms.base import Mechanism
+
+
+class Wanted(Options):
+    """Over which indexes and mechanisms, and one of three figures."""
+
+    index: list[str] | None = option(
+        metavar="DIR",
+        help="Folder made by 'textpriv index'; repeat to compare several of the same words. Default: built-in English.",
+    )
+    mechanism: list[str] | None = option(
+        metavar="NAME", help="With --recovery: compare this one, too; repeat for several."
+    )
+    recovery: Recovery = None
+    odds: float | None = option(
+        help="Largest odds, to 1, between a word and its 10th nearest one, for half of all words, such as 20."
+    )
+    keep: float | None = option(metavar="SHARE", help="Share of words that stay, such as 0.5.")
+    of: Literal["content", "all"] = option(
+        default="content", help="With --recovery: all words, or all but the 250 commonest."
+    )
+    context: Context = None
+
+
+def choose(*, wanted: Wanted, as_json: Json = False) -> None:
+    """Choose how to protect texts: by recovery, odds, or the share of words that stay.
+
+    With --recovery (default: 0.1) it compares all mechanisms at the same recovery rate. The last line is the command to run.
+
+    **Example:** textpriv choose --recovery 0.1
+    """
+    from textpriv.guarantees.epsilon import choose as compare
+    from textpriv.index.builtin import ENGLISH, open_index
+
+    figures = {"recovery": wanted.recovery, "odds": wanted.odds, "keep": wanted.keep}
+    given = {name: value for name, value in figures.items() if value is not None} or {
+        "recovery": 0.1
+    }
+    if len(given) > 1:
+        raise typer.BadParameter("give one of --recovery, --odds and --keep")
+    names = wanted.index or [ENGLISH]
+    if "recovery" not in given:
+        if len(names) > 1 or wanted.mechanism or wanted.context is not None:
+            raise typer.BadParameter("several --index, --mechanism and --context need --recovery")
+        _print_epsilon(names[0], given, as_json)
+        return
+    with waiting("comparing mechanisms"):
+        found = compare(
+            {name: open_index(name) for name in names},
+            recovery=given["recovery"],
+            of=wanted.of,
+            context=public_texts(wanted.context),
+            mechanisms=wanted.mechanism or (),
+        )
+    _print_comparison(found, as_json, wanted.context is not None)
+
+
+def _print_epsilon(name: str, figure: dict[str, float], as_json: bool) -> None:
+    """Print the epsilon of wanted odds or of a wanted share of words that stay."""
+    from textpriv.guarantees.epsilon import epsilon_for
+    from textpriv.index.builtin import ENGLISH, open_index
+    from textpriv.index.tree import Tree
+    from textpriv.statement import at_least
+
+    index = open_index(name)
+    with waiting("looking at words"):
+        epsilon = float(at_least(epsilon_for(index, **figure), 4))  # a bound is rounded down
+    where = "" if name == ENGLISH else f" --index {shlex.quote(name)}"
+    by = " --mechanism tem" if "keep" in figure and not isinstance(index, Tree) else ""
+    command = f"textpriv privatize IN OUT{where}{by} --epsilon {epsilon:g}"
+    if as_json:
+        print_json({"index": name, "command": command, "epsilon": epsilon, **figure})
+    else:
+        print(f"epsilon {epsilon:g}\n\n{command}")
+
+
+def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> None:
+    """Print mechanisms at the same recovery rate, the one that keeps words closest first."""
+    if as_json:
+        print_json(found.to_dict())
+        return
+    rows: list[tuple[str, ...]] = [
+        ("mechanism", "index", "prior", "epsilon", "recovered", "stay", "distance")
+    ]
+    for each in found.candidates:
+        shares = (f"{share:.1%}" for share in (each.recovered, each.kept))
+        law = each.mechanism, each.index, each.prior, f"{each.epsilon:g}"
+        rows.append((*law, *shares, f"{each.distance:.2f}"))
+    print_table(rows)
+    attackers = "the Bayes-optimal attacker of single words recovers. A context attacker may recover more (--context)."
+    if in_context:
+        attackers = (
+            "the better of two attackers recovers: the Bayes-optimal one of single words, and one who reads your public "
+            "text in context, in one draw."
+        )
+    print(
+        f"\nrecovered: share of tokens that {attackers}\n"
+        "distance: mean distance to the output; 1 is that of two unrelated words."
+    )
+    for reason in found.left_out:
+        say(reason)
+    print(f"\n{found.best.command}")
+
+
+def explain(
+    words: list[str] | None = typer.Argument(
+        None, metavar="WORD [WORD]", help="One word, or two words to compare."
+    ),
+    *,
+    documents: tuple[Path, Path] | None = option(
+        metavar="A B", help="In place of words: two text files of equal length."
+    ),
+    law: MechanismOptions,
+    as_json: Json = False,
+) -> None:
+    """Show what a word becomes, or how well two words or two documents can be distinguished.
+
+    **Example:** textpriv explain movie --epsilon 3
+    """
+    words = words or []
+    if len(words) not in ((1, 2) if documents is None else (0,)):
+        raise typer.BadParameter("give one word, two words, or --documents A B", param_hint="WORD")
+    mechanism = law.build()
+    if documents is not None:
+        _explain_documents(mechanism, documents, as_json)
+    elif len(words) == 2:
+        _explain_pair(mechanism, words, as_json)
+    else:
+        _explain_word(mechanism, words[0], as_json)
+
+
+def _explain_word(mechanism: Mechanism, word: str, as_json: bool) -> None:
+    """Print the likeliest outputs of a word, and its groups in a hierarchy."""
+    import numpy as np
+
+    number = _id_of(mechanism.index, word)
+    stays = float(np.exp(mechanism.log_prob(word)[number]))
+    outputs, groups = mechanism.explain(word, n=10), mechanism.groups(word, most=8) or []
+    if as_json:
+        names = ("word", "probability", "distance")
+        told: dict[str, Any] = {
+            "word": word,
+            "epsilon": mechanism.epsilon,
+            "keep_probability": stays,
+            "outputs": [dict(zip(names, each, strict=True)) for each in outputs],
+            "groups": [each._asdict() for each in groups],
+            "statement": mechanism.statement.to_dict(),
+        }
+        print_json(told)
+        return
+    where = ", at the start of a document" if mechanism.reads_context else ""
+    print(
+        f"{word} stays as it is with probability {stays:.4f} (epsilon {mechanism.epsilon:g}{where})\n"
+    )
+    rows = [(other, f"{chance:.4f}", f"{apart:.3f}") for other, chance, apart in outputs]
+    rest = max(0.0, 1.0 - sum(probability for _, probability, _ in outputs))
+    print_table(
+        [("output", "probability", "distance"), *rows, ("all other words", f"{rest:.4f}", "")]
+    )
+    for depth, group in enumerate(reversed(groups)):
+        from textpriv.web.report import group_in_words
+
+        print(f"{'  ' * depth}{group_in_words(group)}")
+    print(f"\n{mechanism.statement.typical_odds}")
+
+
+def _explain_pair(mechanism: Mechanism, words: Sequence[str], as_json: bool) -> None:
+    """Print how far apart two words are, and the odds that one output allows between them."""
+    from textpriv.statement import odds_in_words
+
+    apart = mechanism.index.distance(*(_id_of(mechanism.index, word) for word in words))
+    loss = mechanism.statement.loss_at(apart)
+    if as_json:
+        found = {"words": list(words), "distance": apart, "epsilon": mechanism.epsilon}
+        print_json({**found, "loss": loss})
+        return
+    print(f"{words[0]} and {words[1]}: distance {apart:.4g}")
+    print(f"One output distinguishes them by odds of at most {odds_in_words(loss)}.")
+
+
+def _explain_documents(mechanism: Mechanism, files: tuple[Path, Path], as_json: bool) -> None:
+    """Print how well the outputs of two texts can be distinguished."""
+    from textpriv.guarantees.documents import compare_texts
+    from textpriv.privatizer import Privatizer
+
+    found = compare_texts(Privatizer(mechanism), *(each.read_text("utf-8") for each in files))
+    if as_json:
+        print_json({**found.to_dict(), "statement": mechanism.statement.to_dict()})
+    else:
+        print("\n".join(found.sentences()))
+    warn("computed from these texts: as private as they are")
+
+
+def _id_of(index: Index, word: str) -> int:
+    """Return the id of a typed word. An error does not quote it: messages are kept in logs."""
+    vocabulary = index.vocabulary
+    if word in vocabulary:
+        return vocabulary.id(word)
+    raise TextprivError(
+        f"The vocabulary of {len(vocabulary):,} words lacks this word. Check its spelling; most words are in lower case. "
+        "All words outside the vocabulary share one output distribution."
+    )
+
+
+def certify(
+    *,
+    law: MechanismOptions,
+    audit: bool = flag("--audit", "Attack the mechanism, or --mechanism span:NAME, by draws."),
+    as_json: Json = False,
+) -> None:
+    """Compute what a mechanism really guarantees on these vectors, and whether its claim holds.
+
+    Ends with 0 if the claim holds, 1 if not, and 2 if that was not found out. With --audit, passing is no proof; failing is
+    a refutation.
+
+    **Example:** textpriv certify --epsilon 3
+    """
+    holds = (_attack if audit else _certify)(law, as_json)
+    if not holds:
+        raise typer.Exit(1)
+
+
+def _certify(law: MechanismOptions, as_json: bool) -> bool:
+    """Compute a certificate, print it, and return whether the claim holds."""
+    from textpriv.guarantees.certificate import certify as compute
+
+    found = compute(law.build(), progress=sys.stderr.isatty())
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print("THE CLAIM HOLDS" if found.holds else "THE CLAIM DOES NOT HOLD")
+        print_table([*found.rows(), *(("also", each) for each in found.observed)])
+        for note in found.notes:
+            print(f"{note}.")
+    return found.holds
+
+
+def _attack(law: MechanismOptions, as_json: bool) -> bool:
+    """Attack a mechanism, print what the attack could not have seen, and return whether it withstood."""
+    from textpriv.guarantees.audit import audit
+    from textpriv.guarantees.span_audit import audit_span_law
+    from textpriv.spans.laws.base import registry
+
+    with waiting("attacking"):
+        if law.mechanism_name.startswith(SPAN):
+            name = law.mechanism_name.removeprefix(SPAN)
+            if name not in registry:
+                known = ", ".join(sorted(registry.get_all()))
+                raise typer.BadParameter(f"no span mechanism is named {name!r}. There are {known}")
+            done = audit_span_law(name)
+        else:
+            searched = None if law.index is None else law.open_index()
+            done = audit(law.mechanism_name, index=searched, **law.settings())
+            if all(check.name == "made" for check in done.checks):
+                raise TextprivError(done.checks[0].detail)  # a wrong setting is no refutation
+    if as_json:
+        print_json(done.to_dict())
+    else:
+        print("\n- ".join([f"{done}\nWhat this could not have seen:", *done.unseen]))
+    return done.passed

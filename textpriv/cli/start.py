@@ -1,0 +1,133 @@
+"""``textpriv demo`` and ``textpriv doctor``: see what it does, and whether this installation works."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import metadata
+
+import typer
+
+from textpriv.cli.messages import print_json, print_table, waiting
+from textpriv.cli.options import IndexFolder, Json
+from textpriv.errors import how_to_install, installed
+
+SAMPLES = {
+    "review": "The battery of this laptop lasts only two hours, and the screen arrived with a crack. I would not buy it.",
+    "ticket": "Hello, I changed my password yesterday and now I cannot open my account. Please help me before the weekend.",
+    "note": "The patient was admitted with chest pain and asthma. She was given insulin and went home on Friday.",
+}
+RECOVERIES = (0.05, 0.1, 0.2)
+_MEANING = (
+    "Each run draws new words. The number and order of words and the punctuation are not hidden. The attacker knows the "
+    "mechanism and how common each word is. An attacker who knows more may recover more."
+)
+_EXTRAS = {
+    "hnswlib": ("hnsw", "Madlib's default search"),
+    "phonenumbers": ("spans", "--detect patterns"),
+    "presidio_analyzer": ("presidio", "--detect presidio: names"),
+    "uvicorn": ("playground", "textpriv playground"),
+    "pyspark": ("spark", "--engine spark"),
+    "ray": ("ray", "--engine ray"),
+    "fsspec": ("stores", "object stores"),
+    "sklearn": ("pairwise", "the package pairwise"),
+}
+
+
+def demo(index: IndexFolder = None) -> None:
+    """Show private text in seconds: a review, a ticket and a note at three recovery rates.
+
+    **Example:** textpriv demo
+    """
+    from textpriv.guarantees.epsilon import choose_epsilon
+    from textpriv.index.builtin import ENGLISH, open_index
+    from textpriv.mechanisms import default_mechanism
+    from textpriv.privatizer import Privatizer
+
+    with waiting("opening the index (the first time: some seconds)"):
+        opened = open_index(index or ENGLISH)
+        found = [choose_epsilon(opened, recovery=each) for each in RECOVERIES]
+        made = [Privatizer(default_mechanism(opened, each.epsilon)) for each in found]
+    for sample in SAMPLES.values():
+        print(f"original         {sample}")
+        for asked, privatizer in zip(RECOVERIES, made, strict=True):
+            print(f"--recovery {asked:<4}  {privatizer.privatize(sample)}")
+        print()
+    rows = [
+        (f"--recovery {asked:g}", f"{each.epsilon:.3g}", f"{each.value:.1%} of content words")
+        for asked, each in zip(RECOVERIES, found, strict=True)
+    ]
+    print_table([("", "epsilon", "attacker recovers"), *rows])
+    where = "" if index is None else f" --index {index}"
+    print(
+        f"\n{made[1].mechanism.statement.typical_odds}\n{_MEANING}\n\nNext:\n"
+        f'  echo "{SAMPLES["note"]}" | textpriv privatize - -{where} --recovery 0.1\n'
+        f"  textpriv explain pain{where} --epsilon {found[1].epsilon:.3g}"
+    )
+
+
+def _look_at_spacy() -> str:
+    import spacy.util
+
+    factories = {point.name for point in metadata.entry_points(group="spacy_factories")}
+    if "textpriv" not in factories:
+        raise RuntimeError("spaCy does not see this package's entry points")
+    pipelines = ", ".join(sorted(spacy.util.get_installed_models()))
+    return f"{spacy.__version__}; trained pipelines: {pipelines or 'none (none is needed)'}"
+
+
+def _look_at_index(name: str) -> str:
+    from textpriv.index.builtin import open_index
+    from textpriv.mechanisms import default_mechanism
+    from textpriv.privatizer import Privatizer
+
+    opened = open_index(name)
+    Privatizer(default_mechanism(opened, 2.0)).privatize("Good, bad and 7.")
+    return f"{len(opened):,} words in {name}; a text was drawn"
+
+
+def _look_at_cache() -> str:
+    from textpriv.files import cache_folder
+
+    kept = cache_folder()
+    kept.mkdir(parents=True, exist_ok=True)
+    return (
+        f"{kept}{'' if os.access(kept, os.W_OK) else ' cannot be written. Set TEXTPRIV_CACHE_DIR'}"
+    )
+
+
+def doctor(index: IndexFolder = None, as_json: Json = False) -> None:
+    """Check this installation and an index, and list the extras that are installed.
+
+    Ends with 1 if something required does not work.
+
+    **Example:** textpriv doctor
+    """
+    from textpriv.index.builtin import ENGLISH
+
+    required = {
+        "package": lambda: (
+            f"textpriv {metadata.version('textpriv')} on Python {sys.version.split()[0]}"
+        ),
+        "spaCy": _look_at_spacy,
+        "index": lambda: _look_at_index(index or ENGLISH),
+        "cache": _look_at_cache,
+    }
+    rows = []
+    for name, look in required.items():
+        try:
+            rows.append((name, "ok", look()))
+        except Exception as error:  # whatever is broken in another package is a finding
+            rows.append((name, "BROKEN", f"{type(error).__name__}: {error}"))
+    broken = any(result == "BROKEN" for _, result, _ in rows)
+    for package, (extra, use) in _EXTRAS.items():
+        found = installed(package)
+        missing = "" if found else f". {how_to_install(extra)}"
+        rows.append((extra, "installed" if found else "absent", f"for {use}{missing}"))
+    if as_json:
+        checks = [dict(zip(("name", "status", "found"), row, strict=True)) for row in rows]
+        print_json({"sound": not broken, "checks": checks})
+    else:
+        print_table([("check", "result", "found"), *rows])
+    if broken:
+        raise typer.Exit(1)
