@@ -81,7 +81,7 @@ def test_recovery_is_measured_on_public_text_that_was_not_counted(decode):
 @pytest.mark.parametrize(
     ("source", "target", "more", "said"),
     [
-        ("a.txt", "a.txt", (), "same file"),
+        ("a.txt", "a.txt", (), "be written over"),
         ("a.txt", "b.csv", (), "format of the input"),
         ("none.txt", "b.txt", (), "No such file"),
         (".", "b.txt", (), "folder"),

@@ -73,7 +73,7 @@ def test_a_text_comes_back_private_with_what_it_is_worth(client, index):
     statement = textpriv.Privatizer(textpriv.TEM(index, epsilon=2.0)).statement
     assert told["not_protected"] == list(statement.not_protected)
     assert told["typical"] == statement.typical_odds
-    assert told["worst_document"] == odds_in_words(statement.document_loss(11))
+    assert told["worst_document"] == odds_in_words(statement.documents_within(11).total)
     assert told["proved"] is True
     assert "spends epsilon again" in told["again"]
 

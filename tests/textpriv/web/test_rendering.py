@@ -195,10 +195,10 @@ def test_a_certificate_shows_its_verdict_and_constant(mechanism):
 def test_a_statement_shows_whether_it_is_proved_and_what_is_not_protected(mechanism):
     statement = textpriv.Privatizer(mechanism).statement
     text = sound(statement._repr_html_()).text
-    assert "✓ proved" in text
+    assert "✓ bound proved" in text
     for each in (*statement.not_protected, *statement.assumptions, *statement.notes):
         assert each in text
-    assert "epsilon 2 per unit of" in repr(statement)
+    assert "epsilon 2, delta 0 for" in repr(statement)
     unproved = statement.extended(proved=False)
-    assert "✗ not proved" in unproved._repr_html_()
+    assert "✗ NOT PROVED" in unproved._repr_html_()
     assert "NOT PROVED" in repr(unproved)
