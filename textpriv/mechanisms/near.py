@@ -73,7 +73,8 @@ class Decay(NamedTuple):
 def decay(steps: int, law: Decay) -> float:
     """Return the weight of a word so many steps away, as a part of that of the word itself."""
     cut = min(np.int64(steps), np.int64(law.cap))
-    return exp(-law.rate * (math.sqrt(cut) if law.root else float(cut)))
+    # At a huge rate one step may be beyond what exp takes; a truncated exponent is one of a metric still.
+    return exp(-min(law.rate * (math.sqrt(cut) if law.root else float(cut)), 700.0))
 
 
 @njit(cache=True, nogil=True)

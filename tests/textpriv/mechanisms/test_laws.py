@@ -380,3 +380,12 @@ def test_a_word_is_explained_by_its_likeliest_outputs():
     assert [word for word, _, _ in found] == [f"w{i}" for i in np.argsort(-law, kind="stable")[:4]]
     assert found[0][1] == pytest.approx(np.exp(law.max()))
     assert Madlib(built("ties"), 2.0, "exact").has_law is False
+
+
+def test_a_huge_epsilon_keeps_every_word():
+    vectors = np.random.default_rng(0).normal(size=(20, 3))
+    index = Index.build(Vocabulary([f"w{i}" for i in range(20)], vectors), k=4)
+    ids = np.repeat(np.arange(20, dtype=np.int32), 5)
+    for epsilon in (1e6, 1e12):
+        drawn = TEM(index, epsilon).sample(ids, np.random.default_rng(0))
+        np.testing.assert_array_equal(drawn, ids)
