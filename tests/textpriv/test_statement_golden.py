@@ -87,8 +87,8 @@ def test_losses_add_up_and_are_capped_by_truncation(index):
     worst = statement.loss_at(math.inf)
     assert worst == statement.local_dp_epsilon == pytest.approx(6.0)
     assert statement.loss_at(1.5) == pytest.approx(3.0)
-    assert statement.loss_at(0.0) == statement.document_loss(0) == statement.author_loss([]) == 0.0
-    assert statement.author_loss([7, 0, 3]) == pytest.approx(10 * worst)
+    assert statement.loss_at(0.0) == statement.documents_within(0).total == 0.0
+    assert statement.documents_within(10).total == pytest.approx(10 * worst)
     for each in (TEM(index, 2.0).statement, Madlib(index, 20.0).statement):
         loss = each.loss_at(each.figures["reference_distance"])
         assert loss == pytest.approx(each.figures["reference_loss"])
