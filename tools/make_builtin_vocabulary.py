@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import spacy
 
 from textpriv import Index, Vocabulary
-from textpriv.guarantees.epsilon import choose_epsilon
+from textpriv.guarantees.epsilon import choose
 from textpriv.index.builtin import LIST_LENGTH
 from textpriv.vocabulary.builtin import DATA, FILES
 
@@ -104,7 +104,7 @@ def main(wheel: Path) -> None:
     manifest["fingerprint"] = vocabulary.fingerprint()
     index = Index.build(vocabulary, k=LIST_LENGTH)
     for recovery in (0.05, 0.1, 0.2):
-        choose_epsilon(index, recovery=recovery, mechanism="contextual")
+        choose({"builtin:en": index}, recovery=recovery)  # which records each epsilon that it finds
     manifest["records"] = list(index._records._entries.values())
     write_manifest(manifest)
     print(f"{WORDS:,} words, {sum((DATA / name).stat().st_size for name in names):,} bytes")

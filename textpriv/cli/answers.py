@@ -124,7 +124,8 @@ def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> Non
         )
     print(
         f"\nrecovered: share of tokens that {attackers}\n"
-        "distance: mean distance to the output; 1 is that of two unrelated words."
+        "distance: mean distance to the output; 1 is that of two unrelated words.\n"
+        "contextual: recovery is estimated on general English; the rest is at the start of a document."
     )
     for reason in found.left_out:
         say(reason)

@@ -65,7 +65,7 @@ def scan(
                 for n, each in enumerate(known)
             ]
             numbered = replace(batch, numbers=list(zip(*counted, strict=True)))
-            yield file, reader, _told_apart(plan, file, reader, numbered)
+            yield file, reader, _without_repeated(plan, file, reader, numbered)
 
 
 def _new_columns(
@@ -88,7 +88,7 @@ def _new_columns(
     return found
 
 
-def _told_apart(plan: Plan, file: int, reader: CorpusReader, batch: Batch) -> Batch:
+def _without_repeated(plan: Plan, file: int, reader: CorpusReader, batch: Batch) -> Batch:
     """Return a batch without the records whose name came before: equal texts under one name would come out equal."""
     if not plan.reading.names:
         return batch
@@ -224,7 +224,11 @@ class PartRunner:
         for batch in reader:
             if (file, plan.part_of(batch)) not in done:
                 own = [numbers.get(position, first) for position in batch.positions]
-                yield file, reader, _told_apart(plan, file, reader, replace(batch, numbers=own))
+                yield (
+                    file,
+                    reader,
+                    _without_repeated(plan, file, reader, replace(batch, numbers=own)),
+                )
 
 
 def join_file(plan: Plan, folder: Checkpoint, file: int, parts: Iterable[int]) -> Path:

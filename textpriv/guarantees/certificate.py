@@ -385,7 +385,7 @@ def _observe_lists(index: Index) -> tuple[bool, str]:
         right = (steps[ids] == listed).all() and (np.delete(steps, ids) >= listed[-1]).all()
         if not (nearest and right):
             return False, (
-                f"The index is wrong: the nearest list of word number {word} is not that of its point. Build the index anew"
+                f"The index is wrong: the nearest list of word number {word} is not that of its point. Build the index again"
             )
     return (
         True,

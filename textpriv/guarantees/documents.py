@@ -109,7 +109,9 @@ class DocumentPair:
     def sentences(self) -> list[str]:
         """Say what the figures mean."""
         if not self.words:
-            return ["The documents have one law: no output tells them apart."]
+            return [
+                "The documents have the same output distribution: no output distinguishes them."
+            ]
         farthest, within = self.distances[-1], self.within
         reach = (
             "" if math.isinf(farthest) else f", each by a distance of up to {at_most(farthest, 3)}"
@@ -118,12 +120,12 @@ class DocumentPair:
         whole = odds_in_words(within.total)
         if within.by == "sum" or odds_in_words(within.epsilon) == whole:
             # What is won by leaving out a delta may be less than what is printed.
-            every = f", no output tells two apart by odds of more than {whole}."
+            every = f", no output distinguishes two by odds of more than {whole}."
         else:
             every = f": at most {factor_in_words(within.epsilon)} times as likely, plus {at_most(within.delta)}."
         return [
             f"The documents differ in {self.words:,} word{'s' * (self.words != 1)}{reach}.",
-            f"No output tells them apart by odds of more than {odds_in_words(self.total)}, the product over these words.",
+            f"No output distinguishes them by odds of more than {odds_in_words(self.total)}, the product over these words.",
             *(
                 f"Any set of outputs is at most {factor_in_words(self.epsilon(delta))} times as likely for one as for the "
                 f"other, plus {delta:g}."
@@ -161,7 +163,8 @@ def compare_documents(
         )
     if len(first) != len(second):
         raise TextprivError(
-            f"documents of {len(first)} and {len(second)} words are told apart by their lengths, whatever is drawn."
+            f"documents of {len(first)} and {len(second)} words differ in length, which the output shows. "
+            "Compare documents of equal length."
         )
     given = [
         (mechanism.resolve(a), mechanism.resolve(b)) for a, b in zip(first, second, strict=True)
@@ -231,8 +234,8 @@ def compare_texts(privatizer: Privatizer, first: str, second: str) -> DocumentPa
     Raises
     ------
     TextprivError
-        For texts that differ in what is not drawn, such as their number of tokens or a mark that is kept: the output tells
-        them apart. The texts are not quoted.
+        For texts that differ in what is not drawn, such as their number of tokens or a mark that is kept: the output
+        distinguishes them. The texts are not quoted.
     """
     read = [privatizer.read(text) for text in (first, second)]
     one, other = (each.codes for each in read)

@@ -267,7 +267,8 @@ class Candidate:
     kept : float
         Share of tokens that stay as they are.
     distance : float
-        Mean distance between a word and its output, as a part of that between two unrelated tokens.
+        Mean distance between a word and its output, as a part of that between two unrelated tokens. Both are at the start of
+        a document for a mechanism that reads its context.
     """
 
     index: str
@@ -361,7 +362,9 @@ def choose(
     compared, left_out = [], []
     for name, index in named.items():
         own = "tree" if isinstance(index, Tree) else "tem"
-        tried = [(own, prior) for prior in _priors(index)] + [(each, "") for each in mechanisms]
+        others = dict.fromkeys([*mechanisms, default_name(index)])
+        others.pop("tem", None)
+        tried = [(own, prior) for prior in _priors(index)] + [(each, "") for each in others]
         for short, prior in tried:
             settings: dict[str, Any] = {"prior": prior} if prior else {}
             try:

@@ -203,11 +203,10 @@ def _json(file: Path) -> Any:
 
 
 def _mapped(file: Path, size: int, dimensions: int, types: tuple[str, ...]) -> NDArray[Any]:
+    # A damaged header is parsed as Python's literals are, which may raise anything.
     try:
         array = np.lib.format.open_memmap(file, mode="r")
-    except (
-        Exception
-    ):  # a damaged header is parsed as Python's literals are, which may raise anything
+    except Exception:
         refuse(file, "it is no array")
     if array.ndim != dimensions or len(array) != size or not array.size:
         refuse(file, f"its shape {array.shape} is another one than was written")

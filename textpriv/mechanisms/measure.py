@@ -18,8 +18,16 @@ from numpy.typing import NDArray
 from textpriv.randomness import RandomWords
 
 __all__ = [
-    *("PARTS", "WORDS", "Attempt", "BaseMeasure", "MeasureTables"),
-    *("coin", "draw_in_rounds", "exp", "expm1", "find"),
+    "PARTS",
+    "WORDS",
+    "Attempt",
+    "BaseMeasure",
+    "MeasureTables",
+    "coin",
+    "draw_in_rounds",
+    "exp",
+    "expm1",
+    "find",
 ]
 
 PARTS_BITS = 62

@@ -38,8 +38,17 @@ from textpriv.mechanisms.measure import (
 from textpriv.randomness import RandomWords
 
 __all__ = [
-    *("SLACK", "Decay", "NearTables", "Rows", "attempt"),
-    *("decay", "decays", "fits", "steps_between", "steps_from", "whole"),
+    "SLACK",
+    "Decay",
+    "NearTables",
+    "Rows",
+    "attempt",
+    "decay",
+    "decays",
+    "fits",
+    "steps_between",
+    "steps_from",
+    "whole",
 ]
 
 SLACK = 2e-9  # nats that whole parts and coins may add to a loss: 4.1 x 2^-32, and as much again for the floats in them
@@ -166,14 +175,18 @@ class NearTables:
         size, k = index.neighbour_ids.shape
         block = max(_BLOCK, math.ceil(size / _MOST_BLOCKS))
         # Pages of rows that no word asks for take no memory.
-        empty = np.empty((size, k), np.uint64), np.empty(size), np.empty(size)
         self.rows = Rows(
-            *(law, measure.tables, index.points, block, index.neighbour_ids, index.neighbour_steps),
-            *(
-                *empty,
-                np.full(size, -1, np.int32),
-                np.empty((0, math.ceil(size / block)), np.uint64),
-            ),
+            law=law,
+            measure=measure.tables,
+            points=index.points,
+            block=block,
+            ids=index.neighbour_ids,
+            steps=index.neighbour_steps,
+            ends=np.empty((size, k), np.uint64),
+            scale=np.empty(size),
+            tail=np.empty(size),
+            block_row=np.full(size, -1, np.int32),
+            blocks=np.empty((0, math.ceil(size / block)), np.uint64),
         )
         quantiles = (np.arange(_PROBES, dtype=np.uint64) * 2 + 1) * np.uint64(
             PARTS // (2 * _PROBES)

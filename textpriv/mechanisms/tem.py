@@ -154,7 +154,11 @@ class TEM(Mechanism):
 
     def _stated_with_range(self, title: str, proof: str, public: str) -> PrivacyStatement:
         return self._stated(
-            *(title, proof, public, self.worst_word_loss, self.unknown_word_loss),
+            title,
+            proof,
+            public,
+            self.worst_word_loss,
+            self.unknown_word_loss,
             numerical_slack=SLACK,
             # The normalisers drop out of how far a loss moves: Cesar and Rogers 2021, bounded range.
             bounded_range=2 * self.t,

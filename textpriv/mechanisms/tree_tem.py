@@ -210,7 +210,7 @@ class TreeTEM(Mechanism):
     epsilon : float, optional
         In units of one over the tree's heights. Give this or ``levels``.
     levels : mapping from str to float, optional
-        The odds at most, above 1, by which two words that share a group of a level are told apart, such as
+        The largest odds, above 1, between two words that share a group of a level, such as
         ``{"synonyms": 3, "kind": 30, "any": 3000}``, by the names of the tree's levels. The highest must be among them, and
         one that is left out gets the odds of the next above it. Heights are then the logarithms of these odds, and
         epsilon is 1.
@@ -407,10 +407,10 @@ class TreeTEM(Mechanism):
             return ()
         bounds = [odds_in_words(self._loss_within(each)) for each in self.index.heights.tolist()]
         parts = [
-            f"two words that share a group of the level {name!r} are told apart by odds of at most {bound}"
+            f"odds are at most {bound} between two words that share a group of the level {name!r}"
             for name, bound in zip(self.index.names[:-1], bounds, strict=False)
         ]
-        parts.append(f"any two words, an unknown one included, by odds of at most {bounds[-1]}")
+        parts.append(f"at most {bounds[-1]} between any two words, an unknown one included")
         return (f"In one place of the text, {'; '.join(parts)}",)
 
     def caveats(self) -> tuple[str, ...]:

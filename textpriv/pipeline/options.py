@@ -131,7 +131,7 @@ class PipelineOptions:
             raise MechanismError(
                 f"textpriv found no run key at {self.run_key}. Make one, which only you can read: "
                 'python -c "from textpriv.run_key import RunKey; '
-                f"RunKey.open('{self.run_key}').keep()\". Or set run_key to null: then every text is drawn anew."
+                f"RunKey.open('{self.run_key}').keep()\". Or set run_key to null: then every text is resampled."
             )
         from textpriv.run_key import read_run_key
 

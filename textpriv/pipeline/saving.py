@@ -49,7 +49,7 @@ class SavableForm(PrivateForm):
             )
             if not self.options.save_raw_words:
                 raise RawTextError(
-                    f"{message} Make the pipeline anew, with the tokenizer {TOKENIZER_NAME}; read raw files with the reader "
+                    f"{message} Make another pipeline, with the tokenizer {TOKENIZER_NAME}; read raw files with the reader "
                     f"{READER_NAME}, and make raw documents in a vocabulary of their own. If those words are public, set "
                     "save_raw_words = true in its config."
                 )

@@ -76,7 +76,7 @@ class Playground:
     ----------
     index : Index
     epsilon : float, optional
-        With which the page begins. Default: about half of all words stay.
+        With which the page begins. Default: by the distances of the index.
     """
 
     def __init__(self, index: Index, epsilon: float | None = None) -> None:

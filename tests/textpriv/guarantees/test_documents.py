@@ -92,12 +92,14 @@ def test_documents_of_one_law_are_never_told_apart():
     assert found.words == 0
     assert found.delta(0.0) == (0.0, 0.0)
     assert found.epsilon(0.0) == 0.0
-    assert found.sentences() == ["The documents have one law: no output tells them apart."]
+    assert found.sentences() == [
+        "The documents have the same output distribution: no output distinguishes them."
+    ]
 
 
 def test_what_cannot_be_compared_is_said():
     mechanism = TEM(index_of(4), 2.0)
-    with pytest.raises(TextprivError, match="by their lengths"):
+    with pytest.raises(TextprivError, match="differ in length"):
         compare_documents(mechanism, [0], [0, 1])
     with pytest.raises(MechanismError, match="closed"):
         compare_documents(Madlib(index_of(4), 2.0, search="exact"), [0], [1])

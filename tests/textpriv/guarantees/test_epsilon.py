@@ -168,6 +168,11 @@ def test_recorded_epsilons_of_the_built_in_index_hold(monkeypatch):
     )
     share, error = attacker.alone(ContextualTEM(index, found[2].epsilon))
     assert abs(share - found[2].value) < 6 * error  # other draws: false alarms below 1e-6
+    compared = textpriv.choose(recovery=0.1).candidates
+    assert {each.mechanism for each in compared} == {"tem", "contextual"}
+    zipf = next(each for each in compared if each.prior == "zipf")
+    exact = BestAttacker(index.vocabulary.prior_weights("zipf"))
+    assert 0.0995 < exact.alone(textpriv.TEM(index, zipf.epsilon))[0] <= 0.1
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ class _RedrawnLaw(SpanLaw):
         return np.full(count, -math.log(count))
 
     def _claim(self, law: str, visible: Sequence[str] = ()) -> SpanClaim:
-        law += f", consistent within a {self.scope}" if self.scope else ", anew for each span"
+        law += f", consistent within a {self.scope}" if self.scope else ", resampled for each span"
         claim = SpanClaim(law, 0.0, "span", 0.0, not_protected=tuple(visible))
         if self.scope is None:
             return claim
