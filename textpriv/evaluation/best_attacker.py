@@ -36,10 +36,9 @@ __all__ = [
 NORMAL_95 = 1.96  # standard errors from an estimate to the upper end of its 95 % interval
 _ATTACKED = 10_000  # tokens of public text at most
 _SAMPLED = 4_000  # words of a text that is drawn where none is given
-_CLOSE, _CAUTIOUS = (
-    5e-3,
-    5e-2,
-)  # relative distances of an estimated share from the wanted one that will do
+# Relative distances of an estimated share from the wanted one that will do.
+_CLOSE = 5e-3
+_CLOSE_WITH_MARGIN = 5e-2
 _WIDEST = 10.0  # in the logarithm: the search goes no farther in one step
 
 
@@ -69,18 +68,15 @@ class PublicText(NamedTuple):
             For fewer than five texts with words.
         """
         ids, offsets = token_ids(texts, index.vocabulary.words, index.language or "en")
-        return cls.of(np.split(ids, offsets[1:-1]), len(index))
-
-    @classmethod
-    def of(cls, documents: Iterable[NDArray[np.int32]], size: int) -> PublicText:
-        """:meth:`read` for documents of token ids over a vocabulary of ``size`` words."""
-        read = [each for each in documents if len(each)]
+        read = [each for each in np.split(ids, offsets[1:-1]) if len(each)]
         if len(read) < 5:
             raise TextprivError(
                 f"the context attacker needs at least 5 public texts; got {len(read)}. Give more."
             )
         counted = [each for number, each in enumerate(read) if number % 5]
-        model = NGrams.from_ids(np.concatenate(counted), _offsets(counted), size, symbols=SYMBOLS)
+        model = NGrams.from_ids(
+            np.concatenate(counted), _offsets(counted), len(index), symbols=SYMBOLS
+        )
         attacked, total = [], 0
         for each in read[::5]:
             attacked.append(each[: _ATTACKED - total])
@@ -251,7 +247,7 @@ def largest_epsilon(
     if not 0 < wanted < 1:
         raise TextprivError(f"recovery and keep are shares between 0 and 1; got {wanted}.")
     seen: dict[float, tuple[float, Solution]] = {}
-    near = wanted * (1 - (_CAUTIOUS if margin else _CLOSE))
+    near = wanted * (1 - (_CLOSE_WITH_MARGIN if margin else _CLOSE))
 
     def ahead(at: float) -> float:
         if at not in seen:

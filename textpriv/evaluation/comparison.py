@@ -29,14 +29,25 @@ if TYPE_CHECKING:
 else:
     DataFrame = needs("pandas").DataFrame
 
-__all__ = ["Comparison", "Documents", "Task", "at_epsilon", "compare", "interval"]
+__all__ = ["Comparison", "Documents", "Task", "compare", "interval"]
 
 _BOOTSTRAPS = 400
 CLEAR, COMMON_ONLY = "clear text", "commonest words only"
-_COLUMNS = (
-    *("mechanism", "asked", "epsilon", "alone", "context", "accuracy", "low", "high", "channel"),
-    *("perplexity", "cosine", "kept", "words_per_second"),
-)
+_COLUMNS = [
+    "mechanism",
+    "asked",
+    "epsilon",
+    "alone",
+    "context",
+    "accuracy",
+    "low",
+    "high",
+    "channel",
+    "perplexity",
+    "cosine",
+    "kept",
+    "words_per_second",
+]
 
 
 @dataclass(frozen=True)
@@ -94,18 +105,17 @@ class Task:
         if len(np.unique(self.train.labels)) > 2:
             model = needs("sklearn.multiclass").OneVsRestClassifier(model)
         model.fit(self.train.counts(words, ids).log1p(), self.train.labels)
-        found: NDArray[np.bool_] = model.predict(self._tested(words).log1p()) == self.test.labels
+        found: NDArray[np.bool_] = (
+            model.predict(self.test.counts(words).log1p()) == self.test.labels
+        )
         return found
 
     def right_by_channel(self, mechanism: Mechanism, ids: NDArray[np.int32]) -> NDArray[np.bool_]:
         """:meth:`right` for :class:`ChannelNB`."""
         words = len(mechanism.index)
         model = ChannelNB(mechanism).fit(self.train.counts(words, ids), self.train.labels)
-        found: NDArray[np.bool_] = model.predict(self._tested(words)) == self.test.labels
+        found: NDArray[np.bool_] = model.predict(self.test.counts(words)) == self.test.labels
         return found
-
-    def _tested(self, words: int) -> Any:
-        return self.test.counts(words)
 
 
 class Comparison(DataFrame):
@@ -131,7 +141,7 @@ class Comparison(DataFrame):
         return axes
 
 
-def at_epsilon(mechanism: Mechanism, epsilon: float) -> Mechanism:
+def _at_epsilon(mechanism: Mechanism, epsilon: float) -> Mechanism:
     """The same mechanism at another epsilon."""
     return type(mechanism)(mechanism.index, **{**mechanism.settings(), "epsilon": epsilon})
 
@@ -187,12 +197,12 @@ def compare(
         for asked in recovery:
             row = {"mechanism": name, "asked": asked}
             try:
-                make = partial(at_epsilon, mechanism)
+                make = partial(_at_epsilon, mechanism)
                 start = largest_epsilon(make, asked, attacker.success, start).epsilon
             except OutOfReachError:
                 rows.append(row)
                 continue
-            rows.append(row | measured.row(at_epsilon(mechanism, start)))
+            rows.append(row | measured.row(make(start)))
     return Comparison(rows, columns=_COLUMNS)
 
 
@@ -217,23 +227,21 @@ class _Measured:
 
     def row(self, mechanism: Mechanism) -> dict[str, Any]:
         """All columns of a mechanism."""
+        words = len(self.vocabulary)
         begun = time.perf_counter()
         # Numpy's generator: what is measured is no secret.
         drawn = [
             mechanism.sample(self.task.train.ids, np.random.default_rng(seed))
             for seed in range(self.draws)
         ]
-        seconds = time.perf_counter() - begun
-        words = len(self.vocabulary)
+        speed = self.draws * len(self.task.train.ids) / (time.perf_counter() - begun)
         found = {"epsilon": mechanism.epsilon, "alone": self.attacker.alone(mechanism)[0]}
         if self.attacker.text is not None:
             found["context"] = self.attacker.in_context(mechanism)[0]
-        right = np.stack([self.task.right(words, ids) for ids in drawn])
-        found |= dict(zip(("accuracy", "low", "high"), interval(right), strict=True))
+        found |= interval(np.stack([self.task.right(words, ids) for ids in drawn]))
         if self.channel:
             by_channel = [self.task.right_by_channel(mechanism, ids) for ids in drawn]
             found["channel"] = float(np.mean(by_channel))
-        speed = self.draws * len(self.task.train.ids) / seconds
         return found | self._text(drawn[0]) | {"words_per_second": speed}
 
     def _text(self, ids: NDArray[np.int32]) -> dict[str, float]:
@@ -256,39 +264,25 @@ class _Measured:
         kept = np.where((train.ids >= 0) & ~self._content[train.ids], train.ids, UNKNOWN)
         rows = []
         for name, ids, share in ((CLEAR, train.ids, 1.0), (COMMON_ONLY, kept, 0.0)):
-            accuracy, low, high = interval(self.task.right(words, ids)[None])
-            row = {
-                "mechanism": name,
-                "alone": share,
-                "accuracy": accuracy,
-                "low": low,
-                "high": high,
-            }
+            row = {"mechanism": name, "alone": share} | interval(self.task.right(words, ids)[None])
             rows.append(row | (self._text(ids) if name == CLEAR else {}))
         return rows
 
 
-def interval(
-    first: NDArray[np.bool_], second: NDArray[np.bool_] | None = None
-) -> tuple[float, float, float]:
-    """Accuracy, or the lead of one over another, and a 95 % interval by resampling draws and test documents.
+def interval(right: NDArray[np.bool_]) -> dict[str, float]:
+    """Accuracy, with a 95 % interval ``low`` to ``high`` by resampling draws and test documents.
 
     Parameters
     ----------
-    first, second : ndarray of bool, shape (draws, documents)
-        Which test documents are right; the documents of both are the same.
+    right : ndarray of bool, shape (draws, documents)
+        Which test documents are right.
     """
     rng = np.random.default_rng(0)
+    draws, documents = right.shape
     found = np.empty(_BOOTSTRAPS)
-
-    def drawn(right: NDArray[np.bool_]) -> Any:
-        # Draws of two mechanisms are independent, so they are resampled apart.
-        return right[rng.integers(len(right), size=len(right))].mean(axis=0)
-
     for at in range(_BOOTSTRAPS):
-        times = rng.multinomial(first.shape[1], np.full(first.shape[1], 1 / first.shape[1]))
-        ahead = drawn(first) - (0.0 if second is None else drawn(second))
-        found[at] = ahead @ times / first.shape[1]
+        times = rng.multinomial(documents, np.full(documents, 1 / documents))
+        share = right[rng.integers(draws, size=draws)].mean(axis=0)
+        found[at] = share @ times / documents
     low, high = np.percentile(found, (2.5, 97.5))
-    mean = first.mean() - (0.0 if second is None else second.mean())
-    return float(mean), float(low), float(high)
+    return {"accuracy": float(right.mean()), "low": float(low), "high": float(high)}

@@ -114,13 +114,6 @@ class Recovery:
         """Return the four figures."""
         return asdict(self)
 
-    def __str__(self) -> str:
-        content = f" ({self.content_restored:.1%} of content words)"
-        return (
-            f"Of {self.words:,} words of public text {self.kept:.1%} stay as they are, and decoding gives "
-            f"{self.restored:.1%} as they were written{'' if np.isnan(self.content_restored) else content}."
-        )
-
 
 def expected_recovery(
     decoder: Decoder, ids: NDArray[np.int32], offsets: NDArray[np.int64]

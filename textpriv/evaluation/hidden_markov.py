@@ -19,18 +19,6 @@ __all__ = ["likeliest_path", "posterior"]
 
 
 @njit(cache=True, nogil=True)
-def _search(row: NDArray[np.int32], wanted: int, low: int, high: int) -> int:
-    """The first position from ``low`` on whose entry is not below ``wanted``."""
-    while low < high:
-        middle = (low + high) >> 1
-        if row[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@njit(cache=True, nogil=True)
 def _weight(ends: NDArray[np.uint32], at: int, low: int) -> float:
     """The weight at a position of a context that begins at ``low``."""
     before = np.int64(ends[at - 1]) if at > low else np.int64(0)
@@ -63,7 +51,7 @@ def _pairs(
             if j and words[j] == words[j - 1]:  # fills up a short list of candidates
                 continue
             after[i, j] = scale * _weight(single, words[j], 0)
-            at = _search(seconds, words[j], at, high)
+            at += np.searchsorted(seconds[at:high], words[j])
             if at < high and seconds[at] == words[j]:
                 listed[i, j] = at
                 after[i, j] += _weight(pairs, at, low)
@@ -84,7 +72,7 @@ def _thirds(
     scale, at = _backoff(triples, low, high), low
     left = 1.0 - scale
     for k in range(words.shape[0]):
-        at = _search(thirds, words[k], at, high)
+        at += np.searchsorted(thirds[at:high], words[k])
         if at < high and thirds[at] == words[k] and not (k and words[k] == words[k - 1]):
             excess[k] = _weight(triples, at, low)
             left -= excess[k]

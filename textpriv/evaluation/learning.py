@@ -35,7 +35,7 @@ class ChannelNB(ClassifierMixin, BaseEstimator):
     """Naive Bayes that learns from private documents which words each class had before privatization.
 
     Each class has a distribution of original words; the private words are drawn from it through the mechanism. Expectation
-    maximization with a prior towards the words of all classes (MAP) finds it. Prediction reads clear or private text.
+    maximization with a prior towards the words of all classes (MAP) finds it. Prediction reads clear text.
 
     Parameters
     ----------
@@ -44,8 +44,6 @@ class ChannelNB(ClassifierMixin, BaseEstimator):
     smoothing : float, optional
         Weight of the prior, as a share of the tokens of a class. Default: the best of several on one private document in
         five, which then count again.
-    at_predict : {"clear", "private"}
-        Text that :meth:`predict` reads.
     prior : see :meth:`Vocabulary.prior_weights`
         How often each word is written. Public.
     iterations : int
@@ -73,13 +71,11 @@ class ChannelNB(ClassifierMixin, BaseEstimator):
         self,
         mechanism: Mechanism,
         smoothing: float | None = None,
-        at_predict: str = "clear",
         prior: Prior = "zipf",
         iterations: int = 30,
     ) -> None:
         self.mechanism = mechanism
         self.smoothing = smoothing
-        self.at_predict = at_predict
         self.prior = prior
         self.iterations = iterations
 
@@ -92,8 +88,6 @@ class ChannelNB(ClassifierMixin, BaseEstimator):
         y : array_like, shape (D,)
             Classes.
         """
-        if self.at_predict not in ("clear", "private"):
-            raise TextprivError(f"at_predict is 'clear' or 'private'; got {self.at_predict!r}.")
         law = Law(self.mechanism, self.prior)
         self._channel = law.sparse_rows()
         # What the rows leave out is spread as all outputs are.
@@ -115,7 +109,8 @@ class ChannelNB(ClassifierMixin, BaseEstimator):
         right = []
         for smoothing in _TRIED:
             self._learn(counts[~held], labels[~held], prior, smoothing)
-            guess = self._scores(counts[held], private=True).argmax(axis=1)
+            words = np.stack([self._outputs(each) for each in self.words_])
+            guess = self._scores(counts[held], words).argmax(axis=1)
             right.append(float(np.mean(guess == labels[held])))
         return _TRIED[int(np.argmax(right))]
 
@@ -152,22 +147,13 @@ class ChannelNB(ClassifierMixin, BaseEstimator):
         """Distribution of outputs where words are distributed so."""
         return self._channel.T @ words + (self._lost @ words) * self._spread
 
-    def _scores(self, counts: csr_matrix, *, private: bool) -> NDArray[np.float64]:
-        words = np.stack(list(map(self._outputs, self.words_))) if private else self.words_
+    def _scores(self, counts: csr_matrix, words: NDArray[np.float64]) -> NDArray[np.float64]:
         return self.class_log_prior_ + counts @ np.log(words).T
 
-    def predict_log_proba(self, documents: Any) -> NDArray[np.float64]:
-        """Log-probabilities of the classes, shape (D, classes)."""
-        scores = self._scores(self._counts(documents), private=self.at_predict == "private")
-        return scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
-
-    def predict_proba(self, documents: Any) -> NDArray[np.float64]:
-        """Probabilities of the classes, shape (D, classes)."""
-        return np.exp(self.predict_log_proba(documents))
-
     def predict(self, documents: Any) -> NDArray[Any]:
-        """The likeliest class of each document, shape (D,)."""
-        return self.classes_[self.predict_log_proba(documents).argmax(axis=1)]
+        """The likeliest class of each clear document, shape (D,)."""
+        scores = self._scores(self._counts(documents), self.words_)
+        return self.classes_[scores.argmax(axis=1)]
 
     def _counts(self, documents: csr_matrix | Sequence[str]) -> csr_matrix:
         index = self.mechanism.index

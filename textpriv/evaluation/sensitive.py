@@ -5,7 +5,6 @@ The lists are those of ``textpriv.vocabulary.builtin``. The figures are no part 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -59,19 +58,13 @@ class ListExposure(NamedTuple):
         return found
 
 
-def exposure(
-    mechanism: Mechanism,
-    lists: Mapping[str, tuple[str, ...]] = LISTS,
-    *,
-    guess: NDArray[np.int64] | None = None,
-) -> list[ListExposure]:
-    """Look at public lists of words.
+def exposure(mechanism: Mechanism, *, guess: NDArray[np.int64] | None = None) -> list[ListExposure]:
+    """Look at the public lists of words.
 
     Parameters
     ----------
     mechanism : Mechanism
         One without a closed output distribution is drawn from under a fixed public key, and not attacked.
-    lists : mapping of str to tuple of str
     guess : ndarray of int, shape (V,), optional
         The word that the attacker names for each output, if known from :func:`word_recovery`. Else it is computed, if
         :func:`can_compare` allows it, with words written by the counts of the vocabulary or by Zipf's law.
@@ -81,7 +74,7 @@ def exposure(
         prior = "zipf" if vocabulary.prior is None else "counts"
         ((guess, _),) = Law(mechanism, prior).likeliest()
     rows = []
-    for name, listed in lists.items():
+    for name, listed in LISTS.items():
         words = words_in(vocabulary, listed)
         if not mechanism.has_law:
             rows.append(_drawn(mechanism, name, len(listed), words[:_DRAWN_WORDS]))

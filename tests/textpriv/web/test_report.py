@@ -121,8 +121,7 @@ def run(*arguments):
 
 def test_the_first_screen_says_what_stays_and_what_is_recovered(index):
     mechanism = textpriv.TEM(index, epsilon=1.0)
-    documents = [np.arange(len(index), dtype=np.int32)] * 5
-    text = PublicText.of(documents, len(index))
+    text = PublicText.read([" ".join(index.vocabulary.words)] * 5, index)
     source = report_page(textpriv.Privatizer(mechanism), public_text=text)
     first = Page(source[: source.index('id="sample"')]).text
     common = len(index) // 4
