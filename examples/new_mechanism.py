@@ -39,9 +39,6 @@ class RandomizedResponse(Mechanism):
             out[start:end] = (laws <= drawn[:, None]).sum(axis=1)
         return out
 
-    def settings(self):
-        return {"epsilon": self.epsilon}
-
     @property
     def statement(self):
         """What the audit holds it to."""

@@ -74,7 +74,7 @@ class Law:
                     block[:, words] = self.rows(np.arange(len(self))[words])[:, outputs[some]].T
             else:
                 block = self._kernel(outputs[some])
-                block -= self.mechanism.log_normalisers().astype(np.float32)
+                block -= self.mechanism.log_normalisers.astype(np.float32)
                 np.exp(block, out=block)
                 block *= self._exponential[0][outputs[some], None].astype(np.float32)
             yield some, block
@@ -167,7 +167,7 @@ class Law:
         assert self._exponential is not None
         measure, rate, gamma = self._exponential
         with np.errstate(divide="ignore"):
-            ahead = np.log(prior) - self.mechanism.log_normalisers()
+            ahead = np.log(prior) - self.mechanism.log_normalisers
         guess, most = np.empty(len(self), np.int64), np.empty(len(self))
         for some in self._parts(len(self)):
             ids = self.index.neighbour_ids[some]

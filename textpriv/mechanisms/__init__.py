@@ -49,27 +49,17 @@ NO_DEFAULT = (
 def mechanism_names() -> dict[str, str]:
     """Registered names of all mechanisms by the short names that commands and the playground take.
 
-    ``"mypackage.TreeTEM.v2"`` is called ``"tree"``: the class in words without TEM, in its newest version. Where two have
-    one class name this library's comes first, and the other goes by its registered name. Nothing is imported.
+    ``"mypackage.TreeTEM.v2"`` is called ``"tree"``: the class in words without TEM, in its newest version. A class of this
+    library comes before others of its name. Nothing is imported.
     """
     own = {name[-1] for name in catalogue.REGISTRY if name[:-1] == registry.namespace}
     registered = own | {entry.name for entry in entry_points(group=registry.entry_point_namespace)}
-
-    def version(name: str) -> int:
-        found = re.search(r"\.v(\d+)$", name)
-        return int(found.group(1)) if found else 0
-
     names: dict[str, str] = {}
-    for name in sorted(
-        registered, key=lambda each: (not each.startswith("textpriv."), -version(each), each)
-    ):
-        family = re.sub(r"\.v\d+$", "", name)
-        kind = family.rpartition(".")[2]
+    # The last one stays: this library's, and .v10 behind .v2.
+    for name in sorted(registered, key=lambda each: (each.startswith("textpriv."), len(each))):
+        kind = re.sub(r"\.v\d+$", "", name).rpartition(".")[2]
         words = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.removesuffix("TEM") or kind).lower()
-        if words not in names:
-            names[words] = name
-        elif names[words].rpartition(".v")[0] != family:
-            names[name] = name
+        names[words] = name
     return dict(sorted(names.items(), key=lambda each: (each[0] != "tem", each[0])))
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -19,23 +20,22 @@ from numpy.typing import ArrayLike, NDArray
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
+from textpriv.mechanisms.pairs import log_normalisers
 from textpriv.randomness import RandomWords, Stream, as_stream
 from textpriv.statement import PrivacyStatement
 from textpriv.vocabulary.builtin import FIRST_NAMES, words_in
 
-__all__ = ["ALGORITHM", "EPSILONS", "UNKNOWN", "Group", "Mechanism", "checksum", "positive"]
+__all__ = ["ALGORITHM", "UNKNOWN", "Group", "Mechanism", "checksum", "positive"]
 
 # The version of mechanisms, samplers and constants: run keys, ledgers and certificates are bound to it. Raise it when the
 # same settings draw otherwise under the same key.
 ALGORITHM = 4
 UNKNOWN = -1  # the id of every word outside the vocabulary: all of them are one input
-EPSILONS = 1e-30, 1e30  # beyond them the numbers of a statement overflow
 _STATED_NAMES = 40  # first names that a statement looks at
-_UNSTATED = "How often common first names stay is not stated: the mechanism has no closed form"
 
 
 def positive(name: str, value: Any) -> float:
-    """Return a parameter as a finite float above 0.
+    """Return a parameter as a float from 1e-30 to 1e30: beyond them the numbers of a statement overflow.
 
     Raises
     ------
@@ -46,34 +46,22 @@ def positive(name: str, value: Any) -> float:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if not 0 < number < math.inf:
+    if not 1e-30 <= number <= 1e30:
         hint = " To release text as it is, do not privatize it." if name == "epsilon" else ""
-        raise MechanismError(f"{name} must be a finite number above 0; got {value!r:.40}.{hint}")
+        raise MechanismError(
+            f"{name} must be a finite number above 0, from 1e-30 to 1e30; got {value!r:.40}.{hint}"
+        )
     return number
 
 
 class Group(NamedTuple):
-    """The words within a distance of a word, in a tree.
+    """The words within a distance of a word, in a tree."""
 
-    Attributes
-    ----------
-    name : str
-        Of its level.
-    words : int
-        How many, the word itself among them.
-    loss : float
-        Largest privacy loss between two of them, in nats.
-    probability : float
-        That the word becomes one of them.
-    likeliest : tuple of str
-        Some of those that are in no closer group, likeliest first.
-    """
-
-    name: str
-    words: int
-    loss: float
-    probability: float
-    likeliest: tuple[str, ...]
+    name: str  # of its level
+    words: int  # how many, the word itself among them
+    loss: float  # the largest between two of them, in nats
+    probability: float  # that the word becomes one of them
+    likeliest: tuple[str, ...]  # some of those that are in no closer group, likeliest first
 
 
 class Mechanism(ABC):
@@ -84,6 +72,8 @@ class Mechanism(ABC):
     index : Index
     epsilon : float
         In units of one over the index's distance; above 0 and finite.
+    **settings
+        All other arguments that rebuild the mechanism on the same index.
 
     Attributes
     ----------
@@ -98,7 +88,7 @@ class Mechanism(ABC):
     over_trees: bool = False
     reads_context: bool = False
 
-    def __init__(self, index: Index, epsilon: float) -> None:
+    def __init__(self, index: Index, epsilon: float, **settings: Any) -> None:
         if not isinstance(index, Index):
             raise MechanismError(
                 f"a mechanism needs a textpriv.Index; got {type(index).__name__}. Build one with Index.build(vocab)."
@@ -111,20 +101,16 @@ class Mechanism(ABC):
             )
         self.index = index
         self.epsilon = positive("epsilon", epsilon)
-        least, most = EPSILONS
-        if not least <= self.epsilon <= most:
-            raise MechanismError(
-                f"epsilon must be between {least:g} and {most:g}; got {self.epsilon:g}."
-            )
+        self._settings = {"epsilon": self.epsilon, **settings}
 
     @property
     @abstractmethod
     def statement(self) -> PrivacyStatement:
         """The guarantee of one drawn word."""
 
-    @abstractmethod
     def settings(self) -> dict[str, Any]:
         """Return keyword arguments that rebuild this mechanism on the same index."""
+        return dict(self._settings)
 
     @abstractmethod
     def sample_documents(
@@ -235,19 +221,11 @@ class Mechanism(ABC):
         return None
 
     @cached_property
-    def _log_normalisers(self) -> NDArray[np.float64]:
-        from textpriv.mechanisms.pairs import log_normalisers
-
-        law = self.exponential_law()
-        if law is None:
-            raise MechanismError(
-                f"{self.name} is no exponential mechanism, so it has no normalisers."
-            )
-        return log_normalisers(self.index, *law)
-
     def log_normalisers(self) -> NDArray[np.float64]:
-        """Return ``ln Z`` of every word, shape (V,), of an exponential mechanism: a pass over all pairs of words."""
-        return self._log_normalisers
+        """``ln Z`` of every word, shape (V,), of an exponential mechanism: a pass over all pairs of words."""
+        law = self.exponential_law()
+        assert law is not None
+        return log_normalisers(self.index, *law)
 
     def closed_constant(self) -> tuple[float, tuple[int, int]] | None:
         """Return a constant over all pairs that the mechanism knows, and the pair of words; None for most."""
@@ -256,12 +234,9 @@ class Mechanism(ABC):
     def likeliest_inputs(
         self, prior: NDArray[np.float64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
-        """Return for each output its likeliest input, and the joint probability of the two; None without a closed form.
+        """Return for each output its likeliest input under how often each word is written, and their joint probability.
 
-        Parameters
-        ----------
-        prior : ndarray, shape (V,)
-            How often each word is written. Public.
+        None where there is no quicker way than over all pairs.
         """
         return None
 
@@ -271,16 +246,12 @@ class Mechanism(ABC):
 
     def binding(self) -> dict[str, Any]:
         """Return what keys, ledgers and certificates are bound to: all that draws are made from, in JSON types."""
-        settings = {
-            key: value if isinstance(value, str | int | float | None) else _digest(value)
-            for key, value in self.settings().items()
-        }
         return {
             "algorithm": ALGORITHM,
             "mechanism": f"{type(self).__module__}.{type(self).__qualname__}",
             "vocabulary": self.index.fingerprint,
             "lists": self.index.k,
-            "settings": settings,
+            "settings": json.loads(json.dumps(self.settings(), default=_plain)),
         }
 
     def _stated(
@@ -288,9 +259,7 @@ class Mechanism(ABC):
         title: str,
         proof: str,
         public: str,
-        worst: float,
-        unknown: float,
-        further: Sequence[str] = (),
+        *further: str,
         **figures: float,
     ) -> PrivacyStatement:
         """Return the statement ``P_w(y) <= exp(epsilon d(w, w')) P_w'(y)`` of one drawn word.
@@ -301,16 +270,13 @@ class Mechanism(ABC):
             As in :class:`PrivacyStatement`.
         public : str
             What must be public, and fixed before any private text was seen.
-        worst : float
-            Largest loss between any two words, unknown ones included, in nats.
-        unknown : float
-            Largest loss between an unknown word and any word of the vocabulary, in nats.
-        further : sequence of str
+        *further : str
             Further assumptions.
         **figures : float
-            Further figures; ``numerical_slack`` is what rounding may add to a loss, in nats.
+            ``worst_word_loss`` and ``unknown_word_loss``: the largest between any two words, unknown ones included, and
+            with an unknown one, in nats. ``numerical_slack``: what rounding may add to them. Further figures.
         """
-        index, slack = self.index, figures.get("numerical_slack", 0.0)
+        index, worst, slack = self.index, figures["worst_word_loss"], figures["numerical_slack"]
         half, most = index.reference_distance, index.reference_distance_90
         return PrivacyStatement(
             mechanism=title,
@@ -328,8 +294,6 @@ class Mechanism(ABC):
             ),
             not_protected=self._kept_names,
             figures={
-                "worst_word_loss": worst,
-                "unknown_word_loss": unknown,
                 "local_dp_epsilon": worst + slack,
                 "reference_distance": half,
                 "reference_loss": min(self.epsilon * half, worst) + slack,
@@ -378,13 +342,8 @@ class Mechanism(ABC):
         return partial(type(self), self.index, **self.settings()), ()
 
     def __repr__(self) -> str:
-        listed = ", ".join(
-            f"{key}={value!r}"
-            if not isinstance(value, np.ndarray)
-            else f"{key}=<array of {len(value)}>"
-            for key, value in self.settings().items()
-        )
-        return f"{self.name}({listed})"
+        listed = [f"{key}={reprlib.repr(value)}" for key, value in self.settings().items()]
+        return f"{self.name}({', '.join(listed)})"
 
 
 def checksum(array: NDArray[Any]) -> str:
@@ -405,18 +364,6 @@ def _down(probability: float) -> str:
     return f"{math.floor(probability * 1000) / 1000:g}"
 
 
-def _digest(value: Any) -> str:
-    """Return a checksum of a setting that is no plain number or word."""
-
-    def plain(part: Any) -> Any:
-        if isinstance(part, np.ndarray):
-            return [part.dtype.str, part.tolist()]
-        return (
-            part.item()
-            if isinstance(part, np.generic)
-            else dict(part)
-            if isinstance(part, Mapping)
-            else str(part)
-        )
-
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=plain).encode()).hexdigest()
+def _plain(value: Any) -> str:
+    """Return a checksum of an array, and what else is no JSON in words."""
+    return checksum(value) if isinstance(value, np.ndarray) else str(value)

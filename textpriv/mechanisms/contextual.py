@@ -243,6 +243,7 @@ class ContextualTEM(TEM):
     ) -> None:
         self._given = model
         super().__init__(index, epsilon, gamma=gamma)
+        self._settings = {"epsilon": self.epsilon, "model": model, "gamma": gamma}
 
     def _base_weights(self) -> NDArray[np.float64]:
         given, words = self._given, self.index.vocabulary.words
@@ -255,13 +256,6 @@ class ContextualTEM(TEM):
             given = read_arpa(Path(given), words)
         self.model = given.words_only(other=False)
         return np.maximum(self.model.after()[: len(words)], _LEAST)
-
-    def settings(self) -> dict[str, Any]:
-        """Return keyword arguments that rebuild this mechanism on the same index."""
-        return {"epsilon": self.epsilon, "model": self._given, "gamma": self._gamma}
-
-    def __repr__(self) -> str:
-        return f"ContextualTEM(epsilon={self.epsilon:g}, gamma={self.gamma:.4g}, t={self.t:.4g})"
 
     def binding(self) -> dict[str, Any]:
         """Return what a record about this mechanism is bound to; the model by its exact weights."""
@@ -326,11 +320,7 @@ class ContextualTEM(TEM):
 
     def log_prob(self, word: str | int, context: Sequence[int] = ()) -> NDArray[np.float64]:
         """Return the natural logarithm of a word's output distribution after a released prefix, shape (V,)."""
-        number = self.resolve(word)
-        score = np.log(self.context_weights(context))
-        if number != UNKNOWN:
-            score = score - self.t * np.minimum(self.distances(number), self.gamma)
-        return np.asarray(score - np.logaddexp.reduce(score))
+        return self._law(word, self.context_weights(context))
 
     def emissions(
         self,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +52,7 @@ class Madlib(Mechanism):
     name = "Madlib"
 
     def __init__(self, index: Index, epsilon: float, search: str = "hnsw") -> None:
-        super().__init__(index, epsilon)
+        super().__init__(index, epsilon, search=search)
         if index.space == "manhattan":
             raise MechanismError(
                 "Madlib's noise is for Euclidean distance, and this index is of the manhattan space. Use TEM, or an index "
@@ -64,10 +63,6 @@ class Madlib(Mechanism):
         if search == "hnsw":
             need_hnswlib()
         self.search = search
-
-    def settings(self) -> dict[str, Any]:
-        """Return keyword arguments that rebuild this mechanism on the same index."""
-        return {"epsilon": self.epsilon, "search": self.search}
 
     def sample_documents(
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
@@ -105,28 +100,17 @@ class Madlib(Mechanism):
         return np.ascontiguousarray(points.T), np.square(points).sum(axis=1) * (_FINER / 2)
 
     @property
-    def unknown_word_loss(self) -> float:
-        """Largest loss between an unknown word and any word of the vocabulary, in nats."""
-        squares = np.square(self.index.points.astype(np.float64)).sum(axis=1)
-        return self.epsilon * float(self.index.length(squares.max()))
-
-    @property
-    def worst_word_loss(self) -> float:
-        """Largest loss between any two words, unknown ones included, in nats."""
-        return max(self.epsilon * self.index.diameter_bound, self.unknown_word_loss)
-
-    @property
     def statement(self) -> PrivacyStatement:
         """The guarantee of one drawn word."""
+        squares = np.square(self.index.points.astype(np.float64)).sum(axis=1)
+        unknown = self.epsilon * float(self.index.length(squares.max()))
         return self._stated(
             f"Madlib (epsilon {self.epsilon:g}, search {self.search})",
             "density exp(-epsilon |z|), then post-processing: Feyisetan et al. 2020",
             "words, vectors and metric",
-            self.worst_word_loss,
-            self.unknown_word_loss,
-            [
-                "noise in 64-bit floating point behaves as real-valued noise (only a word leaves, never the noisy vector)"
-            ],
+            "noise in 64-bit floating point behaves as real-valued noise (only a word leaves, never the noisy vector)",
+            worst_word_loss=max(self.epsilon * self.index.diameter_bound, unknown),
+            unknown_word_loss=unknown,
             numerical_slack=1e-8,
             mean_noise=self.index.points.shape[1] / self.epsilon,
         )

@@ -130,41 +130,23 @@ def steps_from(
 
 
 class Rows(NamedTuple):
-    """Rows by which words are drawn, by word id, and what they are made of.
-
-    Attributes
-    ----------
-    law : Decay
-    measure : MeasureTables
-    points : ndarray, shape (V, n)
-        In grid steps.
-    block : int
-        Words of a block.
-    ids, steps : ndarray of int32, shape (V, k)
-        Listed words and their distances, nearest first.
-    ends : ndarray of uint64, shape (V, k)
-        Cumulative whole parts of their weights; all other words have what is left of 2^62.
-    scale : ndarray of float64, shape (V,)
-        Parts of a weight of 1.
-    tail : ndarray of float64, shape (V,)
-        A proposal is accepted with its decay times this.
-    block_row : ndarray of int32, shape (V,)
-        Row of ``blocks`` for words that are drawn by blocks, else -1.
-    blocks : ndarray of uint64, shape (m, B)
-        Cumulative whole parts of blocks of words, listed words left out.
-    """
+    """Rows by which words are drawn, by word id, and what they are made of."""
 
     law: Decay
     measure: MeasureTables
-    points: NDArray[Any]
-    block: int
-    ids: NDArray[np.int32]
-    steps: NDArray[np.int32]
-    ends: NDArray[np.uint64]
-    scale: NDArray[np.float64]
-    tail: NDArray[np.float64]
-    block_row: NDArray[np.int32]
-    blocks: NDArray[np.uint64]
+    points: NDArray[Any]  # (V, n), in grid steps
+    block: int  # words of a block
+    ids: NDArray[np.int32]  # (V, k): listed words, nearest first
+    steps: NDArray[np.int32]  # their distances
+    ends: NDArray[
+        np.uint64
+    ]  # (V, k): running sums of their whole parts; the rest of 2^62 is all others'
+    scale: NDArray[np.float64]  # parts of a weight of 1
+    tail: NDArray[np.float64]  # a proposal is accepted with its decay times this
+    block_row: NDArray[np.int32]  # row of blocks of a word that is drawn by them, else -1
+    blocks: NDArray[
+        np.uint64
+    ]  # (m, B): running sums of whole parts of blocks, without listed words
 
 
 class NearTables:

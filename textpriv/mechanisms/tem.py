@@ -81,8 +81,8 @@ class TEM(Mechanism):
         gamma: float | None = None,
         beta: float = 1e-3,
     ) -> None:
-        super().__init__(index, epsilon)
-        self.prior, self._gamma, self.beta = prior, gamma, beta
+        super().__init__(index, epsilon, prior=prior, gamma=gamma, beta=beta)
+        self.prior = prior
         self.t = self.epsilon / 2
         published = truncation(beta, len(index), self.t)
         wanted = published if isinstance(prior, str) and prior == "uniform" else math.inf
@@ -96,15 +96,6 @@ class TEM(Mechanism):
     def _base_weights(self) -> NDArray[np.float64]:
         return self.index.vocabulary.prior_weights(self.prior)
 
-    def settings(self) -> dict[str, Any]:
-        """Return keyword arguments that rebuild this mechanism on the same index."""
-        own = {"prior": self.prior, "gamma": self._gamma, "beta": self.beta}
-        return {"epsilon": self.epsilon, **own}
-
-    def __repr__(self) -> str:
-        prior = self.prior if isinstance(self.prior, str) else f"<{type(self.prior).__name__}>"
-        return f"TEM(epsilon={self.epsilon:g}, prior={prior!r}, gamma={self.gamma:.4g}, t={self.t:.4g})"
-
     def binding(self) -> dict[str, Any]:
         """Return what a record about this mechanism is bound to; the prior by its exact parts."""
         bound = super().binding()
@@ -117,11 +108,12 @@ class TEM(Mechanism):
 
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
         """Return the natural logarithm of the output distribution of a word (or of ``UNKNOWN``), shape (V,)."""
-        number = self.resolve(word)
-        prior = np.log(self.measure.weights)
-        if number == UNKNOWN:
-            return prior
-        score = prior - self.t * np.minimum(self.distances(number), self.gamma)
+        return self._law(word, self.measure.weights)
+
+    def _law(self, word: str | int, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        number, score = self.resolve(word), np.log(weights)
+        if number != UNKNOWN:
+            score = score - self.t * np.minimum(self.distances(number), self.gamma)
         return np.asarray(score - np.logaddexp.reduce(score))
 
     def sample_documents(
@@ -129,18 +121,6 @@ class TEM(Mechanism):
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
         return self.tables.draw(ids, offsets, streams)
-
-    # The guarantee
-
-    @property
-    def unknown_word_loss(self) -> float:
-        """Largest loss between an unknown word and any word of the vocabulary, in nats."""
-        return self.t * min(self.index.diameter_bound, self.gamma)
-
-    @property
-    def worst_word_loss(self) -> float:
-        """Largest loss between any two words, in nats."""
-        return self.epsilon * min(self.index.diameter_bound, self.gamma)
 
     @property
     def statement(self) -> PrivacyStatement:
@@ -153,16 +133,17 @@ class TEM(Mechanism):
         )
 
     def _stated_with_range(self, title: str, proof: str, public: str) -> PrivacyStatement:
+        farthest = min(self.index.diameter_bound, self.gamma)
         return self._stated(
             title,
             proof,
             public,
-            self.worst_word_loss,
-            self.unknown_word_loss,
+            worst_word_loss=self.epsilon * farthest,
+            unknown_word_loss=self.t * farthest,
             numerical_slack=SLACK,
             # The normalisers drop out of how far a loss moves: Cesar and Rogers 2021, bounded range.
             bounded_range=2 * self.t,
-            largest_range=2 * self.t * min(self.index.diameter_bound, self.gamma),
+            largest_range=2 * self.t * farthest,
         )
 
 

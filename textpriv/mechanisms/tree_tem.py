@@ -97,35 +97,16 @@ def _normalisers(
 
 
 class _Tables(NamedTuple):
-    """What a compiled attempt reads.
-
-    Attributes
-    ----------
-    nodes : Nodes
-    places : ndarray of int32, shape (V,)
-        The place of each word id in depth-first order.
-    order : ndarray of int32, shape (V,)
-        The word id of each place.
-    before : ndarray of uint64, shape (V + 1,)
-        Parts of the measure before each place, and in all.
-    reach : ndarray of float64, shape (L + 1,)
-        Rate times height by level, truncated; 0 for level 0.
-    scale : float
-        Whole parts of a weight of 1.
-    own : ndarray of uint64, shape (A,)
-        Whole parts of the weight of an atom.
-    above : ndarray of uint64, shape (N,)
-        Whole parts of all that is outside a node, 0 for the root.
-    """
+    """What a compiled attempt reads. Places count words in depth-first order."""
 
     nodes: Nodes
-    places: NDArray[np.int32]
-    order: NDArray[np.int32]
-    before: NDArray[np.uint64]
-    reach: NDArray[np.float64]
-    scale: float
-    own: NDArray[np.uint64]
-    above: NDArray[np.uint64]
+    places: NDArray[np.int32]  # by word id
+    order: NDArray[np.int32]  # the word id of each place
+    before: NDArray[np.uint64]  # parts of the measure before each place, and in all
+    reach: NDArray[np.float64]  # rate times height by level, truncated; 0 for level 0
+    scale: float  # whole parts of a weight of 1
+    own: NDArray[np.uint64]  # whole parts of the weight of each atom
+    above: NDArray[np.uint64]  # whole parts of all that is outside each node, 0 for the root
 
 
 @njit(cache=True, nogil=True)
@@ -254,6 +235,8 @@ class TreeTEM(Mechanism):
             }
             tree = _with_odds(tree, self.levels) if isinstance(tree, Tree) else tree
         super().__init__(tree, 1.0 if epsilon is None else epsilon)
+        asked = None if levels is not None else self.epsilon
+        self._settings = {"epsilon": asked, "levels": self.levels, "prior": prior}
         full = isinstance(prior, str) and prior == "full"
         self.t = self.epsilon if full else self.epsilon / 2
         self.gamma = min(self.index.diameter_bound, LARGEST_EXPONENT / self.t)
@@ -273,16 +256,6 @@ class TreeTEM(Mechanism):
         empty = np.zeros(atoms, np.uint64), np.zeros(len(nodes.level), np.uint64)
         self._tables = _Tables(*public, *empty)
         _fill(self._tables)
-
-    def settings(self) -> dict[str, Any]:
-        """Return keyword arguments that rebuild this mechanism on the same tree."""
-        epsilon = self.epsilon if self.levels is None else None
-        return {"epsilon": epsilon, "levels": self.levels, "prior": self.prior}
-
-    def __repr__(self) -> str:
-        prior = self.prior if isinstance(self.prior, str) else f"<{type(self.prior).__name__}>"
-        asked = f"epsilon={self.epsilon:g}" if self.levels is None else f"levels={self.levels}"
-        return f"TreeTEM({asked}, prior={prior!r}, t={self.t:.4g})"
 
     def binding(self) -> dict[str, Any]:
         """Return what a record about this mechanism is bound to; the prior by its exact parts."""
@@ -385,21 +358,21 @@ class TreeTEM(Mechanism):
     # The guarantee
 
     @property
-    def unknown_word_loss(self) -> float:
+    def _unknown_word_loss(self) -> float:
         """Largest loss between an unknown word, a leaf at the root, and any word of the tree, in nats."""
         highest, lowest = float(self._log_z.max()), float(self._log_z.min())
         return max(float(self._reach[-1]) + highest, -lowest, 0.0)
 
     @property
-    def worst_word_loss(self) -> float:
+    def _worst_word_loss(self) -> float:
         """Upper bound on the loss between any two words, unknown ones included, in nats."""
         apart = max(float(np.ptp(self._log_z)) - ROUNDING, 0.0)
-        return max(float(self._reach[-1]) + apart, self.unknown_word_loss)
+        return max(float(self._reach[-1]) + apart, self._unknown_word_loss)
 
     def _loss_within(self, height: float) -> float:
         """Largest loss between two words of one group of a height, in nats; at the root also of an unknown word."""
         # What is cut off at 30 nats loses less than epsilon times its height.
-        return min(self.epsilon * height, self.worst_word_loss) + SLACK
+        return min(self.epsilon * height, self._worst_word_loss) + SLACK
 
     def _level_notes(self) -> tuple[str, ...]:
         """What each level of a tree with names promises, in one sentence."""
@@ -446,8 +419,8 @@ class TreeTEM(Mechanism):
             "the exact constant over all pairs of words of the tree; for the full prior the inverse of a strictly "
             "ultrametric matrix",
             "words, tree and prior",
-            self.worst_word_loss,
-            self.unknown_word_loss,
+            worst_word_loss=self._worst_word_loss,
+            unknown_word_loss=self._unknown_word_loss,
             numerical_slack=SLACK,
             bounded_range=2 * self.t,
             largest_range=2 * self.t * self.gamma,

@@ -68,7 +68,7 @@ def test_a_constant_over_many_blocks_is_that_of_single_rows(index_of):
     ids = [index.vocabulary.id(word) for word in found.worst_pair]
     first, second = (mechanism.log_prob(word) for word in ids)
     assert (first - second).max() / index.distance(*ids) == pytest.approx(found.rho, rel=1e-9)
-    normalisers = mechanism.log_normalisers()
+    normalisers = mechanism.log_normalisers
     apart = index.distances_of(np.arange(0, 2500, 50))
     ratio = mechanism.t * np.minimum(apart, mechanism.gamma)
     ratio += np.abs(normalisers[::50, None] - normalisers)
