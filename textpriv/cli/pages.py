@@ -38,7 +38,7 @@ def report(
     from textpriv.web.report import report_page, write_page
 
     settings = release.release()
-    files = files_of(settings.index, settings)
+    files = files_of(settings)
     refuse_lost(output, "--output", [context, release.policy, *files])
     if output.exists() and not force:
         raise TextprivError(f"{output} exists. Name another file, or replace it with --force.")

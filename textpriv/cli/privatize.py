@@ -98,7 +98,7 @@ class RunOptions(Options):
 
     def open_key(self, source: str, target: str, ledger: Path | None) -> RunKey | None:
         """Open the run key. A stream has none; a ledger or a seed replaces it."""
-        from textpriv.corpus.records import is_stream
+        from textpriv.corpus.stores import is_stream
         from textpriv.run_key import RunKey
 
         has_none = is_stream(source) or is_stream(target)
@@ -181,9 +181,7 @@ def privatize(
         on_unprotected=lambda names: _warn_unprotected(names, has_events),
     )
     # The ledger is made by being opened, so all else is checked before.
-    check_corpus(
-        source, target, options, ledger=account.ledger, read=filter(None, [release.policy])
-    )
+    check_corpus(source, target, options, filter(None, [release.policy]))
     privatizer = settings.build()
     with _telling_of_failures(target, run.log_json):
         report = privatize_corpus(source, target, privatizer, options)
@@ -213,7 +211,7 @@ def _refuse_mixed(target: str, as_json: bool) -> None:
 @contextlib.contextmanager
 def _telling_of_failures(target: str, log_json: bool) -> Iterator[None]:
     """Say how to go on if a run fails that can be continued."""
-    from textpriv.corpus.folder import unfinished
+    from textpriv.corpus.folder import Checkpoint
     from textpriv.files import local_path
 
     try:
@@ -221,8 +219,8 @@ def _telling_of_failures(target: str, log_json: bool) -> Iterator[None]:
     except (TextprivError, OSError, KeyboardInterrupt, SystemExit) as error:
         if log_json:
             write_event("failed", kind=type(error).__name__, error=str(error))
-        if (left := unfinished(local_path(target))) is not None:
-            say(f"What was done is kept in {left}: continue with --resume.")
+        if (left := Checkpoint.of(local_path(target))).job:
+            say(f"What was done is kept in {left.path}: continue with --resume.")
         raise
 
 
@@ -311,7 +309,7 @@ def decode(
     _refuse_mixed(target, as_json)
     settings = release.release()
     options = Release(text_column=text_column, format=format, overwrite=force)
-    read = [reading.model, reading.public, *files_of(settings.index, settings)]
+    read = [reading.model, reading.public, *files_of(settings)]
     plan = check_corpus(source, target, options, read=filter(None, read))
     if plan.is_folder or is_url(target):
         raise CorpusError("decode reads one file, and writes one of this machine. Name a file.")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from textpriv.corpus.formats import corpus_format, read_records
-from textpriv.corpus.records import STANDARD_STREAM, ColumnRule
-from textpriv.corpus.release import Release, check_corpus, files_of
+from textpriv.corpus.plan import check_corpus, files_of
+from textpriv.corpus.release import ColumnRule, Release
 from textpriv.corpus.report import CorpusReport, Progress
 from textpriv.corpus.run import privatize_corpus, rewrite_file
 from textpriv.engines.batch import document_key, unnamed_key
 from textpriv.engines.settings import PrivatizerSettings
 
 __all__ = [
-    "STANDARD_STREAM",
     "ColumnRule",
     "CorpusReport",
     "PrivatizerSettings",

@@ -11,7 +11,6 @@ import fcntl
 import json
 import os
 import re
-import secrets
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
@@ -19,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from textpriv.corpus.release import beside
+from textpriv.corpus.plan import beside
 from textpriv.corpus.report import Counts
 from textpriv.errors import CorpusError
 from textpriv.files import atomic_write, created, flush, sha256_file, sync_folder
 
-__all__ = ["Checkpoint", "Entry", "only_writer", "unfinished"]
+__all__ = ["Checkpoint", "Entry", "only_writer"]
 
 _KINDS = ("part", "bad")  # files of a part; the bad records are private
 _FORMAT = 4
@@ -46,43 +45,29 @@ class Checkpoint:
     path: Path
 
     @classmethod
-    def begin(cls, path: Path, job: Mapping[str, Any]) -> Checkpoint:
+    def of(cls, target: Path) -> Checkpoint:
+        """Return the folder of the runs into an output; it need not be there."""
+        return cls(beside(target, "partial"))
+
+    def begin(self, job: Mapping[str, Any]) -> None:
         """Make the folder; it appears with its job file in it, for one without could be anybody's."""
-        staging = path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}.new")
-        with _writable(path):
-            staging.mkdir(mode=0o700)
+        with _writable(self.path):
+            staging = Path(tempfile.mkdtemp(prefix=".", suffix=".new", dir=self.path.parent))
         try:
             _write(staging / "job.json", {"textpriv checkpoint": _FORMAT, "job": job})
-            os.rename(staging, path)
+            os.rename(staging, self.path)
         except BaseException:
             shutil.rmtree(staging, ignore_errors=True)
             raise
-        sync_folder(path.parent)
-        return cls(path)
-
-    @classmethod
-    def find(cls, path: Path) -> Checkpoint | None:
-        """Return the folder of an earlier run; None if there is nothing. Raise CorpusError for something else."""
-        if not os.path.lexists(path):
-            return None
-        found = cls(path)
-        if found.job is None:
-            raise CorpusError(
-                f"{path} has no job file of a run, so it is neither continued nor removed. Move it away, or choose another "
-                "output."
-            )
-        return found
+        sync_folder(self.path.parent)
 
     @property
     def job(self) -> dict[str, Any] | None:
         """The marks of all that decides the output; None if this is no folder of a run."""
-        if self.path.is_symlink() or not self.path.is_dir():
-            return None
-        with contextlib.suppress(OSError, ValueError, RecursionError):
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             content = json.loads((self.path / "job.json").read_bytes())
-            if isinstance(content, dict) and content.get("textpriv checkpoint") == _FORMAT:
-                job = content.get("job")
-                return job if isinstance(job, dict) else None
+            if content["textpriv checkpoint"] == _FORMAT and not self.path.is_symlink():
+                return dict(content["job"])
         return None
 
     def remove(self) -> None:
@@ -111,14 +96,9 @@ class Checkpoint:
     def entries(
         self, *, checked: bool = False, without: Collection[tuple[int, int]] = ()
     ) -> dict[tuple[int, int], Entry]:
-        """Return the finished parts in their order, by file and part.
+        """Return the finished parts in their order, by file and part; those of ``without`` are left out unread.
 
-        Parameters
-        ----------
-        checked
-            Read every part, and remove the entry of one whose bytes are not those that it names.
-        without
-            Parts to leave out unread.
+        With ``checked`` every part is read, and the entry of one whose bytes are not those that it names is removed.
         """
         found = {}
         for path in self.path.glob("*.json"):
@@ -145,61 +125,44 @@ class Checkpoint:
         return self.path / f"{file:06d}-{part:06d}.{kind}"
 
     def result(self, name: str = "") -> Path:
-        """Return the path of a finished file of the output before it appears."""
-        return self.path / "result" / name if name else self.path / "result"
-
-    def mark_publishing(self) -> None:
-        """Note that the output may be visible from now on."""
-        _write(self.path / "publishing", None)
+        """Return the path of a finished file of the output, or of all of it, before it appears."""
+        return self.path / "result" / name
 
     @property
-    def is_publishing(self) -> bool:
-        """Whether the output may be visible."""
-        return (self.path / "publishing").exists()
+    def publishing(self) -> Path:
+        """A file that is there if the output may be visible."""
+        return self.path / "publishing"
 
 
 @contextlib.contextmanager
 def only_writer(target: Path) -> Iterator[None]:
     """Hold an output for one run on one machine; the system lets go of it when the process ends."""
     path = target.with_name(f".{target.name[:200]}.textpriv-lock")
-    is_held = False
-    while not is_held:
-        with _writable(target):
-            # Beside a local output there is a folder; that of an output at a URL is this user's alone.
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with contextlib.ExitStack() as opened:
+        while True:
+            with _writable(target):
+                # Beside a local output there is a folder; that of an output at a URL is this user's alone.
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                lock = opened.enter_context(open(path, "ab"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise CorpusError(
+                    f"Another run is writing to {target}, or it cannot be locked ({error.strerror}). Wait for its "
+                    "end, or stop it first."
+                ) from None
+            # The run before may have removed the file; a lock on what has no name keeps nobody away.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(lock.fileno()), os.stat(path)):
+                    break
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(lock)
-            raise CorpusError(
-                f"Another run is writing to {target}, or it cannot be locked ({error.strerror}). Wait for its "
-                "end, or stop it first."
-            ) from None
-        # The run before may have removed the file; a lock on what has no name keeps nobody away.
-        with contextlib.suppress(FileNotFoundError):
-            is_held = os.path.samestat(os.fstat(lock), os.lstat(path))
-        if not is_held:
-            os.close(lock)
-    try:
-        yield
-    finally:
-        # Removed before it is let go, so that no other run's file is.
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-        # Not left to the closing: a worker that has outlived this run may have the file open, too.
-        fcntl.flock(lock, fcntl.LOCK_UN)
-        os.close(lock)
-
-
-def unfinished(target: Path) -> Path | None:
-    """Return the checkpoint of a run into this output that can be continued, and that no process works on."""
-    path = beside(target, "partial")
-    with contextlib.suppress(CorpusError):
-        if Checkpoint(path).job:
-            with only_writer(target):
-                return path
-    return None
+            yield
+        finally:
+            # Removed before it is let go, so that no other run's file is.
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            # Not left to the closing: a worker that has outlived this run may have the file open, too.
+            fcntl.flock(lock, fcntl.LOCK_UN)
 
 
 @contextlib.contextmanager

@@ -6,44 +6,37 @@ A message names a file and a record, and never quotes one.
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import gzip
 import os
 import shutil
-import stat
 import sys
 import zlib
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from textpriv.corpus import stores
+from textpriv.corpus.release import Release
+from textpriv.corpus.stores import STANDARD_STREAM, is_stream
+from textpriv.engines.batch import Rows
 from textpriv.errors import CorpusError, SpanError
 from textpriv.spans.span import checked, read_labels
 
 __all__ = [
     "BATCH_BYTES",
     "MAX_TEXT_BYTES",
-    "STANDARD_STREAM",
     "BadRecord",
     "Batch",
-    "ColumnRule",
     "CorpusReader",
     "LineReader",
-    "Reading",
+    "Numbering",
     "RecordError",
     "RecordWriter",
     "compressed",
-    "is_stream",
-    "not_utf8",
-    "null_byte",
     "record_limit",
-    "too_large",
 ]
 
-STANDARD_STREAM = "-"
 MAX_TEXT_BYTES = 8 * 1024 * 1024
 # A batch closes at this many bytes of the file, so that many long records do not add up in memory.
 BATCH_BYTES = 4 * 1024 * 1024
@@ -52,6 +45,18 @@ _REMEDY = (
     "Repair the record, leave such records out with --on-error skip (on_error='skip'), or set them aside with "
     "--on-error quarantine."
 )
+_EXPECTED = {
+    "encoding": "expected UTF-8, found bytes or characters that are not.",
+    "labels": "expected labels, [] for none.",
+    "malformed": "expected one JSON object on the line, found something else.",
+    "null_byte": "expected UTF-8 text, found a NUL character (is the file UTF-16, or no text at all?).",
+    "repeated_name": "a document before it has the same name, and equal texts under one name would come out equal. Give "
+    "each document a name of its own, or count versions of one in a ledger.",
+    "too_large": f"expected a text of at most {MAX_TEXT_BYTES:,} bytes, found a longer one.",
+}
+
+# Gives, for a record's number in its file and its values, how often its name, or each of its texts, came until then.
+Numbering = Callable[[int, Sequence[Any]], tuple[int, ...]]
 
 
 def record_limit() -> int:
@@ -59,258 +64,74 @@ def record_limit() -> int:
     return 8 * MAX_TEXT_BYTES
 
 
-def is_stream(name: str) -> bool:
-    """Return whether a path is a standard stream, a device or a pipe."""
-    if name == STANDARD_STREAM:
-        return True
-    try:
-        mode = os.stat(name).st_mode
-    except OSError:
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-
-
 class RecordError(Exception):
     """A bad record: a short reason, and what was expected; never the content."""
 
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, reason: str, message: str | None = None) -> None:
+        super().__init__(message or _EXPECTED[reason])
         self.reason = reason
-
-
-def too_large() -> RecordError:
-    """Return the error of a text or a record that is too long."""
-    return RecordError(
-        "too_large", f"expected a text of at most {MAX_TEXT_BYTES:,} bytes, found a longer one."
-    )
-
-
-def not_utf8() -> RecordError:
-    """Return the error of a record that is not UTF-8."""
-    return RecordError("encoding", "expected UTF-8, found bytes or characters that are not.")
-
-
-def null_byte() -> RecordError:
-    """Return the error of a record with a NUL character."""
-    return RecordError(
-        "null_byte",
-        "expected UTF-8 text, found a NUL character (is the file UTF-16, or no text at all?).",
-    )
 
 
 @dataclass(frozen=True)
 class BadRecord:
-    """A record that was left out.
+    """A record that was left out."""
 
-    Attributes
-    ----------
-    position
-        0-based number in its file.
-    line
-        1-based line on which it begins; 0 in Parquet, which has none.
-    reason
-        A short name, such as ``"encoding"``.
-    raw
-        Its bytes, for the quarantine; None without one.
-    """
-
-    position: int
-    line: int
+    position: int  # from 0
+    line: int  # on which it begins, from 1; 0 in Parquet, which has none
     reason: str
-    raw: bytes | None = field(default=None, repr=False)
+    raw: bytes | None = field(default=None, repr=False)  # for the quarantine
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A few consecutive good records; a file without records has one batch without records.
+    """A few consecutive good records; a file without records has one batch without records."""
 
-    Attributes
-    ----------
-    positions
-        Each record's 0-based number in its file. Bad records count, blank lines do not.
-    values
-        For each record its texts, its names and its labels, as :class:`Reading` lists them. A null text is None.
-    rows
-        The whole records: dicts (``jsonl``), lists of fields (``csv``, ``tsv``), None each (``text``), or an Arrow record
-        batch (``parquet``).
-    bad
-        The bad records between the batch before and the end of this one.
-    end
-        Records of the file until the end of this batch.
-    fraction
-        Share of the file before the end; None for a stream.
-    numbers
-        For each record how often its name, or each of its texts, came until then; filled in by the scan of a corpus.
-    """
-
-    positions: list[int]
-    values: list[tuple[Any, ...]]
-    rows: Any
-    bad: list[BadRecord]
-    end: int
-    fraction: float | None = None
-    numbers: Sequence[tuple[int, ...]] = ()
+    positions: list[int]  # from 0 in the file; bad records count, blank lines do not
+    given: Rows  # what decides the release
+    rows: Any  # whole records: dicts (jsonl), lists (csv, tsv), None each (text), an Arrow record batch (parquet)
+    bad: list[BadRecord]  # between the batch before and the end of this one
+    end: int  # records of the file until the end of this batch
+    fraction: float | None = None  # of the file before the end; None for a stream
 
     def __len__(self) -> int:
         return len(self.positions)
 
     @property
-    def texts(self) -> list[Any]:
+    def texts(self) -> Sequence[Any]:
         """The texts of the first column."""
-        return self.column(0)
-
-    def column(self, number: int) -> list[Any]:
-        """Return one column of ``values``."""
-        return [each[number] for each in self.values]
-
-    def without(self, bad: Sequence[BadRecord]) -> Batch:
-        """Return the batch without some good records, which become bad ones."""
-        left_out = {each.position for each in bad}
-        is_kept = [position not in left_out for position in self.positions]
-        kept = [n for n, stays in enumerate(is_kept) if stays]
-        is_list = isinstance(self.rows, list)
-        return replace(
-            self,
-            positions=[self.positions[n] for n in kept],
-            values=[self.values[n] for n in kept],
-            rows=[self.rows[n] for n in kept] if is_list else self.rows.filter(is_kept),
-            bad=sorted([*self.bad, *bad], key=lambda each: each.position),
-            numbers=[self.numbers[n] for n in kept],
-        )
+        return self.given.texts[0]
 
 
-@dataclass(frozen=True)
-class ColumnRule:
-    """Which columns beside the texts pass through; those that do are not protected.
+class RecordWriter:
+    """Write the batches of one file: the base of each format's writer.
 
-    Attributes
-    ----------
-    keep
-        Patterns (``*`` and ``?``) of the names that pass; None for all.
-    drop
-        Patterns of the names that do not, also where ``keep`` has them.
-    new
-        A column that first appears after the first 1,000 records ends the run (``"fail"``), unless ``keep`` or ``drop`` has
-        it; ``"keep"`` lets it pass.
+    The bytes of an output follow from its records alone, however they are cut into batches.
     """
 
-    keep: tuple[str, ...] | None = None
-    drop: tuple[str, ...] = ()
-    new: str = "fail"
+    def __init__(self, reader: CorpusReader, out: BinaryIO) -> None:
+        self._reader, self._out = reader, out
 
-    def passes(self, name: str) -> bool:
-        """Return whether a column of this name passes."""
-        return _passes(self, name)
+    def begin(self) -> None:
+        """Write the header of a file."""
 
-    def decides(self, name: str) -> bool:
-        """Return whether ``keep`` or ``drop`` decides about this column."""
-        return self.keep is not None or _matches(self.drop, name)
+    def write(self, batch: Batch, columns: Sequence[Sequence[str | None]]) -> None:
+        """Write a batch's records with these texts, one list for each column of texts."""
+        for row, *texts in zip(batch.rows, *columns, strict=True):
+            self._out.write(self.record(row, texts))
 
-    def unmatched(self, names: Collection[str]) -> tuple[str, ...]:
-        """Return the patterns, mistyped ones perhaps, that match none of the names."""
-        patterns = dict.fromkeys([*(self.keep or ()), *self.drop])
-        return tuple(p for p in patterns if p != "*" and not fnmatch.filter(names, p))
+    def close(self) -> None:
+        """Write what comes after the last record; leaves the file below open."""
 
+    def record(self, row: Any, texts: Sequence[str | None]) -> bytes:
+        """Return one record as bytes."""
+        raise NotImplementedError
 
-@lru_cache(maxsize=4096)
-def _passes(rule: ColumnRule, name: str) -> bool:
-    return not _matches(rule.drop, name) and (rule.keep is None or _matches(rule.keep, name))
-
-
-def _matches(patterns: Collection[str], name: str) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Which columns are read of each record, and what happens to a bad one.
-
-    Attributes
-    ----------
-    text_columns, names, labels
-        Columns with texts; with the name of each document, and perhaps of its author; with spans.
-    on_error, null, part_records
-        As in :class:`textpriv.corpus.Release`. No batch crosses a multiple of ``part_records``.
-    batch_size
-        Most records in a batch; a batch also closes at about 4 MiB.
-    """
-
-    text_columns: tuple[str, ...] = ("text",)
-    names: tuple[str, ...] = ()
-    labels: str | None = None
-    on_error: str = "fail"
-    null: str = "keep"
-    batch_size: int = 1000
-    part_records: int = 5_000
-
-    def __post_init__(self) -> None:
-        if self.on_error not in ("fail", "skip", "quarantine"):
-            raise CorpusError(
-                f"on_error must be fail, skip or quarantine; found {self.on_error!r}."
-            )
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """All columns that are read."""
-        return (*self.text_columns, *self.names, *([self.labels] if self.labels else []))
-
-    def checked(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the values of a record, in the order of ``columns``; raise RecordError where it is bad."""
-        texts = [self._text(*each) for each in zip(self.text_columns, values, strict=False)]
-        rest = values[len(texts) :]
-        names = [_name(*each) for each in zip(self.names, rest, strict=False)]
-        if self.labels is None:
-            return (*texts, *names)
-        try:
-            checked(texts[0] or "", read_labels(rest[-1]))
-        except SpanError as error:
-            raise RecordError("labels", str(error)) from None
-        return (*texts, *names, rest[-1])
-
-    def _text(self, column: str, text: Any) -> str | None:
-        if text is None and self.null != "fail":
-            return "" if self.null == "empty" else None
-        if isinstance(text, bytes):  # of a column of texts in Parquet
-            raise not_utf8()
-        if not isinstance(text, str):
-            found = "none (null)" if text is None else f"a value of type {type(text).__name__}"
-            reason = "null" if text is None else "wrong_type"
-            raise RecordError(reason, f"expected a text in {column!r}, found {found}.")
-        _check_text(text)
-        return text
-
-    def refused(
-        self, file: str, error: RecordError, position: int, line: int, raw: bytes | None
-    ) -> BadRecord:
-        """Return a bad record that is left out, or raise."""
-        if self.on_error == "fail":
-            where = f"line {line} (record {position + 1})" if line else f"record {position + 1}"
-            raise CorpusError(f"{file}, {where}: {error} {_REMEDY}") from None
-        kept = raw if self.on_error == "quarantine" else None
-        return BadRecord(position, line, error.reason, kept)
-
-
-def _name(column: str, value: Any) -> str:
-    """Return a name; 7 and "7" are one, for CSV cannot distinguish them."""
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise RecordError(
-            "missing_name", f"expected a name, as text or a whole number, in {column!r}."
-        )
-    _check_text(name := str(value))
-    return name
-
-
-def _check_text(text: str) -> None:
-    if "\0" in text:
-        raise null_byte()
-    # A character is at most four bytes, so most texts are known to be small enough without being encoded.
-    if len(text) * 4 > MAX_TEXT_BYTES or not text.isascii():
-        try:
-            size = len(text.encode("utf-8"))
-        except UnicodeEncodeError:  # half of a surrogate pair, spelled out in JSON
-            raise not_utf8() from None
-        if size > MAX_TEXT_BYTES:
-            raise too_large()
+    @staticmethod
+    def join(parts: Sequence[Path], out: BinaryIO) -> None:
+        """Write the content of finished parts one after the other."""
+        for part in parts:
+            with open(part, "rb") as file:
+                shutil.copyfileobj(file, out, 1 << 20)
 
 
 class CorpusReader:
@@ -323,12 +144,19 @@ class CorpusReader:
         the first batch.
     """
 
-    format: str
+    writer: type[RecordWriter]
 
-    def __init__(self, path: str, compression: str | None, reading: Reading) -> None:
-        self.path, self.reading = path, reading
+    def __init__(
+        self,
+        path: str,
+        compression: str | None,
+        release: Release,
+        number: Numbering | None = None,
+    ) -> None:
+        self.path, self.release, self.texts = path, release, release.meaning.texts
         self.columns: list[str] = []
         self._compression = compression
+        self._number = number or (lambda position, values: (1,) * len(self.texts))
 
     @property
     def name(self) -> str:
@@ -347,15 +175,78 @@ class CorpusReader:
         """Yield the names of the columns: those of the file, or of each row."""
         yield self.columns
 
-    def check_header(self, where: str, hint: str = "") -> list[int]:
+    def check_header(self, where: str) -> list[int]:
         """Return the places of the columns that are read; refuse a file that has one of them not exactly once."""
-        for name in self.reading.columns:
+        for name in self.release.read:
             if (count := self.columns.count(name)) != 1:
                 raise CorpusError(
                     f"{self.name}{where}: expected one column named {name!r}, found {count} among {len(self.columns)} "
-                    f"column(s). Name the column that contains the text with --text-column.{hint}"
+                    "column(s). Name the column that contains the text with --text-column."
                 )
-        return [self.columns.index(name) for name in self.reading.columns]
+        return [self.columns.index(name) for name in self.release.read]
+
+    def numbers(self, position: int, values: Sequence[Any]) -> tuple[int, ...]:
+        """Check the values of a record that are read, and number them; raise RecordError where it is bad."""
+        for name, value in zip(self.release.read, values, strict=True):
+            if name in self.texts:
+                _check_text(name, value, self.release.null)
+            elif name == self.release.labels_column:
+                _check_labels(values[0], value)
+            elif isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+                raise RecordError("missing_name", f"expected a name or a number in {name!r}.")
+            else:
+                _check_characters(str(value))
+        numbers = self._number(position, values)
+        if self.release.document_column is not None and max(numbers) > 1:
+            raise RecordError("repeated_name")
+        return numbers
+
+    def given(self, values: Sequence[Sequence[Any]], numbers: Sequence[tuple[int, ...]]) -> Rows:
+        """Return what decides the release of records, given the values of each that are read."""
+        read, release = self.release.read, self.release
+        named = release.document_column, release.author_column, release.labels_column
+        columns = {name: [each[n] for each in values] for n, name in enumerate(read)}
+        document, author, labels = (None if name is None else columns[name] for name in named)
+        texts = [columns[name] for name in self.texts]
+        return Rows(texts, document, author, labels, numbers)
+
+    def refused(self, error: RecordError, position: int, line: int, row: Any) -> BadRecord:
+        """Return a bad record that is left out, or raise."""
+        if self.release.on_error == "fail":
+            where = f"line {line} (record {position + 1})" if line else f"record {position + 1}"
+            raise CorpusError(f"{self.name}, {where}: {error} {_REMEDY}") from None
+        raw = self.spelled(row) if self.release.on_error == "quarantine" else None
+        return BadRecord(position, line, error.reason, raw)
+
+
+def _check_text(column: str, text: Any, null: str) -> None:
+    if text is None and null != "fail":
+        return
+    if not isinstance(text, str):
+        found = "none (null)" if text is None else f"a value of type {type(text).__name__}"
+        reason = "null" if text is None else "wrong_type"
+        raise RecordError(reason, f"expected a text in {column!r}, found {found}.")
+    _check_characters(text)
+
+
+def _check_characters(text: str) -> None:
+    if "\0" in text:
+        raise RecordError("null_byte")
+    # A character is at most four bytes, so most texts are known to be small enough without being encoded.
+    if len(text) * 4 > MAX_TEXT_BYTES or not text.isascii():
+        try:
+            size = len(text.encode("utf-8"))
+        except UnicodeEncodeError:  # half of a surrogate pair, spelled out in JSON
+            raise RecordError("encoding") from None
+        if size > MAX_TEXT_BYTES:
+            raise RecordError("too_large")
+
+
+def _check_labels(text: str | None, labels: Any) -> None:
+    try:
+        checked(text or "", read_labels(labels))
+    except SpanError as error:
+        raise RecordError("labels", str(error)) from None
 
 
 class LineReader(CorpusReader):
@@ -365,29 +256,31 @@ class LineReader(CorpusReader):
         """Yield each record, as it is in the file, with its first line."""
         raise NotImplementedError
 
-    def parse(self, unit: Any) -> tuple[tuple[Any, ...], Any]:
+    def parse(self, unit: Any) -> tuple[Sequence[Any], Any]:
         """Return the values that are read of a record, and the whole record; raise RecordError."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[Batch]:
-        good: list[tuple[int, tuple[Any, ...], Any]] = []
+        good: list[tuple[int, Sequence[Any], tuple[int, ...], Any]] = []
         bad: list[BadRecord] = []
         self._offset = before = end = 0
         with self._open() as (stream, progress):
 
             def batch() -> Batch:
-                where, values, rows = map(list, zip(*good, strict=True) if good else ([], [], []))
-                return Batch(where, values, rows, bad, end, progress())
+                where, values, numbers, rows = map(
+                    list, zip(*good, strict=True) if good else [()] * 4
+                )
+                return Batch(where, self.given(values, numbers), rows, bad, end, progress())
 
             for position, (line, unit) in enumerate(self.units(self._lines(stream))):
                 end = position + 1
                 try:
-                    good.append((position, *self.parse(unit)))
+                    values, row = self.parse(unit)
+                    good.append((position, values, self.numbers(position, values), row))
                 except RecordError as error:
-                    raw = self.spelled(unit)
-                    bad.append(self.reading.refused(self.name, error, position, line, raw))
-                is_full = len(good) + len(bad) >= self.reading.batch_size
-                is_part = end % self.reading.part_records == 0
+                    bad.append(self.refused(error, position, line, unit))
+                is_full = len(good) + len(bad) >= self.release.batch_size
+                is_part = end % self.release.part_records == 0
                 if is_full or is_part or self._offset - before >= BATCH_BYTES:
                     yield batch()
                     good, bad, before = [], [], self._offset
@@ -430,43 +323,6 @@ class LineReader(CorpusReader):
             raise CorpusError(
                 f"{self.name}: the compressed file is damaged or cut short after line {number}. Make or fetch it again."
             ) from error
-
-
-class RecordWriter:
-    """Write the batches of one file: the base of each format's writer.
-
-    The bytes of an output follow from its records alone, however they are cut into batches.
-    """
-
-    def __init__(self, reader: CorpusReader, out: BinaryIO, rule: ColumnRule) -> None:
-        self._reader, self._out, self._rule = reader, out, rule
-
-    def begin(self) -> None:
-        """Write the header of a file."""
-
-    def write(self, batch: Batch, columns: Sequence[Sequence[str | None]]) -> None:
-        """Write a batch's records with these texts, one list for each column of texts."""
-        for row, *texts in zip(batch.rows, *columns, strict=True):
-            self._out.write(self.record(row, texts))
-
-    def close(self) -> None:
-        """Write what comes after the last record; leaves the file below open."""
-
-    def record(self, row: Any, texts: Sequence[str | None]) -> bytes:
-        """Return one record as bytes."""
-        raise NotImplementedError
-
-    def passing(self, names: Sequence[str]) -> list[int]:
-        """Return the numbers of the columns that are written: the texts and those that pass the rule."""
-        texts = self._reader.reading.text_columns
-        return [n for n, name in enumerate(names) if name in texts or self._rule.passes(name)]
-
-    @staticmethod
-    def join(parts: Sequence[Path], out: BinaryIO) -> None:
-        """Write the content of finished parts one after the other."""
-        for part in parts:
-            with open(part, "rb") as file:
-                shutil.copyfileobj(file, out, 1 << 20)
 
 
 @contextlib.contextmanager

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import accumulate
 from typing import Any
 
-from textpriv.corpus import stores
-from textpriv.corpus.records import is_stream
-from textpriv.corpus.release import Plan
+from textpriv.corpus.plan import Plan
 from textpriv.statement import PrivacyStatement
 
-__all__ = ["CorpusReport", "Counts", "Progress", "Tally"]
+__all__ = ["CorpusReport", "Counts", "Progress"]
 
 _NAMES = 1000  # most names of other columns that are remembered
 
@@ -41,22 +37,12 @@ class Counts:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is.
+    """How far a run is."""
 
-    Attributes
-    ----------
-    documents, tokens : int
-        Written so far, also by the run that is continued.
-    fraction : float or None
-        Share of the input whose records are written, in [0, 1]; None if unknown.
-    resumed : int
-        Tokens that the run before has written.
-    """
-
-    documents: int
+    documents: int  # written so far, also by the run that is continued
     tokens: int
-    fraction: float | None
-    resumed: int = 0
+    fraction: float | None  # of the input, each file counted alike; None if unknown
+    resumed: int = 0  # tokens that the run before has written
 
 
 @dataclass(frozen=True)
@@ -65,20 +51,14 @@ class CorpusReport:
 
     Attributes
     ----------
-    documents
-        Records written.
-    tokens
-        Tokens by class, as released.
-    skipped
-        Bad records left out, by reason.
+    documents, nulls, files
+        Records written, null texts among them that are kept, and files.
+    tokens, skipped
+        Tokens by class, as released, and bad records left out, by reason.
     unprotected
         Names of the other columns, which pass through as they are; the first 1,000 of them.
-    nulls
-        Null texts that are kept.
     seconds
         Wall time.
-    files
-        Files of the output.
     quarantine
         The file of bad records; None if there are none.
     resumed
@@ -118,12 +98,12 @@ class CorpusReport:
             documents=counts.documents,
             tokens=dict(counts.tokens),
             skipped=dict(counts.skipped),
-            unprotected=tuple(name for name in counts.columns if plan.rule.passes(name)),
+            unprotected=tuple(filter(plan.release.writes, counts.columns)),
             nulls=counts.nulls,
             files=len(plan.files),
             quarantine=quarantine,
             resumed=resumed,
-            unmatched=plan.rule.unmatched(counts.columns),
+            unmatched=plan.release.columns.unmatched(counts.columns),
             besides=tuple(line for line, is_said in lines.items() if is_said),
         )
 
@@ -136,34 +116,3 @@ class CorpusReport:
         content = asdict(self)
         del content["besides"]
         return {**content, "seconds": round(self.seconds, 3)}
-
-
-class Tally:
-    """The counts of a run under way, and its progress events."""
-
-    def __init__(self, plan: Plan, on_progress: Callable[[Progress], None] | None) -> None:
-        self.counts = Counts()
-        self.resumed = Counts()  # of the run that is continued
-        self._on_progress = on_progress
-        # Bytes of the input before each file, and of all of it.
-        self._sizes = [0, *accumulate(_size(path) for _, path in plan.files)]
-
-    def fraction_of(self, file: int, part: float | None) -> float | None:
-        """Return the share of the input before a place in a file."""
-        if part is None or not self._sizes[-1]:
-            return None
-        before, end = self._sizes[file], self._sizes[file + 1]
-        return min(1.0, (before + part * (end - before)) / self._sizes[-1])
-
-    def report_progress(self, fraction: float | None) -> None:
-        """Report how far the run is."""
-        if self._on_progress is not None:
-            done, before = self.counts.tokens.total(), self.resumed.tokens.total()
-            self._on_progress(Progress(self.counts.documents, done, fraction, before))
-
-
-def _size(path: str) -> int:
-    if is_stream(path):
-        return 0
-    with stores.opened(path) as file:
-        return file.seek(0, os.SEEK_END)

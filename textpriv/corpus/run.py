@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from textpriv import __version__
 from textpriv.corpus import stores
 from textpriv.corpus.folder import Checkpoint, Entry, only_writer
-from textpriv.corpus.formats import writer_of
 from textpriv.corpus.parts import PartRunner, Read, join_file, make_parts, scan
-from textpriv.corpus.records import STANDARD_STREAM, compressed, is_stream
-from textpriv.corpus.release import Plan, Release, beside, check_corpus, refuse_taken
-from textpriv.corpus.report import CorpusReport, Counts, Tally
+from textpriv.corpus.plan import Plan, beside, check_corpus, refuse_taken
+from textpriv.corpus.records import compressed
+from textpriv.corpus.release import Release
+from textpriv.corpus.report import CorpusReport, Counts, Progress
+from textpriv.corpus.stores import STANDARD_STREAM, is_stream
 from textpriv.engines.batch import BatchRelease
 from textpriv.errors import CorpusError
 from textpriv.files import atomic_write, is_url, local_path, sha256_file, sync_folder, umask
@@ -83,16 +84,9 @@ def privatize_corpus(
     release = replace(release or Release(), **options)
     source, target = map(_plain_name, (source, target))
     release.check(privatizer, source, target)
-    ledger = getattr(privatizer, "ledger", None)
-    index = getattr(getattr(getattr(privatizer, "mechanism", None), "index", None), "path", None)
-    plan = check_corpus(
-        source,
-        target,
-        release,
-        ledger=None if ledger is None else Path(ledger.path),
-        read=[] if index is None else [index],
-    )
-    run = _Run(plan, target, privatizer, release)
+    ledger, index = privatizer.ledger, privatizer.mechanism.index.path
+    read = filter(None, [index, None if ledger is None else ledger.path])
+    run = _Run(check_corpus(source, target, release, read), target, privatizer)
     report = run.to_stream() if is_stream(target) else run.to_files()
     return replace(report, seconds=time.perf_counter() - started)
 
@@ -103,10 +97,10 @@ def rewrite_file(
     """Write one file again with other texts; return how many documents it has, and the names of copied columns."""
     documents, columns, reader, writer = 0, dict[str, None](), plan.reader(0), None
     opened = _stream(target) if is_stream(target) else atomic_write(Path(target))
-    with opened as file, compressed(file, plan.compression) as out:
+    with opened as file, compressed(file, plan.files[0].compression) as out:
         for batch in reader:
             if writer is None:
-                writer = writer_of(plan.format, reader, out, plan.rule)
+                writer = reader.writer(reader, out)
                 writer.begin()
             for names in reader.names_of(batch.rows):
                 columns.update(dict.fromkeys(names))
@@ -115,12 +109,14 @@ def rewrite_file(
             documents += len(batch)
         if writer is not None:
             writer.close()
-    return documents, [name for name in columns if name not in plan.reading.text_columns]
+    return documents, [name for name in columns if name not in reader.texts]
 
 
 def _plain_name(name: str | os.PathLike[str]) -> str:
     name = os.fspath(name)
-    return name.rstrip("/") if is_url(name) else name
+    if is_url(name):
+        return name.rstrip("/")
+    return name if name == STANDARD_STREAM else os.path.abspath(name)
 
 
 @contextlib.contextmanager
@@ -139,95 +135,99 @@ def _stream(name: str) -> Iterator[BinaryIO]:
 class _Run:
     """One run: the checkpoint, the parts, and the publication of the output."""
 
-    def __init__(self, plan: Plan, target: str, privatizer: Privatizer, release: Release) -> None:
-        self._plan, self._privatizer, self._release = plan, privatizer, release
+    def __init__(self, plan: Plan, target: str, privatizer: Privatizer) -> None:
+        self._plan, self._release, self._privatizer = plan, plan.release, privatizer
         self._name, self._is_url = target, is_url(target)
         self._target = local_path(target)  # of a URL: beside it is what is not published
-        self._ledger = getattr(privatizer, "ledger", None)
-        self._tally = Tally(plan, release.on_progress)
+        self._counts, self._resumed = Counts(), Counts()
+
+    def _tell(self, fraction: float | None) -> None:
+        """Report how far the run is."""
+        if self._release.on_progress is not None:
+            done, before = self._counts.tokens.total(), self._resumed.tokens.total()
+            self._release.on_progress(Progress(self._counts.documents, done, fraction, before))
 
     # Making the parts
 
     def _make(self, folder: Checkpoint) -> Entries:
         """Make the parts that are missing; return all."""
-        entries, tally = folder.entries(checked=True), self._tally
+        entries = folder.entries(checked=True)
         for entry in entries.values():
-            tally.counts.add(entry.counts)
-            tally.resumed.add(entry.counts)
-        tally.report_progress(0.0 if not entries else None)
-        announce = self._release.on_unprotected or (lambda names: None)
-        records = scan(self._plan, self._ledger is not None, announce)
-        if self._release.engine == "local":
-            self._make_here(folder, records, entries)
-        else:
-            self._make_elsewhere(folder, records, entries)
+            self._counts.add(entry.counts)
+            self._resumed.add(entry.counts)
+        self._tell(None if entries else 0.0)
+        records = scan(self._plan, self._privatizer.ledger is not None)
+        make = self._make_here if self._release.engine == "local" else self._make_elsewhere
+        make(folder, records, entries)
         return folder.entries()
 
     def _make_here(self, folder: Checkpoint, records: Iterator[Read], entries: Entries) -> None:
-        plan, tally = self._plan, self._tally
-        own = BatchRelease(self._privatizer, plan.columns), self._release.settings
+        plan, own = self._plan, BatchRelease(self._privatizer, self._release.meaning)
         missing = (each for each in records if (each[0], plan.part_of(each[2])) not in entries)
-        made = make_parts(plan, folder, missing, *own, self._release.workers)
-        with contextlib.closing(made):
+        with contextlib.closing(
+            make_parts(plan, folder, missing, own, self._release.workers)
+        ) as made:
             for file, batch, counts in made:
-                tally.counts.add(counts)
-                tally.report_progress(tally.fraction_of(file, batch.fraction))
+                self._counts.add(counts)
+                share = batch.fraction
+                self._tell(None if share is None else (file + share) / len(plan.files))
 
     def _make_elsewhere(
         self, folder: Checkpoint, records: Iterator[Read], entries: Entries
     ) -> None:
         """Make the parts on Spark or Ray, one task for each file."""
         plan, release = self._plan, self._release
-        tasks: dict[int, dict[str, Any]] = {}
+        numbers: dict[int, dict[int, Sequence[int]]] = {}
         ends: dict[int, int] = {}
-        missing: set[int] = set()
+        missing: dict[int, None] = {}
         for file, _, batch in records:
-            numbers = tasks.setdefault(file, {"file": file, "numbers": {}})["numbers"]
-            counted = zip(batch.positions, batch.numbers, strict=True)
-            numbers.update({position: own for position, own in counted if max(own) > 1})
-            repeated = (bad for bad in batch.bad if bad.reason == "repeated_name")
-            numbers.update({bad.position: (2,) for bad in repeated})
-            ends[file] = batch.end
+            own, ends[file] = numbers.setdefault(file, {}), batch.end
+            counted = zip(batch.positions, batch.given.numbers or (), strict=True)
+            own |= {position: number for position, number in counted if max(number) > 1}
+            own |= {bad.position: (2,) for bad in batch.bad if bad.reason == "repeated_name"}
             if (file, plan.part_of(batch)) not in entries:
-                missing.add(file)
+                missing[file] = None
         if not missing:
             return
         each = import_module(f"textpriv.engines.{release.engine}").each
-        runner = PartRunner(plan.absolute(), self._sent_settings(), str(folder.path))
-        given = [tasks[file] for file in sorted(missing)]
+        runner = PartRunner(self._sent(), str(folder.path))
+        tasks = [{"file": file, "numbers": numbers[file]} for file in missing]
         with self._watched(folder, set(entries), sum(ends.values())):
-            for result in each(given, runner, address=release.address, workers=release.workers):
+            for result in each(tasks, runner, address=release.address, workers=release.workers):
                 if "error" in result:
                     raise CorpusError(result["error"])
 
-    def _sent_settings(self) -> Any:
-        """Return the settings that go to other machines: there is no secret in them."""
+    def _sent(self) -> Plan:
+        """Return the plan that goes to other machines: without secrets, with paths that mean the same there."""
         from textpriv.index.builtin import absolute_name
 
         assert self._release.settings is not None
         settings, key = self._release.settings, self._release.key
         settings = replace(settings, index=absolute_name(settings.index))
-        if key is None:
-            return settings
-        if key.path is None:
-            raise CorpusError("Spark and Ray read the run key from a file: name one with --key.")
-        return replace(settings, key_file=str(key.path))
+        if key is not None:
+            if key.path is None:
+                raise CorpusError(
+                    "Spark and Ray read the run key from a file: name one with --key."
+                )
+            settings = replace(settings, key_file=str(key.path))
+        hidden: dict[str, Any] = {"key": None, "on_progress": None, "on_unprotected": None}
+        return replace(self._plan, release=replace(self._release, settings=settings, **hidden))
 
     @contextlib.contextmanager
     def _watched(
         self, folder: Checkpoint, seen: set[tuple[int, int]], records: int
     ) -> Iterator[None]:
         """Report, from a thread, the parts that other processes have finished."""
-        over, tally = threading.Event(), self._tally
+        over = threading.Event()
 
         def follow() -> None:
             while not over.wait(0.5):
                 with contextlib.suppress(OSError):
                     for key, entry in folder.entries(without=seen).items():
                         seen.add(key)
-                        tally.counts.add(entry.counts)
-                done = tally.counts.documents + tally.counts.skipped.total()
-                tally.report_progress(done / records if records else None)
+                        self._counts.add(entry.counts)
+                done = self._counts.documents + self._counts.skipped.total()
+                self._tell(done / records if records else None)
 
         thread = threading.Thread(target=follow, daemon=True)
         thread.start()
@@ -242,39 +242,40 @@ class _Run:
     def to_stream(self) -> CorpusReport:
         """Write to standard output, a device or a pipe, when all is made."""
         with tempfile.TemporaryDirectory() as place:
-            folder = Checkpoint.begin(Path(place) / "run", {})
-            parts = [part for _, part in self._make(folder)]
-            joined = join_file(self._plan, folder, 0, parts)
+            folder = Checkpoint(Path(place) / "run")
+            folder.begin({})
+            joined = join_file(self._plan, folder, 0, [part for _, part in self._make(folder)])
             with open(joined, "rb") as made, _stream(self._name) as out:
                 shutil.copyfileobj(made, out)
-        return CorpusReport.of(self._plan, self._tally.counts, None, 0)
+        return CorpusReport.of(self._plan, self._counts, None, 0)
 
     def to_files(self) -> CorpusReport:
         """Make the output, or what is missing of it."""
-        key, path = self._release.key, beside(self._target, "partial")
-        repeats = key is not None or self._ledger is not None or self._privatizer.seed is not None
-        can_resume = repeats and not is_stream(self._plan.files[0][1])
+        release, key, folder = self._release, self._release.key, Checkpoint.of(self._target)
+        has_ledger = self._privatizer.ledger is not None
+        repeats = key is not None or has_ledger or self._privatizer.seed is not None
+        can_resume = repeats and not is_stream(self._plan.files[0].path)
         with only_writer(self._target):
             job = self._job() if can_resume else {}
             before = self._manifest() if stores.is_taken(self._name) else {}
-            if self._release.resume and before.get("job") == job:
-                Checkpoint(path).remove()  # the run may have ended between its last two steps
+            if release.resume and before.get("job") == job:
+                folder.remove()  # the run may have ended between its last two steps
                 return self._finished(before)
-            folder = self._continued(path, job)
-            is_publishing = folder is not None and folder.is_publishing
-            if not (is_publishing or (self._release.overwrite and not self._plan.is_folder)):
+            is_continued = self._is_continued(folder, job)
+            is_publishing = is_continued and folder.publishing.exists()
+            if not (is_publishing or (release.overwrite and not self._plan.is_folder)):
                 changed = _changed(before["job"], job) if before.get("job") and job else ""
                 refuse_taken(self._name, changed and f", made otherwise ({changed})")
             is_new_key = key is not None and key.fresh
             if key is not None:
                 key.keep()
             try:
-                folder = folder or Checkpoint.begin(path, job)
+                if not is_continued:
+                    folder.begin(job)
                 report = self._published(folder, self._make(folder), job)
             except BaseException:
-                left = Checkpoint(path)
-                if not (can_resume and left.entries()):
-                    left.remove()
+                if not (can_resume and folder.entries()):
+                    folder.remove()
                     if is_new_key and key is not None:  # nothing was released under it
                         key.forget()
                 raise
@@ -283,38 +284,41 @@ class _Run:
 
     def _job(self) -> dict[str, Any]:
         """Return keyed hashes of everything that decides the output: published, they show only what is equal."""
-        secret = b"seed" if self._ledger is None else bytes(self._ledger.mark)
-        if self._release.key is not None:
-            secret = self._release.key.secret
-        own = hashlib.blake2b(secret, digest_size=32, person=b"textpriv-job").digest()
+        ledger, key = self._privatizer.ledger, self._release.key
+        secret = b"seed" if ledger is None else bytes(ledger.mark)
+        own = hashlib.blake2b(secret if key is None else key.secret, person=b"textpriv-job")
 
         def mark(value: Any) -> str:
             content = json.dumps(value, default=str).encode()
-            return hashlib.blake2b(content, key=own, digest_size=16).hexdigest()
+            return hashlib.blake2b(content, key=own.digest(), digest_size=16).hexdigest()
 
         items = {"key": "key", **self._plan.job(self._privatizer)}
         return {name: mark(value) for name, value in items.items()}
 
-    def _continued(self, path: Path, job: Mapping[str, Any]) -> Checkpoint | None:
-        """Return the checkpoint that is continued; None to begin one."""
-        folder = Checkpoint.find(path)
-        if folder is None:
-            return None
-        if folder.job and not self._release.overwrite:
+    def _is_continued(self, folder: Checkpoint, job: Mapping[str, Any]) -> bool:
+        """Return whether the run goes on in a folder; if not, there is none any more."""
+        if not os.path.lexists(folder.path):
+            return False
+        if (before := folder.job) is None:
+            raise CorpusError(
+                f"{folder.path} has no job file of a run, so it is neither continued nor removed. Move it away, or choose "
+                "another output."
+            )
+        if before and not self._release.overwrite:
             if not self._release.resume:
                 raise CorpusError(
-                    f"An earlier run was interrupted and left {path}. Continue it with --resume, or begin again with "
+                    f"An earlier run was interrupted and left {folder.path}. Continue it with --resume, or begin again with "
                     "--force."
                 )
-            if changed := _changed(folder.job, job):
+            if changed := _changed(before, job):
                 raise CorpusError(
-                    f"The run in {path} was begun otherwise ({changed}). Another release of the same texts adds to their "
-                    "privacy loss. Resume it with the same input, settings and key, or begin again with --force."
+                    f"The run in {folder.path} was begun otherwise ({changed}). Another release of the same texts adds to "
+                    "their privacy loss. Resume it with the same input, settings and key, or begin again with --force."
                 )
-        if folder.job == job and self._release.resume:
-            return folder
+        if before == job and self._release.resume:
+            return True
         folder.remove()
-        return None
+        return False
 
     def _manifest(self) -> dict[str, Any]:
         """Return the manifest beside the output; empty if there is none."""
@@ -341,22 +345,23 @@ class _Run:
         """Join the parts, let the output appear, then its manifest, and report."""
         plan, counts, described = self._plan, Counts(), []
         shutil.rmtree(folder.result(), ignore_errors=True)  # of an earlier attempt
-        for file, (name, _) in enumerate(plan.files):
-            own = {part: entry.counts for (n, part), entry in entries.items() if n == file}
-            path = join_file(plan, folder, file, own)
-            for each in own.values():
-                counts.add(each)
+        for file in range(len(plan.files)):
+            own = Counts()
+            parts = [part for number, part in entries if number == file]
+            for part in parts:
+                own.add(entries[file, part].counts)
+            counts.add(own)
+            path = join_file(plan, folder, file, parts)
             described.append(
                 {
-                    "name": name,
+                    "name": plan.files[file].name,
                     "bytes": path.stat().st_size,
                     "sha256": sha256_file(path),
-                    "documents": sum(each.documents for each in own.values()),
+                    "documents": own.documents,
                 }
             )
         quarantine = self._publish_bad(folder, entries)
-        report = CorpusReport.of(plan, counts, quarantine, self._tally.resumed.documents)
-        statement = getattr(self._privatizer, "statement", None)
+        report = CorpusReport.of(plan, counts, quarantine, self._resumed.documents)
         manifest = {
             "textpriv": __version__,
             "job": job,
@@ -367,7 +372,7 @@ class _Run:
             "tokens": counts.tokens,
             "skipped": counts.skipped,
             "unprotected": report.unprotected,
-            "statement": None if statement is None else report.stated(statement).to_dict(),
+            "statement": report.stated(self._privatizer.statement).to_dict(),
         }
         self._publish(folder, json.dumps(manifest, indent=1).encode() + b"\n")
         return report
@@ -386,8 +391,9 @@ class _Run:
 
     def _publish(self, folder: Checkpoint, manifest: bytes) -> None:
         """Let the output appear in one step, or at a URL object by object; then its manifest."""
-        made, mask, was_publishing = folder.result(), umask(), folder.is_publishing
-        folder.mark_publishing()
+        made, was_publishing = folder.result(), folder.publishing.exists()
+        folder.publishing.touch()
+        sync_folder(folder.path)
         if self._is_url:
             for path in [made] if made.is_file() else sorted(filter(Path.is_file, made.rglob("*"))):
                 below = path.relative_to(made).as_posix()
@@ -397,18 +403,13 @@ class _Run:
             return
         written = beside(self._target, "manifest.json")
         written.unlink(missing_ok=True)  # of an output that is replaced
-        for path in (made, *made.rglob("*")):
-            os.chmod(path, (0o777 if path.is_dir() else 0o666) & ~mask)
-            if path.is_dir():
-                sync_folder(path)
-        if made.is_file():
-            with contextlib.suppress(FileNotFoundError):
-                os.chmod(made, self._target.stat().st_mode & 0o7777)
+        for path in filter(Path.is_dir, (made, *made.rglob("*"))):
+            sync_folder(path)
         # A folder that is there after a run that ended here is the whole output.
         if not (was_publishing and made.is_dir() and stores.is_taken(self._name)):
             os.replace(made, self._target)
         sync_folder(self._target.parent)
-        with atomic_write(written, mode=0o666 & ~mask) as out:
+        with atomic_write(written, mode=0o666 & ~umask()) as out:
             out.write(manifest)
 
 

@@ -1,4 +1,4 @@
-"""Object stores, by fsspec: objects at a URL are read by ranges, and written in one upload.
+"""Where files are: a path, a stream, or a URL of a store, which fsspec reads by ranges and writes in one upload.
 
 What belongs to an output at a URL and is not published (run key, finished parts, bad records) is kept in a private folder of
 this user (:func:`textpriv.files.local_path`).
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -16,7 +17,29 @@ from typing import Any, BinaryIO, cast
 from textpriv.errors import CorpusError, how_to_install
 from textpriv.files import is_url
 
-__all__ = ["is_folder", "is_taken", "names_below", "opened", "put", "read"]
+__all__ = [
+    "STANDARD_STREAM",
+    "is_folder",
+    "is_stream",
+    "is_taken",
+    "names_below",
+    "opened",
+    "put",
+    "read",
+]
+
+STANDARD_STREAM = "-"
+
+
+def is_stream(name: str) -> bool:
+    """Return whether a path is a standard stream, a device or a pipe."""
+    if name == STANDARD_STREAM:
+        return True
+    try:
+        mode = os.stat(name).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def is_folder(name: str) -> bool:

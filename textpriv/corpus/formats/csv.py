@@ -10,14 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from textpriv.corpus.records import (
-    LineReader,
-    RecordError,
-    RecordWriter,
-    not_utf8,
-    null_byte,
-    record_limit,
-)
+from textpriv.corpus.records import LineReader, RecordError, RecordWriter, record_limit
 from textpriv.errors import CorpusError
 
 __all__ = ["FORMATS"]
@@ -27,10 +20,34 @@ __all__ = ["FORMATS"]
 _NUL = "\ud800"
 
 
+class _CsvWriter(RecordWriter):
+    """Write rows under a header, with the delimiter and the line ending of the header that was read."""
+
+    _reader: _CsvReader
+
+    def begin(self) -> None:
+        self._out.write(self._spelled(self._reader.columns))
+
+    def record(self, row: Any, texts: Sequence[str | None]) -> bytes:
+        values = list(row)
+        for name, text in zip(self._reader.texts, texts, strict=True):
+            values[self._reader.columns.index(name)] = text or ""
+        return self._spelled(values)
+
+    @cached_property
+    def _written(self) -> list[int]:
+        writes = self._reader.release.writes
+        return [n for n, name in enumerate(self._reader.columns) if writes(name)]
+
+    def _spelled(self, values: list[str]) -> bytes:
+        kept = [values[place] for place in self._written]
+        return csv_row(kept, self._reader.delimiter, self._reader.newline)
+
+
 class _CsvReader(LineReader):
     """Read the rows under a header; a row may have several lines."""
 
-    format = "csv"
+    writer = _CsvWriter
     delimiters = ",;\t"  # tried on the header, in this order
     delimiter = ","
     newline = "\n"
@@ -49,10 +66,7 @@ class _CsvReader(LineReader):
             if not header or _is_flawed(header):
                 raise CorpusError(f"{self.name}, line 1: expected a CSV header in UTF-8")
             self.columns = header
-            hint = (
-                " The file needs a header line, and commas, semicolons or tabs between the columns."
-            )
-            self._places = self.check_header(", line 1 (the header)", hint)
+            self._places = self.check_header(", line 1 (the header)")
             line = rows.line_num + 1
             for row in rows:
                 if row:  # else a blank line between rows
@@ -71,16 +85,17 @@ class _CsvReader(LineReader):
         """Return how many of the texts' columns a delimiter finds in the header."""
         with contextlib.suppress(csv.Error):
             names = next(csv.reader([_disguised(header)], delimiter=delimiter))
-            return len(set(names).intersection(self.reading.text_columns))
+            return len(set(names).intersection(self.texts))
         return 0
 
-    def parse(self, unit: list[str]) -> tuple[tuple[Any, ...], Any]:
+    def parse(self, unit: list[str]) -> tuple[Sequence[Any], Any]:
         if _is_flawed(unit):
-            raise null_byte() if any(_NUL in value for value in unit) else not_utf8()
+            has_null = any(_NUL in value for value in unit)
+            raise RecordError("null_byte" if has_null else "encoding")
         if len(unit) != len(self.columns):
             wanted = f"expected {len(self.columns)} column(s) as in the header, found {len(unit)}."
             raise RecordError("columns", wanted)
-        return self.reading.checked([unit[place] for place in self._places]), unit
+        return [unit[place] for place in self._places], unit
 
     def spelled(self, row: Any) -> bytes:
         return csv_row(row, self.delimiter, self.newline)
@@ -89,7 +104,6 @@ class _CsvReader(LineReader):
 class _TsvReader(_CsvReader):
     """Read the rows under a header, with tabs between the columns; quotes as in CSV."""
 
-    format = "tsv"
     delimiters = "\t"
 
 
@@ -120,27 +134,4 @@ def csv_row(row: list[str], delimiter: str, newline: str) -> bytes:
     return buffer.getvalue().replace(_NUL, "\0").encode("utf-8", errors="surrogateescape")
 
 
-class _CsvWriter(RecordWriter):
-    """Write rows under a header, with the delimiter and the line ending of the header that was read."""
-
-    _reader: _CsvReader
-
-    def begin(self) -> None:
-        self._out.write(self._spelled(self._reader.columns))
-
-    def record(self, row: Any, texts: Sequence[str | None]) -> bytes:
-        values = list(row)
-        for name, text in zip(self._reader.reading.text_columns, texts, strict=True):
-            values[self._reader.columns.index(name)] = text or ""
-        return self._spelled(values)
-
-    @cached_property
-    def _passing(self) -> list[int]:
-        return self.passing(self._reader.columns)
-
-    def _spelled(self, values: list[str]) -> bytes:
-        kept = [values[place] for place in self._passing]
-        return csv_row(kept, self._reader.delimiter, self._reader.newline)
-
-
-FORMATS = {"csv": (_CsvReader, _CsvWriter), "tsv": (_TsvReader, _CsvWriter)}
+FORMATS = {"csv": _CsvReader, "tsv": _TsvReader}

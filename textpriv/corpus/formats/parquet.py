@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from textpriv.corpus import stores
 from textpriv.corpus.records import (
     BATCH_BYTES,
-    STANDARD_STREAM,
     BadRecord,
     Batch,
-    ColumnRule,
     CorpusReader,
     RecordError,
     RecordWriter,
@@ -30,164 +28,30 @@ __all__ = ["FORMATS"]
 _GROUP_ROWS = 1_000  # of a row group that is written
 
 
-class _ParquetReader(CorpusReader):
-    """Read the rows of a Parquet file."""
-
-    format = "parquet"
-    schema: pa.Schema
-
-    def __iter__(self) -> Iterator[Batch]:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        if self.path == STANDARD_STREAM:
-            raise CorpusError(
-                "Parquet is read from its end, so it cannot come from standard input: name a file."
-            )
-        with stores.opened(self.path) as raw:
-            with self._told():
-                table = pq.ParquetFile(raw)
-                self.schema = pa.schema([_plain(field) for field in table.schema_arrow])
-            self.columns = list(self.schema.names)
-            self._places = self.check_header("")
-            self._check_types()
-            position, total = 0, table.metadata.num_rows
-            for rows in self._pieces(table):
-                yield self._batch(rows, position, total)
-                position += rows.num_rows
-            if not total:
-                yield self._batch(pa.RecordBatch.from_pylist([], schema=self.schema), 0, 0)
-
-    @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """Say of an error of Arrow that the file is damaged; one of the system or of a store is raised as it is."""
-        import pyarrow as pa
-
-        try:
-            yield
-        except (pa.ArrowException, OSError, ValueError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            raise CorpusError(
-                f"{self.name}: expected a Parquet file, found one that is damaged, encrypted, of an unknown kind, or none "
-                "at all. Make or fetch it again."
-            ) from None
-
-    def _check_types(self) -> None:
-        """Refuse columns of texts and names that have neither."""
-        from pyarrow import types
-
-        named = zip(self.reading.columns, self._places, strict=True)
-        for number, (name, place) in enumerate(named):
-            kind, is_text = self.schema.types[place], number < len(self.reading.text_columns)
-            is_known = types.is_string(kind) or types.is_large_string(kind)
-            if is_known or name == self.reading.labels or (types.is_integer(kind) and not is_text):
-                continue
-            # Without what a nested type contains: names of fields may be data.
-            found = str(kind).partition("<")[0]
-            raise CorpusError(
-                f"{self.name}: expected texts in {name!r}, found values of the type {found}. Name another column."
-            )
-
-    def _pieces(self, table: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in pieces that no border of a part crosses."""
-        groups = [table.metadata.row_group(n) for n in range(table.metadata.num_row_groups)]
-        # A batch has as many rows as fit into it by the mean size of those of the largest group.
-        mean = max((each.total_byte_size / max(each.num_rows, 1) for each in groups), default=1.0)
-        most = max(1, min(self.reading.batch_size, int(4 * BATCH_BYTES / max(mean, 1.0))))
-        batches = table.iter_batches(batch_size=most, use_threads=False)
-        position, part = 0, self.reading.part_records
-        while True:
-            with self._told():
-                batch = next(batches, None)
-                if batch is None:
-                    return
-                batch = batch.cast(self.schema)
-                batch.validate()
-            while batch.num_rows:
-                taken = min(batch.num_rows, part - position % part)
-                yield batch.slice(0, taken)
-                batch = batch.slice(taken)
-                position += taken
-
-    def _batch(self, rows: pa.RecordBatch, first: int, total: int) -> Batch:
-        import pyarrow as pa
-
-        values, good, bad = [], [], list[BadRecord]()
-        columns = [_values(rows.column(place)) for place in self._places]
-        for row, given in enumerate(zip(*columns, strict=True)):
-            try:
-                values.append(self.reading.checked(given))
-                good.append(row)
-            except RecordError as error:
-                raw = self.spelled(rows.slice(row, 1))
-                bad.append(self.reading.refused(self.name, error, first + row, 0, raw))
-        end = first + rows.num_rows
-        where = [first + row for row in good]
-        kept = rows.take(pa.array(good, pa.int64())) if bad else rows
-        return Batch(where, values, kept, bad, end, end / max(total, 1))
-
-    def spelled(self, row: Any) -> bytes | None:
-        import pyarrow as pa
-
-        try:
-            return json.dumps(row.to_pylist()[0], ensure_ascii=False, default=str).encode("utf-8")
-        except (ValueError, TypeError, OverflowError, pa.ArrowException):  # a date after 9999
-            return None
-
-
-def _values(column: pa.Array) -> list[Any]:
-    """Return the values of a column; where a text is not UTF-8, those as bytes."""
-    import pyarrow as pa
-
-    try:
-        return column.to_pylist()
-    except UnicodeDecodeError:
-        return [_decoded(value) for value in column.cast(pa.large_binary()).to_pylist()]
-
-
-def _decoded(value: bytes | None) -> str | bytes | None:
-    with contextlib.suppress(UnicodeDecodeError):
-        return None if value is None else value.decode("utf-8")
-    return value
-
-
-def _plain(field: pa.Field) -> pa.Field:
-    """Replace types that Arrow can do little with, and dictionaries, which keep values of rows that are left out."""
-    import pyarrow as pa
-
-    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    others = {
-        "string_view": pa.large_string(),
-        "binary_view": pa.large_binary(),
-        "null": pa.string(),
-    }
-    return field.with_type(with_children(others.get(str(kind), kind), _plain))
-
-
 class _ParquetWriter(RecordWriter):
     """Write rows in groups of 1,000, without metadata, which may contain anything."""
 
     _reader: _ParquetReader
 
-    def __init__(self, reader: _ParquetReader, out: BinaryIO, rule: ColumnRule) -> None:
+    def __init__(self, reader: CorpusReader, out: BinaryIO) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        super().__init__(reader, out, rule)
-        self._passing = self.passing(reader.columns)
-        self._schema = pa.schema([types_alone(reader.schema.field(n)) for n in self._passing])
+        super().__init__(reader, out)
+        schema, writes = self._reader.schema, reader.release.writes
+        self._written = [n for n, name in enumerate(schema.names) if writes(name)]
+        self._schema = pa.schema([types_alone(schema.field(n)) for n in self._written])
         self._writer = pq.ParquetWriter(out, self._schema, compression="zstd")
         self._rows: list[pa.RecordBatch] = []
 
     def write(self, batch: Batch, columns: Sequence[Sequence[str | None]]) -> None:
         import pyarrow as pa
 
-        names, texts = self._reader.columns, self._reader.reading.text_columns
-        private = {names.index(name): each for name, each in zip(texts, columns, strict=True)}
+        given = zip(self._reader.texts, columns, strict=True)
+        private = {self._reader.columns.index(name): each for name, each in given}
         values = [
-            pa.array(private[n], pa.string()).cast(field.type) if n in private else batch.rows[n]
-            for n, field in zip(self._passing, self._schema, strict=True)
+            pa.array(private[n], field.type) if n in private else batch.rows[n]
+            for n, field in zip(self._written, self._schema, strict=True)
         ]
         self._rows.append(pa.RecordBatch.from_arrays(values, schema=self._schema))
         while sum(rows.num_rows for rows in self._rows) >= _GROUP_ROWS:
@@ -219,4 +83,117 @@ class _ParquetWriter(RecordWriter):
                         writer.write_table(table.read_row_group(group, use_threads=False))
 
 
-FORMATS = {"parquet": (_ParquetReader, _ParquetWriter)}
+class _ParquetReader(CorpusReader):
+    """Read the rows of a Parquet file."""
+
+    writer = _ParquetWriter
+    schema: pa.Schema
+
+    def __iter__(self) -> Iterator[Batch]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if self.path == stores.STANDARD_STREAM:
+            raise CorpusError(
+                "Parquet is read from its end, so it cannot come from standard input: name a file."
+            )
+        with stores.opened(self.path) as raw:
+            with self._told():
+                table = pq.ParquetFile(raw)
+                self.schema = pa.schema([_plain(field) for field in table.schema_arrow])
+            self.columns = list(self.schema.names)
+            self._places = self.check_header("")
+            position, total = 0, table.metadata.num_rows
+            for rows in self._pieces(table):
+                yield self._batch(rows, position, total)
+                position += rows.num_rows
+            if not total:
+                yield self._batch(pa.RecordBatch.from_pylist([], schema=self.schema), 0, 0)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say of an error of Arrow that the file is damaged; one of the system or of a store is raised as it is."""
+        import pyarrow as pa
+
+        try:
+            yield
+        except (pa.ArrowException, OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise CorpusError(
+                f"{self.name}: expected a Parquet file, found one that is damaged, encrypted, of an unknown kind, or none "
+                "at all. Make or fetch it again."
+            ) from None
+
+    def _pieces(self, table: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in pieces that no border of a part crosses."""
+        groups = [table.metadata.row_group(n) for n in range(table.metadata.num_row_groups)]
+        # A batch has as many rows as fit into it by the mean size of those of the largest group.
+        mean = max((each.total_byte_size / max(each.num_rows, 1) for each in groups), default=1.0)
+        most = max(1, min(self.release.batch_size, int(4 * BATCH_BYTES / max(mean, 1.0))))
+        batches = table.iter_batches(batch_size=most, use_threads=False)
+        position, part = 0, self.release.part_records
+        while True:
+            with self._told():
+                batch = next(batches, None)
+                if batch is None:
+                    return
+                batch = batch.cast(self.schema)
+                batch.validate()
+            while batch.num_rows:
+                taken = min(batch.num_rows, part - position % part)
+                yield batch.slice(0, taken)
+                batch = batch.slice(taken)
+                position += taken
+
+    def _batch(self, rows: pa.RecordBatch, first: int, total: int) -> Batch:
+        import pyarrow as pa
+
+        good: list[tuple[int, Any, tuple[int, ...]]] = []
+        bad: list[BadRecord] = []
+        columns = [_values(rows.column(place)) for place in self._places]
+        for row, values in enumerate(zip(*columns, strict=True)):
+            try:
+                good.append((row, values, self.numbers(first + row, values)))
+            except RecordError as error:
+                bad.append(self.refused(error, first + row, 0, rows.slice(row, 1)))
+        end = first + rows.num_rows
+        kept, given, numbers = zip(*good, strict=True) if good else [()] * 3
+        rows = rows.take(pa.array(kept, pa.int64())) if bad else rows
+        where = [first + row for row in kept]
+        return Batch(where, self.given(given, numbers), rows, bad, end, end / max(total, 1))
+
+    def spelled(self, row: Any) -> bytes | None:
+        import pyarrow as pa
+
+        try:
+            return json.dumps(row.to_pylist()[0], ensure_ascii=False, default=str).encode("utf-8")
+        except (ValueError, TypeError, OverflowError, pa.ArrowException):  # a date after 9999
+            return None
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Return the values of a column; bytes of a text that are not UTF-8 become half surrogate pairs, which none has."""
+    import pyarrow as pa
+
+    try:
+        return column.to_pylist()
+    except UnicodeDecodeError:
+        raw = column.cast(pa.large_binary()).to_pylist()
+        return [None if each is None else each.decode("utf-8", "surrogateescape") for each in raw]
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    """Replace types that Arrow can do little with, and dictionaries, which keep values of rows that are left out."""
+    import pyarrow as pa
+
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    others = {
+        "string_view": pa.large_string(),
+        "binary_view": pa.large_binary(),
+        "null": pa.string(),
+    }
+    return field.with_type(with_children(others.get(str(kind), kind), _plain))
+
+
+FORMATS = {"parquet": _ParquetReader}

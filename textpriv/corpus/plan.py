@@ -1,0 +1,210 @@
+"""Plan: the files of a run, checked before anything is made."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from textpriv.corpus import stores
+from textpriv.corpus.formats import FORMATS, corpus_format
+from textpriv.corpus.records import Batch, CorpusReader, Numbering
+from textpriv.corpus.release import Release
+from textpriv.corpus.stores import is_stream
+from textpriv.engines.settings import PrivatizerSettings
+from textpriv.errors import CorpusError
+from textpriv.files import is_url, local_path, lost_by
+
+if TYPE_CHECKING:
+    from textpriv.privatizer import Privatizer
+
+__all__ = ["File", "Plan", "beside", "check_corpus", "files_of", "refuse_taken"]
+
+_TABLES = ("_delta_log", ".hoodie")  # folders that say which files of a table count
+_ENDS = 64 * 1024  # bytes of an input file, at either end, by which it is known again
+
+
+class File(NamedTuple):
+    """A file of the input: its name below the source ("" for a single one), its path, and the output's compression."""
+
+    name: str
+    path: str
+    compression: str | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The files of a run, and how they are read and written; travels to other processes."""
+
+    files: tuple[File, ...]
+    is_folder: bool
+    format: str
+    release: Release
+
+    @classmethod
+    def of(cls, source: str, target: str, release: Release) -> Plan:
+        """Plan a run, with everything checked that its files and options show."""
+        if release.on_error not in ("fail", "skip", "quarantine"):
+            raise CorpusError(
+                f"on_error must be fail, skip or quarantine; found {release.on_error!r}."
+            )
+        is_folder = stores.is_folder(source)
+        files, format = (_folder if is_folder else _file)(source, target, release.format)
+        if format == "text" and len(release.read) > 1:
+            raise CorpusError(
+                "Texts, documents and labels are named by columns, and a text file has none: use jsonl, csv, tsv or parquet."
+            )
+        if is_stream(target) and (
+            is_folder or format == "parquet" or release.on_error == "quarantine"
+        ):
+            raise CorpusError(
+                "Only one jsonl, csv, tsv or text file goes to a stream, without a quarantine. Name a file."
+            )
+        return cls(files, is_folder, format, release)
+
+    def reader(self, file: int, number: Numbering | None = None) -> CorpusReader:
+        """Return the reader of an input file."""
+        path = self.files[file].path
+        return FORMATS[self.format](path, corpus_format(path, self.format)[1], self.release, number)
+
+    def part_of(self, batch: Batch) -> int:
+        """Return the number of the part in which a batch is."""
+        return max(0, batch.end - 1) // self.release.part_records
+
+    def job(self, privatizer: Privatizer) -> dict[str, Any]:
+        """Return everything that decides the output, in plain values by what to call it."""
+        release = self.release
+        return {
+            "epsilon": privatizer.statement.epsilon,
+            "mechanism": type(privatizer.mechanism).__name__,
+            "settings": privatizer.fingerprint.hex(),
+            "seed": privatizer.seed,
+            "format": [self.format, None if self.is_folder else self.files[0].compression],
+            "columns": [release.read, release.labels_column, asdict(release.columns)],
+            "bad records": [release.on_error, release.null],
+            "part": release.part_records,
+            "input": [[file.name, _ends(file.path)] for file in self.files],
+        }
+
+
+def _ends(path: str) -> list[Any]:
+    """Return the size of an input file and a hash of its ends, to notice another one."""
+    digest = hashlib.sha256()
+    with stores.opened(path) as opened:
+        size = opened.seek(0, os.SEEK_END)
+        for start in (0, max(0, size - _ENDS)):
+            opened.seek(start)
+            digest.update(opened.read(_ENDS))
+    return [size, digest.hexdigest()]
+
+
+def beside(target: Path, name: str) -> Path:
+    """Return a file beside an output: its name, and another after it."""
+    return target.with_name(f"{target.name}.{name}")
+
+
+def refuse_taken(name: str, why: str = "") -> None:
+    """Refuse to replace an output that is there."""
+    if stores.is_taken(name):
+        raise CorpusError(
+            f"{name} exists{why}. Another release of the same texts adds to their privacy loss. Name another output, "
+            "continue a run with --resume, or replace a file with --force."
+        )
+
+
+def check_corpus(
+    source: str, target: str, release: Release, read: Iterable[str | Path] = ()
+) -> Plan:
+    """Refuse inputs that are missing, and outputs that cannot be written or would replace something that is read.
+
+    ``read`` lists further files that the run reads, such as a policy.
+    """
+    plan = Plan.of(source, target, release)
+    for file in plan.files:
+        if not is_stream(file.path):
+            stores.opened(file.path).close()
+    if is_stream(target):
+        return plan
+    final = local_path(target)
+    kept: list[str | Path] = [*read]
+    kept += [each.path for each in plan.files if not (is_stream(each.path) or is_url(each.path))]
+    if release.key is not None and release.key.path is not None:
+        kept.append(release.key.path)
+    if release.settings is not None:
+        kept += files_of(release.settings)
+    made = [final, beside(final, "manifest.json"), beside(final, "quarantine.jsonl")]
+    if (lost := lost_by(made, kept)) is not None:
+        raise CorpusError(
+            f"{lost} would be in the output or be written over: run keys, ledgers and what is read must be elsewhere. Name "
+            "another file."
+        )
+    if not (is_url(target) or final.parent.is_dir()):
+        raise CorpusError(f"Cannot write to {final}: its folder does not exist. Make it first.")
+    if final.is_dir() != plan.is_folder and final.exists():
+        raise CorpusError(
+            f"Cannot write to {final}: it is a {'file' if plan.is_folder else 'folder'}. Name another."
+        )
+    if not (release.overwrite or release.resume):
+        refuse_taken(target)
+    return plan
+
+
+def files_of(settings: PrivatizerSettings) -> list[Path]:
+    """Return the files that settings name: those of the index, a key, a ledger, and one of counts."""
+    named = settings.index, settings.key_file, settings.ledger, settings.options.get("prior")
+    given = [Path(each) for each in named if isinstance(each, str | os.PathLike)]
+    return [*given, *filter(Path.is_file, Path(settings.index).rglob("*"))]
+
+
+def _file(source: str, target: str, format: str | None) -> tuple[tuple[File, ...], str]:
+    """Return a single file, and the one format of both ends."""
+    source_format, _ = corpus_format(source, format)
+    target_format, compression = corpus_format(target, format)
+    if source_format and target_format and source_format != target_format:
+        raise CorpusError(
+            f"The output has the format of the input: {source} is {source_format}, {target} would be {target_format}. "
+            "Choose another name for the output, or set --format for both."
+        )
+    return (File("", source, compression),), source_format or target_format or "text"
+
+
+def _folder(source: str, target: str, format: str | None) -> tuple[tuple[File, ...], str]:
+    """Return the files of a folder, in the order of their names, and their format."""
+    inner = Path(os.path.realpath(target))
+    if Path(os.path.realpath(source)) in (inner, *inner.parents):
+        raise CorpusError(
+            f"{target} is in {source}: the private files must not be among the raw ones. Name another folder."
+        )
+    for log in _TABLES:
+        if stores.is_folder(f"{source}/{log}"):
+            raise CorpusError(
+                f"{source} is a table with a log ({log}): its files also contain rows that were deleted or replaced. Read "
+                "and write it by its own reader, as docs/corpora.md shows."
+            )
+    found = stores.names_below(source) if is_url(source) else _local_names(source)
+    names = [each for each in found if not any(p.startswith((".", "_")) for p in each.split("/"))]
+    paths = {name: os.path.join(source, name) for name in sorted(names)}
+    kinds = {name: corpus_format(path, format) for name, path in paths.items()}
+    formats = sorted({str(kind) for kind, _ in kinds.values()})
+    if len(formats) != 1:
+        told = f"files of several formats ({', '.join(formats)})" if formats else "no files"
+        raise CorpusError(
+            f"{source} contains {told}: expected files of one format, .jsonl, .csv, .tsv, .txt or .parquet."
+        )
+    return tuple(File(name, path, kinds[name][1]) for name, path in paths.items()), formats[0]
+
+
+def _local_names(source: str) -> Iterator[str]:
+    for folder, folders, files in os.walk(source):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        for path in (os.path.join(folder, name) for name in folders):
+            if os.path.islink(path):
+                raise CorpusError(
+                    f"{path} is a link to a folder, and links are not followed: its files would be left out. Put the "
+                    "folder itself there, or remove the link."
+                )
+        paths = (os.path.join(folder, name) for name in files)
+        yield from (os.path.relpath(path, source) for path in paths if not is_stream(path))
