@@ -93,11 +93,11 @@ class SpanRow(NamedTuple):
         """Yield the kinds of a policy in its order."""
         for kind, law in plan.policy.laws.items():
             claim, shares = law.claim(), law.stays().items()
-            loss = "nothing"
+            loss = "none"
             if claim.largest:
-                loss = f"{at_most(claim.epsilon)} a {claim.unit}, once for each {claim.per}"
+                loss = f"at most {at_most(claim.epsilon)} nats a {claim.unit}, once for each {claim.per}"
             stays = (f"{at_most(100 * share, 3)} % {where}".strip() for where, share in shares)
-            yield cls(kind, claim.law, loss, "; ".join(stays) or "–")
+            yield cls(kind, claim.law, loss, "; ".join(stays))
 
 
 def report_page(

@@ -210,7 +210,7 @@ def test_kinds_of_spans_are_shown_with_how_they_are_replaced(mechanism):
     plan = {"spans": SpanPolicy({"PERSON": Mask("PERSON")}), "detector": detector}
     source = report_page(textpriv.Privatizer(mechanism, **plan))
     assert 'title="typed span: PERSON"' in source
-    assert "PERSON: " in Page(source).text
+    assert "PERSONmask of PERSON. Privacy loss: none." in Page(source).text
     assert not Page(source).crossed
 
 
