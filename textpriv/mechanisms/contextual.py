@@ -40,7 +40,6 @@ from textpriv.mechanisms.near import (
     decay,
     decays,
     steps_between,
-    steps_from,
 )
 from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import RandomWords
@@ -52,30 +51,19 @@ NextWord = Callable[[NDArray[np.int64]], NDArray[np.float64]]  # released prefix
 
 _LEAST = 2.0**-24  # probability of a word without context: rarer words would need many attempts
 _WORDS = 8  # random words of one attempt
-_ENVELOPE = float(1 << 32)  # successors are drawn by whole multiples of 1 / _ENVELOPE
+_SHORT = 512  # successors of a context that are all weighed one by one
+_NEAR = 64  # of a longer list: words of a nearest list that are
 
 
 class _Model(NamedTuple):
-    """What the sampler reads of an n-gram model over words; weights are whole multiples of ``1 / ONE``."""
+    """What the sampler reads of an n-gram model over words: its successors with running sums of their weights."""
 
     offsets: NDArray[np.int64]
     seconds: NDArray[np.int32]
-    pair_words: NDArray[np.int32]
     pairs: NDArray[np.uint32]
-    backoff: NDArray[np.float64]
     pair_offsets: NDArray[np.int64]
-    triple_words: NDArray[np.int32]
+    thirds: NDArray[np.int32]
     triples: NDArray[np.uint32]
-    pair_backoff: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, model: NGrams) -> _Model:
-        """Read the tables of a model whose every draw is a word."""
-        _, pairs, triples, backoff, pair_backoff = model.weights
-        # Symbols have no weight, and any word stands for them.
-        second, third = (np.minimum(each, model.size - 1) for each in (model.seconds, model.thirds))
-        own = model.offsets, model.seconds, second, (pairs * ONE).astype(np.uint32), backoff
-        return cls(*own, model.pair_offsets, third, (triples * ONE).astype(np.uint32), pair_backoff)
 
 
 @njit(cache=True, nogil=True)
@@ -88,43 +76,74 @@ def _pair_of(model: _Model, earlier: int, before: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _ceiling(weight: float) -> np.uint64:
-    """Return a whole number above a weight in parts of ``1 / _ENVELOPE``."""
-    return np.uint64(np.int64(weight * _ENVELOPE) + 1)
+    """Return a whole number above a weight in parts of ``1 / ONE``."""
+    return np.uint64(np.int64(weight * ONE) + 1)
+
+
+class _Envelopes(NamedTuple):
+    """Whole numbers that are at least the weights of a context's successors after a word.
+
+    Of a short list all successors have one of their own, else those near the word; ``rest`` is that of all others.
+    """
+
+    places: NDArray[np.int64]  # of those with one of their own
+    sums: NDArray[np.uint64]  # running sums of these, weighted, and at last of all
+    rest: np.uint64
+    mass: float  # _successor returns each successor by its share of it
 
 
 @njit(cache=True, nogil=True)
 def _envelopes(
-    near: Rows, word: int, successors: NDArray[np.int32], weights: NDArray[np.uint32]
-) -> tuple[NDArray[np.uint64], float]:
-    """Return running sums of the envelopes of a context's successors, and their mass.
-
-    The mass is such that :func:`_successor` draws each of them by its share of it.
-    """
-    sums = np.empty(len(successors), np.uint64)
-    steps_from(near.points, word, successors, near.law.root, sums)
-    total = np.uint64(0)
-    for at in range(len(sums)):
-        total += _ceiling(decay(np.int64(sums[at]), near.law)) * np.uint64(weights[at])
-        sums[at] = total
-    return sums, 1.0 / float(np.uint64(PARTS) // total) if total else 0.0
+    near: Rows, word: int, successors: NDArray[np.int32], ends: NDArray[np.uint32]
+) -> _Envelopes:
+    rest = np.uint64(0)
+    if len(successors) <= _SHORT:
+        places = np.arange(len(successors))
+    else:
+        words = near.ids[word, :_NEAR]
+        places = np.searchsorted(successors[:-1], words)
+        places = places[successors[places] == words]
+        rest = _ceiling(decay(np.int64(near.steps[word, len(words) - 1]), near.law))
+    sums, total = np.zeros(len(places) + 1, np.uint64), np.uint64(0)
+    for row, at in enumerate(places):
+        steps = steps_between(near.points, word, successors[at], near.law.root)
+        weight = ends[at] - (ends[at - 1] if at else np.uint32(0))
+        total += _ceiling(decay(np.int64(steps), near.law)) * np.uint64(weight)
+        sums[row] = total
+    if rest:
+        total += rest * np.uint64(ends[-1])
+    sums[-1] = total
+    mass = PARTS / ONE**2 / float(np.uint64(PARTS) // total) if total else 0.0
+    return _Envelopes(places, sums, rest, mass)
 
 
 @njit(cache=True, nogil=True)
 def _successor(
     near: Rows,
     word: int,
+    given: _Envelopes,
     successors: NDArray[np.int32],
-    sums: NDArray[np.uint64],
+    ends: NDArray[np.uint32],
     random: NDArray[np.uint64],
 ) -> int:
     """Draw a successor by its weight with three random words, or return -1."""
-    part = (random[0] >> np.uint64(2)) // (np.uint64(PARTS) // sums[-1])
-    if part >= sums[-1]:
+    part = (random[0] >> np.uint64(2)) // (np.uint64(PARTS) // given.sums[-1])
+    if part >= given.sums[-1]:
         return -1
-    output = np.int64(successors[np.searchsorted(sums, part, side="right")])
-    weight = decay(steps_between(near.points, word, output, near.law.root), near.law)
-    real = weight * _ENVELOPE / np.float64(_ceiling(weight))
-    return output if coin(real, random[1], random[2]) else -1
+    row = np.searchsorted(given.sums, part, side="right")
+    own = row < len(given.places)
+    if own:
+        at = given.places[row]
+    else:
+        before = given.sums[row - 1] if row else np.uint64(0)
+        at = np.searchsorted(ends, (part - before) // given.rest, side="right")
+        if (given.places == at).any():
+            return -1
+    steps = steps_between(near.points, word, successors[at], near.law.root)
+    weight = decay(np.int64(steps), near.law)
+    envelope = _ceiling(weight) if own else given.rest
+    accepted = coin(weight * ONE / np.float64(envelope), random[1], random[2])
+    return np.int64(successors[at]) if accepted else -1
 
 
 @njit(cache=True, nogil=True)
@@ -136,16 +155,16 @@ def _first_is_chosen(first: float, second: float, a: np.uint64, b: np.uint64) ->
 
 
 @njit(cache=True, nogil=True)
-def _undecayed(
-    successors: NDArray[np.int32], weights: NDArray[np.uint32], random: np.uint64
-) -> int:
+def _undecayed(successors: NDArray[np.int32], ends: NDArray[np.uint32], random: np.uint64) -> int:
     """Draw a successor of a context by the model alone, or return -1 for the back-off."""
-    part, total = random >> np.uint64(34), np.uint64(0)
-    for at in range(len(weights)):
-        total += np.uint64(weights[at])
-        if part < total:
-            return np.int64(successors[at])
-    return -1
+    at = np.searchsorted(ends, random >> np.uint64(34), side="right")
+    return np.int64(successors[at]) if at < len(ends) else -1
+
+
+@njit(cache=True, nogil=True)
+def _backoff(ends: NDArray[np.uint32]) -> float:
+    """Return the share of a context's weight that its successors leave to a shorter context."""
+    return 1.0 - (ends[-1] / ONE if len(ends) else 0.0)
 
 
 @njit(cache=True, nogil=True)
@@ -170,17 +189,17 @@ def _draw(
             continue
         pair = _pair_of(model, context[0], before)
         seconds, thirds = slice(model.offsets[before], model.offsets[before + 1]), slice(0, 0)
-        share, second, third, mass = 1.0, 0.0, 0.0, 0.0
         if pair >= 0:
             thirds = slice(model.pair_offsets[pair], model.pair_offsets[pair + 1])
-            share = model.pair_backoff[pair]
-        words2, weights2 = model.pair_words[seconds], model.pairs[seconds]
-        words3, weights3 = model.triple_words[thirds], model.triples[thirds]
+        words2, ends2 = model.seconds[seconds], model.pairs[seconds]
+        words3, ends3 = model.thirds[thirds], model.triples[thirds]
+        second, third, mass = 0.0, 0.0, 0.0
         if word >= 0:
-            sums2, second = _envelopes(near, word, words2, weights2)
-            sums3, third = _envelopes(near, word, words3, weights3)
-            second *= share
-            mass = share * model.backoff[before] * float(PARTS) / near.scale[word]
+            share = _backoff(ends3)
+            near2 = _envelopes(near, word, words2, ends2)
+            near3 = _envelopes(near, word, words3, ends3)
+            second, third = share * near2.mass, near3.mass
+            mass = share * _backoff(ends2) * float(PARTS) / near.scale[word]
         output = np.int64(-1)
         while output < 0:
             if at + _WORDS > len(random):
@@ -188,17 +207,17 @@ def _draw(
             own = random[at : at + _WORDS]
             at += _WORDS
             if word < 0:  # an unknown word: the next word under the model
-                output = _undecayed(words3, weights3, own[0])
+                output = _undecayed(words3, ends3, own[0])
                 if output < 0:
-                    output = _undecayed(words2, weights2, own[1])
+                    output = _undecayed(words2, ends2, own[1])
                 if output < 0:
                     output = find(own[2] >> np.uint64(2), near.measure)
             elif not _first_is_chosen(second + third, mass, own[0], own[1]):
                 output = attempt(near, word, own[4:])
             elif _first_is_chosen(third, second, own[2], own[3]):
-                output = _successor(near, word, words3, sums3, own[4:])
+                output = _successor(near, word, near3, words3, ends3, own[4:])
             else:
-                output = _successor(near, word, words2, sums2, own[4:])
+                output = _successor(near, word, near2, words2, ends2, own[4:])
         out[token] = output
         context[0], context[1] = before, output
     return len(ids)
@@ -363,7 +382,7 @@ class ContextualTEM(TEM):
     @cached_property
     def _tables(self) -> _Model:
         assert self.model is not None
-        return _Model.of(self.model)
+        return _Model(*self.model.arrays[1:])
 
     def sample_documents(
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
