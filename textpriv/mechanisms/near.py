@@ -267,18 +267,21 @@ def _fill_blocks(
     rows: Rows, words: NDArray[np.int64], steps: NDArray[np.int32], blocks: NDArray[np.uint64]
 ) -> None:
     """Fill in the rows of some words with whole parts of all blocks of words."""
-    weights = np.empty(steps.shape[1])
+    # Rows are large to hand on: a call for each word would copy them.
+    parts, law = rows.measure.parts, rows.law
+    weights = np.empty(len(parts))
     for place, word in enumerate(words):
         total = 0.0
-        for other in range(len(weights)):
-            weights[other] = _weight(rows, other, steps[place, other])
+        for other in range(len(parts)):
+            weights[other] = parts[other] * 2.0**-62 * decay(steps[place, other], law)
             total += weights[other]
         scale = (PARTS - _MARGIN) / total
         end = _fill_row(rows, word, scale)
-        for other in range(len(weights)):
-            if not _listed(rows, word, other, steps[place, other]):
-                end += whole(weights[other] * scale)
-            blocks[place, other // rows.block] = end
+        weights[rows.ids[word]] = 0.0
+        for start in range(0, len(parts), rows.block):
+            for real in weights[start : start + rows.block]:
+                end += whole(real * scale)
+            blocks[place, start // rows.block] = end
 
 
 @njit(cache=True, nogil=True)
