@@ -106,9 +106,10 @@ def _envelopes(
         rest = _ceiling(decay(np.int64(near.steps[word, len(words) - 1]), near.law))
     sums, total = np.zeros(len(places) + 1, np.uint64), np.uint64(0)
     for row, at in enumerate(places):
-        steps = steps_between(near.points, word, successors[at], near.law.root)
         weight = ends[at] - (ends[at - 1] if at else np.uint32(0))
-        total += _ceiling(decay(np.int64(steps), near.law)) * np.uint64(weight)
+        if weight:  # symbols have none, and no point
+            steps = steps_between(near.points, word, successors[at], near.law.root)
+            total += _ceiling(decay(np.int64(steps), near.law)) * np.uint64(weight)
         sums[row] = total
     if rest:
         total += rest * np.uint64(ends[-1])

@@ -89,6 +89,22 @@ def test_draws_of_four_positions_follow_their_joint_law(index, model, stream, go
     assert goodness(counts.ravel(), joint.ravel()) > level
 
 
+def test_draws_among_many_successors_follow_their_law(index_of, stream, goodness, level):
+    size, draws, rng = 700, 40_000, np.random.default_rng(5)
+    points = rng.normal(size=(size, 2))
+    points[1] = points[0]
+    large = index_of(points, space="euclidean", k=20)
+    text = np.full(12_000, FULL_STOP, np.int32)
+    text[1::2] = rng.permutation(np.arange(6_000) % size)
+    model = NGrams.from_ids(text, np.array([0, len(text)]), size)
+    mechanism = ContextualTEM(large, EPSILON, model=model)
+    streams = [stream("many", number) for number in range(draws)]
+    ids = np.tile(np.array([FULL_STOP, 0], np.int32), draws)
+    out = mechanism.sample_documents(ids, np.arange(draws + 1) * 2, streams)[1::2]
+    law = np.exp(mechanism.log_prob(0, [FULL_STOP]))
+    assert goodness(np.bincount(out, minlength=size), law) > level
+
+
 def test_draws_depend_on_the_stream_of_their_document_alone(index, stream):
     mechanism = ContextualTEM(index, EPSILON, model=models()["ordinary"])
     first, second = np.array([0, 1, FULL_STOP, 2], np.int32), np.array([3, -1, 3], np.int32)
