@@ -279,8 +279,7 @@ def _attack(law: MechanismOptions, as_json: bool) -> bool:
                 raise typer.BadParameter(f"no span mechanism is named {name!r}. There are {known}")
             done = audit_span_law(name)
         else:
-            searched = None if law.index is None else law.open_index()
-            done = audit(law.mechanism_name, index=searched, **law.settings())
+            done = audit(law.mechanism_name, **law.settings())
             if all(check.name == "made" for check in done.checks):
                 raise TextprivError(done.checks[0].detail)  # a wrong setting is no refutation
     if as_json:

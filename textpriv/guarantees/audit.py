@@ -8,15 +8,15 @@ failing is a refutation, with a witness.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError
-from textpriv.guarantees.certificate import count_draws, losses_by_draws, search
+from textpriv.guarantees.certificate import count_draws, losses_by_draws
 from textpriv.guarantees.significance import (
     LEVEL,
     excess_of,
@@ -38,39 +38,16 @@ __all__ = ["AuditReport", "Check", "audit"]
 
 _SLACK = 1e-9  # nats for the arithmetic of the kit itself
 _FARTHEST = 4.0  # nats; a larger loss takes too many draws to be shown
-_SHORT = 100  # tokens of a document that a long one is compared with
+_DRAWS = 2_000  # of one word
+_DOCUMENTS = 300  # in one call
+_LONGEST, _SHORT = 70_000, 100  # tokens of the longest document, and of those it is compared with
 
-# A registered function (settings -> index -> mechanism), a class, or the name of a registered function.
-Factory = str | type[Mechanism] | Callable[..., Callable[[Index], Mechanism]]
 _Verdict = tuple[bool, str]
-
-
-class _Sizes(NamedTuple):
-    """How much is drawn: for one word, documents in one call, and tokens of the longest document."""
-
-    draws: int
-    documents: int
-    longest: int
-
-
-_QUICK, _THOROUGH = _Sizes(2_000, 300, 70_000), _Sizes(20_000, 3_000, 700_000)
 
 
 @dataclass(frozen=True)
 class Check:
-    """One claim that was tried.
-
-    Attributes
-    ----------
-    name : str
-        Which claim: "made", "statement", "law", "ratio", "worst loss", "sampler", "release", "draws", "independence",
-        "documents", "streams", "long document" or "search".
-    vocabulary : str
-        On which vocabulary.
-    passed : bool
-    detail : str
-        What was found; for a failure the witness.
-    """
+    """One claim that was tried on one vocabulary, and what was found: for a failure the witness."""
 
     name: str
     vocabulary: str
@@ -80,17 +57,7 @@ class Check:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What an audit tried and found.
-
-    Attributes
-    ----------
-    mechanism : str
-    epsilon : float
-        Asked of the mechanism.
-    checks : tuple of Check
-    unseen : tuple of str
-        What this run could not have seen, in sentences.
-    """
+    """What an audit tried and found at an epsilon, and what it could not have seen."""
 
     mechanism: str
     epsilon: float
@@ -121,125 +88,86 @@ class AuditReport:
 
 
 def audit(
-    factory: Factory,
-    *,
-    epsilon: float = 2.0,
-    quick: bool = True,
-    index: Index | None = None,
-    **settings: Any,
+    mechanism: str | type[Mechanism], *, epsilon: float = 2.0, **settings: Any
 ) -> AuditReport:
     """Attack a mechanism on small vocabularies with ties, duplicates, clusters, hubs and outliers.
 
+    Each statistical test has a false-alarm rate of 1e-9 and a fixed key.
+
     Parameters
     ----------
-    factory : str, type or callable
-        A registered name such as "textpriv.TEM.v1", a mechanism's class, or a function like a registered one: settings to
-        a function of an index.
+    mechanism : str or type
+        A registered name such as "textpriv.TEM.v1", or a class.
     epsilon : float
-        Asked of the mechanism. The vocabularies are scaled to it, so that the claimed losses are the same for any epsilon.
-    quick : bool
-        False takes larger vocabularies and ten times the draws and documents: about a minute instead of seconds.
-    index : Index, optional
-        Also search this index for pairs of words that break the claim.
+        The vocabularies are scaled to it, so that the claimed losses are the same for any epsilon.
     **settings
         Other settings of the mechanism.
-
-    Notes
-    -----
-    Each statistical test has a false-alarm rate of 1e-9 and a fixed key.
     """
-    configured = find_mechanism(factory) if isinstance(factory, str) else factory
-    label = factory if isinstance(factory, str) else getattr(factory, "__name__", repr(factory))
-
-    def make(over: Index) -> Mechanism:
-        if isinstance(configured, type):
-            return configured(over, epsilon=epsilon, **settings)
-        return configured(epsilon=epsilon, **settings)(over)
-
+    named = isinstance(mechanism, str)
+    kind: Any = find_mechanism(mechanism) if isinstance(mechanism, str) else mechanism
     epsilon = positive("epsilon", epsilon)
-    sizes = _QUICK if quick else _THOROUGH
     checks: list[Check] = []
     leaks: list[float] = []
-    for name, vectors, k in _vocabularies(quick):
+    for name, vectors, k in _vocabularies():
         vocabulary = Vocabulary([f"w{i}" for i in range(len(vectors))], vectors / epsilon)
-        if getattr(configured, "over_trees", False):
-            over: Index = Tree.build(vocabulary, space="euclidean")
-        else:
-            over = Index.build(vocabulary, k=k)
+        tree = getattr(kind, "over_trees", False)
+        index = Tree.build(vocabulary, space="euclidean") if tree else Index.build(vocabulary, k=k)
+        given = {"epsilon": epsilon, **settings}
         try:
-            attack = _Attack(make(over), epsilon, sizes)
+            made = kind(**given)(index) if named else kind(index, **given)
+            attack = _Attack(made, epsilon)
         except TextprivError as error:
             checks.append(Check("made", name, False, str(error)))
             continue
         verdicts = attack.of_words() | (attack.of_documents() if name == "clusters" else {})
         checks += [Check(claim, name, *verdict) for claim, verdict in verdicts.items()]
         leaks += attack.leaks
-    if index is not None:
-        checks.append(Check("search", "given", *_searched(make(index))))
+    label = mechanism if isinstance(mechanism, str) else mechanism.__name__
     if settings:
         label += " with " + ", ".join(f"{name}={value!r}" for name, value in settings.items())
-    return AuditReport(label, epsilon, tuple(checks), _unseen(sizes, leaks))
+    return AuditReport(label, epsilon, tuple(checks), _unseen(leaks))
 
 
-def _vocabularies(quick: bool) -> Iterator[tuple[str, NDArray[np.float64], int]]:
+def _vocabularies() -> Iterator[tuple[str, NDArray[np.float64], int]]:
     """Yield name, vectors for epsilon 1 and length of the lists: short lists leave most outputs to the rest."""
     rng = np.random.default_rng(12)
     yield "line", np.array([[0.0], [1.0], [3.0], [3.5]]), 2
-    side = 6 if quick else 18
-    grid = np.stack(np.meshgrid(np.arange(side), np.arange(side)), axis=-1).reshape(-1, 2)
-    again = grid[rng.choice(len(grid), len(grid) // 6, replace=False)]
+    grid = np.stack(np.meshgrid(np.arange(6), np.arange(6)), axis=-1).reshape(-1, 2)
+    again = grid[rng.choice(36, 6, replace=False)]
     yield "ties and duplicates", rng.permutation(np.concatenate([grid, again])) * 0.8, 9
-    clusters, each = (4, 12) if quick else (20, 20)
-    centres = rng.normal(size=(clusters, 3)) * 4
-    points = np.repeat(centres, each, axis=0) + 0.4 * rng.normal(size=(clusters * each, 3))
-    yield "clusters", points, 6
-    crowd = np.eye(70 if quick else 200) * (0.3 / math.sqrt(2))
-    far = np.zeros((1, len(crowd)))
-    far[0, 0] = 12.0
-    yield "a crowd and one outside", np.concatenate([crowd, far]), 5
-    ring = rng.normal(size=(30 if quick else 150, 8))
+    centres = rng.normal(size=(4, 3)) * 4
+    yield "clusters", np.repeat(centres, 12, axis=0) + 0.4 * rng.normal(size=(48, 3)), 6
+    crowd = np.eye(71, 70) * (0.3 / math.sqrt(2))
+    crowd[70, 0] = 12.0
+    yield "a crowd and one outside", crowd, 5
+    ring = rng.normal(size=(30, 8))
     ring *= 2.5 / np.linalg.norm(ring, axis=1, keepdims=True)
     yield "a hub and a ring", np.concatenate([ring, np.zeros((1, 8))]), 8
 
 
-def _unseen(sizes: _Sizes, leaks: list[float]) -> tuple[str, ...]:
-    """Say what a run of these sizes could not have seen."""
-    tolerated = math.sqrt(math.log(2 / LEVEL) / (2 * sizes.draws))
+def _unseen(leaks: list[float]) -> tuple[str, ...]:
+    """Say what a run could not have seen."""
+    tolerated = math.sqrt(math.log(2 / LEVEL) / (2 * _DRAWS))
     return (
-        *(
-            f"fewer than 1 draw in {math.floor(1 / leak):,} released as it is"
-            for leak in sorted(leaks)[:1]
-        ),
+        *(f"fewer than 1 draw in {1 / leak:,.0f} released as it is" for leak in sorted(leaks)[:1]),
         f"a probability of an output that is wrong by less than {at_most(tolerated, 2)} in the draws of one word",
-        f"what begins in calls of more than {sizes.documents:,} documents, or after {sizes.longest:,} tokens of one",
+        f"what begins in calls of more than {_DOCUMENTS:,} documents, or after {_LONGEST:,} tokens of one",
         "draws that depend on each other otherwise than through a neighbouring word, another document or its stream",
         "what happens on other vocabularies than those tried",
         "what running time, memory, files or logs show",
     )
 
 
-def _searched(mechanism: Mechanism) -> _Verdict:
-    if not mechanism.has_law:
-        return True, "no output distribution to search by"
-    constant, pair, pairs = search(mechanism)
-    first, second = (mechanism.index.vocabulary.words[word] for word in pair)
-    return constant <= mechanism.epsilon * (1 + 1e-9), (
-        f"{first!r} against {second!r}: {constant:.6g} per unit of distance, claimed {mechanism.epsilon:g}; {pairs:,} pairs"
-    )
-
-
 class _Attack:
     """The attacks on one mechanism over one vocabulary."""
 
-    def __init__(self, mechanism: Mechanism, epsilon: float, sizes: _Sizes) -> None:
-        self.mechanism, self.asked, self.sizes = mechanism, epsilon, sizes
+    def __init__(self, mechanism: Mechanism, epsilon: float) -> None:
+        self.mechanism, self.asked = mechanism, epsilon
         stated = mechanism.statement.epsilon
         self.epsilon = epsilon if stated is None else min(stated, epsilon)
         self.size = len(mechanism.index)
         self.apart = mechanism.index.distances_of(np.arange(self.size))
-        self.leaks: list[
-            float
-        ] = []  # the smallest share of released draws that would have been seen
+        self.leaks: list[float] = []  # smallest shares of released draws that would have been seen
         self.inputs = (*range(self.size), UNKNOWN)
         # Output distributions of all words, and of an unknown one in the last row.
         self.laws: NDArray[np.float64] | None = None
@@ -256,7 +184,7 @@ class _Attack:
         found = {"statement": self._statement()}
         if self.laws is None:
             return found | {"draws": self._drawn_ratio(), "worst loss": self._worst_by_draws()}
-        counts = np.stack([self.drawn(word, self.sizes.draws, "law") for word in self.inputs])
+        counts = np.stack([self.drawn(word, _DRAWS, "law") for word in self.inputs])
         losses = np.stack([largest_ratios(law, self.laws) for law in self.laws])
         return found | {
             "law": self._law(self.laws),
@@ -335,12 +263,11 @@ class _Attack:
     @staticmethod
     def _sampler(laws: NDArray[np.float64], counts: NDArray[np.int64]) -> _Verdict:
         """Compare draws of every word, and of an unknown one, with the output distribution that is stated for it."""
-        least, where = 1.0, 0
-        for word, (law, drawn) in enumerate(zip(laws, counts, strict=True)):
-            impossible = (drawn[law == -np.inf] > 0).any()
-            value = 0.0 if impossible else goodness_of_fit(drawn, np.exp(law))
-            if value < least:
-                least, where = value, word
+        values = [
+            (goodness_of_fit(drawn, np.exp(law)), word)
+            for word, (law, drawn) in enumerate(zip(laws, counts, strict=True))
+        ]
+        least, where = min(values)
         named = "an unknown word" if where == len(laws) - 1 else f"w{where}"
         return least > LEVEL, f"least p-value {least:.3g}, for {named}, of {len(laws)}"
 
@@ -367,33 +294,32 @@ class _Attack:
 
     def _drawn_ratio(self) -> _Verdict:
         """Bound the loss of pairs from below by draws, where about a nat is claimed."""
-        worst, detail = -math.inf, "no pair to compare"
-        for loss, (first, second) in losses_by_draws(self.mechanism, 3 * self.sizes.draws, LEVEL):
-            distance = self.apart[first, second]
-            if loss - self.epsilon * distance > worst:
-                worst = loss - self.epsilon * distance
-                detail = (
-                    f"w{first} against w{second} at distance {distance:.4g}: loss of {at_least(loss, 4)} or more, claimed "
-                    f"{self.epsilon * distance:.4g}"
-                )
-        return worst <= 0, detail
+        found = losses_by_draws(self.mechanism, 3 * _DRAWS, LEVEL)
+        if not found:
+            return True, "no pair to compare"
+        excess, loss, pair = max(
+            (loss - self.epsilon * self.apart[pair], loss, pair) for loss, pair in found
+        )
+        distance = self.apart[pair]
+        return bool(excess <= 0), (
+            f"w{pair[0]} against w{pair[1]} at distance {distance:.4g}: loss of {at_least(loss, 4)} or more, claimed "
+            f"{self.epsilon * distance:.4g}"
+        )
 
     def _independence(self) -> _Verdict:
         """Compare a word among copies of itself with the same between copies of the word farthest from it."""
-        least, where, draws = 1.0, 0, self.sizes.draws
+        values = []
         for word in (0, self.size // 2, self.size - 1):
-            mixed = np.tile(np.array([self.apart[word].argmax(), word], dtype=np.int32), draws)
+            mixed = np.tile([self.apart[word].argmax(), word], _DRAWS)
             stream = KeyedStreams(seed=3).stream(f"{word} mixed")
-            among = self.mechanism.sample(mixed, stream)[1::2]
-            alone = self.drawn(word, draws, "alone")
-            value = two_samples(alone, np.bincount(among, minlength=self.size))
-            if value < least:
-                least, where = value, word
+            among = np.bincount(self.mechanism.sample(mixed, stream)[1::2], minlength=self.size)
+            values.append((two_samples(self.drawn(word, _DRAWS, "alone"), among), word))
+        least, where = min(values)
         return least > LEVEL, f"least p-value {least:.3g}, for w{where}, of 3"
 
     def _documents(self) -> _Verdict:
         """Compare every document of a call with the same document drawn alone, by a stream of the same key."""
-        rng, count = np.random.default_rng(8), self.sizes.documents
+        rng, count = np.random.default_rng(8), _DOCUMENTS
         lengths = rng.integers(0, 12, count)
         lengths[:4] = (7, 0, 9, 11)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -410,7 +336,7 @@ class _Attack:
     def _streams(self) -> _Verdict:
         """Compare documents of one word, each with its own stream, with one document of the word, or with its law."""
         word = 0 if self.laws is None else int(self.laws[:-1].max(axis=1).argmin())
-        streams, draws = KeyedStreams(seed=5), self.sizes.draws
+        streams, draws = KeyedStreams(seed=5), _DRAWS
         own = [streams.stream(i) for i in range(draws)]
         ids = np.full(draws, word, dtype=np.int32)
         out = self.mechanism.sample_documents(ids, np.arange(draws + 1), own)
@@ -423,7 +349,7 @@ class _Attack:
 
     def _long_document(self) -> _Verdict:
         """Compare draws of one long document with those of the same words in short documents."""
-        length, streams = self.sizes.longest, KeyedStreams(seed=7)
+        length, streams = _LONGEST, KeyedStreams(seed=7)
         ids = np.resize(np.array(self.inputs, dtype=np.int32), length)
         long = self.mechanism.sample(ids, streams.stream("long"))
         ends = np.append(np.arange(0, length, _SHORT), length)

@@ -24,7 +24,7 @@ from textpriv.mechanisms.pairs import ROUNDING, log_normalisers, pair_constant
 from textpriv.randomness import KeyedStreams, Stream
 from textpriv.statement import at_least, at_most, card
 
-__all__ = ["Certificate", "certify", "count_draws", "losses_by_draws", "search"]
+__all__ = ["Certificate", "certify", "count_draws", "losses_by_draws"]
 
 _EXHAUSTIVE = 1500  # words that are compared over all triples of input, input and output
 _AGREEMENT = 1e-6  # nats by which a closed form may differ from the mechanism's own log_prob
@@ -32,7 +32,6 @@ _TRIED = 32  # words by which a constant that a mechanism brings is tried
 _ROUNDING = 1e-9  # relative slack for the arithmetic of the certificate itself
 _DRAWN, _DRAWS = 8, 4_000  # words drawn against their output distribution, and draws of each
 _LISTS = 32  # nearest lists compared with distances by whole differences
-_ENTRIES = 1 << 24  # and as many distances at most
 _MONTE_CARLO = 10_000  # draws of a word, for a mechanism without a closed form
 _ERROR = 1e-3  # probability that such a bound is wrong
 _LOSSES = (0.7, 1.5, 3.0)  # nats, claimed for pairs that are compared by draws
@@ -48,29 +47,21 @@ class Certificate:
 
     Attributes
     ----------
-    mechanism : str
     epsilon : float
         The constant claimed.
     rho : float
-        The constant found: exact if ``exact``, otherwise a lower bound. Infinite if some word can become what another
-        cannot.
+        The constant found: exact over all pairs of words and all outputs if ``exact``, otherwise a lower bound. Infinite if
+        some word can become what another cannot.
     holds : bool
         Whether the claim stands: for an exact certificate ``rho <= epsilon``; otherwise that nothing refutes it.
-    exact : bool
-        Whether ``rho`` is the tight constant over all pairs of words and all outputs.
     worst_pair : (str, str)
-        The words whose output distributions differ most, per unit of their distance.
-    distance : float
-        Between them.
+        The words whose output distributions differ most, per unit of their ``distance``.
     pairs : int
         Pairs of words compared (unordered).
-    method : str
-        How ``rho`` was found.
     confidence : float or None
         For a bound from samples: the probability with which it is a lower bound.
     computed : str
         When, in UTC, and by which version of this library.
-    notes : tuple of str
     observed : tuple of str
         Checks of a sample that passed: draws of some words against their output distributions, and nearest lists. They can
         refute a sampler or an index and cannot establish one.
@@ -166,10 +157,10 @@ def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
     found = _closed(mechanism, progress) or _own(mechanism)
     if found is None:
         found = _by_law(mechanism) if mechanism.has_law else _by_samples(mechanism)
-    observations = (_observe_draws(mechanism), _observe_lists(index))
-    refuted = tuple(sentence for passed, sentence in observations if not passed)
-    notes = () if found.confidence is None else (_SAMPLED,)
-    context = (_IN_CONTEXT,) if mechanism.reads_context else ()
+    looked = (_observe_draws(mechanism), _observe_lists(index))
+    refuted = [sentence for passed, sentence in looked if not passed]
+    notes = [] if found.confidence is None else [_SAMPLED]
+    notes += [*refuted, *([_IN_CONTEXT] if mechanism.reads_context else [])]
     return Certificate(
         mechanism=repr(mechanism),
         epsilon=mechanism.epsilon,
@@ -182,8 +173,8 @@ def certify(mechanism: Mechanism, *, progress: bool = False) -> Certificate:
         method=found.method,
         confidence=found.confidence,
         computed=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC by textpriv {__version__}",
-        notes=(*notes, *refuted, *context, *mechanism.caveats()),
-        observed=tuple(sentence for passed, sentence in observations if passed and sentence),
+        notes=(*notes, *mechanism.caveats()),
+        observed=tuple(sentence for passed, sentence in looked if passed and sentence),
         binding=mechanism.binding(),
     )
 
@@ -220,7 +211,7 @@ def _own(mechanism: Mechanism) -> _Found | None:
         return None
     constant, pair = own
     shown = float(largest_ratios(*(mechanism.log_prob(word) for word in pair)))
-    tried, worst, _ = search(mechanism, laws=max(4, min(_TRIED, _ENTRIES // (8 * size))))
+    tried, worst, _ = _search(mechanism, _TRIED)
     agrees = abs(shown - constant * index.distance(*pair)) <= _AGREEMENT
     if not agrees or (tried - constant) * index.distance(*worst) > _AGREEMENT:
         return None
@@ -230,10 +221,8 @@ def _own(mechanism: Mechanism) -> _Found | None:
 def _by_law(mechanism: Mechanism) -> _Found:
     """Compare output distributions: all triples of a small vocabulary, pairs of a search of a large one."""
     if len(mechanism.index) > _EXHAUSTIVE:
-        method = "all outputs, over the pairs of a search"
-        return _Found(*search(mechanism), False, method)
-    found = search(mechanism, laws=_EXHAUSTIVE)
-    return _Found(*found, True, "all pairs and outputs, float64")
+        return _Found(*_search(mechanism, _LAWS), False, "all outputs, over the pairs of a search")
+    return _Found(*_search(mechanism, _EXHAUSTIVE), True, "all pairs and outputs, float64")
 
 
 def _by_samples(mechanism: Mechanism) -> _Found:
@@ -250,15 +239,8 @@ def losses_by_draws(
 ) -> list[tuple[float, tuple[int, int]]]:
     """Return lower bounds on the losses of some ordered pairs of words, in nats, from draws under a fixed public key.
 
-    About a nat is claimed for the pairs: draws show neither much less nor much more.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-    draws : int
-        Of each word.
-    error : float
-        Probability that any of the bounds is wrong.
+    About a nat is claimed for the pairs: draws show neither much less nor much more. ``error`` is the probability that any
+    of the bounds is wrong.
     """
     index, size = mechanism.index, len(mechanism.index)
     pairs: set[tuple[int, int]] = set()
@@ -291,32 +273,16 @@ def count_draws(mechanism: Mechanism, word: int, draws: int, stream: Stream) -> 
     return np.bincount(outputs, minlength=len(mechanism.index))
 
 
-def search(mechanism: Mechanism, *, laws: int = _LAWS) -> tuple[float, tuple[int, int], int]:
-    """Search for the pair of words that loses most per unit of distance: all pairs of some words are compared.
+def _search(mechanism: Mechanism, laws: int) -> tuple[float, tuple[int, int], int]:
+    """Return the largest loss per unit of distance over all pairs of some words, its ordered pair, and how many there are.
 
-    Of a larger vocabulary, these are evenly spread words, each with its nearest word.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        With a closed form.
-    laws : int
-        How many output distributions to compute at most.
-
-    Returns
-    -------
-    constant : float
-        A lower bound on the mechanism's constant.
-    pair : (int, int)
-        The ordered pair that attains it.
-    pairs : int
-        How many were compared.
+    They are all words, or evenly spread ones, each with its nearest word: so many that ``laws`` output distributions are
+    computed at most.
     """
     index, size = mechanism.index, len(mechanism.index)
     words = _spread(size, min(laws, size, max(16, _BYTES // (8 * size))))
     if len(words) < size:
-        words = [near for word in words[::2] for near in _beside(index, word)]
-        words = list(dict.fromkeys(words))
+        words = list(dict.fromkeys(n for word in words[::2] for n in _beside(index, word)))
     table = np.stack([mechanism.log_prob(word) for word in words])
     best, pair = 0.0, (words[0], words[0])
     for place, word in enumerate(words):
@@ -352,21 +318,16 @@ def _observe_draws(mechanism: Mechanism) -> tuple[bool, str]:
     """Draw some words, and an unknown one, and say whether they fit their output distribution."""
     if not mechanism.has_law:
         return True, "Draws were compared with no output distribution: there is no closed form"
-    size = len(mechanism.index)
-    chosen = _spread(size, max(3, min(_DRAWN, _ENTRIES // (10 * size))))
-    least = 1.0
+    values, size = [], len(mechanism.index)
+    chosen = _spread(size, _DRAWN)
     for word in (*chosen, UNKNOWN):
-        law = np.exp(mechanism.log_prob(word))
         drawn = mechanism.sample_alone(word, _DRAWS, KeyedStreams(seed=9).stream(word))
-        counts = np.bincount(drawn, minlength=size)
-        if np.isnan(law).any() or (counts[law == 0] > 0).any():
-            least = 0.0
-            break
-        least = min(least, goodness_of_fit(counts, law))
-    if least > LEVEL:
+        law = np.exp(mechanism.log_prob(word))
+        values.append(goodness_of_fit(np.bincount(drawn, minlength=size), law))
+    if min(values) > LEVEL:
         return True, (
             f"{_DRAWS:,} draws each of {len(chosen)} words and of an unknown one fit their output distributions (least "
-            f"p-value {least:.2g})"
+            f"p-value {min(values):.2g})"
         )
     return False, "The sampler does not draw from the stated output distribution"
 
@@ -375,8 +336,7 @@ def _observe_lists(index: Index) -> tuple[bool, str]:
     """Compare some nearest lists with distances by whole differences of the points."""
     if isinstance(index, Tree):
         return True, ""
-    size = len(index)
-    chosen = _spread(size, max(1, min(_LISTS, _ENTRIES // size)))
+    chosen = _spread(len(index), _LISTS)
     for word in chosen:
         apart = np.abs(index.points.astype(np.int64) - index.points[word])
         steps = (apart if index.space == "manhattan" else np.square(apart)).sum(axis=1)

@@ -41,8 +41,7 @@ class DocumentPair:
     words : int
         Words in which the documents differ.
     total : float
-        The sum of the largest losses, in nats, with what rounding in the sampler may add: no output distinguishes the
-        documents better.
+        The sum of the largest losses, in nats, with what rounding in the sampler may add.
     distances : tuple of float
         Of the words that differ, the closest first.
     within : Together
@@ -65,10 +64,8 @@ class DocumentPair:
         """Return a lower and an upper bound of the least delta at an epsilon: exact but for the grid.
 
         ``delta(E)`` is the largest difference of ``P(S)`` and ``exp(E) P'(S)`` over all sets S of outputs and both orders of
-        the documents. The upper bound also covers what rounding in the sampler may add.
+        the documents; ``delta(0.0)`` is their total variation. The upper bound covers what rounding in the sampler may add.
         """
-        if not epsilon >= 0:
-            raise TextprivError(f"epsilon is a number from 0 up; got {epsilon}.")
         if not self.words:
             return 0.0, 0.0
         low = float(self._lower.get_delta_for_epsilon(epsilon)) - self.words * _CONVOLVED
@@ -81,8 +78,6 @@ class DocumentPair:
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon at which the delta of these two documents is at most the one given, to the grid."""
-        if not 0 <= delta < 1:
-            raise TextprivError(f"delta is a probability from 0 up and below 1; got {delta}.")
         low, high = 0.0, self.total
         if self.delta(low)[1] <= delta:
             return low
@@ -91,17 +86,12 @@ class DocumentPair:
             low, high = (low, middle) if self.delta(middle)[1] <= delta else (middle, high)
         return high
 
-    @property
-    def total_variation(self) -> tuple[float, float]:
-        """A lower and an upper bound of the total variation distance."""
-        return self.delta(0.0)
-
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON types."""
         return {
             "words": self.words,
             "total": self.total,
-            "total_variation": list(self.total_variation),
+            "total_variation": list(self.delta(0.0)),
             "epsilon": {f"{delta:g}": self.epsilon(delta) for delta in _DELTAS},
             "within": self.within._asdict(),
         }
@@ -116,7 +106,7 @@ class DocumentPair:
         reach = (
             "" if math.isinf(farthest) else f", each by a distance of up to {at_most(farthest, 3)}"
         )
-        right = 50 * (1 + self.total_variation[1])
+        right = 50 * (1 + self.delta(0.0)[1])
         whole = odds_in_words(within.total)
         if within.by == "sum" or odds_in_words(within.epsilon) == whole:
             # What is won by leaving out a delta may be less than what is printed.
@@ -152,9 +142,7 @@ def compare_documents(
     Raises
     ------
     TextprivError
-        For documents of different lengths, and where dp-accounting is not installed.
-    MechanismError, VocabularyError
-        For a mechanism without a closed form, one that reads its context, and for a word that is not there.
+        For documents of different lengths, and a mechanism without a closed form or one that reads its context.
     """
     if mechanism.reads_context:
         raise MechanismError(
@@ -172,19 +160,14 @@ def compare_documents(
     distances = {pair: _distance(mechanism, *pair) for pair in given}
     pairs = Counter(pair for pair in given if distances[pair] > 0)
     laws = {word: mechanism.log_prob(word) for pair in pairs for word in pair}
-    losses = {pair: laws[pair[0]] - laws[pair[1]] for pair in pairs}
-    width = sum(float(np.ptp(loss)) * pairs[pair] for pair, loss in losses.items())
+    parts = [(laws[one], laws[other], times) for (one, other), times in pairs.items()]
+    width = sum(float(np.ptp(one - other)) * times for one, other, times in parts)
     grid = max(GRID, width / _CELLS)
-    # In both orders of the documents: the loss of each pair of words, its distribution, and how often the pair is there.
-    parts = [
-        ((loss, np.exp(laws[pair[0]])), (-loss, np.exp(laws[pair[1]])), pairs[pair])
-        for pair, loss in losses.items()
-    ]
     changed, statement = pairs.total(), mechanism.statement
     apart = sorted(distances[pair] for pair in pairs.elements())
     slack = changed * float(statement.figures.get("numerical_slack") or 0.0)
     total = max(
-        sum(float((sign * loss).max()) * pairs[pair] for pair, loss in losses.items())
+        sum(float((sign * (one - other)).max()) * times for one, other, times in parts)
         for sign in (1, -1)
     )
     return DocumentPair(
@@ -205,20 +188,23 @@ def _distance(mechanism: Mechanism, first: int, second: int) -> float:
     return math.inf if UNKNOWN in (first, second) else mechanism.index.distance(first, second)
 
 
-def _convolved(parts: Sequence[tuple[Any, Any, int]], grid: float, *, up: bool) -> Any:
-    """Return the distribution of a sum of losses in both orders, each loss rounded up or down."""
+def _convolved(
+    parts: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], int]], grid: float, *, up: bool
+) -> Any:
+    """Return the distribution of a sum of losses in both orders, each rounded up or down, of pairs of laws, repeated."""
     pld = needs("dp_accounting.pld.privacy_loss_distribution", "accounting")
 
-    def masses(loss: NDArray[np.float64], law: NDArray[np.float64]) -> dict[int, float]:
+    def masses(law: NDArray[np.float64], other: NDArray[np.float64]) -> dict[int, float]:
         # What the logarithms may be off by is far less than this part of a cell.
-        rounded = np.ceil(loss / grid + 1e-6) if up else np.floor(loss / grid - 1e-6)
-        cells, places = np.unique(rounded.astype(np.int64), return_inverse=True)
-        mass = np.bincount(places, weights=law)
-        return dict(zip(cells.tolist(), mass.tolist(), strict=True))
+        cells = (law - other) / grid
+        cells = np.ceil(cells + 1e-6) if up else np.floor(cells - 1e-6)
+        found, places = np.unique(cells.astype(np.int64), return_inverse=True)
+        mass = np.bincount(places, weights=np.exp(law))
+        return dict(zip(found.tolist(), mass.tolist(), strict=True))
 
     made = []
     for one, other, times in parts:
-        both = (masses(*one), 0.0, grid, up, masses(*other), 0.0, False)
+        both = (masses(one, other), 0.0, grid, up, masses(other, one), 0.0, False)
         each = pld.PrivacyLossDistribution.create_from_rounded_probability(*both)
         made.append(each.self_compose(times) if times > 1 else each)
     # By twos, so that few are wide.
@@ -244,15 +230,11 @@ def compare_texts(privatizer: Privatizer, first: str, second: str) -> DocumentPa
             f"the texts have {len(one)} and {len(other)} tokens, which the output shows: nothing hides which of them it was."
         )
     # What is not drawn, below UNKNOWN, must be the same in both.
-    differ = np.flatnonzero((one != other) & (np.minimum(one, other) < UNKNOWN))
-    if len(differ):
+    kept = np.minimum(one, other) < UNKNOWN
+    if (one != other)[kept].any() or read[0].strings != read[1].strings:
         raise TextprivError(
-            f"token {int(differ[0]) + 1} of the texts is of different classes, not both of which are drawn: the output "
-            "shows which of them it was."
-        )
-    if read[0].strings != read[1].strings:
-        raise TextprivError(
-            "the texts differ in tokens that the policy releases as they are: the output shows which of them it was."
+            "the texts differ in tokens that are released as they are, or in the class of a token: the output shows which "
+            "of them it was."
         )
     drawn = [codes[codes >= UNKNOWN].tolist() for codes in (one, other)]
     return compare_documents(privatizer.mechanism, *drawn)

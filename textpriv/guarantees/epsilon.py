@@ -54,22 +54,7 @@ _DIGITS = 4  # of an epsilon that is printed, rounded down
 def eps_from_odds(odds: float, d_ref: float) -> float:
     """Return the epsilon at which one output allows odds of at most ``odds`` to 1 between two words at a distance.
 
-    Parameters
-    ----------
-    odds : float
-        Above 1.
-    d_ref : float
-        A distance of the index, such as ``index.reference_distance`` or ``index.reference_distance_90``.
-
-    Returns
-    -------
-    float
-        ``ln(odds) / d_ref``, per unit of distance. :func:`epsilon_for` also leaves room for rounding.
-
-    Raises
-    ------
-    MechanismError
-        For odds of 1 or less and distances that are not above 0.
+    It is ``ln(odds) / d_ref``, per unit of distance, for odds above 1. :func:`epsilon_for` also leaves room for rounding.
 
     Examples
     --------
@@ -87,7 +72,6 @@ class Choice:
 
     Attributes
     ----------
-    epsilon : float
     target : str
         "recovery", "odds" or "keep".
     wanted, value : float
@@ -198,10 +182,17 @@ def choose_epsilon(
 
 def keep_share(mechanism: Mechanism, words: int = _WORDS) -> tuple[float, float]:
     """Return the mean probability that a token stays, over a public sample of words, and its standard error."""
-    sample = WordSample.of(mechanism.index.vocabulary.prior_weights("zipf"), words)
-    ids = sample.ids.astype(np.int64)
-    keep = Law(mechanism).rows(ids)[np.arange(len(ids)), ids].astype(np.float64)
+    sample, law = _sampled(mechanism, mechanism.index, words)
+    keep = law[np.arange(len(law)), sample.ids].astype(np.float64)
     return float(sample.mean(keep)), float(sample.standard_error(keep))
+
+
+def _sampled(
+    mechanism: Mechanism, index: Index, words: int = _WORDS
+) -> tuple[WordSample, NDArray[np.float32]]:
+    """Return a public sample of an index's words, and their output distributions."""
+    sample = WordSample.of(index.vocabulary.prior_weights("zipf"), words)
+    return sample, Law(mechanism).rows(sample.ids.astype(np.int64))
 
 
 def _by_recovery(

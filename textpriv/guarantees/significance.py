@@ -20,6 +20,7 @@ __all__ = [
 # False-alarm rate of one statistical test.
 LEVEL = 1e-9
 _THRESHOLDS = 32
+_POOLED = 8.0  # draws expected of a pool of outputs
 
 
 def largest_ratios(laws: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -57,6 +58,7 @@ def ratio_bound(
     hits = np.concatenate([first[seen], np.cumsum(first[order])[ends]])
     misses = np.concatenate([second[seen], np.cumsum(second[order])[ends]])
     hits, misses = hits[hits > 0], misses[hits > 0]
+    # Clopper and Pearson's intervals.
     share = error / (2 * (len(lean) + _THRESHOLDS))
     low = beta.ppf(share, hits, first.sum() - hits + 1)
     high = beta.ppf(1 - share, misses + 1, np.maximum(second.sum() - misses, 1e-300))
@@ -67,8 +69,6 @@ def ratio_bound(
 def excess_of(count: int, draws: int, mean: float) -> float:
     """Upper bound on the probability that independent events happen ``count`` times or more.
 
-    Notes
-    -----
     The binomial distribution with the mean probability bounds the tail beyond its mean plus one (Hoeffding 1956, theorem 4).
     """
     from scipy.stats import binom
@@ -88,41 +88,35 @@ def smallest_excess(draws: int, mean: float) -> float:
 
 
 def goodness_of_fit(counts: NDArray[np.int64], law: NDArray[np.float64]) -> float:
-    """p-value of Pearson's test; outputs expected fewer than 8 times are pooled."""
-    from scipy.stats import chi2
-
+    """p-value of Pearson's test; rare outputs are pooled. 0 if an impossible output was drawn, or a probability is NaN."""
+    if np.isnan(law).any() or (counts[law == 0] > 0).any():
+        return 0.0
     expected = law * counts.sum()
-    order = np.argsort(expected, kind="stable")
-    starts = _pools(expected[order])
-    wanted = np.add.reduceat(expected[order], starts)
-    seen = np.add.reduceat(counts[order], starts)
-    if len(wanted) < 2:
-        return 1.0
-    return float(chi2.sf(((seen - wanted) ** 2 / wanted).sum(), len(wanted) - 1))
+    return _pearson(counts - expected, expected, expected)
 
 
 def two_samples(first: NDArray[np.int64], second: NDArray[np.int64]) -> float:
     """p-value of Pearson's test that two samples of equal size have one law; rare outputs are pooled."""
+    both = first + second
+    return _pearson(first - second, both, both / 2)
+
+
+def _pearson(
+    gaps: NDArray[np.number], variances: NDArray[np.number], expected: NDArray[np.float64]
+) -> float:
+    """p-value of the sum of squared gaps over variances, of outputs pooled until each pool is expected 8 times."""
     from scipy.stats import chi2
 
-    both = first + second
-    order = np.argsort(both, kind="stable")
-    starts = _pools(both[order] / 2.0)
-    together = np.add.reduceat(both[order], starts)
-    gap = np.add.reduceat(first[order] - second[order], starts)
-    if len(together) < 2:
-        return 1.0
-    return float(chi2.sf((gap**2 / together).sum(), len(together) - 1))
-
-
-def _pools(expected: NDArray[np.float64]) -> list[int]:
-    """Where groups start, so that each is expected at least 8 times; ``expected`` ascends."""
+    order = np.argsort(expected, kind="stable")
     starts, pooled = [0], 0.0
-    for position, value in enumerate(expected.tolist()):
-        if pooled >= 8.0:
+    for position, value in enumerate(expected[order].tolist()):
+        if pooled >= _POOLED:
             starts.append(position)
             pooled = 0.0
         pooled += value
-    if pooled < 8.0 and len(starts) > 1:
+    if pooled < _POOLED and len(starts) > 1:
         starts.pop()
-    return starts
+    if len(starts) < 2:
+        return 1.0
+    gap, variance = (np.add.reduceat(each[order], starts) for each in (gaps, variances))
+    return float(chi2.sf((gap**2 / variance).sum(), len(starts) - 1))

@@ -63,7 +63,6 @@ def test_deltas_are_those_of_all_outputs():
         low, high = found.delta(epsilon)
         assert low <= least_delta(one, other, epsilon) <= high
         assert high - low <= 7 * found.grid
-    assert found.total_variation == found.delta(0.0)
 
 
 def test_deltas_are_those_of_a_million_drawn_documents():
@@ -103,10 +102,6 @@ def test_what_cannot_be_compared_is_said():
         compare_documents(mechanism, [0], [0, 1])
     with pytest.raises(MechanismError, match="closed"):
         compare_documents(Madlib(index_of(4), 2.0, search="exact"), [0], [1])
-    found = compare_documents(mechanism, [0], [1])
-    for wrong in (lambda: found.delta(-1.0), lambda: found.epsilon(1.0)):
-        with pytest.raises(TextprivError, match="from 0 up"):
-            wrong()
 
 
 def test_no_epsilon_is_above_the_total_which_covers_the_rounding_of_the_sampler():
@@ -129,8 +124,8 @@ def test_texts_are_compared_by_what_is_drawn_of_them_and_refused_where_more_diff
     assert found.delta(0.5) == direct.delta(0.5)
     for other, said in (
         ("red green", "tokens, which the output shows"),
-        ("red! green zanzibar.", "releases as they are"),
-        ("red, green , ,", "of different classes"),
+        ("red! green zanzibar.", "released as they are"),
+        ("red, green , ,", "the class of a token"),
     ):
         with pytest.raises(TextprivError, match=said) as error:
             compare_texts(privatizer, "Red, green zanzibar.", other)
