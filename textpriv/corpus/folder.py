@@ -23,19 +23,11 @@ from textpriv.corpus.report import Counts
 from textpriv.errors import CorpusError
 from textpriv.files import atomic_write, created, flush, sha256_file, sync_folder
 
-__all__ = ["Checkpoint", "Entry", "only_writer"]
+__all__ = ["Checkpoint", "only_writer"]
 
 _KINDS = ("part", "bad")  # files of a part; the bad records are private
 _FORMAT = 4
 _NAME = re.compile(r"([0-9]{6,})-([0-9]{6,})\.json")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """The record of one finished part: its counts, and the checksums of its files."""
-
-    counts: Counts
-    sha256: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -51,8 +43,7 @@ class Checkpoint:
 
     def begin(self, job: Mapping[str, Any]) -> None:
         """Make the folder; it appears with its job file in it, for one without could be anybody's."""
-        with _writable(self.path):
-            staging = Path(tempfile.mkdtemp(prefix=".", suffix=".new", dir=self.path.parent))
+        staging = Path(tempfile.mkdtemp(prefix=".", suffix=".new", dir=self.path.parent))
         try:
             _write(staging / "job.json", {"textpriv checkpoint": _FORMAT, "job": job})
             os.rename(staging, self.path)
@@ -95,8 +86,8 @@ class Checkpoint:
 
     def entries(
         self, *, checked: bool = False, without: Collection[tuple[int, int]] = ()
-    ) -> dict[tuple[int, int], Entry]:
-        """Return the finished parts in their order, by file and part; those of ``without`` are left out unread.
+    ) -> dict[tuple[int, int], Counts]:
+        """Return the counts of finished parts, by file and part, in order; those of ``without`` are left out unread.
 
         With ``checked`` every part is read, and the entry of one whose bytes are not those that it names is removed.
         """
@@ -109,15 +100,15 @@ class Checkpoint:
                 continue
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
                 content = json.loads(path.read_bytes())
-                entry = Entry(Counts(**content["counts"]), content["sha256"])
-                if not checked or self._is_whole(*key, entry):
-                    found[key] = entry
+                counts = Counts(**content["counts"])
+                if not checked or self._is_whole(*key, content["sha256"]):
+                    found[key] = counts
                     continue
             path.unlink(missing_ok=True)
         return dict(sorted(found.items()))
 
-    def _is_whole(self, file: int, part: int, entry: Entry) -> bool:
-        digests = entry.sha256.items()
+    def _is_whole(self, file: int, part: int, sha256: Mapping[str, str]) -> bool:
+        digests = sha256.items()
         return all(sha256_file(self.file(file, part, kind)) == digest for kind, digest in digests)
 
     def file(self, file: int, part: int, kind: str) -> Path:
@@ -128,11 +119,6 @@ class Checkpoint:
         """Return the path of a finished file of the output, or of all of it, before it appears."""
         return self.path / "result" / name
 
-    @property
-    def publishing(self) -> Path:
-        """A file that is there if the output may be visible."""
-        return self.path / "publishing"
-
 
 @contextlib.contextmanager
 def only_writer(target: Path) -> Iterator[None]:
@@ -140,10 +126,9 @@ def only_writer(target: Path) -> Iterator[None]:
     path = target.with_name(f".{target.name[:200]}.textpriv-lock")
     with contextlib.ExitStack() as opened:
         while True:
-            with _writable(target):
-                # Beside a local output there is a folder; that of an output at a URL is this user's alone.
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                lock = opened.enter_context(open(path, "ab"))
+            # Beside a local output there is a folder; that of an output at a URL is this user's alone.
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = opened.enter_context(open(path, "ab"))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -163,18 +148,6 @@ def only_writer(target: Path) -> Iterator[None]:
                 os.unlink(path)
             # Not left to the closing: a worker that has outlived this run may have the file open, too.
             fcntl.flock(lock, fcntl.LOCK_UN)
-
-
-@contextlib.contextmanager
-def _writable(path: Path) -> Iterator[None]:
-    """Name the output in the error where nothing can be written beside it."""
-    try:
-        yield
-    except OSError as error:
-        raise CorpusError(
-            f"Cannot write beside {path.name.removesuffix('.partial')}: {error.strerror}. Choose another "
-            "place, or make room there."
-        ) from None
 
 
 def _write(path: Path, content: Any) -> None:

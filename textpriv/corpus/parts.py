@@ -138,8 +138,12 @@ def _counts(reader: CorpusReader, batch: Batch, texts: Any, tokens: Mapping[str,
 def _set_aside(file: str, bad: BadRecord) -> bytes:
     """Return a line of the quarantine: where a bad record is, why it is bad, and its bytes."""
     name = os.fsencode(file).decode("utf-8", "replace")
-    where = {"file": name, "record": bad.position + 1, "line": bad.line or None}
-    line: dict[str, Any] = {**where, "reason": bad.reason}
+    line = {
+        "file": name,
+        "record": bad.position + 1,
+        "line": bad.line or None,
+        "reason": bad.reason,
+    }
     if bad.raw is not None:
         try:
             line["raw"] = bad.raw.decode("utf-8")

@@ -175,12 +175,12 @@ class CorpusReader:
         """Yield the names of the columns: those of the file, or of each row."""
         yield self.columns
 
-    def check_header(self, where: str) -> list[int]:
+    def check_header(self) -> list[int]:
         """Return the places of the columns that are read; refuse a file that has one of them not exactly once."""
         for name in self.release.read:
             if (count := self.columns.count(name)) != 1:
                 raise CorpusError(
-                    f"{self.name}{where}: expected one column named {name!r}, found {count} among {len(self.columns)} "
+                    f"{self.name}: expected one column named {name!r}, found {count} among {len(self.columns)} "
                     "column(s). Name the column that contains the text with --text-column."
                 )
         return [self.columns.index(name) for name in self.release.read]

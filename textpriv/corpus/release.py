@@ -64,15 +64,9 @@ class Release:
 
     Attributes
     ----------
-    text_column
-        Column of the texts, or several, which are released independently.
-    document_column, author_column
-        Columns with the name of each document, and of its author. The document's randomness then follows from the run key
-        and its name; without names from its own text and its number among equal texts. A name that came before is a bad
-        record, but for a ledger, which counts such documents as versions of one and requires names.
-    labels_column
-        Column with the spans of each text that are known already (:func:`textpriv.spans.span.read_labels`); left out of
-        the output.
+    text_column, document_column, author_column, labels_column, null
+        As in :class:`textpriv.engines.settings.Columns`; a refused null is a bad record. So is a name that came before, but
+        for a ledger, which counts such documents as versions of one and requires names.
     columns
         Which other columns pass through; all of them by default. They are not protected.
     format
@@ -80,8 +74,6 @@ class Release:
     on_error
         ``"fail"``, ``"skip"`` or ``"quarantine"``: at a bad record stop, leave it out and count it, or also write it to
         ``target.quarantine.jsonl`` (mode 0600, raw text).
-    null
-        ``"keep"``, ``"fail"`` or ``"empty"``: a null text stays null, is a bad record, or becomes an empty text.
     key
         The run key of ``privatizer``, kept in a file. A run with a key, a seed or a ledger can be continued.
     resume
@@ -150,8 +142,6 @@ class Release:
             )
         if has_ledger and self.engine != "local":
             raise CorpusError("A ledger counts on one machine: use the local engine.")
-        if privatizer.spans is None and self.labels_column:
-            raise CorpusError("Labels are those of typed spans: pass spans=.")
         repeats = self.key is not None or has_ledger or privatizer.seed is not None
         if self.resume and not repeats:
             raise CorpusError("A run can be continued only with a run key, a seed or a ledger.")

@@ -57,12 +57,8 @@ class CorpusReport:
         Tokens by class, as released, and bad records left out, by reason.
     unprotected
         Names of the other columns, which pass through as they are; the first 1,000 of them.
-    seconds
-        Wall time.
-    quarantine
-        The file of bad records; None if there are none.
-    resumed
-        Documents that an earlier run had finished.
+    seconds, quarantine, resumed
+        Wall time, the file of bad records, if any, and documents that an earlier run had finished.
     unmatched
         Patterns of the rule for columns that no column has matched: mistyped ones, perhaps.
     besides

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from textpriv import __version__
 from textpriv.corpus import stores
-from textpriv.corpus.folder import Checkpoint, Entry, only_writer
+from textpriv.corpus.folder import Checkpoint, only_writer
 from textpriv.corpus.parts import PartRunner, Read, join_file, make_parts, scan
 from textpriv.corpus.plan import Plan, beside, check_corpus, refuse_taken
-from textpriv.corpus.records import compressed
+from textpriv.corpus.records import RecordWriter, compressed
 from textpriv.corpus.release import Release
 from textpriv.corpus.report import CorpusReport, Counts, Progress
 from textpriv.corpus.stores import STANDARD_STREAM, is_stream
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["privatize_corpus", "rewrite_file"]
 
-Entries = Mapping[tuple[int, int], Entry]  # by file and part
+Entries = Mapping[tuple[int, int], Counts]  # by file and part
 
 
 def privatize_corpus(
@@ -72,8 +72,6 @@ def privatize_corpus(
     LedgerError
         At the first document that the ledger refuses; names its record. Documents before it stay counted and, as the same
         text, cost nothing the next time.
-    OSError
-        If a file cannot be opened or written.
 
     Notes
     -----
@@ -152,9 +150,9 @@ class _Run:
     def _make(self, folder: Checkpoint) -> Entries:
         """Make the parts that are missing; return all."""
         entries = folder.entries(checked=True)
-        for entry in entries.values():
-            self._counts.add(entry.counts)
-            self._resumed.add(entry.counts)
+        for counts in entries.values():
+            self._counts.add(counts)
+            self._resumed.add(counts)
         self._tell(None if entries else 0.0)
         records = scan(self._plan, self._privatizer.ledger is not None)
         make = self._make_here if self._release.engine == "local" else self._make_elsewhere
@@ -223,9 +221,9 @@ class _Run:
         def follow() -> None:
             while not over.wait(0.5):
                 with contextlib.suppress(OSError):
-                    for key, entry in folder.entries(without=seen).items():
+                    for key, counts in folder.entries(without=seen).items():
                         seen.add(key)
-                        self._counts.add(entry.counts)
+                        self._counts.add(counts)
                 done = self._counts.documents + self._counts.skipped.total()
                 self._tell(done / records if records else None)
 
@@ -262,7 +260,7 @@ class _Run:
                 folder.remove()  # the run may have ended between its last two steps
                 return self._finished(before)
             is_continued = self._is_continued(folder, job)
-            is_publishing = is_continued and folder.publishing.exists()
+            is_publishing = is_continued and (folder.path / "publishing").exists()
             if not (is_publishing or (release.overwrite and not self._plan.is_folder)):
                 changed = _changed(before["job"], job) if before.get("job") and job else ""
                 refuse_taken(self._name, changed and f", made otherwise ({changed})")
@@ -322,12 +320,9 @@ class _Run:
 
     def _manifest(self) -> dict[str, Any]:
         """Return the manifest beside the output; empty if there is none."""
-        with contextlib.suppress(OSError, ValueError, RecursionError):
-            if self._is_url:
-                content = json.loads(stores.read(f"{self._name}.manifest.json") or b"{}")
-            else:
-                content = json.loads(beside(self._target, "manifest.json").read_bytes())
-            return content if isinstance(content, dict) else {}
+        name = f"{self._name if self._is_url else self._target}.manifest.json"
+        with contextlib.suppress(OSError, ValueError, TypeError), stores.opened(name) as file:
+            return dict(json.load(file))
         return {}
 
     def _finished(self, manifest: Mapping[str, Any]) -> CorpusReport:
@@ -349,7 +344,7 @@ class _Run:
             own = Counts()
             parts = [part for number, part in entries if number == file]
             for part in parts:
-                own.add(entries[file, part].counts)
+                own.add(entries[file, part])
             counts.add(own)
             path = join_file(plan, folder, file, parts)
             described.append(
@@ -379,20 +374,19 @@ class _Run:
 
     def _publish_bad(self, folder: Checkpoint, entries: Entries) -> str | None:
         """Let the bad records appear, for their owner alone; return where."""
-        paths = [folder.file(*key, "bad") for key, each in entries.items() if "bad" in each.sha256]
+        paths = [path for key in entries if (path := folder.file(*key, "bad")).exists()]
         if not paths:
             return None
         quarantine = beside(self._target, "quarantine.jsonl")
         with atomic_write(quarantine) as out:
-            for path in paths:
-                with open(path, "rb") as file:
-                    shutil.copyfileobj(file, out)
+            RecordWriter.join(paths, out)
         return str(quarantine)
 
     def _publish(self, folder: Checkpoint, manifest: bytes) -> None:
         """Let the output appear in one step, or at a URL object by object; then its manifest."""
-        made, was_publishing = folder.result(), folder.publishing.exists()
-        folder.publishing.touch()
+        made, mark = folder.result(), folder.path / "publishing"  # from now on it may be visible
+        was_publishing = mark.exists()
+        mark.touch()
         sync_folder(folder.path)
         if self._is_url:
             for path in [made] if made.is_file() else sorted(filter(Path.is_file, made.rglob("*"))):

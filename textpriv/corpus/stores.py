@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -17,29 +16,15 @@ from typing import Any, BinaryIO, cast
 from textpriv.errors import CorpusError, how_to_install
 from textpriv.files import is_url
 
-__all__ = [
-    "STANDARD_STREAM",
-    "is_folder",
-    "is_stream",
-    "is_taken",
-    "names_below",
-    "opened",
-    "put",
-    "read",
-]
+__all__ = ["STANDARD_STREAM", "is_folder", "is_stream", "is_taken", "names_below", "opened", "put"]
 
 STANDARD_STREAM = "-"
 
 
 def is_stream(name: str) -> bool:
     """Return whether a path is a standard stream, a device or a pipe."""
-    if name == STANDARD_STREAM:
-        return True
-    try:
-        mode = os.stat(name).st_mode
-    except OSError:
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    is_other = os.path.exists(name) and not (os.path.isfile(name) or os.path.isdir(name))
+    return name == STANDARD_STREAM or is_other
 
 
 def is_folder(name: str) -> bool:
@@ -77,15 +62,6 @@ def opened(name: str) -> BinaryIO:
         return open(name, "rb")
     with _asked(name) as (store, path):
         return cast(BinaryIO, store.open(path, "rb"))
-
-
-def read(url: str) -> bytes | None:
-    """Return the object at a URL; None where there is none."""
-    try:
-        with _asked(url) as (store, path):
-            return bytes(store.cat_file(path))
-    except FileNotFoundError:
-        return None
 
 
 def put(path: Path, url: str) -> None:

@@ -1,15 +1,5 @@
 """Formats: how a path names one, and the reader and the writer of each.
 
-=========== ==================================== ==============================================
-format      a record is                          the extension that means it
-=========== ==================================== ==============================================
-``jsonl``   one JSON object a line               ``.jsonl`` ``.ndjson``
-``csv``     one row under a header, UTF-8        ``.csv``
-``tsv``     the same with tabs between columns   ``.tsv`` ``.tab``
-``text``    one line, the document itself        ``.txt`` ``.text``
-``parquet`` one row                              ``.parquet``
-=========== ==================================== ==============================================
-
 All but Parquet may end in ``.gz``. The path ``-`` is standard input or output, uncompressed.
 """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import itertools
@@ -57,16 +56,16 @@ class _CsvReader(LineReader):
         csv.field_size_limit(max(csv.field_size_limit(), record_limit()))
         first = next(lines, b"")
         self.newline = "\r\n" if first.endswith(b"\r\n") else "\n"
-        self.delimiter = max(self.delimiters, key=lambda each: self._columns_by(each, first))
         decoded = map(_disguised, itertools.chain([first], lines) if first else ())
-        rows = csv.reader(decoded, delimiter=self.delimiter, strict=True)
         line = 1
         try:
+            self.delimiter = max(self.delimiters, key=lambda each: self._columns_by(each, first))
+            rows = csv.reader(decoded, delimiter=self.delimiter, strict=True)
             header = next(rows, [])
             if not header or _is_flawed(header):
                 raise CorpusError(f"{self.name}, line 1: expected a CSV header in UTF-8")
             self.columns = header
-            self._places = self.check_header(", line 1 (the header)")
+            self._places = self.check_header()
             line = rows.line_num + 1
             for row in rows:
                 if row:  # else a blank line between rows
@@ -83,10 +82,8 @@ class _CsvReader(LineReader):
 
     def _columns_by(self, delimiter: str, header: bytes) -> int:
         """Return how many of the texts' columns a delimiter finds in the header."""
-        with contextlib.suppress(csv.Error):
-            names = next(csv.reader([_disguised(header)], delimiter=delimiter))
-            return len(set(names).intersection(self.texts))
-        return 0
+        names = next(csv.reader([_disguised(header)], delimiter=delimiter))
+        return len(set(names).intersection(self.texts))
 
     def parse(self, unit: list[str]) -> tuple[Sequence[Any], Any]:
         if _is_flawed(unit):

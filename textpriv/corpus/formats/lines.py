@@ -39,7 +39,7 @@ class _TextReader(LineReader):
         return [_decoded(unit).removesuffix("\n").removesuffix("\r")], None
 
     def spelled(self, row: Any) -> bytes | None:
-        return row if isinstance(row, bytes) else _dumped(row)
+        return bytes(row)
 
 
 class _JsonReader(_TextReader):

@@ -93,16 +93,12 @@ class _ParquetReader(CorpusReader):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        if self.path == stores.STANDARD_STREAM:
-            raise CorpusError(
-                "Parquet is read from its end, so it cannot come from standard input: name a file."
-            )
         with stores.opened(self.path) as raw:
             with self._told():
                 table = pq.ParquetFile(raw)
                 self.schema = pa.schema([_plain(field) for field in table.schema_arrow])
             self.columns = list(self.schema.names)
-            self._places = self.check_header("")
+            self._places = self.check_header()
             position, total = 0, table.metadata.num_rows
             for rows in self._pieces(table):
                 yield self._batch(rows, position, total)
