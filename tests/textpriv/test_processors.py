@@ -24,7 +24,7 @@ OLD = {
     "OPENBLAS_CORETYPE": "Prescott",
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-AVX,-AVX512F",
 }
-SPACES = ("recommended", "euclidean", "unit", "manhattan")
+SPACES = ("euclidean", "recommended", "unit", "manhattan")
 SIZE, DIMENSION, DOCUMENTS = 400, 21, 300
 
 
@@ -58,7 +58,7 @@ def test_an_old_and_a_new_processor_release_the_same_text():
     assert old["index"] == new["index"]
     assert old["text"] == new["text"]
     assert old["language model"] == new["language model"]
-    assert len(new["text"]) == 2 * len(SPACES) + 2
+    assert (len(new["index"]), len(new["text"])) == (4, 4)
     # Else equal bytes would show nothing.
     assert all(old["rounding"][name] != new["rounding"][name] for name in new["rounding"])
 
@@ -93,19 +93,18 @@ def reviews(words: list[str]) -> list[str]:
     return texts
 
 
-def mechanisms(indexes):
+def mechanisms(index):
     from textpriv import TEM, ContextualTEM, Madlib, Tree, TreeTEM
     from textpriv.language import NGrams
 
-    for index in indexes:
-        reach = index.reference_distance
-        yield f"TEM {index.space}", TEM(index, 12 / reach)
-        if index.space != "manhattan":
-            yield f"Madlib {index.space}", Madlib(index, 40 / reach, search="exact")
-    yield "TEM uniform", TEM(indexes[1], 12 / indexes[1].reference_distance, "uniform")
-    model = NGrams.count(reviews(indexes[1].vocabulary.words), indexes[1].vocabulary)
-    yield "ContextualTEM", ContextualTEM(indexes[1], 12 / indexes[1].reference_distance, model)
-    yield "TreeTEM", TreeTEM(Tree.build(indexes[1].vocabulary, groups={"kind": 20}), 2.0)
+    reach, words = index.reference_distance, index.vocabulary
+    yield "TEM", TEM(index, 12 / reach)
+    yield "Madlib", Madlib(index, 40 / reach, search="exact")
+    yield (
+        "ContextualTEM",
+        ContextualTEM(index, 12 / reach, NGrams.count(reviews(words.words), words)),
+    )
+    yield "TreeTEM", TreeTEM(Tree.build(words, groups={"kind": 20}), 2.0)
 
 
 def checksum(*parts: object) -> str:
@@ -124,7 +123,7 @@ def everything() -> dict[str, dict[str, str]]:
     names = [f"document {number}" for number in range(DOCUMENTS)]
     texts = reviews(words.words)
     released = {}
-    for name, mechanism in mechanisms(built):
+    for name, mechanism in mechanisms(built[0]):
         privatizer = Privatizer(mechanism, run_key=bytes(range(32)))
         released[name] = checksum(*privatizer.pipe(texts, keys=names))
     model = general_english(Vocabulary.builtin("en").words)
