@@ -58,7 +58,7 @@ class Browser:
         self.session = self.command("Target.attachToTarget", targetId=target, flatten=True)[
             "sessionId"
         ]
-        for domain in ("Page", "Runtime", "Network", "Log", "Accessibility"):
+        for domain in ("Page", "Runtime", "Network", "Log"):
             self.command(f"{domain}.enable")
 
     def command(self, method, **parameters):
@@ -88,7 +88,7 @@ class Browser:
                 assert piece, "the browser has gone"
                 self.held += piece
 
-    def open(self, address, width=1280, scheme="light"):
+    def resize(self, width):
         self.command(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -96,6 +96,9 @@ class Browser:
             deviceScaleFactor=1,
             mobile=False,
         )
+
+    def open(self, address, width=1280, scheme="light"):
+        self.resize(width)
         self.command(
             "Emulation.setEmulatedMedia",
             features=[{"name": "prefers-color-scheme", "value": scheme}],

@@ -151,8 +151,9 @@ def test_every_page_of_the_site_fits_a_wide_and_a_narrow_screen_with_its_formula
     browser = Browser(tmp_path_factory.mktemp("profile"))
     small = "[...document.querySelectorAll('math')].filter((m) => m.getBoundingClientRect().height < 4).length"
     for page in sorted(site.rglob("index.html")):
+        browser.open(page.as_uri())
         for width in (1280, 400):
-            browser.open(page.as_uri(), width)
+            browser.resize(width)
             assert browser.evaluate("document.documentElement.scrollWidth") <= width, page
             assert browser.evaluate(small) == 0, page
     browser.close()

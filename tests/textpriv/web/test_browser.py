@@ -167,6 +167,7 @@ def test_the_report_is_readable(browser, report, width, scheme):
 
 def test_what_can_be_used_or_seen_has_a_name_for_screen_readers(browser, report):
     browser.open(report)
+    browser.command("Accessibility.enable")
     nodes = browser.command("Accessibility.getFullAXTree")["nodes"]
     wanted = {"button", "textbox", "combobox", "image", "link", "region", "graphics-document"}
     named = [
