@@ -1,6 +1,7 @@
 """Private rankings and metrics on public tables: every algorithm and other packages on the same splits and bounds.
 
 ``auc``: test AUC over epsilon, on the UCI sets and on tables of the KEEL collection that nothing was chosen on.
+``features``: test AUC of ``auto`` with and without ``PublicFeatures`` on the large sets.
 ``distances``: accuracy of 5 nearest neighbours under ``PrivateMetricLearner`` and the identity. Run
 
     python recipes/uci.py auc --data-dir DATA --out uci
@@ -52,7 +53,7 @@ LARGE = 20_000  # records from which on only what is quick is tried
 KEEL = "keel: "
 PLAIN = "logistic regression, non-private"
 AUTO = "auto"
-BINNED = "auto, PublicFeatures"
+BENT = "auto, PublicFeatures"
 FREE = "auto, epsilon infinite"
 IDENTITY = "identity metric"
 METRIC = "PrivateMetricLearner"
@@ -72,7 +73,6 @@ SLOW = ("sgd-output", "ftrl", "offpairstrc", "onpairstrc")
 PEERS: dict[str, tuple[bool, tuple[str, ...]]] = {
     "diffprivlib": (False, ("diffprivlib==0.6.6", "scikit-learn<1.7")),
     "opacus": (True, ("opacus==1.6.0", "opt_einsum>=3.3")),
-    "interpret": (False, ("interpret-core[required]==0.7.3",)),
 }
 FEW_SPLITS = 5
 KEEL_SPLITS = 2
@@ -142,7 +142,7 @@ def auc_cells(
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score
 
-    from pairwise import PrivateAUCClassifier, PublicFeatures
+    from pairwise import PrivateAUCClassifier
 
     X, y, Z, z = split(name, source, seed)
     plain = LogisticRegression(C=1000.0, max_iter=5000).fit(X, y)
@@ -162,27 +162,6 @@ def auc_cells(
 
     yield {"method": FREE, "epsilon": None, "score": score(math.inf, AUTO)}
     collected = name.startswith(KEEL)
-    numbers = np.zeros(X.shape[1], bool) if collected else numbers_of(name, source, X.shape[1])
-    largest = float(np.abs(X).max())
-
-    def binned(epsilon: float) -> float:
-        """Return the AUC of auto on numbers with their bins beside them, if the public rule gives any."""
-        others = int((~numbers).sum())
-        features = PublicFeatures(
-            -largest, largest, epsilon=epsilon, delta=DELTA, beside=others
-        ).fit(X[:, numbers])
-
-        def shown(table: Array) -> Array:
-            rest = table[:, ~numbers] / largest
-            return np.hstack([features.transform(table[:, numbers]), rest])
-
-        # Each original column adds at most 1 to the squared norm, and the bins of a number another 1.
-        norm = math.sqrt(largest**-2 + (numbers.sum() if features.bins_ else 0))
-        learner = PrivateAUCClassifier(
-            epsilon, DELTA, data_norm=norm, classes=[0, 1], threshold_share=0.0, random_state=seed
-        ).fit(shown(X), y)
-        return float(roc_auc_score(z, learner.decision_function(shown(Z))))
-
     few = len(X) > LARGE or seed >= (1 if collected else FEW_SPLITS)
     for epsilon in epsilons:
         for method in EVERY:
@@ -191,8 +170,40 @@ def auc_cells(
             draws = DRAWS if method == AUTO and not collected else 1
             value = float(np.mean([score(epsilon, method, k) for k in range(draws)]))
             yield {"method": method, "epsilon": epsilon, "score": value}
-        if numbers.any():
-            yield {"method": BINNED, "epsilon": epsilon, "score": binned(epsilon)}
+
+
+def feature_cells(
+    name: str, source: str | None, seed: int, epsilons: tuple[float, ...]
+) -> Iterator[Cell]:
+    """Yield the test AUC of ``auto`` on one split, on the numbers of a table as they are and with ``PublicFeatures``."""
+    from sklearn.metrics import roc_auc_score
+
+    from pairwise import PrivateAUCClassifier, PublicFeatures
+
+    X, y, Z, z = split(name, source, seed)
+    numbers = numbers_of(name, source, X.shape[1])
+    largest, others = float(np.abs(X).max()), int((~numbers).sum())
+    for epsilon in epsilons:
+        for method, waves in ((AUTO, 0), (BENT, None)):
+            features = PublicFeatures(
+                -largest, largest, waves=waves, epsilon=epsilon, delta=DELTA, beside=others
+            ).fit(X[:, numbers])
+            shown, tested = (
+                np.hstack([features.transform(table[:, numbers]), table[:, ~numbers] / largest])
+                for table in (X, Z)
+            )
+            # Each original column adds at most 1 to the squared norm, and so does each wave.
+            norm = math.sqrt(largest**-2 + 2 * features.waves_ * numbers.sum())
+            learner = PrivateAUCClassifier(
+                epsilon,
+                DELTA,
+                data_norm=norm,
+                classes=[0, 1],
+                threshold_share=0.0,
+                random_state=seed,
+            ).fit(shown, y)
+            score = float(roc_auc_score(z, learner.decision_function(tested)))
+            yield {"method": method, "epsilon": epsilon, "score": score}
 
 
 def neighbours(A: Array, classes: Labels, B: Array, k: int = 5) -> Labels:
@@ -235,7 +246,7 @@ def distance_cells(
         yield cell(METRIC, epsilon, learner.fit(X[train], y[train]).components_)
 
 
-EXPERIMENTS = {"auc": auc_cells, "distances": distance_cells}
+EXPERIMENTS = {"auc": auc_cells, "features": feature_cells, "distances": distance_cells}
 
 
 def work(
@@ -547,6 +558,24 @@ def auc(
         write_csv([c for c in (*found, *peers) if c["set"].startswith(KEEL)], out / "keel.csv")
     (out / "auc.md").write_text(report, encoding="utf-8")
     write_csv(shown, out / "auc.csv")
+    print(report)
+
+
+@app.command()
+def features(
+    data_dir: Data = None,
+    out: Out = Path("uci"),
+    splits: Splits = 5,
+    jobs: Jobs = 2,
+    online: Online = False,
+    sets: Sets = None,
+) -> None:
+    """Print the test AUC of auto with and without PublicFeatures on the large sets."""
+    source = str(data_dir) if data_dir is not None else "online" if online else None
+    cells = run(_tasks("features", ("adult", "bank"), sets, source, splits, (1.0, 4.0)), out, jobs)
+    report = markdown(cells, "mean test AUC")
+    (out / "features.md").write_text(report, encoding="utf-8")
+    write_csv(cells, out / "features.csv")
     print(report)
 
 

@@ -106,7 +106,13 @@ def test_stopped_run_goes_on_and_prints_the_same_table(uci, tmp_path, monkeypatc
     assert kept.stat().st_mtime_ns == before
     rows = list(csv.DictReader((tmp_path / "uci" / "auc.csv").open()))
     assert {"breast_cancer"} == {row["set"] for row in rows}
-    assert {*uci.EVERY, uci.PLAIN, uci.FREE, uci.BINNED} == {row["method"] for row in rows}
+    assert {*uci.EVERY, uci.PLAIN, uci.FREE} == {row["method"] for row in rows}
+
+
+def test_features_are_compared_on_the_same_split(uci):
+    cells = list(uci.feature_cells("breast_cancer", None, 0, (4.0,)))
+    assert [cell["method"] for cell in cells] == [uci.AUTO, uci.BENT]
+    assert min(cell["score"] for cell in cells) > 0.9
 
 
 def test_unknown_set_is_refused_in_plain_words(tmp_path):

@@ -354,35 +354,36 @@ def test_a_scaler_whose_bounds_are_set_after_its_fit_does_not_pass_the_norm_that
     assert scaler.fit([[0.5]]).transform([[1.0]]).item() == scaler.norm_bound_ == 9
 
 
-# -- bins
+# -- waves
 
 
-def test_bins_count_no_record_but_their_number():
+def test_waves_count_no_record_but_their_number():
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 10, size=(5000, 2))
     fitted = PublicFeatures(0, 10, epsilon=1.0, delta=1e-5).fit(X)
     again = PublicFeatures(0, 10, epsilon=1.0, delta=1e-5).fit(np.zeros_like(X))
-    assert fitted.bins_ == again.bins_ > 4
+    assert fitted.waves_ == again.waves_ == 4
     Z = fitted.transform(X)
-    assert Z.shape == (5000, 2 + 2 * fitted.bins_)
+    assert Z.shape == (5000, 2 + 4 * fitted.waves_)
     assert Z.shape[1] == len(fitted.get_feature_names_out())
     assert np.linalg.norm(Z, axis=1).max() <= fitted.norm_bound_
-    np.testing.assert_array_equal(Z[:, 2:].sum(axis=1), 2)
+    np.testing.assert_allclose(Z[:, 2], np.cos(np.pi * X[:, 0] / 10))
+    np.testing.assert_allclose(Z[:, 6], np.cos(np.pi * np.log1p(100 * X[:, 0]) / np.log(1001)))
 
 
-@pytest.mark.parametrize(("n", "beside", "bins"), [(100, 0, 0), (5000, 20, 11), (10**6, 0, 32)])
-def test_bins_follow_from_public_numbers(n, beside, bins):
+@pytest.mark.parametrize(("n", "beside", "waves"), [(100, 0, 0), (5000, 35, 2), (10**6, 0, 4)])
+def test_waves_follow_from_public_numbers(n, beside, waves):
     settings = {"epsilon": 1.0, "delta": 1e-8 if n == 10**6 else 1e-5, "beside": beside}
-    assert PublicFeatures(0, 1, **settings).fit(np.zeros((n, 2))).bins_ in (bins, bins + 1)
+    assert PublicFeatures(0, 1, **settings).fit(np.zeros((n, 2))).waves_ == waves
 
 
-def test_bins_without_a_rule_are_refused():
+def test_waves_without_a_rule_are_refused():
     with pytest.raises(InvalidParameterError, match="epsilon"):
         PublicFeatures(0, 1).fit(np.zeros((9, 2)))
-    assert PublicFeatures(0, 1, bins=0).fit_transform([[1.0]]).tolist() == [[1.0]]
+    assert PublicFeatures(0, 1, waves=0).fit_transform([[1.0]]).tolist() == [[1.0]]
 
 
-def test_bins_see_what_a_line_cannot():
+def test_waves_see_what_a_line_cannot():
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, size=(6000, 1))
     y = (np.abs(X[:, 0]) < 0.5).astype(int)
