@@ -61,7 +61,7 @@ def test_private_entities_go_through_a_docbin(ruled):
 
 
 def test_the_strict_tokenizer_finds_spans_by_itself(demo_index):
-    from textpriv.pipeline.tokenizer import PrivateTokenizer
+    from textpriv.pipeline.components import PrivateTokenizer
 
     nlp = spacy.blank("en")
     settings = {"index": demo_index, "epsilon": 30.0, "spans": "chat", "detect": ["patterns"]}

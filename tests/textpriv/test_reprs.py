@@ -10,7 +10,7 @@ import pytest
 import textpriv
 from textpriv import errors
 from textpriv.engines.settings import PrivatizerSettings
-from textpriv.pipeline import PrivateCorpus, PrivateTokenizer
+from textpriv.pipeline import PrivateTokenizer
 
 
 @pytest.fixture
@@ -27,7 +27,6 @@ def test_what_is_shown_is_short_and_names_what_was_chosen(mechanism):
     assert repr(privatizer) == f"Privatizer({mechanism!r}, {policy!r})"
     settings = PrivatizerSettings(options={"epsilon": 3.4}, run_key=b"secret" * 5)
     assert "secret" not in repr(settings)
-    assert repr(PrivateCorpus("raw", limit=3)) == "PrivateCorpus('raw', carry=['cats'])"
     assert repr(privatizer.release(privatizer.read("a b"))[0]) == "PrivateTokens(2 tokens)"
     for shown in (mechanism, mechanism.index, mechanism.statement, privatizer):
         assert len(repr(shown)) < 200
@@ -39,7 +38,7 @@ def test_a_form_shows_its_mechanism_once_it_is_opened(mechanism):
     assert repr(form) == "PrivateTokenizer(not opened, en)"
     form._index = mechanism.index
     form("a b")
-    assert repr(form) == f"PrivateTokenizer({form.privatizer!r}, en)"
+    assert repr(form) == f"PrivateTokenizer({form.prepare()!r}, en)"
 
 
 def test_an_extra_is_installed_by_its_packages(monkeypatch):

@@ -5,10 +5,9 @@ reads the raw text in a vocabulary of its own and hands out private words only. 
 """
 
 from textpriv.pipeline.annotations import LostAnnotationWarning
-from textpriv.pipeline.component import TextprivComponent, make_component
-from textpriv.pipeline.reader import PrivateCorpus, make_corpus
-from textpriv.pipeline.saving import RawTextWarning
-from textpriv.pipeline.tokenizer import PrivateTokenizer, make_tokenizer
+from textpriv.pipeline.components import PrivateTokenizer, TextprivComponent
+from textpriv.pipeline.form import RawTextWarning
+from textpriv.pipeline.reader import PrivateCorpus
 
 __all__ = [
     "LostAnnotationWarning",
@@ -16,7 +15,4 @@ __all__ = [
     "PrivateTokenizer",
     "RawTextWarning",
     "TextprivComponent",
-    "make_component",
-    "make_corpus",
-    "make_tokenizer",
 ]

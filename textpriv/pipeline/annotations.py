@@ -1,24 +1,34 @@
-"""Annotations of raw documents: which of them private documents keep, and a warning of those that are lost.
+"""What private documents carry beside words: the record behind ``doc._.textpriv``, and annotations that were asked for.
 
-A label says something of the raw text. So none is kept unless it is asked for, and the statement names each that is.
+A label says something of the raw text. So annotations are lost unless they are asked for, and the statement names those.
+
+A document carries the name of its statement alone, and each process keeps each statement once: workers of ``nlp.pipe`` would
+else send a statement with every document.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
 from textpriv.errors import MechanismError
-from textpriv.pipeline.record import RECORD, keep_statement, record_of
 from textpriv.tokenization.encoder import TextEncoder
 from textpriv.tokenization.policy import TokenPolicy
 
-__all__ = ["Carried", "CarriedAnnotations", "LostAnnotationWarning"]
+__all__ = ["RECORD", "Carried", "CarriedAnnotations", "LostAnnotationWarning", "keep_statement"]
+
+RECORD: Any = ("._.", "textpriv", None, None)  # the key of the record in ``Doc.user_data``
+
+forms: WeakSet[Any] = WeakSet()  # of this process; each keeps its statements when it is prepared
+_statements: dict[str, dict[str, Any]] = {}
 
 _TOLD = {
     "cats": "the categories of a document (cats), carried over as they were",
@@ -31,35 +41,49 @@ class LostAnnotationWarning(UserWarning):
     """Raw documents had annotations that the private ones have not."""
 
 
+def keep_statement(content: dict[str, Any]) -> str:
+    """Keep a statement in this process, and return the name that documents carry."""
+    name = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    _statements.setdefault(name, content)
+    return name
+
+
+def record_of(doc: Doc) -> dict[str, Any] | None:
+    """Return the statement and the token counts of a private document, None of a raw one.
+
+    The statement is None if no pipeline of this process makes such documents.
+    """
+    record = doc.user_data.get(RECORD)
+    if record is None:
+        return None
+    if record["statement"] not in _statements:
+        for form in list(forms):
+            form.prepare()
+    return {"statement": _statements.get(record["statement"]), "counts": record["counts"]}
+
+
+if not Doc.has_extension(RECORD[1]):
+    Doc.set_extension(RECORD[1], getter=record_of)
+
+
 class Carried(NamedTuple):
     """The annotations that one raw document passes on; entities as (first character, one past the last, label)."""
 
-    categories: dict[str, float] | None
+    categories: dict[str, float]
     entities: list[tuple[int, int, str]]
 
 
 class CarriedAnnotations:
-    """The choice of annotations that go from raw to private documents.
+    """The choice of annotations, "cats" and "ents", that go from raw to private documents.
 
-    Parameters
-    ----------
-    names
-        ``"cats"`` and ``"ents"``.
-    policy, language
-        By which the raw text is tokenized.
-
-    Raises
-    ------
-    MechanismError
-        For another name, or entities if the policy drops tokens.
+    ``policy`` and ``language`` are those by which the raw text is tokenized.
     """
 
     def __init__(self, names: Iterable[str], policy: TokenPolicy, language: str) -> None:
         self.names = tuple(dict.fromkeys(names))
         self._encoder = TextEncoder([], policy, language)
         self._warned: set[str] = set()
-        strange = set(self.names) - set(_TOLD)
-        if strange:
+        if strange := set(self.names) - set(_TOLD):
             raise MechanismError(f'carry takes "cats" and "ents"; found {min(strange)!r}.')
         if "ents" in self.names and "drop" in policy.to_dict().values():
             raise MechanismError(
@@ -72,64 +96,49 @@ class CarriedAnnotations:
         """Items of the statement, one for each annotation that is kept."""
         return tuple(_TOLD[name] for name in self.names)
 
-    def read(self, doc: Doc, typed: bool = False) -> Carried | None:
+    def read(self, doc: Doc, typed: bool = False) -> Carried:
         """Return the annotations of a raw document that are kept, and warn once of others; typed spans are not lost."""
-        if typed:
-            self._warned.add("ents")
-        self._warn(doc)
-        if not self.names:
-            return None
+        kept = {*self.names, *(["ents"] if typed else [])}
+        lost = [name for name in _TOLD if getattr(doc, name) and name not in kept]
+        lost += ["spans"] * bool(doc.spans)
+        # Extensions of a document as a whole: those of tokens and spans have positions.
+        lost += [
+            f"_.{key[1]}"
+            for key in doc.user_data
+            if isinstance(key, tuple) and key[0] == "._." and key[2] is None and key != RECORD
+        ]
+        if new := [name for name in lost if name not in self._warned]:
+            self._warned.update(new)
+            warnings.warn(
+                f"Private documents are without {', '.join(new)} of the raw ones, which reveal something of the raw text. "
+                'Put textpriv before the component that makes them. Or keep cats and ents with carry=["cats", "ents"], '
+                "which the statement will name.",
+                LostAnnotationWarning,
+                stacklevel=2,
+            )
         entities = doc.ents if "ents" in self.names else ()
         return Carried(
-            dict(doc.cats) if "cats" in self.names else None,
+            dict(doc.cats) if "cats" in self.names else {},
             [(ent.start_char, ent.end_char, ent.label_) for ent in entities],
         )
 
     def name_in(self, doc: Doc) -> None:
         """Name the kept annotations in the statement of a private document that was made without them."""
-        record = record_of(doc)
-        assert record is not None
-        stated = record["statement"]
+        record = doc.user_data[RECORD]
+        stated = _statements[record["statement"]]
         exposed = [*dict.fromkeys([*stated["not_protected"], *self.not_protected])]
         name = keep_statement({**stated, "not_protected": exposed})
-        doc.user_data[RECORD] = {"statement": name, "counts": record["counts"]}
+        doc.user_data[RECORD] = {**record, "statement": name}
 
-    def write(self, carried: Carried | None, text: str, doc: Doc) -> None:
-        """Annotate the private document of a raw text."""
-        if carried is None:
+    def write(self, carried: Carried, text: str, doc: Doc) -> None:
+        """Annotate the private document of a raw text; an entity covers the tokens whose raw ones it touches."""
+        doc.cats = carried.categories
+        if not carried.entities:
             return
-        if carried.categories is not None:
-            doc.cats = carried.categories
-        if carried.entities:
-            doc.ents = self._entities(carried.entities, text, doc)
-
-    def _entities(self, entities: list[tuple[int, int, str]], text: str, doc: Doc) -> list[Span]:
-        """Return the entities as ranges of private tokens: those whose raw tokens they touch."""
         begins, ends = self._encoder.offsets(text).T
         found = []
-        for first, last, label in entities:
+        for first, last, label in carried.entities:
             touched = np.flatnonzero((ends > first) & (begins < last))
             if len(touched):
                 found.append(Span(doc, int(touched[0]), int(touched[-1]) + 1, label=label))
-        return filter_spans(found)
-
-    def _warn(self, doc: Doc) -> None:
-        for name, there in (("cats", doc.cats), ("ents", doc.ents), ("spans", doc.spans)):
-            if there and name not in self.names:
-                self._tell(name, name, "" if name == "spans" else name)
-        for key in doc.user_data:
-            # Of a document as a whole: those of tokens and spans have positions.
-            if isinstance(key, tuple) and key[0] == "._." and key[2] is None and key != RECORD:
-                self._tell(f"_.{key[1]}", f"the extension _.{key[1]}", "")
-
-    def _tell(self, name: str, lost: str, keep: str) -> None:
-        if name in self._warned:
-            return
-        self._warned.add(name)
-        way = f', or keep it with carry=["{keep}"], which the statement will name' if keep else ""
-        warnings.warn(
-            f"Private documents are without {lost} of the raw ones, which reveal something of the raw text. Put textpriv "
-            f"before the component that makes them{way}.",
-            LostAnnotationWarning,
-            stacklevel=2,
-        )
+        doc.ents = filter_spans(found)

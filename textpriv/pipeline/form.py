@@ -1,19 +1,37 @@
-"""The shared part of the spaCy forms: open the index, draw documents, and make new ones of private words."""
+"""The shared part of the spaCy forms: draw documents, make new ones of private words, and save the index beside a pipeline.
+
+A saved pipeline holds its string store. Every raw `Doc` that was made in its vocabulary has left its words there, so a form
+looks at the words of the vocabulary first, and refuses where one cannot have been released. A seed and run keys are never
+saved.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
+import multiprocessing.context
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import spacy.util
+import srsly
 from spacy.tokens import Doc, Span
 from spacy.vocab import Vocab
 
-from textpriv.errors import IndexFolderError, VocabularyError
-from textpriv.pipeline.annotations import Carried, CarriedAnnotations
-from textpriv.pipeline.options import PipelineOptions
-from textpriv.pipeline.record import RECORD, forms, keep_statement
+from textpriv.errors import IndexFolderError, RawTextError, VocabularyError
+from textpriv.pipeline.annotations import (
+    RECORD,
+    Carried,
+    CarriedAnnotations,
+    forms,
+    keep_statement,
+)
+from textpriv.pipeline.options import READER_NAME, TOKENIZER_NAME, PipelineOptions
+from textpriv.tokenization.policy import CLASSES, MASK, TokenPolicy
 
 # spaCy imports this module in every program that makes a pipeline, once textpriv is installed. So heavy modules are
 # imported where a private pipeline is made.
@@ -21,7 +39,7 @@ if TYPE_CHECKING:
     from textpriv.index.index import Index
     from textpriv.privatizer import PrivateTokens, Privatizer
 
-__all__ = ["DEFAULT_BATCH", "PrivateForm", "Reading"]
+__all__ = ["DEFAULT_BATCH", "PrivateForm", "RawTextWarning", "Reading"]
 
 DEFAULT_BATCH = 1000
 
@@ -34,8 +52,12 @@ _DRAWN_ANEW = (
 )
 
 
+class RawTextWarning(UserWarning):
+    """A pipeline is saved with the raw words it has seen, as its config asks."""
+
+
 class Reading(NamedTuple):
-    """One raw document, as far as it is needed for the private one."""
+    """One raw document, as far as it is needed for the private one; typed spans as (start, end, kind)."""
 
     text: str
     vocab: Vocab
@@ -45,7 +67,7 @@ class Reading(NamedTuple):
 
 
 class PrivateForm:
-    """The shared part of the forms.
+    """The shared part of the component and the tokenizer, which read raw documents each in their own way.
 
     The index is opened at once if its folder is there, so that wrong parameters are reported early and forked workers
     share the memory. A missing folder is reported at the first use: a saved pipeline brings its own copy.
@@ -53,48 +75,66 @@ class PrivateForm:
 
     takes_entities = False  # whether the entities of raw documents are typed spans
 
-    def __init__(self, options: PipelineOptions, language: str) -> None:
+    def __init__(
+        self, vocab: Vocab, language: str, options: PipelineOptions, carry: Sequence[str] = ()
+    ) -> None:
+        self.vocab = vocab
         self.options = options
-        self._make_mechanism = options.make_mechanism(language)
         self._language = language
-        self._policy = options.token_policy
-        self._annotations = self.annotations(options.carry)
+        self._policy = TokenPolicy.from_dict(options.policy or {})
+        self._annotations = self.annotations(carry)
         self._folder = None if options.index is None else Path(options.index)
-        self._known_words = 0  # lexemes of the pipeline's vocabulary that a form made or looked at
+        self._known_words = 0  # lexemes of the vocabulary that a form made or looked at
         self._forget()
         forms.add(self)
-        if self._folder is not None and self._folder.is_dir():
-            try:
+        if self._folder is not None:
+            with contextlib.suppress(IndexFolderError):
                 self.prepare()
-            except IndexFolderError:
-                self._forget()
 
-    def _forget(self) -> None:
-        self._index: Index | None = None
-        self._privatizer: Privatizer | None = None
-        self._names: tuple[str, str] = ("", "")  # of the statements without and with repeated draws
+    def __call__(self, raw: Any) -> Doc:
+        """Return the private document of a raw text, or for the component of a raw `Doc`, which is not changed.
 
-    def _own_vocab(self) -> Vocab:
+        ``doc._.textpriv`` has ``"statement"``, one object for all documents, and ``"counts"``, tokens by class.
+        """
+        return next(self._release([self._read(raw)]))
+
+    def pipe(
+        self, stream: Iterable[Any], *, batch_size: int = DEFAULT_BATCH, once: bool = False
+    ) -> Iterator[Doc]:
+        """Yield the private document of each raw one of a stream, in order.
+
+        Parameters
+        ----------
+        stream
+            Raw texts, or for the component raw documents.
+        batch_size
+            Documents drawn in one call. The output does not depend on it.
+        once
+            Draw the same text the same way each time. Without a seed or a run key, this holds as long as this object lives
+            and keeps its index.
+        """
+        for batch in spacy.util.minibatch(map(self._read, stream), batch_size):
+            yield from self._release(batch, once)
+
+    def _read(self, raw: Any) -> Reading:
         raise NotImplementedError
 
     def annotations(self, names: Sequence[str]) -> CarriedAnnotations:
         """Return the carrier of annotations from raw documents to those that this form makes of their texts."""
         return CarriedAnnotations(names, self._policy, self._language)
 
+    # Drawing
+
+    def _forget(self) -> None:
+        self._index: Index | None = None
+        self._privatizer: Privatizer | None = None
+        self._names: tuple[str, str] = ("", "")  # of the statements without and with repeated draws
+
     def _open(self) -> Index:
-        if self._index is None and self._folder is None:
-            from textpriv.index.builtin import builtin_index
+        if self._index is None:
+            from textpriv.index.builtin import BUILTIN, open_index
 
-            self._index = builtin_index(self._language)
-        elif self._index is None:
-            if not self._folder.is_dir():  # type: ignore[union-attr]
-                raise IndexFolderError(
-                    f"textpriv found no index folder at {self._folder}: correct the path of "
-                    '"index" in its config, or load a saved pipeline, which brings its own.'
-                )
-            from textpriv.index.index import Index
-
-            index = Index.load(self._folder)  # type: ignore[arg-type]
+            index = open_index(self._folder or f"{BUILTIN}{self._language}")
             if index.language not in (None, self._language):
                 raise VocabularyError(
                     f"The index {self._folder} is of the language {index.language!r}, and the pipeline of "
@@ -105,25 +145,10 @@ class PrivateForm:
         return self._index
 
     def prepare(self) -> Privatizer:
-        """Open the privatizer behind this form, if it is not open.
-
-        Raises
-        ------
-        IndexFolderError
-            If there is no index, or its folder is missing or damaged.
-        """
+        """Return the privatizer behind this form, opened if it is not open."""
         if self._privatizer is None:
-            from textpriv.privatizer import Privatizer
-
             forms.add(self)
-            privatizer = Privatizer(
-                self._make_mechanism(self._open()),
-                policy=self._policy,
-                seed=self.options.seed,
-                run_key=self.options.secret(),
-                language=self._language,
-                **self.options.typed_spans(self._language),
-            )
+            privatizer = self.options.privatizer(self._open(), self._language)
             stated = privatizer.statement.extended(not_protected=self._annotations.not_protected)
             each = (
                 stated.extended(notes=(_DRAWN_ANEW,)),
@@ -133,18 +158,13 @@ class PrivateForm:
             self._privatizer = privatizer
         return self._privatizer
 
-    @property
-    def privatizer(self) -> Privatizer:
-        """The privatizer behind this form."""
-        return self.prepare()
-
     def _release(self, batch: Sequence[Reading], once: bool = False) -> Iterator[Doc]:
         """Draw documents: each independently, or with ``once`` the same way for the same text.
 
         A seed or a run key implies ``once``: the output of a run must not depend on batches, on the number of processes
         or on how often a text is read. Without them it holds within this object, under a key that nobody has.
         """
-        once = once or self.options.is_named
+        once = once or self.options.seed is not None or self.options.run_key is not None
         privatizer = self.prepare()
         labels = [reading.spans for reading in batch] if self.takes_entities else None
         raw = privatizer.read_batch([reading.text for reading in batch], labels)
@@ -154,7 +174,8 @@ class PrivateForm:
             doc = self._document(reading.vocab, tokens)
             doc.user_data[RECORD] = {"statement": self._names[once], "counts": tokens.counts}
             doc._context = reading.context
-            self._annotations.write(reading.carried, reading.text, doc)
+            if reading.carried is not None:
+                self._annotations.write(reading.carried, reading.text, doc)
             yield doc
 
     def _key(self, text: str) -> bytes:
@@ -165,12 +186,10 @@ class PrivateForm:
     def _document(self, vocab: Vocab, tokens: PrivateTokens) -> Doc:
         """A document whose entities are the typed spans; a surface of several words is several tokens."""
         before = len(vocab)
-        if not tokens.spans:
-            doc = Doc(vocab, words=tokens.words, spaces=tokens.spaces)
-        else:
-            words: list[str] = []
-            spaces: list[bool] = []
-            ranges = []
+        words, spaces = tokens.words, tokens.spaces
+        ranges = []
+        if tokens.spans:
+            words, spaces = [], []
             for number, (word, space) in enumerate(zip(tokens.words, tokens.spaces, strict=True)):
                 parts = word.split(" ") if number in tokens.spans else [word]
                 if not all(parts):
@@ -179,11 +198,112 @@ class PrivateForm:
                     ranges.append((len(words), len(words) + len(parts), tokens.spans[number]))
                 words += parts
                 spaces += [True] * (len(parts) - 1) + [space]
-            doc = Doc(vocab, words=words, spaces=spaces)
+        doc = Doc(vocab, words=words, spaces=spaces)
+        if ranges:
             doc.set_ents([Span(doc, first, last, label=kind) for first, last, kind in ranges])
-        if vocab is self._own_vocab():
+        if vocab is self.vocab:
             self._known_words += len(vocab) - before
         return doc
+
+    # Saving: the settings are in the pipeline's config
+
+    def _refuse_raw_words(self, doing: str) -> None:
+        """Refuse to go on if others have made lexemes of words that were never released."""
+        if len(self.vocab) == self._known_words:
+            return
+        if self._has_unreleased():
+            message = (
+                f"{doing}: the vocabulary of the pipeline holds words that were never released. They came with documents "
+                "that were read or made in it raw, and would be saved with it."
+            )
+            if not self.options.save_raw_words:
+                raise RawTextError(
+                    f"{message} Make another pipeline, with the tokenizer {TOKENIZER_NAME}; read raw files with the reader "
+                    f"{READER_NAME}, and make raw documents in a vocabulary of their own. If those words are public, set "
+                    "save_raw_words = true in its config."
+                )
+            warnings.warn(f"{message} Do not pass it on.", RawTextWarning, stacklevel=4)
+        self._known_words = len(self.vocab)
+
+    def _has_unreleased(self) -> bool:
+        """Whether one of the words of the vocabulary cannot have been released."""
+        from textpriv.mechanisms.base import UNKNOWN
+        from textpriv.tokenization.encoder import TextEncoder, words_of_rules
+
+        words = {lexeme.orth_ for lexeme in self.vocab} - {MASK} - words_of_rules(self._language)
+        try:
+            public = self._open().vocabulary
+        except IndexFolderError:
+            return bool(words)
+        words = {word for word in words if word not in public}
+        # What the policy keeps is released too, and a retokenizer joins several private words to one.
+        never = {name: "mask" for name in CLASSES if getattr(self._policy, name) == "drop"}
+        if self._policy.unknown != "keep":
+            never["unknown"] = "mask"
+        policy = replace(self._policy, **never)
+        read = TextEncoder(public.words, policy, self._language).encode(list(words))
+        is_cased = self._policy.case == "lower" and any(word != word.lower() for word in words)
+        return is_cased or UNKNOWN in read.codes or "masked" in read.counts
+
+    def _look_before_saving(self) -> None:
+        """Refuse to save raw words, and save all public words: which of them came raw must not show."""
+        self._refuse_raw_words("Not saved")
+        if self._privatizer is not None:
+            for word in self._open().vocabulary.words:
+                self.vocab[word]
+            self._known_words = len(self.vocab)
+
+    def to_disk(self, path: str | os.PathLike[str], *, exclude: Iterable[str] = ()) -> None:
+        """Write the index into ``path/index``, so that the pipeline loads anywhere.
+
+        Raise a `RawTextError` if the pipeline's vocabulary holds words that were never released; with ``save_raw_words``
+        it is a `RawTextWarning`. The folder of the pipeline is then without its vocabulary, which spaCy writes last.
+        """
+        self._look_before_saving()
+        path = Path(path)
+        if path.is_file():
+            path.unlink()  # another tokenizer, saved here before, is one file
+        path.mkdir(parents=True, exist_ok=True)
+        if self._folder is None or self._folder.resolve() != (path / "index").resolve():
+            self._open().save(path / "index", overwrite=True)
+
+    def from_disk(
+        self, path: str | os.PathLike[str], *, exclude: Iterable[str] = ()
+    ) -> PrivateForm:
+        """Use the index that `to_disk` wrote, if there is one; return the object itself."""
+        return self._use(Path(path) / "index")
+
+    def _use(self, folder: Path) -> PrivateForm:
+        if folder.is_dir():
+            self._forget()
+            self._folder = folder
+            self.prepare()
+        return self
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """Return the path of the index folder, as its files are too large; raise as `to_disk` does."""
+        self._look_before_saving()
+        return b"" if self._folder is None else os.fsencode(self._folder.absolute())
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> PrivateForm:
+        """Use the index folder that `to_bytes` names, if it is there; return the object itself."""
+        return self._use(Path(os.fsdecode(data))) if data else self
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker process opens the index folder itself. The privatizer stays behind, and with it run keys and raw words;
+        # the seed goes along, since a seeded run must not depend on the number of workers. A pickle is a file like
+        # another, but for the one that starts a worker of this program.
+        if multiprocessing.context.get_spawning_popen() is None:
+            self._look_before_saving()
+        state = self.__dict__.copy()
+        state.update(_index=None, _privatizer=None, _known_words=0)
+        # Registered functions usually return closures, which only this pickler takes.
+        state["options"] = srsly.pickle_dumps(self.options)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.options = srsly.pickle_loads(state["options"])
 
     def __repr__(self) -> str:
         opened = "not opened" if self._privatizer is None else repr(self._privatizer)

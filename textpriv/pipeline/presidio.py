@@ -38,13 +38,7 @@ class TextprivOperator(Operator):
         return given["privatizer"].privatize_span(text, given["entity_type"], key)
 
     def validate(self, params: dict[str, Any] | None = None) -> None:
-        """Refuse a privatizer that promises what Presidio does not do.
-
-        Raises
-        ------
-        SpanError
-            If there is none, its policy does not say that words pass, or the document has no name.
-        """
+        """Refuse a privatizer that promises what Presidio does not do, and a document without a name."""
         given = params or {}
         spans = getattr(given.get("privatizer"), "spans", None)
         if spans is None or spans.policy.undetected != UNDETECTED_PASS:
