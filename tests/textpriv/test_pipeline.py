@@ -395,6 +395,7 @@ def test_pickle_holds_the_path_and_no_array(form, folder):
     buffer = io.BytesIO()
     Pickler(buffer).dump(part(nlp))
     assert len(buffer.getvalue()) < 5000
+    assert b"textpriv.privatizer" not in buffer.getvalue()  # with it go keys and raw words
     assert texts_of(pickle.loads(pickle.dumps(nlp)).pipe(TEXTS)) == expected
 
 
