@@ -6,25 +6,24 @@ Printed bounds are rounded up, so the printed number is a bound as well.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from html import escape
 from itertools import islice
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 
-from textpriv.composition import Together, together
 from textpriv.errors import TextprivError
 
 __all__ = [
     "PrivacyStatement",
+    "Together",
     "UnsoundWarning",
     "at_least",
     "at_most",
-    "card",
+    "epsilon_of_zcdp",
     "factor_in_words",
     "odds_in_words",
 ]
@@ -32,10 +31,27 @@ __all__ = [
 _SHOWN = 20  # columns of a statement
 _WIDTH, _HEADING = 100, 15  # of the table, and of its headings
 DOCUMENT_WORDS, DOCUMENT_DELTA = 100, 1e-6  # of the line about documents
+_ROUNDED = 1e-9  # relative: more than the arithmetic of a conversion is off by
 
 
 class UnsoundWarning(UserWarning):
     """What is used does not have the guarantee one would expect; the statement says what is true."""
+
+
+class Together(NamedTuple):
+    """The loss of several draws: any set of outcomes is at most exp(epsilon) times as likely under other inputs, plus delta.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        In nats, and 0 if the sum of the largest losses is the lesser bound.
+    total : float
+        The sum of the largest losses, which holds with a delta of 0.
+    """
+
+    epsilon: float
+    delta: float
+    total: float
 
 
 @dataclass(frozen=True)
@@ -111,11 +127,6 @@ class PrivacyStatement:
 
     # Every word is drawn by itself, so the losses of words add up. These figures are proved if ``proved`` is true.
 
-    @property
-    def local_dp_epsilon(self) -> float:
-        """The level of pure local differential privacy of one word, in nats; infinite if there is no bound."""
-        return self.loss_at(math.inf)
-
     def loss_at(self, distance: float) -> float:
         """Largest loss, in nats, between two words at a distance: odds of at most ``exp(loss)`` to 1.
 
@@ -166,12 +177,16 @@ class PrivacyStatement:
         Returns
         -------
         Together
-            The lesser of the sum, and zCDP by bounded range.
+            The lesser of the sum, and zCDP by bounded range: a range of eta is eta^2 / 8-zCDP (Cesar and Rogers, "Bounding,
+            Concentrating, and Truncating", 2021).
         """
         if not 0 <= delta < 1:
             raise TextprivError(f"delta is a probability from 0 up and below 1; got {delta}.")
-        _from_zero("words", words)
-        return together(words, self.loss_at(distance), self.range_at(distance), delta)
+        total = words * self.loss_at(distance) if _from_zero("words", words) else 0.0
+        if not (delta and 0 < total < math.inf):
+            return Together(total, 0.0, total)
+        epsilon = epsilon_of_zcdp(words * self.range_at(distance) ** 2 / 8, delta)
+        return min(Together(total, 0.0, total), Together(epsilon, delta, total))
 
     # The statement as a table
 
@@ -209,7 +224,7 @@ class PrivacyStatement:
         ]
         lines += [self.typical_odds] if self.typical_odds else []
         if "worst_word_loss" in self.figures:
-            odds = odds_in_words(self.local_dp_epsilon)
+            odds = odds_in_words(self.loss_at(math.inf))
             lines.append(f"The two most different words: odds of at most {odds}.")
         return lines
 
@@ -255,7 +270,7 @@ class PrivacyStatement:
             f"{odds_in_words(found.total)}."
         ]
         factor = factor_in_words(found.epsilon)
-        if found.by != "sum" and factor != factor_in_words(found.total):
+        if found.delta and factor != factor_in_words(found.total):
             lines.append(
                 f"Any set of outcomes is at most {factor} times as likely for one of them as for the other, plus "
                 f"{at_most(found.delta)} (zCDP by bounded range)."
@@ -269,37 +284,26 @@ class PrivacyStatement:
     @property
     def typical_odds(self) -> str:
         """The sentences about tokens and their neighbours; empty without such figures."""
-        half, most = (self._at_reference(name) for name in ("", "_90"))
-        if half is None or most is None:
-            return ""
+        told = []
+        for which in ("", "_90"):
+            distance = self.figures.get(f"reference_distance{which}")
+            loss = self.figures.get(f"reference_loss{which}")
+            if distance is None or loss is None:
+                return ""
+            told += [odds_in_words(loss), at_most(distance, 3)]
         return (
-            f"A token and its 10th nearest word: odds of at most {half[0]} for half of all tokens (distance up to "
-            f"{half[1]}). For nine tenths: at most {most[0]} (up to {most[1]})."
-        )
-
-    def _at_reference(self, which: str) -> tuple[str, str] | None:
-        """Odds and distance of one of the two reference figures, rounded up."""
-        distance = self.figures.get(f"reference_distance{which}")
-        loss = self.figures.get(f"reference_loss{which}")
-        return (
-            None
-            if distance is None or loss is None
-            else (odds_in_words(loss), at_most(distance, 3))
-        )
+            "A token and its 10th nearest word: odds of at most {} for half of all tokens (distance up to {}). For nine "
+            "tenths: at most {} (up to {})."
+        ).format(*told)
 
     # Forms
 
     def to_dict(self) -> dict[str, Any]:
         """Return the statement as JSON types; an infinite epsilon becomes "inf", other numbers that are not finite None."""
-        content = {**asdict(self), "adjacency": str(self.adjacency), "figures": dict(self.figures)}
-        if self.epsilon is not None and math.isinf(self.epsilon):
-            content["epsilon"] = "inf"
-        cleaned: dict[str, Any] = _plain(content)
-        return cleaned
-
-    def to_json(self) -> str:
-        """Return the statement as one JSON object."""
-        return json.dumps(self.to_dict(), ensure_ascii=False)
+        lists = {name: list(value) for name, value in vars(self).items() if type(value) is tuple}
+        figures = {name: _finite(value) for name, value in self.figures.items()}
+        epsilon = "inf" if self.epsilon == math.inf else _finite(self.epsilon)
+        return {**vars(self), **lists, "figures": figures, "epsilon": epsilon}
 
     def __str__(self) -> str:
         lines = wrap(f"{self.mechanism}: {self.verdict}", _WIDTH)
@@ -318,13 +322,7 @@ class PrivacyStatement:
         )
 
     def _repr_html_(self) -> str:
-        return card(
-            "Privacy statement",
-            [("mechanism", self.mechanism)],
-            verdict=self.verdict,
-            good=self.proved,
-            lists=self.table,
-        )
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 def _from_zero(name: str, value: float) -> float:
@@ -334,14 +332,31 @@ def _from_zero(name: str, value: float) -> float:
     return value
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    return value
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def epsilon_of_zcdp(rho: float, delta: float) -> float:
+    """Return the least epsilon that the conversions of zCDP at these orders give; rho from 0 up, delta in (0, 1).
+
+    By Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020), Proposition 12: at every order
+    alpha above 1 it is ``rho alpha + (ln(1 / delta) + (alpha - 1) ln(1 - 1 / alpha) - ln(alpha)) / (alpha - 1)``.
+    """
+    if not (rho >= 0 and 0 < delta < 1):
+        raise TextprivError(
+            f"rho is a number from 0 up and delta one between 0 and 1; got {rho} and {delta}."
+        )
+    if rho == 0:
+        return 0.0
+    # Around the order at which the simpler conversion, rho + 2 sqrt(rho ln(1 / delta)), is least.
+    usual = math.sqrt(math.log(1 / delta) / rho)
+    # Any order above 1 is good; a huge rho has its best one where floats no longer tell it from 1.
+    orders = [1 + max(usual * 2.0 ** (step / 16), 1e-9) for step in range(-64, 65)]
+    found = min(
+        rho * a + (-math.log(delta) + (a - 1) * math.log1p(-1 / a) - math.log(a)) / (a - 1)
+        for a in orders
+    )
+    return max(found * (1 + _ROUNDED), 0.0)
 
 
 # Bounds as text
@@ -404,44 +419,3 @@ def factor_in_words(nats: float) -> str:
 
 def _context(digits: int, way: str) -> Context:
     return Context(prec=digits, rounding=way, Emax=MAX_EMAX, Emin=MIN_EMIN)
-
-
-def card(
-    title: str,
-    rows: Iterable[tuple[str, str]],
-    *,
-    verdict: str = "",
-    good: bool = True,
-    lists: Iterable[tuple[str, Collection[str]]] = (),
-) -> str:
-    """Return an object as an HTML card for notebooks, everything escaped.
-
-    Parameters
-    ----------
-    title : str
-    rows : iterable of (str, str)
-        Names and values; an empty value leaves its row out.
-    verdict : str
-        A few words beside the title, such as "proved".
-    good : bool
-        Whether the verdict is good news; shown by a sign as well as by the colour.
-    lists : iterable of (str, collection of str)
-        Headings with sentences below them; an empty list is left out.
-    """
-    colour, sign = ("#2e7d32", "✓") if good else ("#c62828", "✗")
-    badge = f' <b style="color:{colour}">{sign} {escape(verdict)}</b>' if verdict else ""
-    cells = "".join(
-        f'<tr><th scope="row" style="text-align:left;font-weight:normal;vertical-align:top">{escape(name)}</th>'
-        f'<td style="text-align:left;overflow-wrap:anywhere">{escape(value)}</td></tr>'
-        for name, value in rows
-        if value
-    )
-    more = "".join(
-        f"<p>{escape(heading)}</p><ul>{''.join(f'<li>{escape(each)}</li>' for each in sentences)}</ul>"
-        for heading, sentences in lists
-        if sentences
-    )
-    return (
-        '<div style="border:1px solid rgba(128,128,128,.4);border-radius:.5em;padding:.7em 1em;max-width:56em">'
-        f"<p><strong>{escape(title)}</strong>{badge}</p><table>{cells}</table>{more}</div>"
-    )

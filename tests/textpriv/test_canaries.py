@@ -156,7 +156,7 @@ def test_of_an_input_passes_what_the_statement_names(place, form, settings, tmp_
     assert DOCUMENTS in stated.not_protected
     if form == "folder":
         manifest = json.loads((tmp_path / "made" / "out.manifest.json").read_text())
-        assert manifest["statement"] == json.loads(stated.to_json())
+        assert manifest["statement"] == stated.to_dict()
 
 
 @pytest.mark.parametrize("on_error", ["skip", "quarantine"])

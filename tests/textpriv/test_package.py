@@ -31,7 +31,7 @@ ORDER = (
     {"index", "language"},
     {"vocabulary"},
     {"statement", "randomness", "run_key"},
-    {"composition", "files"},
+    {"files"},
     {"errors"},
 )
 

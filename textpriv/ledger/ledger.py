@@ -29,12 +29,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from textpriv.composition import epsilon_of_zcdp
 from textpriv.errors import LedgerError, LimitError, at_position
 from textpriv.ledger.charges import DELTA, Charge, Document, Release, Shared, Spent, Terms
 from textpriv.ledger.store import checked_file, connect, create, damaged, plain_errors
 from textpriv.randomness import DocumentKey, framed, identity_bytes
-from textpriv.statement import at_most, factor_in_words
+from textpriv.statement import at_most, epsilon_of_zcdp, factor_in_words
 
 __all__ = ["LIMITS", "Ledger"]
 

@@ -14,14 +14,13 @@ import pytest
 import small_trees as trees
 from conftest import LEVEL
 
-from textpriv.composition import epsilon_of_zcdp, together
 from textpriv.errors import MechanismError, TextprivError
 from textpriv.guarantees.documents import compare_documents, compare_texts
 from textpriv.index import Index
 from textpriv.mechanisms import TEM, UNKNOWN, ContextualTEM, Madlib, TreeTEM
 from textpriv.privatizer import Privatizer
 from textpriv.randomness import KeyedStreams
-from textpriv.statement import at_most
+from textpriv.statement import PrivacyStatement, at_most, epsilon_of_zcdp
 from textpriv.vocabulary import Vocabulary
 
 pytest.importorskip("dp_accounting")
@@ -186,7 +185,7 @@ def test_long_documents_lose_no_more_than_is_stated_and_far_less_than_the_sum(mo
     reach = float(at_most(found.distances[-1], 3))
     assert found.within == mechanism.statement.documents_within(found.words, reach)
     assert f"each by a distance of up to {reach:g}: at most " in found.sentences()[-1]
-    assert found.within.by == "zcdp"
+    assert found.within.delta == 1e-6
     assert found.delta(found.within.epsilon)[1] <= 1e-6
     assert found.epsilon(1e-6) < found.within.epsilon < found.within.total / 1.5
 
@@ -214,17 +213,22 @@ def test_a_rho_or_a_delta_out_of_range_has_no_epsilon(rho, delta):
         epsilon_of_zcdp(rho, delta)
 
 
+def stated(loss: float, spread: float) -> PrivacyStatement:
+    figures = {"worst_word_loss": loss, "bounded_range": spread}
+    return PrivacyStatement("a mechanism", "two words", loss, 0.0, "a unit", True, figures=figures)
+
+
 def test_the_example_of_230_words_comes_out_as_in_the_specification():
     for spread, simple in ((1.0, 68.6), (2.0, 194.7)):
         rho = 230 * spread**2 / 8
         assert rho + 2 * math.sqrt(rho * math.log(1e6)) == pytest.approx(simple, abs=0.1)
-        found = together(230, 1.0, spread, 1e-6)
+        found = stated(1.0, spread).documents_within(230, 1.0, 1e-6)
         assert epsilon_of_zcdp(rho, 1e-6) < simple
         assert found.epsilon == min(epsilon_of_zcdp(rho, 1e-6), found.total)
         assert found.total == 230.0
 
 
 def test_by_no_delta_and_no_bound_the_sum_counts():
-    assert together(5, 2.0, 1.0, 0.0).by == "sum"
-    assert together(0, 2.0, 1.0, 1e-6).epsilon == 0.0
-    assert together(3, math.inf, math.inf, 1e-6) == (math.inf, 0.0, "sum", math.inf)
+    assert stated(2.0, 1.0).documents_within(5, 1.0, 0.0) == (10.0, 0.0, 10.0)
+    assert stated(2.0, 1.0).documents_within(0, 1.0, 1e-6).epsilon == 0.0
+    assert stated(math.inf, math.inf).documents_within(3, 1.0, 1e-6).delta == 0.0

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textpriv.composition import epsilon_of_zcdp
 from textpriv.errors import LedgerError, LimitError
 from textpriv.ledger import Charge, Document, Ledger, Shared, Spent, Terms
+from textpriv.statement import epsilon_of_zcdp
 
 TERMS = Terms(settings=b"s" * 32, distance="euclidean", epsilon=2.0, word_loss=15.0)
 CHEAP = Terms(b"settings", "euclidean", epsilon=1.0, word_loss=2.0, word_rho=1.0)

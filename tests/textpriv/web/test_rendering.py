@@ -14,7 +14,6 @@ import textpriv
 import textpriv.pipeline
 from textpriv.errors import TextprivError
 from textpriv.index import Index
-from textpriv.statement import card
 from textpriv.vocabulary import Vocabulary
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -166,36 +165,21 @@ def test_a_rendering_shows_itself_and_has_a_short_repr(mechanism):
     assert re.fullmatch(r"Rendering\([\d,]+ characters of HTML\)", repr(page))
 
 
-# Cards
-
-
-def test_a_card_escapes_everything():
-    tree = sound(
-        card(HOSTILE, [(HOSTILE, HOSTILE)], verdict=HOSTILE, lists=[(HOSTILE, [HOSTILE, "x"])])
-    )
-    assert tree.text.count(HOSTILE) == 6
-
-
-def test_an_empty_value_and_an_empty_list_leave_no_trace():
-    text = sound(card("title", [("name", "")], lists=[("heading", ())])).text
-    assert text == "title"
-
-
 def test_a_certificate_shows_its_verdict_and_constant(mechanism):
     certificate = textpriv.certify(mechanism)
     text = sound(certificate._repr_html_()).text
-    assert "✓ the claim holds" in text
+    assert "The claim holds" in text
     assert certificate.in_words(certificate.rho) in text
     assert "The claim holds" in str(certificate)
     broken = dataclasses.replace(certificate, holds=False, exact=False)
-    assert "✗ the claim does not hold" in broken._repr_html_()
+    assert "THE CLAIM DOES NOT HOLD" in broken._repr_html_()
     assert "THE CLAIM DOES NOT HOLD" in str(broken)
 
 
 def test_a_statement_shows_whether_it_is_proved_and_what_is_not_protected(mechanism):
     statement = textpriv.Privatizer(mechanism).statement
-    text = sound(statement._repr_html_()).text
-    assert "✓ bound proved" in text
+    text = " ".join(sound(statement._repr_html_()).text.split())
+    assert "bound proved" in text
     for each in (*statement.not_protected, *statement.assumptions, *statement.notes):
         assert each in text
     assert "epsilon 2, delta 0 for" in repr(statement)
