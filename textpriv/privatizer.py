@@ -234,7 +234,7 @@ class Privatizer:
         """Load everything that texts need: compiled code, tables and the rules of the language. Call it before serving."""
         batch = self.reader.encode(["a 1."])
         self.mechanism.sample([UNKNOWN], Stream())
-        self.put_together(batch, np.zeros(np.count_nonzero(batch.codes >= UNKNOWN), np.int32))
+        self.detokenizer.texts(batch, np.zeros(np.count_nonzero(batch.codes >= UNKNOWN), np.int32))
 
     # Steps, for forms that need more than texts
 
@@ -270,17 +270,13 @@ class Privatizer:
         As a key None gives a document fresh randomness, and a Stream is read as it is. :meth:`pipe` checks that keys are
         different; this method does not.
         """
-        return self._detokenizer.tokens(*self._draw(batch, keys))
+        return self.detokenizer.tokens(*self._draw(batch, keys))
 
     def release_batch(
         self, batch: RawBatch, keys: Sequence[ReleaseKey | None] | None = None
     ) -> list[str]:
         """Draw the documents of a batch, as :meth:`release` does, and return private texts."""
-        return self.put_together(*self._draw(batch, keys))
-
-    def put_together(self, batch: RawBatch, drawn: NDArray[np.int32]) -> list[str]:
-        """Join texts from a batch, with these word ids for the tokens that are drawn, in order."""
-        return self._detokenizer.texts(batch, drawn)
+        return self.detokenizer.texts(*self._draw(batch, keys))
 
     @cached_property
     def reader(self) -> TextEncoder:
@@ -289,7 +285,8 @@ class Privatizer:
         return words if self.spans is None else self.spans.reader(words)
 
     @cached_property
-    def _detokenizer(self) -> Detokenizer:
+    def detokenizer(self) -> Detokenizer:
+        """What joins a batch, with word ids for its drawn tokens, to texts."""
         return Detokenizer(self.mechanism.index.vocabulary.words)
 
     def _draw(
@@ -299,16 +296,14 @@ class Privatizer:
         drawn_at = np.flatnonzero(batch.codes >= UNKNOWN)
         ids, offsets = batch.codes[drawn_at], np.searchsorted(drawn_at, batch.offsets)
         scopes: list[Scopes] = []
-        spans = None
-        if self.spans is not None:
+        if self.spans is None:
+            contents = [
+                DocumentSpans(ids[first:last].astype("<i4").tobytes())
+                for first, last in zip(offsets[:-1], offsets[1:], strict=True)
+            ]
+        else:
             scopes = self._streams.scopes([None] * len(batch) if keys is None else keys)
-            spans = self.spans.documents(batch, scopes)
-        contents = [
-            DocumentSpans(ids[offsets[number] : offsets[number + 1]].astype("<i4").tobytes())
-            if spans is None
-            else spans[number]
-            for number in range(len(batch) if keys is not None else 0)
-        ]
+            contents = self.spans.documents(batch, scopes)
         in_context = self._in_context(batch) if self.mechanism.reads_context else None
         if in_context is not None:
             contents = _with_context(contents, in_context, batch.offsets)
@@ -337,10 +332,8 @@ class Privatizer:
         return {**own, "has_run_key": self._streams.has_run_key}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        plan, is_shared = (
-            state.pop("spans"),
-            state["seed"] is not None or state["ledger"] is not None,
-        )
+        plan = state.pop("spans")
+        is_shared = state["seed"] is not None or state["ledger"] is not None
         if state.pop("has_run_key"):
             raise TextprivError(
                 "a Privatizer with a run key does not travel between processes: the key is a secret. Make one there."

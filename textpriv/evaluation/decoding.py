@@ -72,7 +72,7 @@ class Decoder:
         batch = self._taken_up(self.privatizer.read_batch(private))
         drawn = np.flatnonzero(batch.codes > UNKNOWN)
         words = self.words(batch.codes[drawn], np.searchsorted(drawn, batch.offsets))
-        return [MARK + text for text in self.privatizer.put_together(batch, words)]
+        return [MARK + text for text in self.privatizer.detokenizer.texts(batch, words)]
 
     def _taken_up(self, batch: RawBatch) -> RawBatch:
         """The batch with ids for the words of every class that was drawn, such as numbers."""

@@ -184,5 +184,5 @@ def test_a_statement_shows_whether_it_is_proved_and_what_is_not_protected(mechan
         assert "".join(each.split()) in text
     assert "epsilon 2, delta 0 for" in repr(statement)
     unproved = statement.extended(proved=False)
-    assert "✗ NOT PROVED" in unproved._repr_html_()
+    assert "NOT PROVED" in unproved._repr_html_()
     assert "NOT PROVED" in repr(unproved)
