@@ -36,6 +36,7 @@ from textpriv.mechanisms.measure import (
     find,
 )
 from textpriv.randomness import RandomWords
+from textpriv.vocabulary.vocabulary import read_only
 
 __all__ = [
     "SLACK",
@@ -156,14 +157,14 @@ class NearTables:
         self.index = index
         size, k = index.neighbour_ids.shape
         block = max(_BLOCK, math.ceil(size / _MOST_BLOCKS))
-        # Pages of rows that no word asks for take no memory.
+        # Pages of rows that no word asks for take no memory. Unpickled arrays are writable, which numba compiles for anew.
         self.rows = Rows(
             law=law,
             measure=measure.tables,
-            points=index.points,
+            points=read_only(index.points),
             block=block,
-            ids=index.neighbour_ids,
-            steps=index.neighbour_steps,
+            ids=read_only(index.neighbour_ids),
+            steps=read_only(index.neighbour_steps),
             ends=np.empty((size, k), np.uint64),
             scale=np.empty(size),
             tail=np.empty(size),
