@@ -23,8 +23,6 @@ __all__ = [
     "is_url",
     "local_path",
     "lost_by",
-    "one_at_a_time",
-    "same_file",
     "sha256_file",
     "sync_folder",
     "umask",
@@ -53,14 +51,6 @@ def local_path(target: str | os.PathLike[str]) -> Path:
     url = name.rstrip("/")
     known = hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return platformdirs.user_state_path("textpriv") / "stores" / known / url.rpartition("/")[2]
-
-
-def same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:
-    """Whether two paths lead to one file or would, by whichever links."""
-    with contextlib.suppress(OSError):
-        if os.path.samefile(first, second):
-            return True
-    return os.path.realpath(first) == os.path.realpath(second)
 
 
 def lost_by(
@@ -98,26 +88,7 @@ def cache_folder() -> Path:
 
 
 @contextlib.contextmanager
-def one_at_a_time(work: str) -> Iterator[None]:
-    """Let the processes of this machine do some work one after the other, so that the later ones find what the first keeps.
-
-    Where no file can be written to the cache folder, nothing is kept, and none waits.
-    """
-    import fcntl
-
-    folder = cache_folder()
-    with contextlib.ExitStack() as held:
-        with contextlib.suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = held.enter_context(open(folder / f"{work}.lock", "ab"))
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-@contextlib.contextmanager
-def atomic_write(
-    path: Path, *, mode: int = 0o600, folder: Path | None = None, replace: bool = True
-) -> Iterator[BinaryIO]:
+def atomic_write(path: Path, *, mode: int = 0o600, replace: bool = True) -> Iterator[BinaryIO]:
     """Open a new file that appears under its name, and on the disk, when the block ends well; else nothing is left.
 
     Parameters
@@ -125,8 +96,6 @@ def atomic_write(
     path : Path
     mode : int
         Its permissions once it appears; until then its owner alone can read it.
-    folder : Path, optional
-        Where it is written, on the same file system. Default: where it is to appear.
     replace : bool
         Whether it replaces a file of that name; if not, one that another process has just made stays.
 
@@ -135,7 +104,7 @@ def atomic_write(
     FileExistsError
         Where it is not to replace one.
     """
-    temporary = (folder or path.parent) / f".{secrets.token_hex(8)}.tmp"
+    temporary = path.parent / f".{secrets.token_hex(8)}.tmp"
     try:
         with created(temporary) as out:
             yield out

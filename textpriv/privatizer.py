@@ -19,9 +19,9 @@ from textpriv.errors import DocumentError, LedgerError, TextprivError
 from textpriv.ledger import Charge, Document, Ledger, Terms, settings_fingerprint
 from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.randomness import (
-    DistinctKeys,
     DocumentKey,
     KeyedStreams,
+    Occurrences,
     Stream,
     document_identity,
     framed,
@@ -148,7 +148,7 @@ class Privatizer:
         keys : iterable of str, int, bytes or Document, optional
             One for each document, all different; under a ledger, documents with one name are versions of one document. The
             output depends neither on the batch size nor on other documents. Without keys every document gets fresh
-            randomness, and with a seed that of its position. A hash of each key is kept, about 100 bytes.
+            randomness, and with a seed that of its position. A hash of each key is kept, about 150 bytes.
         batch_size : int
             Documents drawn in one call; changes speed only.
         labels : iterable, optional
@@ -171,13 +171,13 @@ class Privatizer:
         source = iter(texts)
         named = None if keys is None else iter(keys)
         known = None if labels is None else iter(labels)
-        distinct = DistinctKeys()
+        known_keys = Occurrences()
         position = 0
         while batch := list(islice(source, batch_size)):
             names: list[ReleaseKey] | None = None
             if named is not None:
                 names = list(islice(named, len(batch)))
-                self._streams.check(names, len(batch), distinct, position)
+                self._streams.check(names, len(batch), known_keys, position)
             elif self.seed is not None:
                 names = list(range(position, position + len(batch)))
             try:
@@ -445,7 +445,7 @@ class _DocumentStreams:
         return scopes
 
     def check(
-        self, keys: Sequence[ReleaseKey], texts: int, distinct: DistinctKeys, position: int
+        self, keys: Sequence[ReleaseKey], texts: int, known: Occurrences, position: int
     ) -> None:
         """Refuse too few keys, and a key that an earlier document has; a ledger counts versions of one document."""
         if len(keys) < texts:
@@ -455,7 +455,7 @@ class _DocumentStreams:
         if self._ledger is not None:
             return
         for number, key in enumerate(keys):
-            if not (key is None or isinstance(key, Stream) or distinct.add(_name(key))):
+            if not (key is None or isinstance(key, Stream)) and known.count(_name(key)) > 1:
                 raise TextprivError(
                     f"document {position + number} has the key of an earlier document: two equal texts would come out "
                     "equal. Give each document a key of its own."

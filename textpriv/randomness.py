@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from textpriv.errors import TextprivError
 
 __all__ = [
-    "DistinctKeys",
     "DocumentKey",
     "KeyedStreams",
+    "Occurrences",
     "RandomWords",
     "Stream",
     "as_stream",
@@ -113,7 +113,7 @@ def as_stream(rng: RandomWords | np.random.Generator) -> RandomWords:
     return rng
 
 
-def identity_bytes(identity: DocumentKey) -> bytes:
+def identity_bytes(identity: DocumentKey | np.integer[Any]) -> bytes:
     """Return the bytes that stand for an identity; those of different types are never the same.
 
     Raises
@@ -163,22 +163,20 @@ def document_identity(settings: bytes, key: DocumentKey, content: bytes) -> byte
     return framed(settings) + framed(identity_bytes(key)) + content
 
 
-class DistinctKeys:
-    """Notices a document key that was there before.
-
-    Of each key 16 bytes of a hash are kept, not the key: in all about 100 bytes of memory a document.
-    """
+class Occurrences:
+    """Count how often a key or a text came before. Of each, 16 bytes of a keyed hash are kept: about 150 bytes in all."""
 
     def __init__(self) -> None:
-        self._seen: set[bytes] = set()
+        self._seen: dict[bytes, int] = {}
         self._secret = os.urandom(16)
 
-    def add(self, key: DocumentKey) -> bool:
-        """Remember a key; return whether it is new."""
+    def count(self, key: object) -> int:
+        """Return 1 for a key that is new, 2 for the second one, and so on; 1 for what can be no key."""
+        if not isinstance(key, str | bytes | int | np.integer):
+            return 1
         mark = hashlib.blake2b(identity_bytes(key), digest_size=16, key=self._secret).digest()
-        before = len(self._seen)
-        self._seen.add(mark)
-        return len(self._seen) > before
+        self._seen[mark] = number = self._seen.get(mark, 0) + 1
+        return number
 
 
 class KeyedStreams:

@@ -17,7 +17,7 @@ from pathlib import Path
 from textpriv.errors import CorpusError
 from textpriv.files import atomic_write, flush, local_path, sync_folder
 
-__all__ = ["RunKey", "key_path", "read_run_key"]
+__all__ = ["RunKey", "read_run_key"]
 
 _BYTES = 32
 
@@ -67,8 +67,9 @@ class RunKey:
 
     @classmethod
     def beside(cls, target: str | os.PathLike[str]) -> RunKey:
-        """Open the key that belongs to an output: its name with ``.key`` after it."""
-        return cls.open(key_path(target))
+        """Open the key beside an output: not beside a link to it, nor in a store."""
+        final = local_path(target)
+        return cls.open(final.with_name(final.name + ".key"))
 
     def keep(self) -> None:
         """Write a new key to its file (mode 0600) and to the disk; one that is there already stays."""
@@ -106,12 +107,6 @@ class RunKey:
         os.unlink(self.path)
         sync_folder(self.path.parent)
         return True
-
-
-def key_path(target: str | os.PathLike[str]) -> Path:
-    """The place of an output's run key: beside the file or folder itself, not beside a link to it, nor in a store."""
-    final = local_path(target)
-    return final.with_name(final.name + ".key")
 
 
 def read_run_key(path: str | os.PathLike[str]) -> bytes:

@@ -20,7 +20,6 @@ from textpriv.corpus.records import BadRecord, Batch, CorpusReader, compressed
 from textpriv.corpus.report import Counts
 from textpriv.engines.batch import (
     BatchRelease,
-    Occurrences,
     Released,
     named_error,
     release_in_process,
@@ -28,6 +27,7 @@ from textpriv.engines.batch import (
 from textpriv.engines.local import Result, in_order
 from textpriv.errors import CorpusError, TextprivError
 from textpriv.files import flush
+from textpriv.randomness import Occurrences
 
 __all__ = ["PartRunner", "join_file", "make_parts", "scan"]
 

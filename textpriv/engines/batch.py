@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from textpriv.engines.settings import Columns, PrivatizerSettings
 from textpriv.errors import CorpusError, DocumentError, TextprivError
 from textpriv.mechanisms.base import UNKNOWN
-from textpriv.randomness import framed
+from textpriv.randomness import Occurrences, framed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BatchRelease",
     "Columns",
-    "Occurrences",
     "PrivatizerSettings",
     "Released",
     "Rows",
@@ -64,23 +63,6 @@ def unnamed_key(column: str, text: str, occurrence: int = 1) -> bytes:
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
     own = b"t" + digest + occurrence.to_bytes(8, "big")
     return framed(column.encode("utf-8", "surrogatepass")) + own
-
-
-class Occurrences:
-    """Count how often a name or a text came before. Of each, 16 bytes of a keyed hash are kept: about 150 bytes in all."""
-
-    def __init__(self) -> None:
-        self._seen: dict[bytes, int] = {}
-        self._secret = os.urandom(16)
-
-    def count(self, text: Any) -> int:
-        """Return 1 for a text that is new, 2 for the second one, and so on; 1 for what is no text."""
-        if not isinstance(text, str):
-            return 1
-        content = text.encode("utf-8", "surrogatepass")
-        mark = hashlib.blake2b(content, digest_size=16, key=self._secret).digest()
-        self._seen[mark] = number = self._seen.get(mark, 0) + 1
-        return number
 
 
 def refuse_repeated(names: Iterable[object], column: str) -> None:

@@ -8,10 +8,10 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from textpriv.engines.batch import Occurrences, refuse_repeated, release_in_process
+from textpriv.engines.batch import refuse_repeated, release_in_process
 from textpriv.engines.settings import Columns, PrivatizerSettings
 from textpriv.errors import CorpusError
-from textpriv.randomness import framed
+from textpriv.randomness import Occurrences, framed
 
 if TYPE_CHECKING:
     import pyarrow as pa

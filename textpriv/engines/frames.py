@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from textpriv.engines.batch import BatchRelease, Occurrences, Rows, named_error, refuse_repeated
+from textpriv.engines.batch import BatchRelease, Rows, named_error, refuse_repeated
 from textpriv.engines.settings import Columns, PrivatizerSettings
 from textpriv.errors import CorpusError, DocumentError, MechanismError
 from textpriv.mechanisms import NO_DEFAULT
+from textpriv.randomness import Occurrences
 
 if TYPE_CHECKING:
     from textpriv.statement import PrivacyStatement
