@@ -303,7 +303,13 @@ class PrivacyStatement:
         lists = {name: list(value) for name, value in vars(self).items() if type(value) is tuple}
         figures = {name: _finite(value) for name, value in self.figures.items()}
         epsilon = "inf" if self.epsilon == math.inf else _finite(self.epsilon)
-        return {**vars(self), **lists, "figures": figures, "epsilon": epsilon}
+        return {
+            **vars(self),
+            **lists,
+            "adjacency": str(self.adjacency),
+            "figures": figures,
+            "epsilon": epsilon,
+        }
 
     def __str__(self) -> str:
         lines = wrap(f"{self.mechanism}: {self.verdict}", _WIDTH)
