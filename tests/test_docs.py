@@ -57,6 +57,26 @@ def test_python_of_a_page_runs(page, demo_index, tmp_path, monkeypatch):
         exec(compile(block, f"{page}, block {number}", "exec"), names)
 
 
+def test_the_nightly_job_leaves_finished_partitions_and_takes_up_new_ones(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    page = (ROOT / "docs/guide/nightly.md").read_text(encoding="utf-8")
+    begin, key, job = (block for kind, block in COMMANDS_TOO.findall(page))
+    subprocess.run(["sh", "-e", "-c", begin + key + "rm raw/2026-11-26.jsonl\n" + job], check=True)
+    (first,) = Path("private").glob("*.jsonl")
+    before = first.read_bytes(), first.stat().st_mtime_ns
+    subprocess.run(["sh", "-e", "-c", begin + job], check=True)
+    assert (first.read_bytes(), first.stat().st_mtime_ns) == before
+    assert len(list(Path("private").glob("*.jsonl"))) == 2
+    Path("raw/2026-11-25.jsonl").write_text('{"id": "a1", "text": "The film was bad."}\n')
+    done = subprocess.run(["sh", "-e", "-c", job], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "made otherwise (changed: input)" in done.stderr
+    assert first.read_bytes() == before[0]
+
+
 def test_the_page_on_training_runs_as_it_stands_and_saves_no_raw_word(
     demo_index, tmp_path, monkeypatch
 ):
