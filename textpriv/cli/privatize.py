@@ -211,7 +211,7 @@ def _refuse_mixed(target: str, as_json: bool) -> None:
 @contextlib.contextmanager
 def _telling_of_failures(target: str, log_json: bool) -> Iterator[None]:
     """Say how to go on if a run fails that can be continued."""
-    from textpriv.corpus.folder import Checkpoint
+    from textpriv.corpus.checkpoint import Checkpoint
     from textpriv.files import local_path
 
     try:

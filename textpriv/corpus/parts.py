@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from textpriv.corpus.folder import Checkpoint
+from textpriv.corpus.checkpoint import Checkpoint
 from textpriv.corpus.formats import FORMATS
 from textpriv.corpus.plan import Plan
 from textpriv.corpus.records import BadRecord, Batch, CorpusReader, compressed

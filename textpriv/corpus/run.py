@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from textpriv import __version__
 from textpriv.corpus import stores
-from textpriv.corpus.folder import Checkpoint, only_writer
+from textpriv.corpus.checkpoint import Checkpoint, only_writer
 from textpriv.corpus.parts import PartRunner, Read, join_file, make_parts, scan
 from textpriv.corpus.plan import Plan, beside, check_corpus, refuse_taken
 from textpriv.corpus.records import RecordWriter, compressed

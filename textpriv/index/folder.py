@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from textpriv.errors import IndexFolderError, VocabularyError
 from textpriv.files import atomic_write, flush, sha256_file, umask
-from textpriv.index.grid import SPACES, Grid
+from textpriv.index.grid import Grid
+from textpriv.index.spaces import SPACES
 from textpriv.vocabulary.vocabulary import Vocabulary
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textpriv.errors import TextprivError, VocabularyError
-from textpriv.index.grid import MANHATTAN, Grid
+from textpriv.index.grid import Grid
+from textpriv.index.spaces import MANHATTAN
 
 __all__ = [
     "LEVELS",

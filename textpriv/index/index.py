@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from textpriv.errors import IndexFolderError, MetricError
 from textpriv.index import folder
 from textpriv.index.grid import (
-    MANHATTAN,
     REFERENCE,
     Grid,
     Moved,
@@ -26,6 +25,7 @@ from textpriv.index.grid import (
     typical_distances,
 )
 from textpriv.index.hnsw import build_graph, read_graph
+from textpriv.index.spaces import MANHATTAN
 from textpriv.vocabulary.vocabulary import Vocabulary, read_only
 
 __all__ = ["Index", "progress_bar"]

@@ -15,7 +15,7 @@ import pytest
 from small_corpora import content, rows, run, stop_at, write
 
 from textpriv.corpus import run as runs
-from textpriv.corpus.folder import Checkpoint, only_writer
+from textpriv.corpus.checkpoint import Checkpoint, only_writer
 from textpriv.errors import CorpusError
 
 TESTS = Path(__file__).parents[2]

@@ -9,7 +9,8 @@ from hypothesis import strategies as some
 
 from textpriv import Index, Vocabulary
 from textpriv.errors import MetricError
-from textpriv.index.grid import SPACES, Grid
+from textpriv.index.grid import Grid
+from textpriv.index.spaces import SPACES
 
 
 def vocabulary(size: int, dimension: int, seed: int = 0, spread: float = 1.0) -> Vocabulary:

@@ -11,7 +11,8 @@ import pytest
 
 from textpriv import Index, Vocabulary
 from textpriv.errors import IndexFolderError, VocabularyError
-from textpriv.index.grid import SPACES, Grid
+from textpriv.index.grid import Grid
+from textpriv.index.spaces import SPACES
 
 EQUAL = ("points", "neighbour_ids", "neighbour_steps")
 

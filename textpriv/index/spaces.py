@@ -1,0 +1,82 @@
+"""Public transforms: how the vectors of a vocabulary become the coordinates of a space, before they are rounded."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textpriv.errors import MetricError
+from textpriv.vocabulary.vocabulary import Vocabulary
+
+__all__ = ["MANHATTAN", "RECOMMENDED", "SPACES", "transformed"]
+
+SPACES = ("recommended", "euclidean", "unit", "manhattan")
+RECOMMENDED, EUCLIDEAN, UNIT, MANHATTAN = SPACES
+
+_DIMENSIONS = 16  # of the recommended space
+_COMMON = 250  # words that the recommended space sets apart
+_STRETCH = 4.0  # how much larger distances between common words become
+_OFFSET = 3 * _STRETCH  # how far common words are from all others, in root mean square lengths
+_LENGTH = 4.0  # that root mean square, so that an epsilon means about the same for all vectors
+_DIRECTIONS = 2.0**-24  # principal directions are rounded to multiples of this
+
+
+def transformed(vocabulary: Vocabulary, space: str, projection: int | None) -> NDArray[np.float64]:
+    """Return the coordinates of a space before rounding, shape (V, n)."""
+    if space not in SPACES:
+        raise MetricError(
+            f"There is no space {space!r}. Use one of {', '.join(SPACES)}. For a distance of your own, transform the "
+            'vectors so that it is Euclidean, and use space="euclidean"; unit vectors rank words as angles do.'
+        )
+    if projection is not None and space == MANHATTAN:
+        raise MetricError(
+            'A projection may lengthen Manhattan distances. Use space="euclidean" or "unit" with projection=.'
+        )
+    rows = vocabulary.vectors.astype(np.float64)
+    if space in (UNIT, RECOMMENDED):
+        rows = _unit_rows(rows)
+    if space == RECOMMENDED:
+        size = projection or min(_DIMENSIONS, rows.shape[1])
+        return _common_apart(_projected(rows, size), vocabulary)
+    return rows if projection is None else _projected(rows, projection)
+
+
+def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    zero = np.flatnonzero(lengths == 0)
+    if zero.size:
+        raise MetricError(
+            f"{zero.size} vectors are zero and have no direction; the first is row {zero[0] + 1}. Remove those words, or "
+            'use space="euclidean".'
+        )
+    return np.asarray(rows / lengths)
+
+
+def _projected(rows: NDArray[np.float64], dimensions: int) -> NDArray[np.float64]:
+    """Project rows on the directions in which they vary most; this lengthens no distance but by rounding."""
+    size = rows.shape[1]
+    if not 1 <= dimensions <= size:
+        raise MetricError(f"projection= must be from 1 to {size} dimensions, not {dimensions}.")
+    centred = rows - rows.mean(axis=0)
+    _, directions = np.linalg.eigh(centred.T @ centred)
+    leading = directions[:, ::-1][:, :dimensions]
+    # One of the two signs, and few digits: the last ones differ between processors.
+    leading = leading * np.sign(leading[np.abs(leading).argmax(axis=0), np.arange(dimensions)])
+    return np.asarray(centred @ (np.rint(leading / _DIRECTIONS) * _DIRECTIONS))
+
+
+def _common_apart(rows: NDArray[np.float64], vocabulary: Vocabulary) -> NDArray[np.float64]:
+    """Move the commonest words far from all others, by one coordinate more, and from each other.
+
+    Words are common by the counts of the vocabulary, or else by their order.
+    """
+    common = min(_COMMON, len(rows) // 10)
+    rank = vocabulary.prior
+    first = np.arange(common) if rank is None else np.argsort(-rank, kind="stable")[:common]
+    scale = math.sqrt(float(np.square(rows).sum(axis=1).mean())) or 1.0
+    out = np.hstack([rows / scale, np.zeros((len(rows), 1))])
+    out[first] *= _STRETCH
+    out[first, -1] = _OFFSET
+    return out * _LENGTH
