@@ -11,17 +11,12 @@ import contextlib
 import hashlib
 import json
 import os
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from textpriv.engines.settings import Columns, PrivatizerSettings
-from textpriv.errors import CorpusError, DocumentError, TextprivError
-from textpriv.mechanisms.base import UNKNOWN
+from textpriv.errors import CorpusError, DocumentError, TextprivError, at_position
 from textpriv.randomness import Occurrences, framed
 
 if TYPE_CHECKING:
@@ -40,8 +35,6 @@ __all__ = [
     "release_in_process",
     "unnamed_key",
 ]
-
-_LOOKED_AT = 500  # words by which texts of another language are known
 
 Value = TypeVar("Value")
 
@@ -82,23 +75,20 @@ def repeated_name(document: str, column: str) -> CorpusError:
 
 
 class Rows(NamedTuple):
-    """Some rows of a table: all that decides their release.
+    """Some rows of a table, column by column: all that decides their release."""
 
-    Attributes
-    ----------
-    texts
-        A list for each column of texts.
-    names, authors, labels
-        A value for each row, where there are such columns.
-    numbers
-        For rows without names: for each, the number of each text among the equal ones of its column.
-    """
-
-    texts: Sequence[Sequence[Any]]
-    names: Sequence[Any] | None = None
+    texts: Sequence[Sequence[Any]]  # a list for each column of texts
+    names: Sequence[Any] | None = None  # a value for each row, as authors and labels
     authors: Sequence[Any] | None = None
     labels: Sequence[Any] | None = None
+    # For rows without names: for each, the number of each text among the equal ones of its column.
     numbers: Sequence[Sequence[int]] | None = None
+
+    @classmethod
+    def of(cls, columns: Columns, read: Callable[[str], list[Any]]) -> Rows:
+        """Read the columns of a table by their names."""
+        others = (None if name is None else read(name) for name in columns.others)
+        return cls([read(name) for name in columns.texts], *others)
 
 
 class Released(NamedTuple):
@@ -110,11 +100,6 @@ class Released(NamedTuple):
 
 class BatchRelease:
     """The release of rows; one in each process.
-
-    Parameters
-    ----------
-    privatizer : Privatizer
-    columns : Columns
 
     Examples
     --------
@@ -130,35 +115,25 @@ class BatchRelease:
     def __init__(self, privatizer: Privatizer, columns: Columns) -> None:
         self.privatizer = privatizer
         self.columns = columns
-        self._drawn = self._unknown = 0
 
     def __call__(
         self, batch: pa.RecordBatch, numbers: Sequence[Sequence[int]] | None = None
     ) -> pa.RecordBatch:
         """Return an Arrow batch with private texts and the other columns as they are, without metadata of its schema.
 
-        Raises
-        ------
-        CorpusError
-            If a column is missing.
-        DocumentError
-            As :meth:`rows`, with the row.
+        An error of a row names it.
         """
         import pyarrow as pa
 
-        columns = self.columns
-        columns.check(batch.schema.names)
-        texts = [batch.column(name).to_pylist() for name in columns.texts]
-        names, authors, labels = (
-            None if name is None else batch.column(name).to_pylist()
-            for name in (columns.document_column, columns.author_column, columns.labels_column)
-        )
+        columns, names = self.columns, batch.schema.names
+        columns.check(names)
+        rows = Rows.of(columns, lambda name: batch.column(name).to_pylist())
         try:
-            released = self.rows(Rows(texts, names, authors, labels, numbers)).texts
+            released = self.rows(rows._replace(numbers=numbers)).texts
         except DocumentError as error:
             raise named_error(error, lambda row: f"row {row + 1} of a batch") from None
         private = dict(zip(columns.texts, released, strict=True))
-        kept = [n for n, name in enumerate(batch.schema.names) if name != columns.labels_column]
+        kept = [n for n, name in enumerate(names) if name != columns.labels_column]
         fields = [types_alone(batch.schema.field(n)) for n in kept]
         arrays = [
             pa.array(private[each.name], pa.large_string()).cast(each.type)
@@ -200,7 +175,6 @@ class BatchRelease:
             if error.position is not None:
                 error.position = found[error.position][1]
             raise
-        self._warn_of_language(raw.codes)
         columns = [[None if text is None else next(released) for text in own] for own in texts]
         return Released(columns, raw.counts)
 
@@ -220,11 +194,10 @@ class BatchRelease:
         """Return the key of each text, given its column and row."""
         parts, is_counted = self.columns.texts, self.privatizer.ledger is not None
         if rows.names is None:
-            if is_counted:
-                raise CorpusError("A ledger counts documents by their names: name their column.")
-            if rows.numbers is None:
+            if is_counted or rows.numbers is None:
                 raise CorpusError(
-                    "Each document needs a name of its own, from which its randomness follows: name their column."
+                    "Each document needs a name of its own, by which a ledger counts it and from which its randomness "
+                    "follows: name their column."
                 )
             return [
                 unnamed_key(parts[column], text, rows.numbers[row][column])
@@ -238,34 +211,15 @@ class BatchRelease:
 
         if is_counted:
             return [Document(names[row], authors[row], parts[column]) for column, row in found]
-        keys = [document_key(parts[column], names[row]) for column, row in found]
-        if rows.authors is None or self.privatizer.spans is None:
-            return [*keys]
-        return [Document(key, authors[row]) for key, (_, row) in zip(keys, found, strict=True)]
-
-    def _warn_of_language(self, codes: NDArray[np.int32]) -> None:
-        """Warn once where most of the first words are not those of the index; the number of them is not shown."""
-        if self._drawn >= _LOOKED_AT:
-            return
-        self._drawn += int(np.count_nonzero(codes >= UNKNOWN))
-        self._unknown += int(np.count_nonzero(codes == UNKNOWN))
-        if self._drawn >= _LOOKED_AT and 2 * self._unknown > self._drawn:
-            warnings.warn(
-                "most of the first words of these texts are not among those of the index, so the words that replace them "
-                "have nothing to do with them: are the texts of another language than the index?",
-                stacklevel=2,
-            )
+        return [Document(document_key(parts[c], names[row]), authors[row]) for c, row in found]
 
 
 def _each(read: Callable[[Any], Value], values: Iterable[Any]) -> list[Value]:
     """Read values one by one; an error has the position of its value."""
     done = []
     for position, value in enumerate(values):
-        try:
+        with at_position(position):
             done.append(read(value))
-        except DocumentError as error:
-            error.position = position
-            raise
     return done
 
 
@@ -301,7 +255,7 @@ def with_children(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> 
     return kind
 
 
-_built: dict[str, BatchRelease] = {}
+_built: dict[Any, BatchRelease] = {}
 
 
 def release_in_process(settings: PrivatizerSettings, columns: Columns) -> BatchRelease:
@@ -314,33 +268,38 @@ def release_in_process(settings: PrivatizerSettings, columns: Columns) -> BatchR
         status = os.stat(settings.index)
         folder = status.st_dev, status.st_ino, status.st_mtime_ns
     secret = b"" if settings.seed is not None or settings.ledger is not None else settings.secret()
-    known = repr((settings, secret, folder, columns)).encode("utf-8", "surrogatepass")
-    key = hashlib.sha256(known).hexdigest()
-    if key not in _built:
+    known = repr((settings, columns)), secret, folder
+    if known not in _built:
         privatizer = settings.build()
         privatizer.warm()
         _built.clear()  # a process that serves many runs must not keep all their indices
-        _built[key] = BatchRelease(privatizer, columns)
-    return _built[key]
+        _built[known] = BatchRelease(privatizer, columns)
+    return _built[known]
 
 
-def release_table(table: pa.Table, settings: PrivatizerSettings, columns: Columns) -> pa.Table:
-    """Release a table on another machine."""
+def release_table(
+    table: pa.Table,
+    settings: PrivatizerSettings,
+    columns: Columns,
+    numbers: Sequence[Sequence[int]] | None = None,
+) -> pa.Table:
+    """Release a table in another process."""
     import pyarrow as pa
 
-    release = release_in_process(settings, columns)
-    batches = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
-    return pa.Table.from_batches([without_trace(release, batch) for batch in batches])
+    empty = [pa.RecordBatch.from_pylist([], table.schema)]
+    (batch,) = table.combine_chunks().to_batches() or empty
+    release = partial(release_in_process(settings, columns), numbers=numbers)
+    return pa.Table.from_batches([without_trace(release, batch)])
 
 
 def results(
     numbers: pa.Array, tasks: Sequence[Any], work: Callable[[Any], dict[str, Any]]
-) -> pa.RecordBatch:
+) -> pa.Table:
     """Do the tasks of these numbers on another machine; their results are JSON."""
     import pyarrow as pa
 
     done = [json.dumps(without_trace(work, tasks[number])) for number in numbers.to_pylist()]
-    return pa.RecordBatch.from_pydict({"result": pa.array(done, pa.string())})
+    return pa.table({"result": pa.array(done, pa.string())})
 
 
 def without_trace(work: Callable[[Any], Value], given: Any) -> Value:
@@ -351,6 +310,15 @@ def without_trace(work: Callable[[Any], Value], given: Any) -> Value:
         raise  # says nothing private
     except Exception as error:
         raise RuntimeError(f"textpriv failed with {type(error).__name__}") from None
+
+
+def gave_up(engine: str, error: Exception) -> CorpusError:
+    """Return the error for a task that an engine gave up; what the engine says of it is long and may quote anything."""
+    return CorpusError(
+        f"{engine} gave up a task ({type(error).__name__}): a worker was killed again and again or ran out of memory, the "
+        f"index is not where the workers look for it, or textpriv is not installed there. {engine}'s own log says more. "
+        "What is done is kept: continue with --resume."
+    )
 
 
 def named_error(error: Exception, name: Callable[[int], str]) -> Exception:

@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from textpriv.engines.batch import refuse_repeated, release_in_process
+from textpriv.engines.batch import refuse_repeated, release_in_process, release_table
 from textpriv.engines.settings import Columns, PrivatizerSettings
 from textpriv.errors import CorpusError
-from textpriv.randomness import Occurrences, framed
+from textpriv.randomness import Occurrences
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
 __all__ = ["privatize_dataset"]
 
 _ROWS = 1_000  # at a time
 
-AnyDataset = TypeVar(
-    "AnyDataset", "Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict"
-)
 Numbers = Mapping[int, tuple[int, ...]]  # of rows with a text that is not the first of its kind
 
 
 def privatize_dataset(
-    dataset: AnyDataset, settings: PrivatizerSettings, *, workers: int = 1, **columns: Any
-) -> AnyDataset:
+    dataset: Any, settings: PrivatizerSettings, *, workers: int = 1, **columns: Any
+) -> Any:
     """Return a Dataset, or all its splits, with private texts and the other columns as they are.
 
-    ``datasets`` keeps what it maps in its cache folder: the private texts and the other columns. It finds it there again for
-    the same dataset, index, settings and key.
+    The format stays, but for an IterableDataset, which gets none; the description in ``info`` does not. ``datasets`` keeps
+    the result, the private texts and the other columns, in its cache folder.
 
     Parameters
     ----------
@@ -45,31 +40,20 @@ def privatize_dataset(
         Processes; an IterableDataset has one.
     **columns
         Fields of :class:`textpriv.engines.settings.Columns`. The names, or else the texts, are read once, now.
-
-    Returns
-    -------
-    datasets.Dataset, IterableDataset, DatasetDict or IterableDatasetDict
-        In the format of ``dataset``, an IterableDataset in none; without the description of the dataset in its ``info``.
-
-    Raises
-    ------
-    CorpusError
-        For settings with a ledger, a column that is missing, and a name that is there twice.
     """
     if settings.ledger is not None:
         raise CorpusError("A ledger counts in one process: use textpriv.corpus, or a run key.")
     chosen = Columns(**columns)
     splits: dict[Any, Any] = dict(dataset) if isinstance(dataset, dict) else {None: dataset}
     if (document := chosen.document_column) is not None:
-        names = chain.from_iterable(_names(split, document) for split in splits.values())
-        refuse_repeated(names, document)
-    # Settings that cannot be used are an error now.
-    index = release_in_process(settings, chosen).privatizer.fingerprint
+        rows = (row for split in splits.values() for row in _rows(split, [document]))
+        refuse_repeated((row[document] for row in rows), document)
+    release_in_process(settings, chosen)  # settings that cannot be used are an error now
     known = [Occurrences() for _ in chosen.texts]
     private = {}
     for name, split in splits.items():
         later = {} if document is not None else _later(split, chosen.texts, known)
-        private[name] = _mapped(split, settings, chosen, later, index, workers)
+        private[name] = _mapped(split, settings, chosen, later, workers)
     return type(dataset)(private) if isinstance(dataset, dict) else private[None]
 
 
@@ -78,13 +62,12 @@ def _mapped(
     settings: PrivatizerSettings,
     columns: Columns,
     later: Numbers,
-    index: bytes,
     workers: int,
 ) -> Any:
     left_out = [] if columns.labels_column is None else [columns.labels_column]
     work = partial(_released, settings=settings, columns=columns, later=later)
     options: dict[str, Any] = {"batched": True, "batch_size": _ROWS, "with_indices": True}
-    options["remove_columns"] = left_out
+    options |= {"remove_columns": left_out}
     arrow = dataset.with_format("arrow")
     if not hasattr(dataset, "format"):  # an IterableDataset, which has none
         private = arrow.map(work, **options).with_format(None)
@@ -97,7 +80,7 @@ def _mapped(
         features.pop(name, None)
     options["features"] = features
     # A hash of the function would follow the path of an index or of a key and not its content.
-    options["new_fingerprint"] = _fingerprint(dataset, settings, columns, later, index)
+    options["new_fingerprint"] = secrets.token_hex(16)
     private = arrow.map(work, num_proc=workers if workers > 1 else None, **options)
     form = dataset.format
     form["columns"] = [name for name in form["columns"] if name not in left_out]
@@ -112,39 +95,20 @@ def _undescribed(private: Any, features: Any) -> Any:
     return private
 
 
-def _fingerprint(
-    dataset: Any, settings: PrivatizerSettings, columns: Columns, later: Numbers, index: bytes
-) -> str:
-    """Return the name of a result in the cache, which follows from all that decides it; it shows no key."""
-    from textpriv import __version__
-
-    secret = b"" if settings.seed is not None else settings.secret()
-    digest = hashlib.blake2b(key=secret, digest_size=16, person=b"textpriv-cache")
-    known = __version__, settings.seed, settings.detect, columns, later, dataset._fingerprint
-    for part in (repr(known).encode(), index):
-        digest.update(framed(part))
-    return digest.hexdigest()
-
-
 def _later(dataset: Any, columns: Sequence[str], known: Sequence[Occurrences]) -> Numbers:
     """Count the texts of a dataset; return the numbers of rows with a text that is not the first of its kind."""
     later = {}
-    for row, values in enumerate(dataset.with_format(None)):
+    for row, values in enumerate(_rows(dataset, columns)):
         texts = zip(known, columns, strict=True)
-        numbers = tuple(each.count(values.get(column)) for each, column in texts)
+        numbers = tuple(each.count(values[column]) for each, column in texts)
         if max(numbers) > 1:
             later[row] = numbers
     return later
 
 
-def _names(dataset: Any, column: str) -> Iterator[Any]:
-    """Yield the names of all documents; a missing column is an error when its first batch is mapped."""
-    if dataset.column_names is not None:
-        if column not in dataset.column_names:
-            return
-        dataset = dataset.select_columns([column])
-    for row in dataset.with_format(None):
-        yield row.get(column)
+def _rows(dataset: Any, columns: Sequence[str]) -> Any:
+    """Read these columns alone."""
+    return dataset.select_columns(list(columns)).with_format(None)
 
 
 def _released(
@@ -154,8 +118,5 @@ def _released(
     columns: Columns,
     later: Numbers,
 ) -> pa.Table:
-    if not len(table):
-        return table
     numbers = [later.get(row, (1,) * len(columns.texts)) for row in rows]
-    (batch,) = table.combine_chunks().to_batches()
-    return type(table).from_batches([release_in_process(settings, columns)(batch, numbers)])
+    return release_table(table, settings, columns, numbers)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from textpriv.engines.batch import BatchRelease, Rows, named_error, refuse_repeated
 from textpriv.engines.settings import Columns, PrivatizerSettings
 from textpriv.errors import CorpusError, DocumentError, MechanismError
-from textpriv.mechanisms import NO_DEFAULT
+from textpriv.mechanisms import NO_DEFAULT, default_name
 from textpriv.randomness import Occurrences
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def privatize_frame(
     frame: Any,
     epsilon: float | None = None,
     *,
+    recovery: float | None = None,
     settings: PrivatizerSettings | None = None,
     **columns: Any,
 ) -> Any:
@@ -33,27 +34,23 @@ def privatize_frame(
     frame : pandas.DataFrame, pandas.Series, polars.DataFrame or polars.Series
         It is not changed. Missing values of pandas (None, NaN, NA) are null texts.
     epsilon : float, optional
-        That of TEM over the built-in index, per unit of its distance. Or give ``settings``.
+        That of the default mechanism over the built-in index, per unit of its distance.
+    recovery : float, optional
+        In place of epsilon, as for :func:`textpriv.privatize`.
     settings : PrivatizerSettings, optional
-        Its run key (``key_file`` or ``run_key``) makes the release repeatable, the same on any engine.
+        In place of both. Its run key (``key_file`` or ``run_key``) makes the release repeatable, the same on any engine.
     **columns
         Fields of :class:`textpriv.engines.settings.Columns`. A Series has no columns with names.
 
     Returns
     -------
-    Of the type of ``frame``, with its index and its columns in their order, without ``attrs``. :func:`frame_statement` names
-    what passes.
-
-    Raises
-    ------
-    MechanismError
-        Without an epsilon and settings, or with both.
-    CorpusError
-        For another type, a column that is missing, and a name that is there twice.
-    DocumentError
-        For a text or a name that is none; names the row.
+    Of the type of ``frame``, with its index and columns, without ``attrs``. :func:`frame_statement` names what passes.
     """
-    settings = _settings(epsilon, settings)
+    if (epsilon, recovery, settings).count(None) != 2:
+        raise MechanismError(
+            f"privatize_frame takes one of epsilon, recovery and settings: {NO_DEFAULT}"
+        )
+    settings = settings or _settings(epsilon, recovery)
     library, kind = type(frame).__module__.split(".")[0], type(frame).__name__
     if library not in ("pandas", "polars") or not hasattr(frame, "to_numpy"):
         raise CorpusError(
@@ -114,14 +111,9 @@ def frame_statement(statement: PrivacyStatement, frame: Any, **columns: Any) -> 
     lines = []
     if besides:
         lines.append(f"what a table has besides columns, released as it is: {', '.join(besides)}")
-    if chosen.null == "keep" and library in ("pandas", "polars"):
-        series = [frame[name] for name in chosen.texts] if names is not None else [frame]
-        found = sum(text is None for each in series for text in _values(each))
-        if found:
-            lines.append(f"which records have no text: {found:,} null texts stay null")
-    elif chosen.null == "keep":  # the table is read later
+    if chosen.null == "keep":
         lines.append("which records have no text: null texts stay null")
-    return statement.extended(not_protected=tuple(lines)) if lines else statement
+    return statement.extended(not_protected=tuple(lines))
 
 
 def _names_of_columns(frame: Any) -> Any:
@@ -135,42 +127,36 @@ def _names_of_columns(frame: Any) -> Any:
     return columns() if callable(columns) else columns
 
 
-def _settings(epsilon: float | None, settings: PrivatizerSettings | None) -> PrivatizerSettings:
-    if epsilon is not None and settings is not None:
-        raise MechanismError("Give an epsilon or settings, which have one of their own, not both.")
-    if settings is not None:
-        return settings
+def _settings(epsilon: float | None, recovery: float | None) -> PrivatizerSettings:
+    """Return the settings of the default mechanism over the built-in index."""
+    from textpriv.index.builtin import ENGLISH, open_index
+
+    index = open_index(ENGLISH)
     if epsilon is None:
-        raise MechanismError(f"privatize_frame(frame, epsilon=...): {NO_DEFAULT}")
-    return PrivatizerSettings(options={"epsilon": epsilon})
+        from textpriv.guarantees.epsilon import epsilon_for
+
+        epsilon = epsilon_for(index, recovery=recovery)
+    return PrivatizerSettings(mechanism=default_name(index), options={"epsilon": epsilon})
 
 
 def _released(frame: Any, settings: PrivatizerSettings, columns: Columns) -> list[list[str | None]]:
     """Return the private texts of each column."""
-    texts = [_values(frame[name]) for name in columns.texts]
-    names, authors, labels = (
-        None if name is None else _values(frame[name])
-        for name in (columns.document_column, columns.author_column, columns.labels_column)
-    )
-    numbers = None
-    if names is None:
-        known = [Occurrences() for _ in texts]
-        counted = (map(each.count, own) for each, own in zip(known, texts, strict=True))
-        numbers = list(zip(*counted, strict=True))
+    rows = Rows.of(columns, lambda name: _values(frame[name]))
+    if rows.names is None:
+        counted = (map(Occurrences().count, own) for own in rows.texts)
+        rows = rows._replace(numbers=list(zip(*counted, strict=True)))
     elif settings.ledger is None:
-        refuse_repeated(names, str(columns.document_column))
-    if labels is not None:  # of pandas they are arrays where a frame was read from Parquet
-        labels = [each.tolist() if hasattr(each, "tolist") else each for each in labels]
+        refuse_repeated(rows.names, str(columns.document_column))
     try:
-        rows = Rows(texts, names, authors, labels, numbers)
         return BatchRelease(settings.build(), columns).rows(rows).texts
     except DocumentError as error:
         raise named_error(error, lambda row: f"row {row + 1}") from None
 
 
 def _values(series: Any) -> list[Any]:
-    """Return the values of a Series; missing ones of pandas are None."""
+    """Return the values of a Series; missing ones of pandas are None, and arrays, as in one from Parquet, lists."""
     values: list[Any] = series.to_list()
     if not hasattr(series, "isna"):
         return values
-    return [None if gone else value for value, gone in zip(values, series.isna(), strict=True)]
+    plain = (each.tolist() if hasattr(each, "tolist") else each for each in values)
+    return [None if gone else each for each, gone in zip(plain, series.isna(), strict=True)]

@@ -38,44 +38,31 @@ def in_order(
 ) -> Generator[tuple[Job, Result], None, None]:
     """Yield each job with a function that returns its released rows or raises, in the order of the jobs.
 
-    Parameters
-    ----------
-    jobs
-        Anything, and its rows.
-    release : BatchRelease
-        Forked workers take it over as it is; others build their own from ``settings``.
-    settings : PrivatizerSettings, optional
-    workers : int
-        Processes, which share the memory-mapped index.
+    Several workers share the memory-mapped index. Forked ones take ``release`` over as it is; others build their own from
+    ``settings``.
     """
     if workers == 1 or settings is None:
         for job, rows in jobs:
             yield job, partial(release.rows, rows)
         return
     pending: deque[tuple[Job, Future[Released], int]] = deque()
-    size = 0
 
-    def is_due() -> bool:
-        is_full = len(pending) > _BATCHES * workers or size > _SIZE * workers
-        return is_full or pending[0][1].done()
-
-    def first() -> tuple[Job, Result]:
-        nonlocal size
-        job, future, length = pending.popleft()
-        size -= length
-        return job, partial(_result, future)
+    def is_full() -> bool:
+        size = sum(length for *_, length in pending)
+        return len(pending) > _BATCHES * workers or size > _SIZE * workers
 
     with _pool(release, settings, workers) as pool:
         for job, rows in jobs:
             with _told():
                 future = pool.submit(_released, rows)
-            length = sum(len(text or "") for own in rows.texts for text in own)
-            pending.append((job, future, length))
-            size += length
-            while pending and is_due():
-                yield first()
-        while pending:
-            yield first()
+            pending.append(
+                (job, future, sum(len(text or "") for own in rows.texts for text in own))
+            )
+            while pending and (is_full() or pending[0][1].done()):
+                job, future, _ = pending.popleft()
+                yield job, partial(_result, future)
+        for job, future, _ in pending:
+            yield job, partial(_result, future)
 
 
 @contextlib.contextmanager
@@ -86,9 +73,8 @@ def _pool(
     forks = sys.platform == "linux" and threading.active_count() == 1
     if forks:
         release.privatizer.warm()
-    make = (
-        partial(_same, release) if forks else partial(release_in_process, settings, release.columns)
-    )
+    own = partial(release_in_process, settings, release.columns)
+    make = (lambda: release) if forks else own
     context = multiprocessing.get_context("fork" if forks else "spawn")
     pool = ProcessPoolExecutor(workers, context, _begin, (make,))
     try:
@@ -121,10 +107,6 @@ def _told() -> Iterator[None]:
 
 # Makes the release of this worker: the one that a fork took over, or one from the settings, with the first rows.
 _make: Callable[[], BatchRelease]
-
-
-def _same(release: BatchRelease) -> BatchRelease:
-    return release
 
 
 def _begin(make: Callable[[], BatchRelease]) -> None:

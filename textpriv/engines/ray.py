@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from textpriv.engines.batch import refuse_repeated, release_table, results
+from textpriv.engines.batch import gave_up, refuse_repeated, release_table, results
 from textpriv.engines.settings import Columns, PrivatizerSettings
 from textpriv.errors import CorpusError, how_to_install
 
@@ -41,11 +41,6 @@ def privatize_dataset(
         Batches that are released at a time.
     **columns
         Fields of :class:`textpriv.engines.settings.Columns`, among them ``document_column``. The names are read once, now.
-
-    Raises
-    ------
-    CorpusError
-        For settings with a ledger, a column that is missing, and a name that is there twice.
     """
     chosen = Columns.on_machines(settings, **columns)
     chosen.check(dataset.columns() or [])
@@ -59,12 +54,6 @@ def privatize_dataset(
     )
 
 
-def _results(
-    table: pa.Table, tasks: Sequence[Any], work: Callable[[Any], dict[str, Any]]
-) -> pa.Table:
-    return type(table).from_batches([results(table.column("id"), tasks, work)])
-
-
 def each(
     tasks: Sequence[Any],
     work: Callable[[Any], dict[str, Any]],
@@ -73,26 +62,23 @@ def each(
     workers: int = 1,
 ) -> Iterator[dict[str, Any]]:
     """Do tasks on workers, and yield their results as they finish; as :func:`textpriv.engines.spark.each`."""
+
+    def do(table: pa.Table) -> pa.Table:
+        return results(table.column("id"), tasks, work)
+
     with cluster(address, workers):
         import ray
 
         # Not ray.data.range, whose reading wants a processor that the workers may hold.
         blocks = [{"id": number} for number in range(len(tasks))]
         numbers = ray.data.from_items(blocks, override_num_blocks=len(tasks)).map_batches(
-            partial(_results, tasks=tasks, work=work),
-            batch_format="pyarrow",
-            batch_size=1,
-            concurrency=min(workers, len(tasks)),
+            do, batch_format="pyarrow", batch_size=1, concurrency=min(workers, len(tasks))
         )
         try:
             for row in numbers.iter_rows():
                 yield json.loads(row["result"])
         except ray.exceptions.RayError as error:
-            raise CorpusError(
-                f"Ray gave up a task ({type(error).__name__}): a worker was killed again and again or ran out of memory, "
-                "the index is not where the workers look for it, or textpriv is not installed there. Ray's own log says "
-                "more. What is done is kept: continue with --resume."
-            ) from None
+            raise gave_up("Ray", error) from None
 
 
 @contextlib.contextmanager
@@ -103,8 +89,6 @@ def cluster(address: str | None = None, workers: int = 1) -> Iterator[None]:
     """
     # Nothing is reported to anyone, whatever the machine's settings.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # By default workers give way to every other program.
-    os.environ.setdefault("RAY_worker_niceness", "0")
     try:
         import ray
         import ray.data

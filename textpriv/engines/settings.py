@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Columns", "PrivatizerSettings"]
 
-NULLS = ("keep", "fail", "empty")
-
 
 @dataclass(frozen=True)
 class PrivatizerSettings:
@@ -65,20 +63,13 @@ class PrivatizerSettings:
             object.__setattr__(self, "run_key", b"")
 
     def build(self) -> Privatizer:
-        """Load the index and build the Privatizer.
-
-        Raises
-        ------
-        TextprivError
-            If the index, the mechanism, the policy or the key file cannot be used.
-        """
+        """Load the index and build the Privatizer."""
         from textpriv.index.builtin import open_index
         from textpriv.mechanisms import find_mechanism
         from textpriv.privatizer import Privatizer
         from textpriv.tokenization.policy import TokenPolicy
 
         mechanism = find_mechanism(self.mechanism)(**self.options)(open_index(self.index))
-        policy = TokenPolicy.from_dict(dict(self.policy))
         more: dict[str, Any] = {"language": self.language, "seed": self.seed}
         if self.spans is not None:
             from textpriv.spans.detectors import make_detector
@@ -93,7 +84,7 @@ class PrivatizerSettings:
             more["ledger"] = Ledger(self.ledger, **self.limits)
         elif self.seed is None:
             more["run_key"] = self.secret()
-        return Privatizer(mechanism, policy, **more)
+        return Privatizer(mechanism, TokenPolicy.from_dict(dict(self.policy)), **more)
 
     def secret(self) -> bytes:
         """Return the run key itself."""
@@ -138,28 +129,29 @@ class Columns:
     def __post_init__(self) -> None:
         if not self.texts or len(set(self.texts)) < len(self.texts):
             raise CorpusError("Name each column of texts once.")
-        if twice := set(self.texts) & {
-            self.document_column,
-            self.author_column,
-            self.labels_column,
-        }:
+        if twice := {*self.texts} & {*self.others}:
             raise CorpusError(
                 f"{twice.pop()!r} contains the texts, so it cannot name documents or authors, nor hold labels. Name "
                 "another column."
             )
         if self.labels_column is not None and len(self.texts) > 1:
             raise CorpusError("Labels are offsets in one text: release several columns one by one.")
-        if self.null not in NULLS:
-            raise CorpusError(f"null must be one of {', '.join(NULLS)}; found {self.null!r}.")
+        if self.null not in ("keep", "fail", "empty"):
+            raise CorpusError(f"null must be keep, fail or empty; found {self.null!r}.")
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The columns of texts."""
         return (self.text_column,) if isinstance(self.text_column, str) else (*self.text_column,)
 
+    @property
+    def others(self) -> tuple[str | None, str | None, str | None]:
+        """The columns of names, of authors and of labels."""
+        return self.document_column, self.author_column, self.labels_column
+
     def check(self, names: Sequence[str]) -> None:
         """Refuse the columns of a table where one that is needed is not there once."""
-        for name in (*self.texts, self.document_column, self.author_column, self.labels_column):
+        for name in (*self.texts, *self.others):
             if name is not None and (count := list(names).count(name)) != 1:
                 raise CorpusError(
                     f"expected one column named {name!r}, found {count} among {len(names)} columns."

@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from textpriv.engines.batch import release_in_process, repeated_name, results, without_trace
+from textpriv.engines.batch import (
+    gave_up,
+    release_in_process,
+    repeated_name,
+    results,
+    without_trace,
+)
 from textpriv.engines.settings import Columns, PrivatizerSettings
 from textpriv.errors import CorpusError, how_to_install
 
@@ -38,11 +44,6 @@ def privatize_dataframe(
         With ``key_file``, a path that every executor can read, no secret is sent to the executors. A ledger cannot be used.
     **columns
         Fields of :class:`textpriv.engines.settings.Columns`, among them ``document_column``. Spark counts the names, now.
-
-    Raises
-    ------
-    CorpusError
-        For settings with a ledger, columns that are missing, and a name that is there twice.
     """
     chosen = Columns.on_machines(settings, **columns)
     chosen.check(frame.columns)
@@ -74,12 +75,9 @@ def _refuse_repeated(frame: DataFrame, column: str) -> None:
     """Have Spark count the names; nothing but names is moved between executors."""
     from pyspark.sql import functions
 
-    name = functions.col("`" + column.replace("`", "``") + "`")
-    counted = frame.select(name.cast("string").alias("name")).groupBy("name")
-    repeated = counted.agg(functions.count("*").alias("rows")).where(
-        "name IS NOT NULL AND rows > 1"
-    )
-    if not repeated.isEmpty():
+    name = functions.col("`" + column.replace("`", "``") + "`").cast("string")
+    counted = frame.where(name.isNotNull()).groupBy(name.alias("name")).count()
+    if not counted.where("count > 1").isEmpty():
         raise repeated_name("A row", column)
 
 
@@ -97,18 +95,14 @@ def each(
 
     def do(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield results(batch.column(0), tasks, work)
+            yield from results(batch.column(0), tasks, work).to_batches()
 
     with session(address, workers) as spark:
         numbers = spark.range(0, len(tasks), 1, numPartitions=len(tasks))
         try:
             rows = numbers.mapInArrow(do, "result string").collect()
-        except Exception as error:  # what Spark says of it is long and may quote anything
-            raise CorpusError(
-                f"Spark gave up a task after {_ATTEMPTS} attempts ({type(error).__name__}): a worker was killed or ran out "
-                "of memory, the index is not where the executors look for it, or textpriv is not installed there. Spark's "
-                "own log says more. What is done is kept: continue with --resume."
-            ) from None
+        except Exception as error:
+            raise gave_up("Spark", error) from None
         yield from (json.loads(row.result) for row in rows)
 
 
@@ -133,7 +127,6 @@ def session(address: str | None = None, workers: int = 1) -> Iterator[SparkSessi
     options: dict[str, Any] = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
         "spark.log.level": "ERROR",
     }
     if address is None or address.startswith("local"):

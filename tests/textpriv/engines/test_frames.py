@@ -11,10 +11,11 @@ import textpriv
 from textpriv.engines import datasets, spark
 from textpriv.engines.batch import release_table
 from textpriv.engines.frames import frame_statement
-from textpriv.engines.settings import Columns
+from textpriv.engines.settings import Columns, PrivatizerSettings
 from textpriv.errors import CorpusError, MechanismError, TextprivError
 
 pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+NULLS = "which records have no text: null texts stay null"
 FRAMES = {"pandas": pa.Table.to_pandas, "polars": polars.from_arrow}
 
 
@@ -110,9 +111,21 @@ def test_what_pandas_keeps_beside_a_frame_does_not_pass(settings):
     assert frame.attrs == {"source": ["one two"]}
 
 
+def test_a_recovery_of_a_frame_gives_the_epsilon_that_the_library_finds(monkeypatch):
+    made = []
+    build = PrivatizerSettings.build
+    monkeypatch.setattr(
+        PrivatizerSettings, "build", lambda self: made.append(build(self)) or made[-1]
+    )
+    textpriv.privatize_frame(pandas.DataFrame({"text": ["a film"]}), recovery=0.1)
+    (mechanism,) = (each.mechanism for each in made)
+    assert type(mechanism) is textpriv.ContextualTEM
+    assert mechanism.epsilon == textpriv.epsilon_for(textpriv.Index.builtin("en"), recovery=0.1)
+
+
 def test_a_frame_needs_one_epsilon_and_is_a_frame(settings):
     frame = pandas.DataFrame({"text": ["baba"]})
-    for options in ({}, {"epsilon": 1.0, "settings": settings}):
+    for options in ({}, {"epsilon": 1.0, "settings": settings}, {"epsilon": 1.0, "recovery": 0.1}):
         with pytest.raises(MechanismError, match="epsilon"):
             textpriv.privatize_frame(frame, **options)
     for given in ([["baba"]], polars.LazyFrame({"text": ["baba"]})):
@@ -171,7 +184,7 @@ def test_the_statement_of_a_frame_names_all_that_passes(shape, table, settings):
     else:
         assert private.name == frame.name
     stated = frame_statement(statement, frame)
-    assert stated == statement.extended(not_protected=tuple(named))
+    assert stated == statement.extended(not_protected=(*named, NULLS))
     assert frame_statement(statement, private) == stated
 
 
@@ -179,7 +192,8 @@ def test_the_statement_of_a_frame_of_polars_names_its_columns_and_the_name_of_a_
     table, settings
 ):
     frame, statement = polars.from_arrow(table), settings.build().statement
-    stated = frame_statement(statement, frame, labels_column="stars")
+    stated = frame_statement(statement, frame, labels_column="stars", null="fail")
     assert stated.not_protected[-1] == "other columns, released as written: id"
-    assert frame_statement(statement, frame["text"]).not_protected[-1].endswith(": its name")
-    assert frame_statement(statement, frame["text"].rename("")) == statement
+    series = frame_statement(statement, frame["text"], null="fail")
+    assert series.not_protected[-1].endswith(": its name")
+    assert frame_statement(statement, frame["text"].rename(""), null="fail") == statement
