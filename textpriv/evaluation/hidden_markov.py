@@ -2,7 +2,8 @@
 
 States are pairs of candidates of neighbouring positions; the last candidate of a position stands for all other words, and
 says nothing about its neighbours. K candidates take K squared steps a position, and one for each triple of the model.
-Callers put the start of the document at the first position.
+Callers put the start of the document at the first position. Loops over single numbers compile several times as fast as the
+same over arrays.
 """
 
 from __future__ import annotations
@@ -81,6 +82,14 @@ def _thirds(
 
 
 @njit(cache=True, nogil=True)
+def _rescale(table: NDArray[np.float64], total: float, law: NDArray[np.float64]) -> None:
+    """Divide by a total, or begin again with a law where numbers are too small to tell from 0."""
+    for row in range(table.shape[0]):
+        for column in range(table.shape[1]):
+            table[row, column] = table[row, column] / total if total > 0 else law[column]
+
+
+@njit(cache=True, nogil=True)
 def _forward(
     words: NDArray[np.int32], law: NDArray[np.float64], model: tuple[Any, ...]
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.float64]]:
@@ -88,34 +97,30 @@ def _forward(
     length, kept = law.shape
     ahead = np.zeros((length, kept, kept))
     listed, after = np.empty((length, kept, kept), np.int32), np.empty((length, kept, kept))
-    weight, excess = np.empty(kept), np.empty(kept)
+    excess = np.empty(kept)
     for step in range(1, length):
         _pairs(words[step - 1], words[step], model, listed[step], after[step])
         total = 0.0
         for j in range(kept):
-            weight[:] = 0.0
+            weight, shared = ahead[step, j], 0.0
+            for i in range(kept if step > 1 else 0):
+                before, scale = ahead[step - 1, i, j], 1.0
+                if listed[step - 1, i, j] >= 0 and before > 0:
+                    scale = _thirds(listed[step - 1, i, j], words[step], model, excess)
+                    if scale < 1.0:
+                        for k in range(kept):
+                            weight[k] += before * excess[k]
+                shared += before * scale
             if step == 1:
-                weight[:] = law[0, j] * after[1, j]
-            else:
-                shared = 0.0
-                for i in range(kept):
-                    scale = 1.0
-                    if listed[step - 1, i, j] >= 0 and ahead[step - 1, i, j] > 0:
-                        scale = _thirds(listed[step - 1, i, j], words[step], model, excess)
-                        if scale < 1.0:
-                            weight += ahead[step - 1, i, j] * excess
-                    shared += ahead[step - 1, i, j] * scale
-                weight += shared * after[step, j]
-            ahead[step, j] = weight * law[step]
-            total += ahead[step, j].sum()
-        if total > 0:
-            ahead[step] /= total
-        else:  # numbers too small to tell from 0: begin again with this output
-            ahead[step, :] = law[step]
+                shared = law[0, j]
+            for k in range(kept):
+                weight[k] = (weight[k] + shared * after[step, j, k]) * law[step, k]
+                total += weight[k]
+        _rescale(ahead[step], total, law[step])
     return ahead, listed, after
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def posterior(
     words: NDArray[np.int32],
     law: NDArray[np.float64],
@@ -138,21 +143,32 @@ def posterior(
     length, kept = law.shape
     ahead, listed, after = _forward(words, law, model)
     back, fresh = np.ones((kept, kept)), np.empty((kept, kept))
-    excess = np.empty(kept)
+    weight, excess, equal = np.empty(kept), np.empty(kept), np.ones(kept)
     for step in range(length - 1, 0, -1):
+        total = 0.0
+        for j in range(kept if step < length - 1 else 0):
+            shared = 0.0
+            for k in range(kept):
+                weight[k] = law[step + 1, k] * back[j, k]
+                shared += weight[k] * after[step + 1, j, k]
+            for i in range(kept):
+                fresh[i, j] = shared
+                if listed[step, i, j] >= 0 and ahead[step, i, j] > 0:
+                    fresh[i, j] *= _thirds(listed[step, i, j], words[step + 1], model, excess)
+                    for k in range(kept):
+                        fresh[i, j] += weight[k] * excess[k]
+                total += fresh[i, j] * ahead[step, i, j]
         if step < length - 1:
+            _rescale(fresh, total, equal)
+            back, fresh = fresh, back
+        total = 0.0
+        for k in range(kept):
+            weight[k] = 0.0
             for j in range(kept):
-                weight = law[step + 1] * back[j]
-                shared = (weight * after[step + 1, j]).sum()
-                for i in range(kept):
-                    fresh[i, j] = shared
-                    if listed[step, i, j] >= 0 and ahead[step, i, j] > 0:
-                        scale = _thirds(listed[step, i, j], words[step + 1], model, excess)
-                        fresh[i, j] = scale * shared + (weight * excess).sum()
-            total = (fresh * ahead[step]).sum()
-            back[:] = fresh / total if total > 0 else np.ones((kept, kept))
-        share = (ahead[step] * back).sum(axis=0)
-        found[step] = share / share.sum()
+                weight[k] += ahead[step, j, k] * back[j, k]
+            total += weight[k]
+        for k in range(kept):
+            found[step, k] = weight[k] / total
 
 
 @njit(cache=True, nogil=True)
@@ -171,11 +187,9 @@ def likeliest_path(
     for step in range(1, length):
         _pairs(words[step - 1], words[step], model, later, after)
         fresh[:] = 0.0
+        highest = 0.0
         for j in range(kept - 1):
-            if step == 1:
-                fresh[j] = law[0, j] * after[j]
-                continue
-            for i in range(kept - 1):
+            for i in range(kept - 1 if step > 1 else 0):
                 if score[i, j] <= 0:
                     continue
                 scale = 1.0
@@ -186,16 +200,18 @@ def likeliest_path(
                     value = score[i, j] * (scale * after[j, k] + excess[k])
                     if value > fresh[j, k]:
                         fresh[j, k], came[step, j, k] = value, i
-        fresh *= law[step]
-        fresh[:, -1] = 0.0
-        highest = fresh.max()
-        for j in range(kept):  # numbers too small to tell from 0: begin again with this output
-            score[j] = fresh[j] / highest if highest > 0 else law[step]
-        listed[:] = later
+            for k in range(kept - 1):
+                if step == 1:
+                    fresh[j, k] = law[0, j] * after[j, k]
+                fresh[j, k] *= law[step, k]
+                highest = max(highest, fresh[j, k])
+        _rescale(fresh, highest, law[step])
+        score, fresh, listed, later = fresh, score, later, listed
     path = np.zeros(length, np.int64)
-    if length > 1:
-        best = int(np.argmax(score[:-1, :-1].copy()))
-        path[length - 2], path[length - 1] = best // (kept - 1), best % (kept - 1)
+    for j in range(kept - 1 if length > 1 else 0):
+        for k in range(kept - 1):
+            if score[j, k] > score[path[length - 2], path[length - 1]]:
+                path[length - 2], path[length - 1] = j, k
     for step in range(length - 1, 1, -1):
         path[step - 2] = came[step, path[step - 1], path[step]]
     return path
