@@ -40,8 +40,8 @@ LABELS = {
 }
 
 _STRUCTURE = (
-    "the number, kinds and places of the spans that the detector finds and a law can read; the detector sees the private "
-    "text, so a word by which it finds something elsewhere shows there"
+    "the number, kinds and places of the spans that the detector finds and a law can read; the detector reads the private "
+    "text, so these also depend on the words around a span"
 )
 _LOWERED = (
     "What stands between spans is lower-cased (str.lower), each piece by itself, before it is tokenized: neither what "

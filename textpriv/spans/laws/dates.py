@@ -273,9 +273,7 @@ class DateShift(Date):
                 "given away by a weekday, an age or a feast in the text",
                 _VISIBLE,
             ),
-            assumptions=(
-                f"the run key stays secret, and a name of a {whose} stands for one of them",
-            ),
+            assumptions=(f"a name of a {whose} stands for one of them",),
         )
 
     @classmethod
