@@ -165,7 +165,7 @@ def _explain_word(mechanism: Mechanism, word: str, as_json: bool) -> None:
 
     number = _id_of(mechanism.index, word)
     stays = float(np.exp(mechanism.log_prob(word)[number]))
-    outputs, groups = mechanism.explain(word, n=10), mechanism.groups(word, most=8) or []
+    outputs, groups = mechanism.explain(word, n=10), mechanism.groups(word) or []
     if as_json:
         names = ("word", "probability", "distance")
         told: dict[str, Any] = {

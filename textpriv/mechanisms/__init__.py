@@ -64,13 +64,7 @@ def mechanism_names() -> dict[str, str]:
 
 
 def find_mechanism(name: str) -> Any:
-    """The function that is registered under a name, or under the name that a short one stands for.
-
-    Raises
-    ------
-    MechanismError
-        For an unknown name.
-    """
+    """The function that is registered under a name, or under the name that a short one stands for."""
     short = mechanism_names()
     registered = short.get(name.removesuffix("-tem"), name)
     if registered not in registry:

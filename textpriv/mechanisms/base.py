@@ -21,8 +21,8 @@ from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.index.tree import Tree
 from textpriv.mechanisms.pairs import log_normalisers
-from textpriv.randomness import RandomWords, Stream, as_stream
-from textpriv.statement import PrivacyStatement
+from textpriv.randomness import RandomWords, as_stream
+from textpriv.statement import PrivacyStatement, at_least
 from textpriv.vocabulary.builtin import FIRST_NAMES, words_in
 
 __all__ = ["ALGORITHM", "UNKNOWN", "Group", "Mechanism", "checksum", "positive"]
@@ -35,13 +35,7 @@ _STATED_NAMES = 40  # first names that a statement looks at
 
 
 def positive(name: str, value: Any) -> float:
-    """Return a parameter as a float from 1e-30 to 1e30: beyond them the numbers of a statement overflow.
-
-    Raises
-    ------
-    MechanismError
-        For any other value.
-    """
+    """Return a parameter as a float from 1e-30 to 1e30: beyond them the numbers of a statement overflow."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -136,10 +130,6 @@ class Mechanism(ABC):
         """Return the number by which a mechanism that reads context knows a token that is released as it is."""
         raise MechanismError(f"{self.name} reads no context.")
 
-    def compile(self) -> None:
-        """Compile what draws."""
-        self.sample([UNKNOWN, 0], Stream())
-
     def sample(self, ids: ArrayLike, rng: RandomWords | np.random.Generator) -> NDArray[np.int32]:
         """Draw an independent output for every word.
 
@@ -177,13 +167,7 @@ class Mechanism(ABC):
         return self.sample_documents(ids, np.arange(draws + 1), [stream] * draws)
 
     def log_prob(self, word: str | int) -> NDArray[np.float64]:
-        """Return the natural logarithm of the output distribution of a word, shape (V,).
-
-        Raises
-        ------
-        MechanismError
-            If the mechanism has no closed form.
-        """
+        """Return the natural logarithm of the output distribution of a word, shape (V,)."""
         raise MechanismError(
             f"{self.name} has no output distribution in closed form, so there is no log_prob; sample from it instead."
         )
@@ -198,13 +182,7 @@ class Mechanism(ABC):
         return self.index.distances_of(np.array([word]))[0]
 
     def explain(self, word: str | int, n: int = 10) -> list[tuple[str, float, float]]:
-        """Return the ``n`` most likely outputs of a word: (word, probability, distance), likeliest first.
-
-        Raises
-        ------
-        MechanismError
-            If the mechanism has no closed form.
-        """
+        """Return the ``n`` most likely outputs of a word: (word, probability, distance), likeliest first."""
         number = self.resolve(word)
         law = self.log_prob(number)
         distance = np.full(len(law), math.nan) if number == UNKNOWN else self.distances(number)
@@ -212,8 +190,8 @@ class Mechanism(ABC):
         top = np.argsort(-law, kind="stable")[:n]
         return [(words[i], float(np.exp(law[i])), float(distance[i])) for i in top]
 
-    def groups(self, word: str | int, most: int | None = None) -> list[Group] | None:
-        """Return the groups of a word in a tree, the closest first, at most so many of them; None without a tree."""
+    def groups(self, word: str | int) -> list[Group] | None:
+        """Return the groups of a word in a tree, some of them where there are many, closest first; None without a tree."""
         return None
 
     def exponential_law(self) -> tuple[NDArray[np.float64], float, float] | None:
@@ -323,17 +301,11 @@ class Mechanism(ABC):
             return ()
         return (
             f"in practice, common first names: half of the {len(names)} that were looked at stay as they are with "
-            f"probability {_down(half)} or more ({names[0]!r} with {_down(keep[0])})",
+            f"probability {at_least(half, 3)} or more ({names[0]!r} with {at_least(keep[0], 3)})",
         )
 
     def resolve(self, word: str | int) -> int:
-        """Return the id of a word given as text or id, such as ``UNKNOWN``.
-
-        Raises
-        ------
-        VocabularyError
-            For what is neither a word of the vocabulary nor an id.
-        """
+        """Return the id of a word given as text or id, such as ``UNKNOWN``."""
         if isinstance(word, int | np.integer) and word == UNKNOWN:
             return UNKNOWN
         return self.index.vocabulary.resolve(word)
@@ -357,11 +329,6 @@ def _unit_of(index: Index) -> str:
         return "per unit of the tree's height"
     kind = "Manhattan" if index.space == "manhattan" else "Euclidean"
     return f"per unit of {kind} distance between the rounded vectors"
-
-
-def _down(probability: float) -> str:
-    """Write a probability with three digits, rounded down."""
-    return f"{math.floor(probability * 1000) / 1000:g}"
 
 
 def _plain(value: Any) -> str:

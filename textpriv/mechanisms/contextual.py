@@ -17,7 +17,7 @@ returns each y with a probability proportional to its weight in context.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,7 +38,6 @@ from textpriv.mechanisms.near import (
     Rows,
     attempt,
     decay,
-    decays,
     steps_between,
 )
 from textpriv.mechanisms.tem import TEM
@@ -244,11 +243,6 @@ class ContextualTEM(TEM):
         Rate and truncation in use.
     model : NGrams or None
         The n-gram model in use, of words alone; None with a callable.
-
-    Raises
-    ------
-    MechanismError
-        For parameters without meaning.
     """
 
     name = "ContextualTEM"
@@ -275,6 +269,7 @@ class ContextualTEM(TEM):
         elif not isinstance(given, NGrams):
             given = read_arpa(Path(given), words)
         self.model = given.words_only(other=False)
+        self._tables = _Model(*self.model.arrays[1:])
         return np.maximum(self.model.after()[: len(words)], _LEAST)
 
     def binding(self) -> dict[str, Any]:
@@ -359,11 +354,16 @@ class ContextualTEM(TEM):
         positions : ndarray of int, shape (D,), optional
             Drawn tokens that are looked at. Default: all.
         """
-        size, steps_of = len(self.index), self.index.steps_of
+        size = len(self.index)
         known = np.unique(words[words < size])
+
+        def decays(words: NDArray[np.integer], outputs: Any = slice(None)) -> NDArray[np.float64]:
+            apart = self.index.length(self.index.steps_of(words, outputs))
+            return np.asarray(np.exp(-self.t * np.minimum(apart, self.gamma)))
+
         alone = np.zeros(size)  # normalisers under the base measure
         for some in np.array_split(known, 1 + len(known) // 256):
-            alone[some] = decays(steps_of(some), self.decay) @ self.measure.weights
+            alone[some] = decays(some) @ self.measure.weights
         found = np.empty(words.shape)
         if positions is None:
             positions = np.flatnonzero(np.asarray(released) >= 0)
@@ -373,17 +373,11 @@ class ContextualTEM(TEM):
             near = words[row, own]
             mass = share * self.measure.weights[output] + weights[listed == output].sum()
             found[row] = mass / (share + weights.sum())
-            normalisers = share * alone[near] + decays(steps_of(near, listed), self.decay) @ weights
-            decayed = decays(steps_of(near, np.array([output])), self.decay)[:, 0]
-            found[row, own] = mass * decayed / normalisers
+            normalisers = share * alone[near] + decays(near, listed) @ weights
+            found[row, own] = mass * decays(near, np.array([output]))[:, 0] / normalisers
         return found
 
     # Draws
-
-    @cached_property
-    def _tables(self) -> _Model:
-        assert self.model is not None
-        return _Model(*self.model.arrays[1:])
 
     def sample_documents(
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]

@@ -42,11 +42,6 @@ class Madlib(Mechanism):
         larger than those of TEM.
     search : {"hnsw", "exact"}
         How the nearest word is found; "hnsw" needs the extra of that name. The guarantee is the same.
-
-    Raises
-    ------
-    MechanismError
-        For a Manhattan index or an unknown search.
     """
 
     name = "Madlib"
@@ -69,7 +64,8 @@ class Madlib(Mechanism):
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
         dimensions = self.index.points.shape[1]
-        random = np.empty((len(ids), _words_of(dimensions)), dtype=np.uint64)
+        # Two for each pair of normal numbers, and one a dimension for the radius.
+        random = np.empty((len(ids), (dimensions + 1) // 2 * 2 + dimensions), dtype=np.uint64)
         for stream, first, last in zip(streams, offsets[:-1], offsets[1:], strict=True):
             stream.fill(random[first:last].reshape(-1))
         out = np.empty(len(ids), dtype=np.int32)
@@ -116,23 +112,10 @@ class Madlib(Mechanism):
         )
 
 
-def _words_of(dimensions: int) -> int:
-    """Return the random words of a token: two for a pair of normal numbers, and one a dimension for the radius."""
-    return 2 * ((dimensions + 1) // 2) + dimensions
-
-
 def noise(random: NDArray[np.uint64], dimensions: int) -> NDArray[np.float64]:
-    """Return draws of density proportional to ``exp(-|z|)``: a uniform direction times a Gamma(n) radius.
+    """Return draws of density proportional to ``exp(-|z|)``, shape (m, n): a uniform direction times a Gamma(n) radius.
 
-    Parameters
-    ----------
-    random : ndarray of uint64, shape (m, 2 ceil(n / 2) + n)
-    dimensions : int
-        n.
-
-    Returns
-    -------
-    ndarray, shape (m, n)
+    Each takes a row of ``2 ceil(n / 2) + n`` random words.
     """
     uniform = ((random >> np.uint64(11)) + 1.0) * 2.0**-53  # on (0, 1]
     pairs = (dimensions + 1) // 2

@@ -30,23 +30,19 @@ __all__ = [
     "find",
 ]
 
-PARTS_BITS = 62
-PARTS = 1 << PARTS_BITS
+PARTS = 1 << 62
 WORDS = 4  # random words of one attempt
 _MOST = 64  # attempts of a round
 _FLOOR = (
     2.0**-40
 )  # the least probability of a word: fewer parts would round by more than 2^-23 of themselves
-_GUIDE_BITS = 22  # of the largest guide
 
 
 class MeasureTables(NamedTuple):
-    """What a compiled sampler reads of a measure; ``guide`` and ``shift`` tell where to look for a part."""
+    """What a compiled sampler reads of a measure."""
 
     parts: NDArray[np.uint64]
     cumulative: NDArray[np.uint64]
-    guide: NDArray[np.int32]
-    shift: np.uint64
 
 
 class BaseMeasure:
@@ -77,25 +73,13 @@ class BaseMeasure:
         self.parts = parts.astype(np.uint64)
         self.weights = self.parts.astype(np.float64) / PARTS
         self.cumulative = np.cumsum(self.parts, dtype=np.uint64)
-        bits = max(1, min(_GUIDE_BITS, len(parts).bit_length() + 1))
-        shift = np.uint64(PARTS_BITS - bits)
-        cells = np.arange(1 << bits, dtype=np.uint64) << shift
-        guide = np.searchsorted(self.cumulative, cells, side="right").astype(np.int32)
-        self.tables = MeasureTables(self.parts, self.cumulative, guide, shift)
-
-    @property
-    def before(self) -> NDArray[np.uint64]:
-        """Parts before each word, and in all, shape (V + 1,)."""
-        return np.concatenate([np.zeros(1, np.uint64), self.cumulative])
+        self.tables = MeasureTables(self.parts, self.cumulative)
 
 
 @njit(cache=True, nogil=True)
 def find(part: np.uint64, measure: MeasureTables) -> int:
     """Return the id that a part of a measure belongs to."""
-    word = np.int64(measure.guide[part >> measure.shift])
-    while measure.cumulative[word] <= part:
-        word += 1
-    return word
+    return np.int64(np.searchsorted(measure.cumulative, part, side="right"))
 
 
 @njit(cache=True, nogil=True)
@@ -154,15 +138,7 @@ Attempt = Callable[[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int32]], N
 def draw_in_rounds(
     attempt: Attempt, offsets: NDArray[np.int64], streams: Sequence[RandomWords]
 ) -> NDArray[np.int32]:
-    """Draw all tokens of some documents, with twice as many attempts from round to round.
-
-    Parameters
-    ----------
-    attempt : callable
-        See ``Attempt``.
-    offsets, streams
-        As of :meth:`Mechanism.sample_documents`.
-    """
+    """Draw all tokens of some documents, with twice as many attempts from round to round."""
     out = np.full(int(offsets[-1]), -1, dtype=np.int32)
     pending, attempts = np.arange(len(out)), 1
     while len(pending):

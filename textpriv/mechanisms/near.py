@@ -45,10 +45,8 @@ __all__ = [
     "Rows",
     "attempt",
     "decay",
-    "decays",
     "fits",
     "steps_between",
-    "steps_from",
     "whole",
 ]
 
@@ -88,16 +86,6 @@ def decay(steps: int, law: Decay) -> float:
 
 
 @njit(cache=True, nogil=True)
-def decays(steps: NDArray[np.int32], law: Decay) -> NDArray[np.float64]:
-    """Return :func:`decay` of every entry of a table."""
-    out = np.empty(steps.shape)
-    for row in range(steps.shape[0]):
-        for column in range(steps.shape[1]):
-            out[row, column] = decay(steps[row, column], law)
-    return out
-
-
-@njit(cache=True, nogil=True)
 def steps_between(points: NDArray[Any], first: int, second: int, root: bool) -> int:
     """Return the distance of two points in steps, as an index counts them."""
     # Unsigned numbers need no check for negative ones, which takes most of the time.
@@ -110,24 +98,6 @@ def steps_between(points: NDArray[Any], first: int, second: int, root: bool) -> 
         for column in range(np.uint64(points.shape[1])):
             total += np.int32(abs(np.int32(points[a, column]) - np.int32(points[b, column])))
     return total
-
-
-@njit(cache=True, nogil=True)
-def steps_from(
-    points: NDArray[Any],
-    word: int,
-    others: NDArray[np.int32],
-    root: bool,
-    out: NDArray[np.uint64],
-) -> None:
-    """Write the distances of a word from some others, in steps."""
-    # Two loops: with one, the kind of distance is looked at for every word.
-    if root:
-        for at in range(others.shape[0]):
-            out[at] = steps_between(points, word, others[at], True)
-    else:
-        for at in range(others.shape[0]):
-            out[at] = steps_between(points, word, others[at], False)
 
 
 class Rows(NamedTuple):
@@ -286,25 +256,12 @@ def _fill_blocks(
 
 
 @njit(cache=True, nogil=True)
-def _first_above(table: NDArray[np.uint64], row: int, part: np.uint64) -> int:
-    """Return the first column of an ascending row that is above a part; the last one is."""
-    low, high = 0, table.shape[1] - 1
-    while low < high:
-        middle = (low + high) >> 1
-        if table[row, middle] > part:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-@njit(cache=True, nogil=True)
 def _from_block(rows: Rows, word: int, part: np.uint64, random: NDArray[np.uint64]) -> int:
     """Draw an unlisted word of a word that has blocks; -1 where the attempt fails."""
     row = rows.block_row[word]
     if part >= rows.blocks[row, -1]:
         return -1
-    which = _first_above(rows.blocks, row, part)
+    which = np.searchsorted(rows.blocks[row], part, side="right")
     end = rows.blocks[row, which - 1] if which else rows.ends[word, -1]
     for other in range(which * rows.block, len(rows.points)):
         steps = steps_between(rows.points, word, other, rows.law.root)
@@ -324,7 +281,7 @@ def attempt(rows: Rows, word: int, random: NDArray[np.uint64]) -> int:
         return find(random[1] >> np.uint64(2), rows.measure)
     part = random[0] >> np.uint64(2)
     if part < rows.ends[word, -1]:
-        rank = _first_above(rows.ends, word, part)
+        rank = np.searchsorted(rows.ends[word], part, side="right")
         output = np.int64(rows.ids[word, rank])
         real = _weight(rows, output, rows.steps[word, rank]) * rows.scale[word]
         return output if fits(real, random[2], random[3]) else -1

@@ -64,11 +64,6 @@ class TEM(Mechanism):
         The truncation in use.
     measure : BaseMeasure
         The prior in whole parts.
-
-    Raises
-    ------
-    MechanismError
-        For parameters without meaning.
     """
 
     name = "TEM"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -44,7 +44,8 @@ from textpriv.statement import PrivacyStatement, at_most, odds_in_words
 
 __all__ = ["TreeTEM", "configure"]
 
-_SHOWN = 5  # words of each group that are named
+_SHOWN = 5  # words of each group, and heights in a caveat, that are named
+_GROUPS = 8  # groups of a word that are told
 _HEIGHT_BITS = 2.0**30  # chosen odds become heights of so many parts of a nat, rounded down
 
 
@@ -204,11 +205,6 @@ class TreeTEM(Mechanism):
         Rate and truncation in use; the latter is 30 / t where the tree is higher.
     measure : BaseMeasure
         In depth-first order.
-
-    Raises
-    ------
-    MechanismError
-        For parameters without meaning, and an index that is no tree.
     """
 
     name = "TreeTEM"
@@ -248,11 +244,17 @@ class TreeTEM(Mechanism):
         else:
             weights = self.index.vocabulary.prior_weights(prior)[order]
         self.measure = BaseMeasure(weights)
-        normalisers = _normalisers(nodes, self.measure.before, reach, atoms)
+        before = np.append(np.uint64(0), self.measure.cumulative)
+        normalisers = _normalisers(nodes, before, reach, atoms)
         self._reach, self._log_z = reach, np.log(normalisers)
+        highest, lowest = float(self._log_z.max()), float(self._log_z.min())
+        # An unknown word is a leaf at the root.
+        self._unknown_word_loss = max(float(reach[-1]) + highest, -lowest, 0.0)
+        apart = max(highest - lowest - ROUNDING, 0.0)
+        self._worst_word_loss = max(float(reach[-1]) + apart, self._unknown_word_loss)
         # Rounding up to powers of two at most doubles a total.
         scale = 2.0**61 * (1 - 2.0**-20) / float(normalisers.max())
-        public = nodes, self.index.places, order, self.measure.before, reach, scale
+        public = nodes, self.index.places, order, before, reach, scale
         empty = np.zeros(atoms, np.uint64), np.zeros(len(nodes.level), np.uint64)
         self._tables = _Tables(*public, *empty)
         _fill(self._tables)
@@ -277,9 +279,8 @@ class TreeTEM(Mechanism):
             score = score - (self._reach + self._log_z[atom])[levels]
         return np.asarray(score[self.index.places])
 
-    @cached_property
-    def _constant(self) -> tuple[float, tuple[int, int]]:
-        """The largest loss per unit of distance, and the ordered pair of words that attains it.
+    def closed_constant(self) -> tuple[float, tuple[int, int]]:
+        """Return the largest loss per unit of distance, and the ordered pair of words that attains it.
 
         Words that meet at height h lose at most ``t min(h, gamma) + ln Z(w') - ln Z(w)``, at the output w. The extremes of
         ln Z below a node may meet further down; then they lose more per unit, and were looked at before.
@@ -295,10 +296,6 @@ class TreeTEM(Mechanism):
                 ends = (below.argmin(), below.argmax()) if apart else (0, end - start - 1)
                 worst, places = loss, (start + int(ends[0]), start + int(ends[1]))
         return float(worst), (int(self.index.order[places[0]]), int(self.index.order[places[1]]))
-
-    def closed_constant(self) -> tuple[float, tuple[int, int]]:
-        """Return the constant over all pairs, from one pass over the nodes."""
-        return self._constant
 
     def likeliest_inputs(
         self, prior: NDArray[np.float64]
@@ -323,15 +320,15 @@ class TreeTEM(Mechanism):
         guess[order], joint[order] = order[place], best * self.measure.weights
         return guess, joint
 
-    def groups(self, word: str | int, most: int | None = None) -> list[Group]:
-        """Return the groups of a word, or so many of them, from the closest to all words."""
+    def groups(self, word: str | int) -> list[Group]:
+        """Return the groups of a word, or some of many, from the closest to all words."""
         number, tree = self.resolve(word), self.index
         if number == UNKNOWN:
             return []
         law, met = np.exp(self.log_prob(number))[tree.order], tree.levels_of(number)
         others = np.arange(len(tree)) != tree.places[number]
         made = []
-        for level in np.unique(met[others]).tolist():
+        for level in _spread(np.unique(met[others]), _GROUPS):
             ring = np.flatnonzero(others & (met == level))
             top = ring[np.argsort(-law[ring], kind="stable")[:_SHOWN]]
             height = float(tree.heights[level - 1]) if level else 0.0
@@ -344,8 +341,6 @@ class TreeTEM(Mechanism):
                     likeliest=tuple(tree.vocabulary.words[each] for each in tree.order[top]),
                 )
             )
-        if most is not None and len(made) > most:
-            made = [made[at] for at in np.linspace(0, len(made) - 1, most).astype(int)]
         return made
 
     def sample_documents(
@@ -356,18 +351,6 @@ class TreeTEM(Mechanism):
         return draw_in_rounds(partial(_attempts, *given), offsets, streams)
 
     # The guarantee
-
-    @property
-    def _unknown_word_loss(self) -> float:
-        """Largest loss between an unknown word, a leaf at the root, and any word of the tree, in nats."""
-        highest, lowest = float(self._log_z.max()), float(self._log_z.min())
-        return max(float(self._reach[-1]) + highest, -lowest, 0.0)
-
-    @property
-    def _worst_word_loss(self) -> float:
-        """Upper bound on the loss between any two words, unknown ones included, in nats."""
-        apart = max(float(np.ptp(self._log_z)) - ROUNDING, 0.0)
-        return max(float(self._reach[-1]) + apart, self._unknown_word_loss)
 
     def _loss_within(self, height: float) -> float:
         """Largest loss between two words of one group of a height, in nats; at the root also of an unknown word."""
@@ -391,9 +374,7 @@ class TreeTEM(Mechanism):
         names, (looked, shares) = self.index.names, self.index.separated
         if not looked:
             return ()
-        shown = range(len(shares))
-        if not names and len(shares) > 5:
-            shown = np.unique(np.linspace(0, len(shares) - 1, 5).astype(int)).tolist()
+        shown = _spread(np.arange(len(shares)), len(names) or _SHOWN)
         parts = []
         for at in shown:
             level = (
@@ -426,6 +407,13 @@ class TreeTEM(Mechanism):
             largest_range=2 * self.t * self.gamma,
         )
         return stated.extended(notes=(*self._level_notes(), *self.caveats()))
+
+
+def _spread(values: NDArray[np.integer], most: int) -> list[int]:
+    """Return values, or so many of them from the first to the last."""
+    at = np.linspace(0, len(values) - 1, min(most, len(values))).astype(int)
+    chosen: list[int] = values[at].tolist()
+    return chosen
 
 
 def _with_odds(tree: Tree, odds: Mapping[str, float]) -> Tree:

@@ -202,7 +202,7 @@ class Playground:
             raise Refusal(
                 404, "The word is not in the vocabulary. All such words are treated alike."
             )
-        groups = mechanism.groups(known, most=8)
+        groups = mechanism.groups(known)
         return {
             "word": known,
             "keep": float(np.exp(mechanism.log_prob(known)[vocabulary.id(known)])),
