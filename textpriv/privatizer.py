@@ -125,7 +125,7 @@ class Privatizer:
         text : str
         key : str, int, bytes or Document, optional
             Names the document. The same text under the same key is released the same way again, another text
-            independently. Without a key the randomness is new every time.
+            independently. Without a key the randomness is new every time, except with a seed; a run key requires one.
         labels : iterable of (start, end, kind), optional
             Known spans, beside those that the detector finds; offsets count characters.
         """

@@ -1,6 +1,7 @@
 """The statement of a release: what is guaranteed, for whom, what is not protected, and under which assumptions.
 
 One frozen object travels with every release of ``textpriv`` and every estimator of ``pairwise``. It computes no mechanism.
+Sentences about one part stand in that part: those about tokens in ``tokenization/policy.py``, about spans in ``spans/``.
 Printed bounds are rounded up, so the printed number is a bound as well.
 """
 

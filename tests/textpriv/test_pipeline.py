@@ -442,6 +442,7 @@ def test_a_pipeline_that_read_raw_words_is_not_saved_at_all(folder, tmp_path):
             save()
         assert not any(word in str(raised.value).lower() for word in RAW), name
     assert not any(word.encode() in all_bytes(tmp_path).lower() for word in RAW)
+    assert list((tmp_path / "used").iterdir()) == []  # not even a half-written folder
 
 
 @both_forms

@@ -32,7 +32,7 @@ from textpriv.language.arpa import read_arpa
 from textpriv.language.general_english import general_english
 from textpriv.language.ngrams import ONE, NGrams
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
-from textpriv.mechanisms.measure import PARTS, BaseMeasure, coin, find
+from textpriv.mechanisms.measure import PARTS, BaseMeasure, coin, find, first_above
 from textpriv.mechanisms.near import (
     NearTables,
     Rows,
@@ -69,7 +69,7 @@ class _Model(NamedTuple):
 def _pair_of(model: _Model, earlier: int, before: int) -> int:
     """Return the place of a pair of tokens in the model, or -1."""
     low, high = model.offsets[earlier], model.offsets[earlier + 1]
-    at = low + np.searchsorted(model.seconds[low:high], before)
+    at = low + first_above(model.seconds[low:high], before - 1)
     return at if at < high and model.seconds[at] == before else -1
 
 
@@ -99,9 +99,14 @@ def _envelopes(
     if len(successors) <= _SHORT:
         places = np.arange(len(successors))
     else:
-        words = near.ids[word, :_NEAR]
-        places = np.searchsorted(successors[:-1], words)
-        places = places[successors[places] == words]
+        words, own = near.ids[word, :_NEAR], 0
+        places = np.empty(len(words), np.int64)
+        for other in words:
+            row = first_above(successors, other - 1)
+            if row < len(successors) and successors[row] == other:
+                places[own] = row
+                own += 1
+        places = places[:own]
         rest = _ceiling(decay(np.int64(near.steps[word, len(words) - 1]), near.law))
     sums, total = np.zeros(len(places) + 1, np.uint64), np.uint64(0)
     for row, at in enumerate(places):
@@ -130,13 +135,13 @@ def _successor(
     part = (random[0] >> np.uint64(2)) // (np.uint64(PARTS) // given.sums[-1])
     if part >= given.sums[-1]:
         return -1
-    row = np.searchsorted(given.sums, part, side="right")
+    row = first_above(given.sums, part)
     own = row < len(given.places)
     if own:
         at = given.places[row]
     else:
         before = given.sums[row - 1] if row else np.uint64(0)
-        at = np.searchsorted(ends, (part - before) // given.rest, side="right")
+        at = first_above(ends, (part - before) // given.rest)
         if (given.places == at).any():
             return -1
     steps = steps_between(near.points, word, successors[at], near.law.root)
@@ -157,7 +162,7 @@ def _first_is_chosen(first: float, second: float, a: np.uint64, b: np.uint64) ->
 @njit(cache=True, nogil=True)
 def _undecayed(successors: NDArray[np.int32], ends: NDArray[np.uint32], random: np.uint64) -> int:
     """Draw a successor of a context by the model alone, or return -1 for the back-off."""
-    at = np.searchsorted(ends, random >> np.uint64(34), side="right")
+    at = first_above(ends, random >> np.uint64(34))
     return np.int64(successors[at]) if at < len(ends) else -1
 
 
@@ -182,7 +187,7 @@ def _draw(
     """
     size, at = len(near.points), 0
     for token in range(len(ids)):
-        word, before = ids[token], context[1]
+        word, before = np.int64(ids[token]), context[1]
         if word < -1:  # a released symbol
             out[token] = word
             context[0], context[1] = before, size - 2 - word

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -28,6 +28,7 @@ __all__ = [
     "exp",
     "expm1",
     "find",
+    "first_above",
 ]
 
 PARTS = 1 << 62
@@ -77,9 +78,23 @@ class BaseMeasure:
 
 
 @njit(cache=True, nogil=True)
+def first_above(values: NDArray[Any], limit: int | np.uint64) -> int:
+    """Return the first place of an ascending array whose value is above a limit; its length if none is."""
+    # NumPy's own search takes a second to compile for each type.
+    low, high = 0, len(values)
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] > limit:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@njit(cache=True, nogil=True)
 def find(part: np.uint64, measure: MeasureTables) -> int:
     """Return the id that a part of a measure belongs to."""
-    return np.int64(np.searchsorted(measure.cumulative, part, side="right"))
+    return first_above(measure.cumulative, part)
 
 
 @njit(cache=True, nogil=True)

@@ -34,6 +34,7 @@ from textpriv.mechanisms.measure import (
     draw_in_rounds,
     exp,
     find,
+    first_above,
 )
 from textpriv.randomness import RandomWords
 from textpriv.vocabulary.vocabulary import read_only
@@ -187,8 +188,9 @@ def fits(real: float, first: np.uint64, second: np.uint64) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _weight(rows: Rows, word: int, steps: int) -> float:
-    return rows.measure.parts[word] * 2.0**-62 * decay(steps, rows.law)
+def _listed_weight(rows: Rows, word: int, rank: int) -> float:
+    parts = rows.measure.parts[rows.ids[word, rank]]
+    return parts * 2.0**-62 * decay(rows.steps[word, rank], rows.law)
 
 
 @njit(cache=True, nogil=True)
@@ -201,7 +203,7 @@ def _fill_near(
     for place, word in enumerate(words):
         head = 0.0
         for rank in range(k):
-            head += _weight(rows, rows.ids[word, rank], rows.steps[word, rank])
+            head += _listed_weight(rows, word, rank)
         envelope = decay(rows.steps[word, k - 1], law) if k < size else 0.0
         accepted = 0.0
         for probe in probes:
@@ -219,7 +221,7 @@ def _fill_row(rows: Rows, word: int, scale: float) -> np.uint64:
     """Fill in the row of a word of a known scale; return the end of its list."""
     end = np.uint64(0)
     for rank in range(rows.ids.shape[1]):
-        end += whole(_weight(rows, rows.ids[word, rank], rows.steps[word, rank]) * scale)
+        end += whole(_listed_weight(rows, word, rank) * scale)
         rows.ends[word, rank] = end
     rows.scale[word] = scale
     rows.tail[word] = scale / (np.uint64(PARTS) - end)
@@ -261,13 +263,13 @@ def _from_block(rows: Rows, word: int, part: np.uint64, random: NDArray[np.uint6
     row = rows.block_row[word]
     if part >= rows.blocks[row, -1]:
         return -1
-    which = np.searchsorted(rows.blocks[row], part, side="right")
+    which = first_above(rows.blocks[row], part)
     end = rows.blocks[row, which - 1] if which else rows.ends[word, -1]
     for other in range(which * rows.block, len(rows.points)):
         steps = steps_between(rows.points, word, other, rows.law.root)
         if _listed(rows, word, other, steps):
             continue
-        real = _weight(rows, other, steps) * rows.scale[word]
+        real = rows.measure.parts[other] * 2.0**-62 * decay(steps, rows.law) * rows.scale[word]
         end += whole(real)
         if end > part:
             return other if fits(real, random[2], random[3]) else -1
@@ -281,10 +283,9 @@ def attempt(rows: Rows, word: int, random: NDArray[np.uint64]) -> int:
         return find(random[1] >> np.uint64(2), rows.measure)
     part = random[0] >> np.uint64(2)
     if part < rows.ends[word, -1]:
-        rank = np.searchsorted(rows.ends[word], part, side="right")
-        output = np.int64(rows.ids[word, rank])
-        real = _weight(rows, output, rows.steps[word, rank]) * rows.scale[word]
-        return output if fits(real, random[2], random[3]) else -1
+        rank = first_above(rows.ends[word], part)
+        real = _listed_weight(rows, word, rank) * rows.scale[word]
+        return np.int64(rows.ids[word, rank]) if fits(real, random[2], random[3]) else -1
     if rows.block_row[word] >= 0:
         return _from_block(rows, word, part, random)
     output = find(random[1] >> np.uint64(2), rows.measure)
@@ -308,7 +309,7 @@ def _attempts(
     for place in range(pending.shape[0]):
         token = pending[place]
         for at in range(0, words.shape[1], WORDS):
-            output = attempt(rows, ids[token], words[place, at : at + WORDS])
+            output = attempt(rows, np.int64(ids[token]), words[place, at : at + WORDS])
             if output >= 0:
                 out[token] = output
                 break

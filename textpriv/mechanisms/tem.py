@@ -23,6 +23,7 @@ from textpriv.mechanisms.measure import BaseMeasure
 from textpriv.mechanisms.near import SLACK, Decay, NearTables
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
+from textpriv.vocabulary.priors import DEFAULT_PRIOR
 
 __all__ = ["LARGEST_EXPONENT", "TEM", "configure", "truncation"]
 
@@ -72,7 +73,7 @@ class TEM(Mechanism):
         self,
         index: Index,
         epsilon: float,
-        prior: str | PathLike[str] | Mapping[str, float] | NDArray[Any] = "zipf",
+        prior: str | PathLike[str] | Mapping[str, float] | NDArray[Any] = DEFAULT_PRIOR,
         gamma: float | None = None,
         beta: float = 1e-3,
     ) -> None:
@@ -143,7 +144,7 @@ class TEM(Mechanism):
 
 
 def configure(
-    epsilon: float, prior: str = "zipf", gamma: float | None = None, beta: float = 1e-3
+    epsilon: float, prior: str = DEFAULT_PRIOR, gamma: float | None = None, beta: float = 1e-3
 ) -> Callable[[Index], TEM]:
     """Registered as ``textpriv.TEM.v1``: settings of a TEM that is made when its index is known."""
     return partial(TEM, epsilon=epsilon, prior=prior, gamma=gamma, beta=beta)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import spacy
 import spacy.util
+import srsly
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
@@ -120,12 +124,34 @@ class TextprivComponent(PrivateForm):
         spans = [(ent.start_char, ent.end_char, ent.label_) for ent in raw.ents]
         return Reading(raw.text, raw.vocab, raw._context, carried, spans)
 
+    def to_disk(self, path: str | os.PathLike[str], *, exclude: Iterable[str] = ()) -> None:
+        """Write the index as the tokenizer does; a refused pipeline leaves no half-written folder."""
+        try:
+            super().to_disk(path, exclude=exclude)
+        except RawTextError:
+            _remove_half(Path(path).parent)
+            raise
+
     def get_error_handler(self) -> Callable[..., NoReturn]:
         """Raise, whatever the pipeline's own error handler does.
 
         After an error spaCy passes on the document as it was before the component, which here is the raw text.
         """
         return spacy.util.raise_error
+
+
+def _remove_half(folder: Path) -> None:
+    """Remove what spaCy has written of a pipeline; the vocabulary comes last, so a folder with one was whole before."""
+    if (folder / "vocab").exists() or not (folder / "meta.json").exists():
+        return
+    parts = srsly.read_json(folder / "meta.json").get("pipeline", [])
+    for place in (folder / name for name in ("tokenizer", "meta.json", "config.cfg", *parts)):
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 @Language.factory("textpriv", assigns=["doc._.textpriv"], retokenizes=True)

@@ -257,7 +257,7 @@ class PrivateForm:
         """Write the index into ``path/index``, so that the pipeline loads anywhere.
 
         Raise a `RawTextError` if the pipeline's vocabulary holds words that were never released; with ``save_raw_words``
-        it is a `RawTextWarning`. The folder of the pipeline is then without its vocabulary, which spaCy writes last.
+        it is a `RawTextWarning`.
         """
         self._look_before_saving()
         path = Path(path)

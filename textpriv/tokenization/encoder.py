@@ -103,7 +103,8 @@ class TextEncoder:
         text = without_halves(text)
         bounds: list[tuple[int, int]] = []
         for match in _CHUNK.finditer(text):
-            written, chunk = match.group(), self._read(match.group())
+            written = match.group()
+            chunk = self._read(self._cased(written))
             # The lower case of a character may be two.
             sizes = [len(self._cased(character)) for character in written]
             places = np.repeat(np.arange(match.start(), match.end()), sizes).tolist()
@@ -126,13 +127,13 @@ class TextEncoder:
         chunks = cased.split()
         if " ".join(chunks) != cased:
             chunks = _CHUNK.findall(cased)
-        return list(map(self._read, chunks)) if len(text) > _LONGEST else chunks
+        return list(map(self._read, chunks)) if len(cased) > _LONGEST else chunks
 
     def _read(self, chunk: str) -> str:
-        """The chunk as it is tokenized."""
+        """The chunk, lower-cased already, as it is tokenized."""
         if len(chunk) > _LONGEST and not chunk.isspace() and _rules(self.language).has_blanks:
             return _TOO_LONG
-        return self._cased(chunk)
+        return chunk
 
     def _add(self, chunks: Iterable[str]) -> None:
         """Enter the codes of new chunks into the dictionary."""

@@ -15,12 +15,13 @@ from textpriv.vocabulary.readers import decoded, is_number, lines_of, refuse
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["NAMES", "Prior", "counts_of", "named_weights", "weights_of"]
+__all__ = ["DEFAULT_PRIOR", "NAMES", "Prior", "counts_of", "named_weights", "weights_of"]
 
 Prior: TypeAlias = "str | os.PathLike[str] | Mapping[str, float] | ArrayLike"
 """A prior as users give it: a name, a file of counts, a mapping from word to count, or an array."""
 
 NAMES = ("zipf", "uniform", "counts")
+DEFAULT_PRIOR = "zipf"  # of a mechanism
 _ZIPF_MANDELBROT_SHIFT = 2.7
 
 

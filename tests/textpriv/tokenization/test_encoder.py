@@ -112,6 +112,14 @@ def test_a_chunk_too_long_for_a_word_is_one_unknown_word(mark):
     assert released(TokenPolicy(unknown="mask"), ["good " + mark * 200_000]) == [[0, MASK]]
 
 
+def test_a_chunk_that_lower_case_makes_too_long_is_read_alike_alone_and_in_a_text():
+    long = "\u0130" * 600  # 1,200 characters in lower case
+    encoder = TextEncoder([], KEEPS, "en")
+    alone, beside = encoder.encode([long]), encoder.encode([f"{long} {'x ' * 500}"])
+    assert alone.strings[0] == beside.strings[0]
+    assert len(encoder.offsets(long)) == len(alone.codes)
+
+
 def test_a_language_without_blanks_is_tokenized_by_its_own_tokenizer():
     assert len(released(KEEPS, ["我喜欢 film。"], "zh")[0]) == 8
     assert len(released(KEEPS, ["我" * 1001], "zh")[0]) == 1001
