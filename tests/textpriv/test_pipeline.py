@@ -312,7 +312,7 @@ def test_a_recovery_gives_the_epsilon_that_the_library_finds(form, folder):
     assert type(mechanism).__name__ == "ContextualTEM"
     assert mechanism.epsilon == textpriv.epsilon_for(Index.builtin("en"), recovery=0.1)
     for more in ({}, {"mechanism": None, "epsilon": 3.0}):
-        with pytest.raises(MechanismError, match='needs one of "recovery", "epsilon"'):
+        with pytest.raises(MechanismError, match='needs exactly one of "recovery", "epsilon"'):
             form(folder, recovery=0.1, **more)
 
 

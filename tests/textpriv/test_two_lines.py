@@ -51,7 +51,7 @@ def test_a_pipeline_needs_one_line_and_an_epsilon():
     assert doc.text == TEXT.lower()
     assert doc._.textpriv["statement"]["epsilon"] == 60.0
     mechanism = {"@textpriv_mechanisms": "textpriv.TEM.v1", "epsilon": 6.0}
-    with pytest.raises(MechanismError, match="not both"):
+    with pytest.raises(MechanismError, match="exactly one of"):
         spacy.blank("en").add_pipe("textpriv", config={"epsilon": 2.0, "mechanism": mechanism})
 
 

@@ -72,8 +72,8 @@ class PipelineOptions:
     def __post_init__(self) -> None:
         if (self.epsilon, self.recovery, self.mechanism).count(None) != 2:
             raise MechanismError(
-                f'textpriv needs one of "recovery", "epsilon" and "mechanism" in its config: {NO_DEFAULT} A mechanism '
-                'is given such as {"@textpriv_mechanisms": "textpriv.Madlib.v1", "epsilon": 60.0}.'
+                f'textpriv needs exactly one of "recovery", "epsilon" and "mechanism" in its config: {NO_DEFAULT} A '
+                'mechanism is given such as {"@textpriv_mechanisms": "textpriv.Madlib.v1", "epsilon": 60.0}.'
             )
         if self.seed is not None and self.run_key is not None:
             raise MechanismError("Give a seed (for experiments) or a run key, not both.")
