@@ -517,6 +517,10 @@ def _tasks(
     return [(experiment, name, source, seed, epsilons) for seed in range(splits) for name in sets]
 
 
+def _source(data_dir: Path | None, online: bool) -> str | None:
+    return str(data_dir) if data_dir is not None else "online" if online else None
+
+
 def _packed(out: Path) -> str:
     out.mkdir(parents=True, exist_ok=True)
     try:
@@ -538,7 +542,7 @@ def auc(
     ] = True,
 ) -> None:
     """Print the test AUC of all algorithms over epsilon."""
-    source = str(data_dir) if data_dir is not None else "online" if online else None
+    source = _source(data_dir, online)
     tasks = _tasks("auc", SETS, sets, source, splits, EPSILONS)
     wide: list[Task] = []
     others = others and sets is None
@@ -571,7 +575,7 @@ def features(
     sets: Sets = None,
 ) -> None:
     """Print the test AUC of auto with and without PublicFeatures on the large sets."""
-    source = str(data_dir) if data_dir is not None else "online" if online else None
+    source = _source(data_dir, online)
     cells = run(_tasks("features", ("adult", "bank"), sets, source, splits, (1.0, 4.0)), out, jobs)
     report = markdown(cells, "mean test AUC")
     (out / "features.md").write_text(report, encoding="utf-8")

@@ -10,8 +10,9 @@ again.
 
 How it is drawn: the model interpolates its orders, ``nu_c = e3 + b3 (e2 + b2 nu_1)``, where e3 and e2 list the successors of
 the last two and of the last token. An attempt chooses one of three parts by its mass. A listed successor is drawn by whole
-numbers that are at least its weight, and accepted by a coin. The part of nu_1 is one attempt of TEM. So every attempt
-returns each y with a probability proportional to its weight in context.
+numbers that are at least its weight, and accepted by a coin; where there are many, those far from the original share one
+such number. The part of nu_1 is one attempt of TEM. So every attempt returns each y with a probability proportional to its
+weight in context.
 """
 
 from __future__ import annotations
