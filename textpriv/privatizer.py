@@ -46,7 +46,6 @@ CHANGED = (
     "own text: equal ones of two releases come out equal)"
 )
 _SEEDED = "The draws were seeded: whoever guesses the seed can undo them. For experiments only"
-_TOKENS = 1 << 16  # drawn in one call of the sampler, which bounds its memory
 
 
 class Privatizer:
@@ -182,7 +181,8 @@ class Privatizer:
                 names = list(range(position, position + len(batch)))
             try:
                 of_batch = None if known is None else list(islice(known, len(batch)))
-                yield from self.release_batch(self.read_batch(batch, of_batch), names)
+                raw = self.read_batch(batch, of_batch)
+                yield from self.detokenizer.texts(*self._draw(raw, names))
             except DocumentError as error:
                 if error.position is None:
                     raise
@@ -255,7 +255,7 @@ class Privatizer:
                 error = DocumentError(f"expected text, found {type(text).__name__}.")
                 error.position = position
                 raise error
-        texts = list(map(without_halves, texts))
+        texts = [text if text.isascii() else without_halves(text) for text in texts]
         if self.spans is not None:
             return self.spans.read(texts, self.reader, labels)
         if labels is not None:
@@ -304,19 +304,30 @@ class Privatizer:
         else:
             scopes = self._streams.scopes([None] * len(batch) if keys is None else keys)
             contents = self.spans.documents(batch, scopes)
-        in_context = self._in_context(batch) if self.mechanism.reads_context else None
-        if in_context is not None:
-            contents = _with_context(contents, in_context, batch.offsets)
+        in_context: NDArray[np.int32] | None = None
+        if self.mechanism.reads_context:
+            in_context = self._in_context(batch)
+            # Draws depend on the released symbols, too, so these are part of what identifies a document.
+            contents = [
+                replace(
+                    each,
+                    content=framed(each.content) + in_context[first:last].astype("<i4").tobytes(),
+                )
+                for each, first, last in zip(
+                    contents, batch.offsets, batch.offsets[1:], strict=False
+                )
+            ]
         words = np.diff(offsets).tolist()
         streams = self._streams.of(words, keys, contents, lambda: self.fingerprint)
         if self.spans is not None:
             batch = self.spans.draw(batch, streams, scopes)
         if in_context is not None:
-            drawn = _sampled(self.mechanism, in_context, batch.offsets, streams)
-            return batch, drawn[drawn_at]
+            return batch, self.mechanism.sample_documents(in_context, batch.offsets, streams)[
+                drawn_at
+            ]
         if keys is None:  # nothing distinguishes the documents: they read one stream, as one
             offsets, streams = offsets[[0, -1]], streams[:1]
-        return batch, _sampled(self.mechanism, ids, offsets, streams)
+        return batch, self.mechanism.sample_documents(ids, offsets, streams)
 
     def _in_context(self, batch: RawBatch) -> NDArray[np.int32]:
         """Return the ids of all tokens: words that are drawn, and symbols for what is released as it is."""
@@ -469,31 +480,3 @@ def _name(key: DocumentKey | Document) -> DocumentKey:
     if key.part is None:
         return key.name
     return framed(identity_bytes(key.name)) + identity_bytes(key.part)
-
-
-def _with_context(
-    contents: list[DocumentSpans], ids: NDArray[np.int32], offsets: NDArray[np.int64]
-) -> list[DocumentSpans]:
-    """Add the released symbols, on which draws in context depend, to what identifies each document."""
-    return [
-        replace(each, content=framed(each.content) + ids[first:last].astype("<i4").tobytes())
-        for each, first, last in zip(contents, offsets[:-1], offsets[1:], strict=False)
-    ]
-
-
-def _sampled(
-    mechanism: Mechanism, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: list[Stream]
-) -> NDArray[np.int32]:
-    """Draw whole documents, about 65,000 tokens in a call; no draw depends on the calls."""
-    out = np.empty(len(ids), dtype=np.int32)
-    first = 0
-    while first < len(streams):
-        last = int(np.searchsorted(offsets, offsets[first] + _TOKENS, side="right")) - 1
-        last = max(first + 1, last)
-        begin, end = int(offsets[first]), int(offsets[last])
-        if begin < end:
-            out[begin:end] = mechanism.sample_documents(
-                ids[begin:end], offsets[first : last + 1] - begin, streams[first:last]
-            )
-        first = last
-    return out

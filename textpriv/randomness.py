@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = [
     "Stream",
     "as_stream",
     "document_identity",
+    "fill_each",
     "framed",
     "identity_bytes",
 ]
@@ -100,6 +102,14 @@ class _GeneratorStream:
 
     def fill(self, out: NDArray[np.uint64]) -> None:
         out[:] = self._generator.integers(0, 2**64, size=out.shape, dtype=np.uint64)
+
+
+def fill_each(
+    streams: Sequence[RandomWords], bounds: NDArray[np.intp], out: NDArray[np.uint64]
+) -> None:
+    """Overwrite the rows of ``out`` from ``bounds[j]`` to ``bounds[j + 1]`` with the next words of stream j."""
+    for number in np.flatnonzero(np.diff(bounds)).tolist():
+        streams[number].fill(out[bounds[number] : bounds[number + 1]].reshape(-1))
 
 
 def as_stream(rng: RandomWords | np.random.Generator) -> RandomWords:

@@ -15,11 +15,10 @@ import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textpriv import privatizer as module
 from textpriv.errors import TextprivError
 from textpriv.index import Index
 from textpriv.ledger import Document
-from textpriv.mechanisms import TEM
+from textpriv.mechanisms import TEM, measure
 from textpriv.privatizer import CHANGED, Privatizer
 from textpriv.spans.detectors import PatternDetector
 from textpriv.spans.policy import SpanPolicy
@@ -145,7 +144,7 @@ def test_output_does_not_depend_on_batches(mechanism, monkeypatch, batch_size):
     for options, keys in (({"seed": 5}, None), ({"run_key": RUN_KEY}, list(range(len(CORPUS))))):
         whole = list(Privatizer(mechanism, **options).pipe(CORPUS, keys))
         with monkeypatch.context() as patched:
-            patched.setattr(module, "_TOKENS", 7 * batch_size)
+            patched.setattr(measure, "_TOGETHER", 7 * batch_size)
             found = list(Privatizer(mechanism, **options).pipe(CORPUS, keys, batch_size))
         assert found == whole
 

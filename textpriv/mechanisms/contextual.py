@@ -33,14 +33,8 @@ from textpriv.language.arpa import read_arpa
 from textpriv.language.general_english import general_english
 from textpriv.language.ngrams import ONE, NGrams
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum
-from textpriv.mechanisms.measure import PARTS, BaseMeasure, coin, find, first_above
-from textpriv.mechanisms.near import (
-    NearTables,
-    Rows,
-    attempt,
-    decay,
-    steps_between,
-)
+from textpriv.mechanisms.measure import PARTS, BaseMeasure, coin, draw_in_rounds, find, first_above
+from textpriv.mechanisms.near import NearTables, Rows, attempt, attempts, decay, steps_between
 from textpriv.mechanisms.tem import TEM
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
@@ -412,8 +406,10 @@ class ContextualTEM(TEM):
     ) -> None:
         for at in np.flatnonzero(ids >= UNKNOWN).tolist():
             measure = BaseMeasure(self.context_weights(out[:at]))
-            tables = NearTables(self.index, self.decay, measure)
-            out[at : at + 1] = tables.draw(ids[at : at + 1], np.array([0, 1]), [stream])
+            tables, one = NearTables(self.index, self.decay, measure), ids[at : at + 1]
+            tables.prepare(one)
+            draw = partial(attempts, tables.rows, one)
+            out[at : at + 1] = draw_in_rounds(draw, np.array([0, 1]), [stream])
 
     @property
     def statement(self) -> PrivacyStatement:

@@ -20,7 +20,7 @@ from textpriv.errors import MechanismError
 from textpriv.index.hnsw import need_hnswlib
 from textpriv.index.index import Index
 from textpriv.mechanisms.base import Mechanism
-from textpriv.randomness import RandomWords
+from textpriv.randomness import RandomWords, fill_each
 from textpriv.statement import PrivacyStatement
 
 __all__ = ["Madlib", "configure"]
@@ -65,13 +65,13 @@ class Madlib(Mechanism):
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
         dimensions = self.index.points.shape[1]
         # Two for each pair of normal numbers, and one a dimension for the radius.
-        random = np.empty((len(ids), (dimensions + 1) // 2 * 2 + dimensions), dtype=np.uint64)
-        for stream, first, last in zip(streams, offsets[:-1], offsets[1:], strict=True):
-            stream.fill(random[first:last].reshape(-1))
+        width = (dimensions + 1) // 2 * 2 + dimensions
         out = np.empty(len(ids), dtype=np.int32)
         for start in range(0, len(ids), _QUERIES):
             some = slice(start, start + _QUERIES)
-            moved = noise(random[some], dimensions) / (self.epsilon * self.index.unit)
+            random = np.empty((len(ids[some]), width), dtype=np.uint64)
+            fill_each(streams, np.clip(offsets - start, 0, len(random)), random)
+            moved = noise(random, dimensions) / (self.epsilon * self.index.unit)
             known = ids[some] >= 0
             moved[known] += self.index.points[ids[some][known]]
             out[some] = self.nearest(moved)

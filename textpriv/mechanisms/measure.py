@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from textpriv.randomness import RandomWords
+from textpriv.randomness import RandomWords, fill_each
 
 __all__ = [
     "PARTS",
@@ -34,6 +34,7 @@ __all__ = [
 PARTS = 1 << 62
 WORDS = 4  # random words of one attempt
 _MOST = 64  # attempts of a round
+_TOGETHER = 1 << 14  # tokens whose random words are in memory at a time
 _FLOOR = (
     2.0**-40
 )  # the least probability of a word: fewer parts would round by more than 2^-23 of themselves
@@ -157,10 +158,10 @@ def draw_in_rounds(
     out = np.full(int(offsets[-1]), -1, dtype=np.int32)
     pending, attempts = np.arange(len(out)), 1
     while len(pending):
-        words = np.empty((len(pending), attempts * WORDS), dtype=np.uint64)
-        bounds = np.searchsorted(pending, offsets)
-        for document in np.flatnonzero(np.diff(bounds)).tolist():
-            streams[document].fill(words[bounds[document] : bounds[document + 1]].reshape(-1))
-        attempt(pending, words, out)
+        for start in range(0, len(pending), _TOGETHER):
+            some = pending[start : start + _TOGETHER]
+            words = np.empty((len(some), attempts * WORDS), dtype=np.uint64)
+            fill_each(streams, np.searchsorted(some, offsets), words)
+            attempt(some, words, out)
         pending, attempts = pending[out[pending] < 0], min(2 * attempts, _MOST)
     return out

@@ -14,8 +14,6 @@ weight is off by more than r = 2^-32 of itself, and no loss by more than 4.1 r.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -27,16 +25,13 @@ from textpriv.index.index import Index
 from textpriv.mechanisms.measure import (
     PARTS,
     WORDS,
-    Attempt,
     BaseMeasure,
     MeasureTables,
     coin,
-    draw_in_rounds,
     exp,
     find,
     first_above,
 )
-from textpriv.randomness import RandomWords
 from textpriv.vocabulary.vocabulary import read_only
 
 __all__ = [
@@ -45,6 +40,7 @@ __all__ = [
     "NearTables",
     "Rows",
     "attempt",
+    "attempts",
     "decay",
     "fits",
     "steps_between",
@@ -165,14 +161,6 @@ class NearTables:
             self.rows.block_row[hard] = len(made[0]) + np.arange(len(hard))
             self.rows = self.rows._replace(blocks=np.concatenate(made))
             self._ready[missing] = True
-
-    def draw(
-        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
-    ) -> NDArray[np.int32]:
-        """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
-        self.prepare(ids)
-        attempts: Attempt = partial(_attempts, self.rows, ids)
-        return draw_in_rounds(attempts, offsets, streams)
 
 
 @njit(cache=True, nogil=True)
@@ -298,7 +286,7 @@ def attempt(rows: Rows, word: int, random: NDArray[np.uint64]) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _attempts(
+def attempts(
     rows: Rows,
     ids: NDArray[np.int32],
     pending: NDArray[np.int64],

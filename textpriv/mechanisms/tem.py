@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from textpriv.errors import MechanismError
 from textpriv.index.index import Index
 from textpriv.mechanisms.base import UNKNOWN, Mechanism, checksum, positive
-from textpriv.mechanisms.measure import BaseMeasure
-from textpriv.mechanisms.near import SLACK, Decay, NearTables
+from textpriv.mechanisms.measure import BaseMeasure, draw_in_rounds
+from textpriv.mechanisms.near import SLACK, Decay, NearTables, attempts
 from textpriv.randomness import RandomWords
 from textpriv.statement import PrivacyStatement
 from textpriv.vocabulary.priors import DEFAULT_PRIOR
@@ -116,7 +116,8 @@ class TEM(Mechanism):
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], streams: Sequence[RandomWords]
     ) -> NDArray[np.int32]:
         """Draw one output for every token; see :meth:`Mechanism.sample_documents`."""
-        return self.tables.draw(ids, offsets, streams)
+        self.tables.prepare(ids)
+        return draw_in_rounds(partial(attempts, self.tables.rows, ids), offsets, streams)
 
     @property
     def statement(self) -> PrivacyStatement:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -81,10 +81,17 @@ class TextEncoder:
     def encode(self, texts: Sequence[str]) -> RawBatch:
         """Return the tokens of some texts."""
         with self._lock:
-            chunks = [self._chunks(text) for text in texts]
+            chunks = []
+            for text in texts:
+                cased = text.lower() if self.policy.case == "lower" else text
+                of_text = cased.split()
+                if " ".join(of_text) != cased:
+                    of_text = _CHUNK.findall(cased)
+                chunks.append(list(map(self._read, of_text)) if len(cased) > _LONGEST else of_text)
             if len(self._codes) > _MOST_CHUNKS or self._characters > _MOST_CHARACTERS:
                 self._forget()
-            self._add(set().union(*chunks).difference(self._codes))
+            if new := set().union(*chunks).difference(self._codes):
+                self._add(new)
             found: list[int] = []
             offsets = [0]
             for of_text in chunks:
@@ -101,12 +108,13 @@ class TextEncoder:
     def offsets(self, text: str) -> NDArray[np.int64]:
         """Start and end of each token of a text, in characters; shape (tokens, 2)."""
         text = without_halves(text)
+        cased: Callable[[str], str] = str.lower if self.policy.case == "lower" else str
         bounds: list[tuple[int, int]] = []
         for match in _CHUNK.finditer(text):
             written = match.group()
-            chunk = self._read(self._cased(written))
+            chunk = self._read(cased(written))
             # The lower case of a character may be two.
-            sizes = [len(self._cased(character)) for character in written]
+            sizes = [len(cased(character)) for character in written]
             places = np.repeat(np.arange(match.start(), match.end()), sizes).tolist()
             is_whole = chunk == _TOO_LONG or chunk.isspace()
             end = 0
@@ -117,17 +125,6 @@ class TextEncoder:
                         match.span() if is_whole else (places[begin], places[end - 1] + 1)
                     )
         return np.array(bounds, dtype=np.int64).reshape(-1, 2)
-
-    def _cased(self, text: str) -> str:
-        return text.lower() if self.policy.case == "lower" else text
-
-    def _chunks(self, text: str) -> list[str]:
-        """Split a text at its blanks."""
-        cased = self._cased(text)
-        chunks = cased.split()
-        if " ".join(chunks) != cased:
-            chunks = _CHUNK.findall(cased)
-        return list(map(self._read, chunks)) if len(cased) > _LONGEST else chunks
 
     def _read(self, chunk: str) -> str:
         """The chunk, lower-cased already, as it is tokenized."""
@@ -168,7 +165,7 @@ class TextEncoder:
 
 def without_halves(text: str) -> str:
     """Replace halves of surrogate pairs, which spaCy and files cannot hold."""
-    return text if text.isascii() else _HALF.sub("\ufffd", text)
+    return _HALF.sub("\ufffd", text)
 
 
 class _Rules(NamedTuple):

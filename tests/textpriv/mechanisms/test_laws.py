@@ -149,9 +149,10 @@ def test_one_attempt_returns_words_in_proportion_to_their_weights(rarest):
 
 def test_a_word_that_needs_many_attempts_is_drawn_by_blocks():
     rng = np.random.default_rng(0)
-    points = np.concatenate([rng.normal(size=(9, 12)) * 0.1, rng.normal(size=(400, 12)) * 3])
-    mechanism = TEM(index_of(points), 6.0, 1 / (np.arange(409) + 3.0)[::-1] ** 2)
-    mechanism.tables.prepare(np.arange(409, dtype=np.int32))
+    near = rng.normal(size=(130, 12)) * 0.1  # over several blocks; a tenth of their mass is listed
+    points = np.concatenate([near, rng.normal(size=(400, 12)) * 3])
+    mechanism = TEM(index_of(points), 6.0, 1 / (np.arange(530) + 3.0)[::-1] ** 2)
+    mechanism.tables.prepare(np.arange(530, dtype=np.int32))
     hard = np.flatnonzero(mechanism.tables.rows.block_row >= 0)
     assert len(hard)
     assert_fits(mechanism, "blocks", hard[[0, -1]].tolist())
