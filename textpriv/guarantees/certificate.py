@@ -313,12 +313,10 @@ def _observe_draws(mechanism: Mechanism) -> tuple[bool, str]:
     """Draw some words, and an unknown one, and say whether they fit their output distribution."""
     if not mechanism.has_law:
         return True, "Draws were compared with no output distribution: there is no closed form"
-    values, size = [], len(mechanism.index)
-    chosen = _spread(size, _DRAWN)
+    values, chosen = [], _spread(len(mechanism.index), _DRAWN)
     for word in (*chosen, UNKNOWN):
-        drawn = mechanism.sample_alone(word, _DRAWS, KeyedStreams(seed=9).stream(word))
-        law = np.exp(mechanism.log_prob(word))
-        values.append(goodness_of_fit(np.bincount(drawn, minlength=size), law))
+        counts = count_draws(mechanism, word, _DRAWS, KeyedStreams(seed=9).stream(word))
+        values.append(goodness_of_fit(counts, np.exp(mechanism.log_prob(word))))
     if min(values) > LEVEL:
         return True, (
             f"{_DRAWS:,} draws each of {len(chosen)} words and of an unknown one fit their output distributions (least "

@@ -10,6 +10,7 @@ import math
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -207,14 +208,18 @@ def _by_recovery(
     if context is not None and not isinstance(context, PublicText):
         context = PublicText.read(context, index)
     one = make(1.0)
-    attacker = BestAttacker(weights, of, context)
-    success = shown = attacker.success
-    if one.reads_context and context is None:
-        model = general_english(index.vocabulary.words)
-        # What is shown was not looked at by the search.
-        success, shown = (
-            BestAttacker(weights, of, sampled_text(model, seed=seed)).alone for seed in (0, 1)
-        )
+
+    @cache
+    def attacker(seed: int) -> BestAttacker:
+        text = context
+        if one.reads_context and text is None:
+            text = sampled_text(general_english(index.vocabulary.words), seed=seed)
+        return BestAttacker(weights, of, text)
+
+    def success(mechanism: Mechanism, seed: int = 0) -> tuple[float, float]:
+        best = attacker(seed)
+        return best.success(mechanism) if best.text is context else best.alone(mechanism)
+
     binding = {
         "kind": "chosen epsilon",
         "version": 4,
@@ -232,7 +237,8 @@ def _by_recovery(
     if epsilon is None:
         start = 4 / (index.reference_distance or 4.0)
         epsilon = largest_epsilon(make, wanted, success, start, margin=NORMAL_95).epsilon
-    chosen = Choice(epsilon, "recovery", wanted, *shown(make(epsilon)))
+    # What is shown was not looked at by the search.
+    chosen = Choice(epsilon, "recovery", wanted, *success(make(epsilon), seed=1))
     index.keep_record(binding, asdict(chosen))
     return chosen
 

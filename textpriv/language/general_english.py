@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,11 @@ def general_english(words: Sequence[str]) -> NGrams:
     words : sequence of str
         In lower case. Words that the model does not know are as likely as its rarest one.
     """
+    return _over(tuple(words))
+
+
+@lru_cache(maxsize=2)
+def _over(words: tuple[str, ...]) -> NGrams:
     with np.load(DATA / "en-pairs.npz") as one, np.load(DATA / "en-triples.npz") as two:
         arrays = {name: np.asarray(each[name]) for each in (one, two) for name in each.files}
     own = (DATA / "en-words.txt").read_text(encoding="utf-8").split()

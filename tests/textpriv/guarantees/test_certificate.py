@@ -211,15 +211,15 @@ def test_an_index_with_a_wrong_list_is_not_certified(index_of, points, harm):
 
 def test_madlib_is_bounded_by_samples_and_says_so(index_of, points):
     index = index_of(points, k=16)
-    found = certify(Madlib(index, 3.0))
+    found = certify(Madlib(index, 3.0, "exact"))
     assert (found.holds, found.exact, found.confidence) == (True, False, 0.999)
     assert 0.5 < found.rho <= 3.0
     assert "cannot establish" in found.notes[0]
-    assert certify(Madlib(index, 3.0)).rho == found.rho  # the same draws in every run
+    assert certify(Madlib(index, 3.0, "exact")).rho == found.rho  # the same draws in every run
 
 
 def test_a_madlib_with_too_little_noise_is_refuted(index_of, points):
-    found = certify(Quiet(index_of(points, k=16), 3.0))
+    found = certify(Quiet(index_of(points, k=16), 3.0, "exact"))
     assert not found.holds
     assert found.rho > 6.0
 
