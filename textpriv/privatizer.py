@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -294,40 +294,27 @@ class Privatizer:
     ) -> tuple[RawBatch, NDArray[np.int32]]:
         """Draw the spans and words of a batch: return the batch with its spans drawn, and word ids for its words."""
         drawn_at = np.flatnonzero(batch.codes >= UNKNOWN)
-        ids, offsets = batch.codes[drawn_at], np.searchsorted(drawn_at, batch.offsets)
-        scopes: list[Scopes] = []
-        if self.spans is None:
-            contents = [
-                DocumentSpans(ids[first:last].astype("<i4").tobytes())
-                for first, last in zip(offsets[:-1], offsets[1:], strict=True)
-            ]
-        else:
+        in_context = self.mechanism.reads_context
+        words = np.searchsorted(drawn_at, batch.offsets)
+        ids, offsets = batch.codes[drawn_at], words
+        if in_context:  # draws then depend on all tokens, and so does a document's identity
+            ids, offsets = self._in_context(batch), batch.offsets
+        own = [ids[first:last].astype("<i4").tobytes() for first, last in pairwise(offsets)]
+        contents, scopes = list(map(DocumentSpans, own)), list[Scopes]()
+        if self.spans is not None:
             scopes = self._streams.scopes([None] * len(batch) if keys is None else keys)
-            contents = self.spans.documents(batch, scopes)
-        in_context: NDArray[np.int32] | None = None
-        if self.mechanism.reads_context:
-            in_context = self._in_context(batch)
-            # Draws depend on the released symbols, too, so these are part of what identifies a document.
             contents = [
-                replace(
-                    each,
-                    content=framed(each.content) + in_context[first:last].astype("<i4").tobytes(),
-                )
-                for each, first, last in zip(
-                    contents, batch.offsets, batch.offsets[1:], strict=False
-                )
+                replace(each, content=framed(each.content) + of_words)
+                for each, of_words in zip(self.spans.documents(batch, scopes), own, strict=True)
             ]
-        words = np.diff(offsets).tolist()
-        streams = self._streams.of(words, keys, contents, lambda: self.fingerprint)
+        counts = np.diff(words).tolist()
+        streams = self._streams.of(counts, keys, contents, lambda: self.fingerprint)
         if self.spans is not None:
             batch = self.spans.draw(batch, streams, scopes)
-        if in_context is not None:
-            return batch, self.mechanism.sample_documents(in_context, batch.offsets, streams)[
-                drawn_at
-            ]
-        if keys is None:  # nothing distinguishes the documents: they read one stream, as one
+        if keys is None and not in_context:  # nothing distinguishes documents: they are read as one
             offsets, streams = offsets[[0, -1]], streams[:1]
-        return batch, self.mechanism.sample_documents(ids, offsets, streams)
+        drawn = self.mechanism.sample_documents(ids, offsets, streams)
+        return batch, drawn[drawn_at] if in_context else drawn
 
     def _in_context(self, batch: RawBatch) -> NDArray[np.int32]:
         """Return the ids of all tokens: words that are drawn, and symbols for what is released as it is."""
