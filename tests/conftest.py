@@ -164,8 +164,8 @@ def vocabulary_of() -> Callable[..., Vocabulary]:
 def index_of(vocabulary_of) -> Callable[..., Index]:
     """``index_of(vectors, ...)``: an index over words w0, w1, ... on the rows."""
 
-    def make(vectors, dtype=np.float64, **options) -> Index:
-        return Index.build(vocabulary_of(vectors, dtype=dtype), **options)
+    def make(vectors, dtype=np.float64, space="euclidean", **options) -> Index:
+        return Index.build(vocabulary_of(vectors, dtype=dtype), space, **options)
 
     return make
 

@@ -25,7 +25,7 @@ class Read:
 
 @cache
 def _mechanism() -> TEM:
-    return TEM(Index.build(Vocabulary(["a", "b", "c"], np.eye(3))), epsilon=1.0)
+    return TEM(Index.build(Vocabulary(["a", "b", "c"], np.eye(3)), "euclidean"), epsilon=1.0)
 
 
 class Echo(Privatizer):

@@ -112,7 +112,7 @@ def index(data_dir, tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("index") / "small.idx"
     vocabulary = textpriv.Vocabulary.load(data_dir / VECTORS, limit=150)
-    textpriv.Index.build(vocabulary).save(folder)
+    textpriv.Index.build(vocabulary, "euclidean").save(folder)
     return folder
 
 

@@ -107,7 +107,7 @@ def test_the_trade_off_is_at_the_recovery_that_was_asked_for(data_dir, tmp_path,
 def test_forms_of_other_packages_are_distributions_and_drawn_as_such():
     peers = loaded("peers")
     vectors = np.random.default_rng(0).normal(size=(30, 4))
-    index = textpriv.Index.build(textpriv.Vocabulary(WORDS[:30], vectors))
+    index = textpriv.Index.build(textpriv.Vocabulary(WORDS[:30], vectors), "euclidean")
     for form in peers.FORMS:
         mechanism = peers.Peer(index, 1.5, form)
         rows = np.exp([mechanism.log_prob(word) for word in range(30)])

@@ -64,7 +64,7 @@ ignore_raw = pytest.mark.filterwarnings("ignore::textpriv.pipeline.RawTextWarnin
 def folder(tmp_path_factory):
     vectors = np.random.default_rng(0).standard_normal((len(WORDS), 16)).astype(np.float32)
     path = tmp_path_factory.mktemp("index") / "words.idx"
-    Index.build(Vocabulary(WORDS, vectors), k=16).save(path)
+    Index.build(Vocabulary(WORDS, vectors), "euclidean", k=16).save(path)
     return path
 
 

@@ -46,7 +46,7 @@ CORPUS = [
 @pytest.fixture(scope="module")
 def index():
     vectors = np.random.default_rng(0).normal(size=(len(WORDS), 8)).astype(np.float32)
-    return Index.build(Vocabulary(WORDS, vectors), k=8)
+    return Index.build(Vocabulary(WORDS, vectors), "euclidean", k=8)
 
 
 @pytest.fixture(scope="module")

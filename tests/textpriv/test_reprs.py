@@ -16,7 +16,7 @@ from textpriv.pipeline import PrivateTokenizer
 @pytest.fixture
 def mechanism():
     vocabulary = textpriv.Vocabulary(list("abcd"), np.eye(4))
-    return textpriv.TEM(textpriv.Index.build(vocabulary, k=2), epsilon=3.0)
+    return textpriv.TEM(textpriv.Index.build(vocabulary, "euclidean", k=2), epsilon=3.0)
 
 
 def test_what_is_shown_is_short_and_names_what_was_chosen(mechanism):

@@ -31,7 +31,7 @@ def test_a_recovery_takes_the_place_of_epsilon():
 
 
 def test_an_index_may_be_an_object_or_a_folder(tmp_path):
-    words = textpriv.Vocabulary(["good", "film"], [[0.0], [1.0]])
+    words = textpriv.Vocabulary(["good", "film"], [[-1.0], [1.0]])
     index = textpriv.Index.build(words)
     index.save(tmp_path / "two.idx")
     for given in (index, str(tmp_path / "two.idx")):

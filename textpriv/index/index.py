@@ -86,7 +86,7 @@ class Index:
     def build(
         cls,
         vocabulary: Vocabulary,
-        space: str = "euclidean",
+        space: str = "recommended",
         k: int = 256,
         *,
         projection: int | None = None,
@@ -99,8 +99,8 @@ class Index:
         ----------
         vocabulary : Vocabulary
         space : {"recommended", "euclidean", "unit", "manhattan"}
-            "unit" scales vectors to length one, which ranks words as the cosine does. "recommended" projects unit vectors
-            to 16 dimensions and sets the 250 commonest words apart.
+            "recommended" projects vectors of length one to 16 dimensions and sets the 250 commonest words apart. "unit"
+            scales them to length one, which ranks words as the cosine does.
         k : int
             Length of a nearest list, the word itself included. Longer lists make sampling faster, never different.
         projection : int, optional

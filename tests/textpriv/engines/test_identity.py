@@ -36,7 +36,7 @@ CHANGED = "whether a text has changed since its last release under the same name
 @pytest.fixture(scope="module")
 def index() -> Index:
     vectors = np.random.default_rng(0).normal(size=(len(WORDS), 6))
-    return Index.build(Vocabulary(WORDS, vectors))
+    return Index.build(Vocabulary(WORDS, vectors), "euclidean")
 
 
 def _keyed(source: str, tem: TEM, policy: TokenPolicy | None = None) -> Privatizer:

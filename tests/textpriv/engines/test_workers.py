@@ -32,7 +32,7 @@ COLUMNS = Columns("text", "id", null="fail")
 def folder(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("index") / "w.idx"
     vectors = np.random.default_rng(0).normal(size=(len(WORDS), 4))
-    Index.build(Vocabulary(WORDS, vectors)).save(path)
+    Index.build(Vocabulary(WORDS, vectors), "euclidean").save(path)
     return path
 
 

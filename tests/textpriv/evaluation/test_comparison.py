@@ -22,7 +22,7 @@ SIZE, LENGTH = 60, 25
 @pytest.fixture(scope="module")
 def index():
     vectors = np.random.default_rng(0).normal(size=(SIZE, 4))
-    return Index.build(Vocabulary([f"w{i}" for i in range(SIZE)], vectors), k=30)
+    return Index.build(Vocabulary([f"w{i}" for i in range(SIZE)], vectors), "euclidean", k=30)
 
 
 def made(index, count: int, seed: int) -> Documents:

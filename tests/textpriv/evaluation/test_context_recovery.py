@@ -23,7 +23,9 @@ STATES = [*range(SIZE), UNKNOWN]
 
 def mechanism(epsilon: float = 1.0) -> TEM:
     vectors = np.random.default_rng(1).normal(size=(SIZE, 2))
-    return TEM(Index.build(Vocabulary([f"w{i}" for i in range(SIZE)], vectors), k=4), epsilon)
+    return TEM(
+        Index.build(Vocabulary([f"w{i}" for i in range(SIZE)], vectors), "euclidean", k=4), epsilon
+    )
 
 
 def model(seed: int = 2, order: int = 3, size: int = SIZE) -> NGrams:

@@ -21,7 +21,7 @@ WORDS = "red green blue sea sky sun dog cat fox tea milk oil".split()
 @pytest.fixture(scope="module")
 def index():
     vectors = np.random.default_rng(1).normal(size=(SIZE, 3))
-    return Index.build(Vocabulary(WORDS, vectors), k=8)
+    return Index.build(Vocabulary(WORDS, vectors), "euclidean", k=8)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_what_was_kept_or_masked_stays_and_the_statement_is_repeated(index, mode
 
 def test_numbers_of_the_vocabulary_are_guessed_where_numbers_are_drawn():
     vectors = np.array([[0.0], [0.1], [9.0]])
-    index = Index.build(Vocabulary(["two", "three", "far"], vectors), k=3)
+    index = Index.build(Vocabulary(["two", "three", "far"], vectors), "euclidean", k=3)
     model = NGrams.from_ids(np.zeros(50, np.int32), np.array([0, 50]), 3)
     assert Decoder(Privatizer(TEM(index, 1.0)), model).texts(["three 7"]) == [MARK + "two 7"]
     kept = Privatizer(TEM(index, 1.0), TokenPolicy(number="keep"))

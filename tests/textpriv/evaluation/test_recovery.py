@@ -27,7 +27,7 @@ CONTENT = np.where(np.arange(SIZE) < COMMON, 0.0, PRIOR) / PRIOR[COMMON:].sum()
 
 def index_of(vectors, k: int = 20, prior=None) -> Index:
     words = [f"w{i}" for i in range(len(vectors))]
-    return Index.build(Vocabulary(words, vectors, prior=prior), k=min(k, len(vectors)))
+    return Index.build(Vocabulary(words, vectors, prior=prior), "euclidean", k=min(k, len(vectors)))
 
 
 def laws_of(mechanism) -> np.ndarray:

@@ -19,7 +19,7 @@ WORDS = "the of a to in john mary Smith asthma cancer film house dog rain".split
 @pytest.fixture(scope="module")
 def index() -> Index:
     vectors = np.random.default_rng(4).normal(size=(len(WORDS), 5))
-    return Index.build(Vocabulary(WORDS, vectors, np.arange(len(WORDS), 0, -1.0)), k=6)
+    return Index.build(Vocabulary(WORDS, vectors, np.arange(len(WORDS), 0, -1.0)), "euclidean", k=6)
 
 
 def law_of(mechanism):

@@ -31,7 +31,7 @@ WORDS = ["red", "green", "blue", "pink"]
 def index_of(size: int, seed: int = 0) -> Index:
     names = WORDS if size == len(WORDS) else [f"w{word}" for word in range(size)]
     vectors = np.random.default_rng(seed).normal(size=(size, 3))
-    return Index.build(Vocabulary(names, vectors), k=min(size, 8))
+    return Index.build(Vocabulary(names, vectors), "euclidean", k=min(size, 8))
 
 
 def joint(mechanism, document) -> np.ndarray:

@@ -118,7 +118,9 @@ def test_an_epsilon_that_a_folder_brings_is_tried_before_it_is_used(index, tmp_p
 def english() -> Index:
     """The 800 commonest English words."""
     words = Vocabulary.builtin("en")
-    return Index.build(Vocabulary(words.words[:800], words.vectors[:800], language="en"), k=32)
+    return Index.build(
+        Vocabulary(words.words[:800], words.vectors[:800], language="en"), "euclidean", k=32
+    )
 
 
 def test_an_estimated_recovery_is_below_the_wanted_by_its_error(english, monkeypatch):
@@ -232,7 +234,7 @@ def test_a_protection_out_of_reach_is_refused_with_reasons(index):
 
 def test_indexes_of_other_words_do_not_compare(index):
     vectors = np.random.default_rng(0).normal(size=(30, 3))
-    other = Index.build(Vocabulary([f"x{i}" for i in range(30)], vectors))
+    other = Index.build(Vocabulary([f"x{i}" for i in range(30)], vectors), "euclidean")
     with pytest.raises(MechanismError, match="other words"):
         choose({"a": index, "b": other}, recovery=0.3)
 

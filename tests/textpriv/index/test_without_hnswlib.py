@@ -19,7 +19,7 @@ def missing(monkeypatch):
 @pytest.fixture
 def index() -> Index:
     vectors = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
-    return Index.build(Vocabulary([f"w{i}" for i in range(60)], vectors))
+    return Index.build(Vocabulary([f"w{i}" for i in range(60)], vectors), "euclidean")
 
 
 def test_an_index_is_built_kept_and_drawn_from(index, tmp_path):

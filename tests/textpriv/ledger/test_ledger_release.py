@@ -40,7 +40,7 @@ def index(tmp_path_factory) -> Index:
     words = ["good", "bad", "film", "plot", "slow", "fine", "long", "dull"]
     vectors = np.random.default_rng(3).normal(size=(len(words), 4))
     folder = tmp_path_factory.mktemp("ledger") / "index"
-    Index.build(Vocabulary(words, vectors)).save(folder)
+    Index.build(Vocabulary(words, vectors), "euclidean").save(folder)
     return Index.load(folder)
 
 
@@ -68,7 +68,9 @@ def test_the_terms_are_those_of_the_statement(index):
 
 def test_everything_that_decides_a_draw_changes_the_settings(index, monkeypatch):
     words, vectors = index.vocabulary.words, np.array(index.vocabulary.vectors)
-    moved = Index.build(Vocabulary(words, np.random.default_rng(4).normal(size=vectors.shape)))
+    moved = Index.build(
+        Vocabulary(words, np.random.default_rng(4).normal(size=vectors.shape)), "euclidean"
+    )
     counts = np.arange(1.0, len(words) + 1)
     policy = TokenPolicy()
     tem = partial(TEM, index)
@@ -89,14 +91,18 @@ def test_everything_that_decides_a_draw_changes_the_settings(index, monkeypatch)
 
 def test_the_distance_is_another_only_with_other_vectors(index):
     words, vectors = index.vocabulary.words, np.array(index.vocabulary.vectors)
-    moved = Index.build(Vocabulary(words, np.random.default_rng(4).normal(size=vectors.shape)))
+    moved = Index.build(
+        Vocabulary(words, np.random.default_rng(4).normal(size=vectors.shape)), "euclidean"
+    )
     laws = [TEM(index, epsilon=6.0), TEM(index, epsilon=7.0, gamma=1.0), TEM(moved, epsilon=6.0)]
     first, second, third = (Terms.of(law, b"").distance for law in laws)
     assert first == second != third
 
 
 def test_settings_are_recognised_in_another_process_and_after_saving(index):
-    built = Index.build(Vocabulary(index.vocabulary.words, np.array(index.vocabulary.vectors)))
+    built = Index.build(
+        Vocabulary(index.vocabulary.words, np.array(index.vocabulary.vectors)), "euclidean"
+    )
     here, there = (
         (Terms.of(law, b""), settings_fingerprint(law, TokenPolicy()))
         for law in (TEM(built, epsilon=6.0), TEM(index, epsilon=6))

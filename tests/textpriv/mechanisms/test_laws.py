@@ -371,7 +371,7 @@ def test_a_mechanism_refuses_the_wrong_kind_of_index():
 def test_common_names_that_mostly_stay_are_named_in_the_statement():
     names = ["john", "mary", "david", "anna", "film", "good"]
     points = np.random.default_rng(0).normal(size=(6, 4)) * 3
-    index = Index.build(Vocabulary(names, points), k=6)
+    index = Index.build(Vocabulary(names, points), "euclidean", k=6)
     assert "stay as they are" in TEM(index, 50.0).statement.not_protected[0]
     assert not TEM(index, 0.1).statement.not_protected
 
@@ -387,7 +387,7 @@ def test_a_word_is_explained_by_its_likeliest_outputs():
 
 def test_a_huge_epsilon_keeps_every_word():
     vectors = np.random.default_rng(0).normal(size=(20, 3))
-    index = Index.build(Vocabulary([f"w{i}" for i in range(20)], vectors), k=4)
+    index = Index.build(Vocabulary([f"w{i}" for i in range(20)], vectors), "euclidean", k=4)
     ids = np.repeat(np.arange(20, dtype=np.int32), 5)
     for epsilon in (1e6, 1e12):
         drawn = TEM(index, epsilon).sample(ids, np.random.default_rng(0))

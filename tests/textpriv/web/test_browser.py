@@ -63,7 +63,7 @@ def browser(tmp_path_factory):
 @pytest.fixture(scope="module")
 def mechanism():
     vectors = np.random.default_rng(3).normal(size=(len(WORDS), 6))
-    return textpriv.TEM(Index.build(Vocabulary(WORDS, vectors), k=8), epsilon=2.0)
+    return textpriv.TEM(Index.build(Vocabulary(WORDS, vectors), "euclidean", k=8), epsilon=2.0)
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ JSON = {"content-type": "application/json"}
 @pytest.fixture(scope="module")
 def index() -> Index:
     vectors = np.random.default_rng(3).normal(size=(len(PLAIN), 6))
-    return Index.build(Vocabulary(PLAIN, vectors), k=8)
+    return Index.build(Vocabulary(PLAIN, vectors), "euclidean", k=8)
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ class Tree(HTMLParser):
 @pytest.fixture(scope="module")
 def index(tmp_path_factory) -> Index:
     vectors = np.random.default_rng(3).normal(size=(len(WORDS), 6))
-    built = Index.build(Vocabulary(WORDS, vectors), k=8)
+    built = Index.build(Vocabulary(WORDS, vectors), "euclidean", k=8)
     folder = tmp_path_factory.mktemp("rendering") / "a.idx"
     built.save(folder)
     return Index.load(folder)

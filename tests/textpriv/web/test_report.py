@@ -77,7 +77,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def index() -> Index:
     vectors = np.random.default_rng(3).normal(size=(len(WORDS), 6))
-    return Index.build(Vocabulary(WORDS, vectors), k=8)
+    return Index.build(Vocabulary(WORDS, vectors), "euclidean", k=8)
 
 
 @pytest.fixture(scope="module")
