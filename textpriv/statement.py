@@ -219,9 +219,10 @@ class PrivacyStatement:
         claim = at_most(self.epsilon)
         slack = f" Rounding adds at most {at_most(self._slack, 2)} nats." if self._slack else ""
         lines = [
-            f"A released word distinguishes two possible originals by odds of at most exp({claim} x d) to 1. "
-            "Here d is their distance.",
+            "Seeing a released word changes anyone's odds between two possible originals by at most a factor of "
+            f"exp({claim} x d). Here d is their distance.",
             f"Epsilon is {claim} {self.unit}.{slack}",
+            "All odds below start from 1 to 1 before the word was seen.",
         ]
         lines += [self.typical_odds] if self.typical_odds else []
         if "worst_word_loss" in self.figures:
@@ -236,7 +237,7 @@ class PrivacyStatement:
         if self.epsilon is None or not self.by_distance:
             return lines if self.by_distance else []
         lines.append(
-            "The exponents of all changed words add up, over a document and over all documents of a person."
+            "The factors of all changed words multiply, over a document and over all documents of a person."
         )
         return [*lines, *self.documents]
 
@@ -247,8 +248,9 @@ class PrivacyStatement:
         claim = at_most(self.epsilon)
         plus = f", plus {at_most(self.delta, 3)}" if self.delta > 0 else ""
         lines = [
-            f"Two data sets differ by {self.unit} ({self.adjacency}): any set of outcomes is at most exp({claim}) = "
-            f"{factor_in_words(self.epsilon)} times as likely under one as under the other{plus}."
+            f"Two data sets differ by {self.unit} ({self.adjacency}).",
+            f"Any set of outcomes is at most exp({claim}) = {factor_in_words(self.epsilon)} times as likely under one as "
+            f"under the other{plus}.",
         ]
         if plus:
             # P(loss > epsilon) - e^epsilon Q(loss > epsilon) is at most delta; P(loss > epsilon) by itself is larger.
@@ -264,7 +266,7 @@ class PrivacyStatement:
         distance = self.figures.get("reference_distance")
         if distance is None or self.epsilon is None or not 0 < distance < math.inf:
             return []
-        reach = at_most(distance, 3)  # the bound is computed for the distance as it is printed
+        reach = at_most(distance, 4)  # the bound is computed for the distance as it is printed
         found = self.documents_within(DOCUMENT_WORDS, float(reach))
         lines = [
             f"Documents that differ in {DOCUMENT_WORDS} words, each by a distance of up to {reach}: odds of at most "
@@ -274,7 +276,7 @@ class PrivacyStatement:
         if found.delta and factor != factor_in_words(found.total):
             lines.append(
                 f"Any set of outcomes is at most {factor} times as likely for one of them as for the other, plus "
-                f"{at_most(found.delta)} (zCDP by bounded range)."
+                f"{at_most(found.delta)}. This is zCDP by bounded range."
             )
         if found.epsilon > -math.log(DOCUMENT_DELTA):
             lines.append(
@@ -291,7 +293,7 @@ class PrivacyStatement:
             loss = self.figures.get(f"reference_loss{which}")
             if distance is None or loss is None:
                 return ""
-            told += [odds_in_words(loss), at_most(distance, 3)]
+            told += [odds_in_words(loss), at_most(distance, 4)]
         return (
             "A token and its 10th nearest word: odds of at most {} for half of all tokens (distance up to {}). For nine "
             "tenths: at most {} (up to {})."

@@ -62,7 +62,7 @@ def shown(statement):
 def test_the_table_gives_odds_of_half_and_nine_tenths_of_tokens():
     told = shown(make())
     assert "at most 20.1 to 1 for half of all tokens (distance up to 2)" in told
-    assert "For nine tenths: at most 3.0 million to 1 (up to 3.51)" in told
+    assert "For nine tenths: at most 3.0 million to 1 (up to 3.502)" in told
 
 
 def test_the_document_line_gives_the_sum_and_the_composition():
@@ -86,11 +86,11 @@ def test_the_document_line_gives_the_sum_and_the_composition():
 
 
 def test_the_document_line_holds_at_the_distance_it_prints():
-    # Printed as 0.501: at that distance 100 words lose 300.6 nats, and at .5001 they lose 300.06.
-    line = make(figures={"worst_word_loss": 60.0, "reference_distance": 0.5001}).documents[0]
+    # Printed as 0.5001: at that distance 100 words lose 300.06 nats, and at .50001 they lose 300.006.
+    line = make(figures={"worst_word_loss": 60.0, "reference_distance": 0.50001}).documents[0]
     reach = float(re.search(r"up to ([\d.]+):", line).group(1))
     assert f"odds of at most {odds_in_words(100 * 6 * reach)}." in line
-    assert odds_in_words(100 * 6 * reach) != odds_in_words(100 * 6 * 0.5001)
+    assert odds_in_words(100 * 6 * reach) != odds_in_words(100 * 6 * 0.50001)
 
 
 @pytest.mark.parametrize(("epsilon", "hides"), [(0.01, True), (0.05, True), (1.0, False)])
@@ -122,7 +122,7 @@ def test_json_holds_every_field_and_is_valid_without_finite_numbers():
 def test_the_table_gives_every_list_and_the_verdict():
     statement = make()
     told = shown(statement)
-    assert told.startswith("TEM (epsilon 6): bound proved guaranteed A released word")
+    assert told.startswith("TEM (epsilon 6): bound proved guaranteed Seeing a released word")
     for line in (*statement.guaranteed, *statement.for_whom, "One note"):
         assert line in told
     assert "exp(6 x d)" in statement.guaranteed[0]

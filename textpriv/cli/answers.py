@@ -38,15 +38,18 @@ class Wanted(Options):
         help="Folder made by 'textpriv index'; repeat to compare several of the same words. Default: built-in English.",
     )
     mechanism: list[str] | None = option(
-        metavar="NAME", help="With --recovery: compare this one, too; repeat for several."
+        metavar="NAME", help="With --recovery: compare this mechanism too. Repeat for several."
     )
     recovery: Recovery = None
     odds: float | None = option(
-        help="Largest odds, to 1, between a word and its 10th nearest one, for half of all words, such as 20."
+        help="Largest odds, to 1, between a word and its 10th nearest neighbour, for half of all tokens, such as 20."
     )
-    keep: float | None = option(metavar="SHARE", help="Share of words that stay, such as 0.5.")
+    keep: float | None = option(
+        metavar="SHARE", help="Share of words that stay unchanged, such as 0.5."
+    )
     of: Literal["content", "all"] = option(
-        default="content", help="With --recovery: all words, or all but the 250 commonest."
+        default="content",
+        help="With --recovery: count all words, or content words (all but the 250 most common).",
     )
     context: Context = None
 
@@ -54,7 +57,7 @@ class Wanted(Options):
 def choose(*, wanted: Wanted, as_json: Json = False) -> None:
     """Choose how to protect texts: by recovery, odds, or the share of words that stay.
 
-    With --recovery (default: 0.1) it compares all mechanisms at the same recovery rate. The last line is the command to run.
+    With --recovery (default: 0.1) it compares all mechanisms at that recovery rate. The last line is the command to run.
 
     **Example:** textpriv choose --recovery 0.1
     """
@@ -113,19 +116,19 @@ def _print_comparison(found: Comparison, as_json: bool, in_context: bool) -> Non
     ]
     for each in found.candidates:
         shares = (f"{share:.1%}" for share in (each.recovered, each.kept))
-        law = each.mechanism, each.index, each.prior, f"{each.epsilon:g}"
-        rows.append((*law, *shares, f"{each.distance:.2f}"))
+        made = each.mechanism, each.index, each.prior, f"{each.epsilon:g}"
+        rows.append((*made, *shares, f"{each.distance:.2f}"))
     print_table(rows)
-    attackers = "the Bayes-optimal attacker of single words recovers. A context attacker may recover more (--context)."
+    attackers = "the Bayes-optimal single-word attacker recovers. A context attacker may recover more (--context)."
     if in_context:
         attackers = (
-            "the better of two attackers recovers: the Bayes-optimal one of single words, and one who reads your public "
-            "text in context, in one draw."
+            "the better of two attackers recovers: the Bayes-optimal single-word attacker, and a context attacker tried on "
+            "one draw of your public text."
         )
     print(
         f"\nrecovered: share of tokens that {attackers}\n"
         "distance: mean distance to the output; 1 is that of two unrelated words.\n"
-        "contextual: recovery is estimated on general English; the rest is at the start of a document."
+        "contextual: recovery is estimated on general English. The other figures are for the start of a document."
     )
     for reason in found.left_out:
         say(reason)
@@ -138,14 +141,14 @@ def explain(
     ),
     *,
     documents: tuple[Path, Path] | None = option(
-        metavar="A B", help="In place of words: two text files of equal length."
+        metavar="A B", help="Instead of words: two text files with the same number of tokens."
     ),
     law: MechanismOptions,
     as_json: Json = False,
 ) -> None:
     """Show what a word becomes, or how well two words or two documents can be distinguished.
 
-    **Example:** textpriv explain movie --epsilon 3
+    **Example:** textpriv explain movie --recovery 0.1
     """
     words = words or []
     if len(words) not in ((1, 2) if documents is None else (0,)):
@@ -180,7 +183,7 @@ def _explain_word(mechanism: Mechanism, word: str, as_json: bool) -> None:
         return
     where = ", at the start of a document" if mechanism.reads_context else ""
     print(
-        f"{word} stays as it is with probability {stays:.4f} (epsilon {mechanism.epsilon:g}{where})\n"
+        f"{word} stays unchanged with probability {stays:.4f} (epsilon {mechanism.epsilon:g}{where})\n"
     )
     rows = [(other, f"{chance:.4f}", f"{apart:.3f}") for other, chance, apart in outputs]
     rest = max(0.0, 1.0 - sum(probability for _, probability, _ in outputs))
@@ -205,7 +208,7 @@ def _explain_pair(mechanism: Mechanism, words: Sequence[str], as_json: bool) -> 
         print_json({**found, "loss": loss})
         return
     print(f"{words[0]} and {words[1]}: distance {apart:.4g}")
-    print(f"One output distinguishes them by odds of at most {odds_in_words(loss)}.")
+    print(f"One output turns even odds between them into at most {odds_in_words(loss)}.")
 
 
 def _explain_documents(mechanism: Mechanism, files: tuple[Path, Path], as_json: bool) -> None:
@@ -235,15 +238,17 @@ def _id_of(index: Index, word: str) -> int:
 def certify(
     *,
     law: MechanismOptions,
-    audit: bool = flag("--audit", "Attack the mechanism, or --mechanism span:NAME, by draws."),
+    audit: bool = flag(
+        "--audit", "Attack the mechanism (or --mechanism span:NAME) with many draws."
+    ),
     as_json: Json = False,
 ) -> None:
     """Compute what a mechanism really guarantees on these vectors, and whether its claim holds.
 
-    Ends with 0 if the claim holds, 1 if not, and 2 if that was not found out. With --audit, passing is no proof; failing is
-    a refutation.
+    Exit codes: 0 the claim holds, 1 it does not, 2 wrong usage or not computed. With --audit, a pass is no proof, but a
+    failure is a refutation.
 
-    **Example:** textpriv certify --epsilon 3
+    **Example:** textpriv certify --recovery 0.1
     """
     holds = (_attack if audit else _certify)(law, as_json)
     if not holds:

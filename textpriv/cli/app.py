@@ -26,7 +26,7 @@ from textpriv.cli.privatize import decode, privatize
 from textpriv.cli.start import demo, doctor
 
 app = typer.Typer(
-    help="Make text private, with a proved metric-differential-privacy guarantee.\n\n"
+    help="Make text private: replace each word with a randomly drawn one, under a proven guarantee.\n\n"
     "Start with: textpriv demo",
     no_args_is_help=True,
     rich_markup_mode="markdown",

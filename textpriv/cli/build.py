@@ -30,19 +30,19 @@ class BuildOptions(Options):
 
     limit: int | None = option(help="Take only the first words of SOURCE.", min=1)
     space: Literal["recommended", "euclidean", "unit", "manhattan"] = option(
-        default="recommended", help="How distances are measured; unit: of vectors of length 1."
+        default="recommended", help="How distances are measured. unit: vectors of length 1."
     )
     projection: int | None = option(
-        help="Project the vectors on this many principal directions first.", min=1
+        help="First project the vectors on this many principal directions.", min=1
     )
-    prior: Path | None = option(help="File of public 'word count' lines, kept for --prior counts.")
+    prior: Path | None = option(help="File of public 'word count' lines, for --prior counts.")
     language: str | None = option(
         metavar="CODE", help="Language of the words, such as de; with --list, of the sets."
     )
-    lower: bool = flag("--lower", "Lower-case the words, as texts are when they are read.")
-    without: Path | None = option(help="Public file of words to leave out, one a line.")
+    lower: bool = flag("--lower", "Lower-case the words, because texts are lower-cased too.")
+    without: Path | None = option(help="Public file of words to leave out, one word a line.")
     hierarchy: Literal["ward", "average", "complete", "single", "file", "wordnet"] | None = option(
-        help="Make a tree for --mechanism tree: by clustering, from a file of 'word TAB group/group' lines, or by WordNet."
+        help="Make a tree for --mechanism tree: by clustering, from a file of 'word TAB group/group' lines, or from WordNet."
     )
     groups: Any = option(
         parser=read_pairs,
@@ -88,7 +88,7 @@ def index(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Make an index folder from public word vectors or a public hierarchy; once for each set.
+    """Make an index folder from public word vectors or a public hierarchy. Do this once for each set.
 
     **Example:** textpriv index glove.6B.300d.txt.gz glove.idx --limit 100000
     """

@@ -75,14 +75,16 @@ def _read_setting(given: str) -> tuple[str, Any]:
 IndexFolder = Annotated[
     str | None,
     typer.Option(
-        "--index", metavar="DIR", help="Folder made by 'textpriv index', or built-in English."
+        "--index",
+        metavar="DIR",
+        help="Folder made by 'textpriv index'. Default: the built-in English words.",
     ),
 ]
 Recovery = Annotated[
     float | None,
     typer.Option(
         metavar="SHARE",
-        help="In place of epsilon: the largest share of content words that an attacker may recover, such as 0.1.",
+        help="Largest share of content words that an attacker may recover; 0.1 is recommended. This sets epsilon.",
     ),
 ]
 Context = Annotated[
@@ -95,7 +97,7 @@ Context = Annotated[
 TextColumn = Annotated[str, typer.Option(help="Field or column that contains the text.")]
 FileFormat = Annotated[
     Literal["jsonl", "csv", "tsv", "text", "parquet"] | None,
-    typer.Option(help="File format, if the name does not tell."),
+    typer.Option(help="File format, if the file name does not show it."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
@@ -106,13 +108,13 @@ class MechanismOptions(Options):
 
     index: IndexFolder = None
     epsilon: float | None = option(
-        "--epsilon", "-e", help="Privacy parameter: smaller is more private. Or use --recovery."
+        "--epsilon", "-e", help="Privacy parameter: smaller is more private. Instead of --recovery."
     )
     recovery: Recovery = None
     levels: Any = rare(
         parser=read_pairs,
         metavar="NAME=NUMBER,...",
-        help="In place of epsilon, for a hierarchy: the largest odds by level, such as synonyms=3,any=3000.",
+        help="For a hierarchy, instead of epsilon: the largest odds at each level, such as synonyms=3,any=3000.",
     )
     mechanism: str | None = option(
         metavar="NAME",
@@ -197,8 +199,8 @@ class ReleaseOptions(MechanismOptions):
 
     detect: list[str] | None = option(
         metavar="DETECTOR",
-        help="Find names, dates, numbers and the like: patterns, presidio, spacy, spacy:PIPELINE, or column:NAME with given "
-        "spans. Repeat for several.",
+        help="Find dates and numbers (patterns), names too (presidio, spacy, spacy:PIPELINE), or read spans from a column "
+        "(column:NAME). Repeat for several.",
     )
     policy: str | None = option(
         help="How detected spans are replaced: chat (the default), notes, tickets, or a TOML file."

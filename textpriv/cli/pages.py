@@ -10,7 +10,6 @@ from textpriv.cli.options import (
     Context,
     Force,
     IndexFolder,
-    Recovery,
     ReleaseOptions,
     option,
     public_texts,
@@ -26,11 +25,11 @@ def report(
     context: Context = None,
     force: Force = False,
 ) -> None:
-    """Write a page for any browser: what a mechanism guarantees, and what it does to words and names.
+    """Write a web page that shows what your settings protect, and what they do to words and names.
 
-    Nothing on it is computed from private texts.
+    Nothing on the page is computed from private texts.
 
-    **Example:** textpriv report --epsilon 3 --output report.html
+    **Example:** textpriv report --recovery 0.1 --output report.html
     """
     from textpriv.corpus import files_of
     from textpriv.evaluation.best_attacker import PublicText
@@ -55,10 +54,13 @@ def report(
 def playground(
     *,
     index: IndexFolder = None,
-    recovery: Recovery = None,
-    port: int = option(default=8765, help="Port to listen on; 0 takes a free one.", max=65535),
+    recovery: float | None = option(
+        metavar="SHARE",
+        help="Start at the epsilon where an attacker recovers this share of content words, such as 0.1.",
+    ),
+    port: int = option(default=8765, help="Port to listen on; 0 takes any free port.", max=65535),
 ) -> None:
-    """Open a local page: type a text and see its private form at once. Ctrl-C ends it.
+    """Open a local page: type a text and see its private version at once. Ctrl-C ends it.
 
     Only this computer can reach the page. Nothing typed is stored or logged.
 

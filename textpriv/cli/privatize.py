@@ -60,7 +60,7 @@ class FileOptions(Options):
     )
     on_new_column: Literal["fail", "keep"] = rare(
         default="fail",
-        help="At a column that first appears after 1,000 records and that neither --keep nor --drop names.",
+        help="What to do if a new column appears after 1,000 records, and neither --keep nor --drop names it.",
     )
 
     def arguments(self, detect: list[str] | None) -> dict[str, Any]:
@@ -83,18 +83,20 @@ class FileOptions(Options):
 class RunOptions(Options):
     """Where the work is done, and with which key."""
 
-    workers: int = option(default=1, help="Processes that work at a time.", min=1)
+    workers: int = option(default=1, help="Number of worker processes.", min=1)
     resume: bool = flag("--resume", "Continue a run that was interrupted.")
     engine: Literal["local", "spark", "ray"] = rare(default="local", help="Where the work is done.")
     address: str | None = rare("--address", "--master", help="Spark master or Ray cluster.")
     key: Path | None = rare(
-        help="File of the run key, made if missing (default OUT.key), or env:NAME. It repeats the output, and can undo it."
+        help="File of the run key, made if missing (default OUT.key), or env:NAME. With the key, anyone can undo the output."
     )
-    forget_key: bool = flag("--forget-key", "Destroy the run key when all is done.")
+    forget_key: bool = flag("--forget-key", "Destroy the run key when the run is complete.")
     log_json: bool = flag(
-        "--log-json", "Write what happens as lines of JSON on standard error.", hidden=True
+        "--log-json", "Write progress as JSON lines on standard error.", hidden=True
     )
-    seed: int | None = rare(help="Repeatable output, for experiments only: anyone can undo it.")
+    seed: int | None = rare(
+        help="Repeatable output, for experiments only: anyone can undo the protection."
+    )
 
     def open_key(self, source: str, target: str, ledger: Path | None) -> RunKey | None:
         """Open the run key. A stream has none; a ledger or a seed replaces it."""
@@ -151,12 +153,12 @@ def privatize(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Replace every word of the texts by a private one.
+    """Replace every word of the texts with a private one.
 
-    OUT appears when all is done, or not at all. The last lines say what is guaranteed, and what is not.
-    Ends with 0 if done, 1 if it failed, 2 for wrong usage, 3 if records were left out.
+    You get the complete output or none. The last lines say what is guaranteed, and what is not.
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but records were left out.
 
-    **Example:** textpriv privatize reviews.csv private.csv --epsilon 3 --text-column review
+    **Example:** textpriv privatize reviews.csv private.csv --recovery 0.1 --text-column review
     """
     from textpriv.corpus import Release, check_corpus, privatize_corpus
 
@@ -228,7 +230,7 @@ def _warn_unprotected(columns: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         write_event("unprotected", columns=list(columns))
         return
-    warn(f"only the text is made private; copied as they are: {', '.join(columns)}")
+    warn(f"only the text is made private. These columns are copied unchanged: {', '.join(columns)}")
 
 
 def _print_report(report: CorpusReport, target: str, seed: int | None) -> None:
@@ -243,9 +245,11 @@ def _print_report(report: CorpusReport, target: str, seed: int | None) -> None:
     if report.quarantine is not None:
         warn(f"bad records are kept, as raw text, in {report.quarantine}")
     if report.resumed:
-        say(f"{report.resumed:,} of them were done by the run before.")
+        say(f"{report.resumed:,} of them were done by the earlier run.")
     if seed is not None:
-        warn("made with --seed, for experiments only: anyone can undo it. Do not release this.")
+        warn(
+            "made with --seed, for experiments only: anyone can undo the protection. Do not release this."
+        )
 
 
 def _tell_of_key(key: RunKey | None) -> None:
@@ -253,8 +257,8 @@ def _tell_of_key(key: RunKey | None) -> None:
         return
     if key.path.exists():
         warn(
-            f"the run key is in {key.path}. It can repeat this release, and undo it. Keep it as secret as the texts, or "
-            "destroy it with --forget-key."
+            f"the run key is in {key.path}. Anyone with the key and the output can undo the protection. Keep the key as "
+            "secret as the texts, or destroy it with --forget-key."
         )
     else:
         say(f"The run key {key.path} was destroyed. Nobody can repeat or undo this release.")
@@ -263,12 +267,10 @@ def _tell_of_key(key: RunKey | None) -> None:
 class ReadingOptions(Options):
     """With which public model the words are guessed, and how."""
 
-    model: Path | None = option(
-        help="Public language model, an ARPA file. Default: general English."
-    )
+    model: Path | None = option(help="Public language model (ARPA file). Default: general English.")
     public: str | None = option(
         metavar="FILE",
-        help="In place of a model: public texts like the private ones, to count a model in and to try it on.",
+        help="Instead of a model: public texts like yours. A model is counted in them and tried on them.",
     )
 
     def load(self, index: Index, text_column: str) -> tuple[PublicText, str]:
@@ -295,12 +297,12 @@ def decode(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Guess what private texts said, for people who read them. The guarantee stays the same.
+    """Rewrite private texts as fluent guesses, for people to read. The guarantee stays the same.
 
-    Give the settings with which the texts were made private. Every written text begins with [decoded]. The last lines
+    Use the settings that made the texts private. Every written text begins with [decoded]. The last lines
     say how often decoding recovers the original.
 
-    **Example:** textpriv decode private.csv readable.csv --epsilon 3 --text-column review
+    **Example:** textpriv decode private.csv readable.csv --epsilon 2 --text-column review
     """
     from textpriv.corpus import Release, check_corpus, files_of, rewrite_file
     from textpriv.evaluation.decoding import Decoder, expected_recovery

@@ -267,7 +267,7 @@ class Mechanism(ABC):
             assumptions=(
                 f"{public} are public and were fixed before any private text was seen",
                 "the operating system's randomness is unpredictable and the run key stays secret",
-                "whoever sees the output cannot observe timing or memory",
+                "nobody who sees the output can observe timing or memory",
                 *further,
             ),
             not_protected=self._kept_names,
@@ -283,25 +283,24 @@ class Mechanism(ABC):
                 ()
                 if self.has_law
                 else (
-                    f"{self.name} has no closed form, so how often common first names stay is not stated",
+                    f"{self.name} has no closed form, so the statement cannot say how often names stay",
                 )
             ),
         )
 
     @cached_property
     def _kept_names(self) -> tuple[str, ...]:
-        """Say that common first names mostly stay, if they do: a bound in nats does not show it."""
+        """Say how often common first names stay: a bound in nats does not show it."""
         names = words_in(self.index.vocabulary, FIRST_NAMES)[:_STATED_NAMES]
         if not names or not self.has_law:
             return ()
         ids = [self.index.vocabulary.id(name) for name in names]
         keep = [float(np.exp(self.log_prob(word)[word])) for word in ids]
         half = sorted(keep, reverse=True)[(len(keep) - 1) // 2]
-        if half <= 0.5:
-            return ()
+        where = " at the start of a text" if self.reads_context else ""
         return (
-            f"in practice, common first names: half of the {len(names)} that were looked at stay as they are with "
-            f"probability {at_least(half, 3)} or more ({names[0]!r} with {at_least(keep[0], 3)})",
+            f"common first names that stay: half of {len(names)} stay unchanged{where} with probability "
+            f"{at_least(half, 2)} or more ({names[0]!r} with {at_least(keep[0], 2)})",
         )
 
     def resolve(self, word: str | int) -> int:

@@ -40,18 +40,18 @@ LABELS = {
 }
 
 _STRUCTURE = (
-    "the number, kinds and places of the spans that the detector finds and a law can read; the detector reads the private "
-    "text, so these also depend on the words around a span"
+    "the number, kinds and places of the spans that the detector finds and the policy can read. The detector reads the "
+    "private text, so these also depend on the words around a span"
 )
 _LOWERED = (
-    "What stands between spans is lower-cased (str.lower), each piece by itself, before it is tokenized: neither what "
-    "is released for it nor the number of its tokens depends on its casing. The detector reads the text as written, so what "
-    "it finds may depend on casing"
+    "The text between spans is lower-cased (str.lower), each piece by itself, before it is tokenized, so its casing "
+    "changes neither the released words nor their number. The detector reads the text as written, so what it finds may "
+    "depend on casing"
 )
-_MASKED = "What the detector finds and no law can read, or other spans cover in part, is masked"
+_MASKED = "A span is masked if the policy cannot read it, or if another span covers it in part"
 _ADJACENT = (
-    "documents of equal structure, that is with spans of the same kinds in the same places and as many tokens between "
-    "them: {}; and spans of one kind as their law says"
+    "documents of equal structure: spans of the same kinds in the same places, and as many tokens between them. Between "
+    "such documents: {}; and spans of one kind, as the notes say"
 )
 
 
@@ -216,19 +216,22 @@ class SpanPolicy:
         free = {kind: claim for kind, claim in self.claims.items() if claim.largest == 0}
         notes = []
         if free:
-            listed = ", ".join(f"{kind} ({self.laws[kind].name})" for kind in free)
+            by_law: dict[str, list[str]] = {}
+            for kind in free:
+                by_law.setdefault(self.laws[kind].name, []).append(kind)
+            listed = "; ".join(f"{name} of {', '.join(kinds)}" for name, kinds in by_law.items())
             proofs = ", ".join(dict.fromkeys(claim.proof for claim in free.values()))
             notes.append(
-                "Drawn without looking at what is there, so that they lose nothing, are spans of the kinds "
-                f"{listed} ({proofs})"
+                "Spans of these kinds are drawn without their text, apart from what is listed as not protected. They "
+                f"lose nothing: {listed} ({proofs})"
             )
         for kind, claim in self.claims.items():
             if kind not in free:
                 largest = f", {at_most(claim.largest, 4)} between any two"
                 under = " under one key" * (claim.per != "span")
                 notes.append(
-                    f"Spans of kind {kind} go to the law {claim.law}; they lose at most {at_most(claim.epsilon)} nats a "
-                    f"{claim.unit}{largest}, once for each {claim.per}{under} ({claim.proof})"
+                    f"Spans of kind {kind} are drawn by {claim.law}. They lose at most {at_most(claim.epsilon)} nats a "
+                    f"{claim.unit}{largest}. This counts once for each {claim.per}{under} ({claim.proof})"
                 )
         return notes
 

@@ -18,27 +18,24 @@ ACTIONS = ("sample", "mask", "drop", "keep")
 CLASSES = ("unknown", "number", "punctuation", "space", "stopword")
 MASK = "[MASK]"
 LOWERED = (
-    "The text is lower-cased (str.lower) before it is tokenized: neither what is released nor the number of tokens "
-    "depends on its casing"
+    "The text is lower-cased (str.lower) before it is tokenized, so casing changes neither the released words nor their "
+    "number"
 )
-SPLIT = (
-    'A word that spaCy splits, such as "well-known", is protected as the tokens it is split into; their '
-    "number is not hidden"
-)
+SPLIT = 'spaCy splits words such as "well-known" into tokens. Each token is protected, but their number is not hidden'
 
 # Released as written, or in lower case where the policy lowers the text.
 _KEPT = {
     "unknown": "words outside the vocabulary, released {cased}",
     "number": "numbers, released {cased}",
-    "punctuation": "punctuation marks, and emoticons made of them alone such as :) or :-(, released as written",
+    "punctuation": "punctuation, and emoticons made of it such as :) or :-(, released as written",
     "space": "line breaks and the places of extra blanks",
     "stopword": "stop words, released {cased}",
 }
 _MASKED = {
     "unknown": "which words are outside the vocabulary (masked)",
     "number": "which words are numbers (masked)",
-    "punctuation": "where punctuation and emoticons made of it stand (masked)",
-    "space": "where line breaks and extra blanks stand (masked)",
+    "punctuation": "the places of punctuation and of emoticons made of it (masked)",
+    "space": "the places of line breaks and extra blanks (masked)",
     "stopword": "which words are stop words (masked)",
 }
 _DROPPED = {
@@ -61,7 +58,7 @@ class TokenPolicy:
     Attributes
     ----------
     unknown : str
-        Words outside the vocabulary. "sample" draws from the prior: one shared law, the same for all of them.
+        Words outside the vocabulary. "sample" draws from the prior: the same output distribution for all.
     number : str
         Tokens that look like a number, also in words.
     punctuation : str

@@ -368,12 +368,13 @@ def test_a_mechanism_refuses_the_wrong_kind_of_index():
         TEM("index", 1.0)
 
 
-def test_common_names_that_mostly_stay_are_named_in_the_statement():
+def test_a_statement_says_how_often_common_names_stay():
     names = ["john", "mary", "david", "anna", "film", "good"]
     points = np.random.default_rng(0).normal(size=(6, 4)) * 3
     index = Index.build(Vocabulary(names, points), "euclidean", k=6)
-    assert "stay as they are" in TEM(index, 50.0).statement.not_protected[0]
-    assert not TEM(index, 0.1).statement.not_protected
+    for epsilon, share in ((50.0, "0.99"), (0.1, "0.25")):
+        stated = TEM(index, epsilon).statement.not_protected[0]
+        assert f"half of 4 stay unchanged with probability {share}" in stated
 
 
 def test_a_word_is_explained_by_its_likeliest_outputs():

@@ -269,8 +269,8 @@ class DateShift(Date):
             per=whose,
             not_protected=(
                 f"intervals between those of a {whose}, their order, and which are equal",
-                f"the shift itself, and with it all dates of a {whose}, where one of them is known from elsewhere, or is "
-                "given away by a weekday, an age or a feast in the text",
+                f"the shift and so all dates of a {whose}, if one is known elsewhere or follows from a weekday, age or "
+                "holiday in the text",
                 _VISIBLE,
             ),
             assumptions=(f"a name of a {whose} stands for one of them",),

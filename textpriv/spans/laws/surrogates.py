@@ -114,7 +114,7 @@ class _RedrawnLaw(SpanLaw):
         claim = SpanClaim(law, 0.0, "span", 0.0, not_protected=tuple(visible))
         if self.scope is None:
             return claim
-        equal = f"which of a {self.scope} are equal but for case, blanks, marks and prefixes"
+        equal = f"which of a {self.scope} are equal, apart from case, blanks, marks and prefixes"
         return replace(claim, not_protected=(*visible, equal))
 
 
@@ -368,10 +368,10 @@ class Identifier(_RedrawnLaw):
         """A loss of 0; the format is visible."""
         law, visible = (
             "identifier of the same format",
-            ["where their digits, letters and marks stand"],
+            ["the places of their digits, letters and marks"],
         )
         if self._prefixes:
-            visible[0] += ", and with which prefix of a public list they begin"
+            visible[0] += ", and which prefix of a public list they have"
         if self.check:
             law += f" that passes {self.check} if the original does"
             visible.append(f"whether they pass {self.check}")

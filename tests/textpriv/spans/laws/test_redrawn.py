@@ -137,8 +137,8 @@ def test_an_identifier_is_uniform_over_what_passes():
 def test_what_stays_of_an_identifier_is_said():
     assert len(Identifier().claim().not_protected) == 1
     said = " ".join(Identifier("iban").claim().not_protected)
-    assert "where their digits" in said
-    assert "with which prefix" in said
+    assert "the places of their digits" in said
+    assert "which prefix" in said
     assert "whether they pass iban" in said
 
 
