@@ -111,7 +111,11 @@ def audit(
     for name, vectors, k in _vocabularies():
         vocabulary = Vocabulary([f"w{i}" for i in range(len(vectors))], vectors / epsilon)
         tree = getattr(kind, "over_trees", False)
-        index = Tree.build(vocabulary, space="euclidean") if tree else Index.build(vocabulary, k=k)
+        index = (
+            Tree.build(vocabulary, space="euclidean")
+            if tree
+            else Index.build(vocabulary, "euclidean", k=k)
+        )
         given = {"epsilon": epsilon, **settings}
         try:
             made = kind(**given)(index) if named else kind(index, **given)
