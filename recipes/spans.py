@@ -29,7 +29,8 @@ import typer
 
 import textpriv
 from textpriv.ledger import Document
-from textpriv.mechanisms.base import UNKNOWN
+from textpriv.mechanisms import default_mechanism
+from textpriv.mechanisms.base import UNKNOWN, Mechanism
 from textpriv.spans.detectors import PatternDetector, PresidioDetector, SpacyDetector
 from textpriv.spans.policy import SpanPolicy
 
@@ -92,10 +93,12 @@ def survivors(
 
 @app.command()
 def survival(
-    data_dir: DataDir, epsilon: float = 1.0, policy: str = "chat", draws: int = 20
+    data_dir: DataDir, recovery: float = 0.1, policy: str = "chat", draws: int = 20
 ) -> None:
-    """Print the share of units that survive, by set, detector and kind."""
-    mechanism = textpriv.TEM(textpriv.Index.builtin("en"), epsilon=epsilon)
+    """Print the share of units that survive, by set, detector and kind, with the default mechanism."""
+    index = textpriv.Index.builtin("en")
+    epsilon = textpriv.epsilon_for(index, recovery=recovery)
+    mechanism = default_mechanism(index, epsilon)
     spans = SpanPolicy.of(policy)
     settings: dict[str, dict[str, Any]] = {
         "no detector": {},
@@ -115,8 +118,8 @@ def survival(
                 print(f"{name}, {policy}, {which}, {kind or 'all'}: {share:.2%} of {units:,} units")
 
 
-def mean_keep(mechanism: textpriv.TEM, texts: Sequence[str]) -> float:
-    """The share of drawn tokens that the word law leaves as they are, exactly; an unknown word never stays."""
+def mean_keep(mechanism: Mechanism, texts: Sequence[str]) -> float:
+    """The share of drawn tokens that stay, as at the start of a text; an unknown word never stays."""
     codes = textpriv.Privatizer(mechanism).read_batch(texts).codes
     drawn = codes[codes >= UNKNOWN]
     words, counts = np.unique(drawn[drawn != UNKNOWN], return_counts=True)
