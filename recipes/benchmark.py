@@ -1,9 +1,9 @@
-"""Speed and start of textpriv against its floors.
+"""Speed and start of textpriv against its limits.
 
     python recipes/benchmark.py --data-dir DATA --output benchmark
 
 DATA contains ``embeddings/imdb-unsup-sg-40k.300d.bin.gz`` and ``imdb/train.jsonl.gz``. Without it the built-in words and the
-articles that ship with gensim serve; the floors are stated for DATA on two quiet cores. Compared times take turns in one
+articles that ship with gensim serve; the limits are stated for DATA on two quiet cores. Compared times take turns in one
 process, and each is the median of several rounds. Starts and file to file are processes of their own, measured by processor
 time. OUTPUT.md and OUTPUT.csv get the table. ``--quick`` takes a minute.
 """
@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
-class Floor:
+class Limit:
     """One line of the table.
 
     Attributes
@@ -94,7 +94,7 @@ def in_turns(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, f
     return {name: statistics.median(times) for name, times in seen.items()}
 
 
-def pipelines(index: textpriv.Index, texts: list[str], rounds: int) -> Iterator[Floor]:
+def pipelines(index: textpriv.Index, texts: list[str], rounds: int) -> Iterator[Limit]:
     """Text to text and the component, against blank spaCy."""
     blank, private = spacy.blank("en"), spacy.blank("en")
     mechanism = textpriv.TEM(index, EPSILON)
@@ -112,12 +112,12 @@ def pipelines(index: textpriv.Index, texts: list[str], rounds: int) -> Iterator[
             },
             rounds,
         )
-    yield Floor("text to text", "of blank tokenization", times["text"] / times["tokenizer"], 0.4)
+    yield Limit("text to text", "of blank tokenization", times["text"] / times["tokenizer"], 0.4)
     ratio = times["component"] / times["blank"]
-    yield Floor("component in `nlp.pipe`", "of a blank pipeline", ratio, 1.5)
+    yield Limit("component in `nlp.pipe`", "of a blank pipeline", ratio, 1.5)
 
 
-def draws(index: textpriv.Index, tokens: int, rounds: int) -> Iterator[Floor]:
+def draws(index: textpriv.Index, tokens: int, rounds: int) -> Iterator[Limit]:
     """TEM alone, on words drawn by Zipf's law."""
     prior = index.vocabulary.prior_weights("zipf")
     ids = np.random.default_rng(0).choice(len(index), tokens, p=prior).astype(np.int32)
@@ -125,15 +125,15 @@ def draws(index: textpriv.Index, tokens: int, rounds: int) -> Iterator[Floor]:
         mechanism = textpriv.TEM(index, epsilon)
         times = in_turns({"draws": lambda m=mechanism: m.sample(ids, Stream())}, rounds)
         rate = tokens / times["draws"]
-        yield Floor(f"TEM, epsilon {epsilon:g}", "words a second", rate, 500_000, most=False)
+        yield Limit(f"TEM, epsilon {epsilon:g}", "words a second", rate, 500_000, most=False)
 
 
-def certificate(index: textpriv.Index) -> Iterator[Floor]:
+def certificate(index: textpriv.Index) -> Iterator[Limit]:
     """The exact constant over all pairs."""
     begun = time.perf_counter()
     assert textpriv.certify(textpriv.TEM(index, EPSILON)).holds
     seconds = time.perf_counter() - begun
-    yield Floor(f"certificate, all pairs of {len(index):,} words", "s", seconds, 30)
+    yield Limit(f"certificate, all pairs of {len(index):,} words", "s", seconds, 30)
 
 
 def processor_time(arguments: list[str], cache: Path) -> float:
@@ -151,7 +151,7 @@ def processor_time(arguments: list[str], cache: Path) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def starts(runs: int) -> Iterator[Floor]:
+def starts(runs: int) -> Iterator[Limit]:
     """The first text after an installation, and after that."""
     program = f"import textpriv; textpriv.privatize({SENTENCE!r}, epsilon={EPSILON})"
     cold, warm = [], []
@@ -159,11 +159,11 @@ def starts(runs: int) -> Iterator[Floor]:
         with tempfile.TemporaryDirectory() as folder:
             cold.append(processor_time(["-c", program], Path(folder)))
             warm.append(processor_time(["-c", program], Path(folder)))
-    yield Floor("first text, cold", "s of processor time", statistics.median(cold), 6)
-    yield Floor("first text, warm", "s of processor time", statistics.median(warm), 1.5)
+    yield Limit("first text, cold", "s of processor time", statistics.median(cold), 6)
+    yield Limit("first text, warm", "s of processor time", statistics.median(warm), 1.5)
 
 
-def files(index: textpriv.Index, texts: list[str]) -> Iterator[Floor]:
+def files(index: textpriv.Index, texts: list[str]) -> Iterator[Limit]:
     """Reviews from file to file with one worker, after a first run that compiles."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -178,7 +178,7 @@ def files(index: textpriv.Index, texts: list[str]) -> Iterator[Floor]:
             begun = time.perf_counter()
             processor_time(arguments, folder / "cache")
             seconds = time.perf_counter() - begun
-    yield Floor(f"{len(texts):,} reviews, file to file, one worker", "s", seconds, 15)
+    yield Limit(f"{len(texts):,} reviews, file to file, one worker", "s", seconds, 15)
 
 
 def main(
@@ -201,19 +201,19 @@ def main(
         files(index, texts),
     )
     head = f"{len(index):,} words x {index.points.shape[1]}, {len(texts):,} texts.\n\n"
-    head += "| what | measured | floor | met |\n|---|---|---|---|\n"
+    head += "| what | measured | limit | met |\n|---|---|---|---|\n"
     print(head, end="")
-    floors = []
+    limits = []
     for part in parts:
-        for floor in part:
-            floors.append(floor)
-            print(floor.line(), flush=True)
-    table = head + "".join(floor.line() + "\n" for floor in floors)
+        for limit in part:
+            limits.append(limit)
+            print(limit.line(), flush=True)
+    table = head + "".join(limit.line() + "\n" for limit in limits)
     output.with_suffix(".md").write_text(table, encoding="utf-8")
     with open(output.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(["name", "value", "unit", "floor", "met"])
-        rows.writerows((f.name, f"{f.value:.6g}", f.unit, f.wanted, f.met) for f in floors)
+        rows.writerow(["name", "value", "unit", "limit", "met"])
+        rows.writerows((f.name, f"{f.value:.6g}", f.unit, f.wanted, f.met) for f in limits)
 
 
 if __name__ == "__main__":

@@ -154,9 +154,9 @@ def test_spans_count_units_that_survive(data_dir):
     assert not loaded("spans").found_in("Ann", "Anna")
 
 
-def test_the_benchmark_says_which_floors_are_met(data_dir, tmp_path, monkeypatch):
+def test_the_benchmark_says_which_limits_are_met(data_dir, tmp_path, monkeypatch):
     benchmark = loaded("benchmark")
-    monkeypatch.setattr(benchmark, "starts", lambda runs: [benchmark.Floor("start", "s", 7, 6)])
+    monkeypatch.setattr(benchmark, "starts", lambda runs: [benchmark.Limit("start", "s", 7, 6)])
     monkeypatch.setattr(benchmark, "files", lambda index, texts: [])
     monkeypatch.setattr(benchmark, "EPSILONS", (2.0,))
     options = ["--data-dir", data_dir, "--quick", "--output", tmp_path / "b"]
